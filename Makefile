@@ -1,0 +1,37 @@
+# Everything a newcomer types. Each target makes .venv itself, once; needs only Python >= 3.11, make and pip.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.installed
+
+.PHONY: demo test test-slow check format bench clean
+
+demo: $(READY)
+	$(BIN)/mulligan demo
+
+test: $(READY)
+	$(BIN)/pytest -m "not slow" -n 2 --dist worksteal
+
+test-slow: $(READY)
+	$(BIN)/pytest -m slow
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy --strict src
+	$(BIN)/lint-imports
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY)
+	$(BIN)/mulligan bench all
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Mulligan needs Python 3.11 or newer; set PYTHON=...")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,games]"
+	touch $(READY)

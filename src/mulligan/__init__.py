@@ -1,0 +1,1 @@
+"""Mulligan: language agents that get better from one attempt to the next."""

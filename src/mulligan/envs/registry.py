@@ -1,0 +1,162 @@
+"""Finds environments by name: built in, from other packages (entry-point group ``mulligan.envs``), or in a file.
+
+Nothing is imported before it is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, cast
+
+from mulligan.envs.base import Env
+from mulligan.errors import ParameterError, UnknownName, UsageError
+from mulligan.types import Kind, ParamValue, Restart, Stop, Task
+
+BUILTIN = {
+    "minesweeper": "mulligan.envs.minesweeper:MineSweeper",
+    "sokoban": "mulligan.envs.sokoban:Sokoban",
+    "tictactoe": "mulligan.envs.tictactoe:TicTacToe",
+    "kuhn": "mulligan.envs.kuhn:KuhnPoker",
+    "bandit": "mulligan.envs.bandit:Bandit",
+}
+ENTRY_POINTS = "mulligan.envs"
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    """An environment class and what it says about itself in class attributes."""
+
+    name: str
+    build: type[Env]
+    summary: str
+    """First line of the class's docstring."""
+    defaults: Mapping[str, ParamValue]
+    """``defaults``: every parameter with its default, whose type is the parameter's type."""
+    turns: int
+    """``turns``: how many turns an episode may take unless the task says otherwise."""
+    kind: Kind
+    """``kind``: "solve" (won or not) or "versus" (a return per episode against an opponent)."""
+    timeout_reward: float
+    """``timeout_reward``: added to the last turn when the turn limit ends an episode. In a game against somebody,
+    not moving must not be better than losing."""
+    glyphs: Mapping[str, str]
+    """``glyphs``: character of the observation -> colour, for people."""
+
+    @property
+    def stop(self) -> Stop:
+        """When a trial ends by default."""
+        return "success" if self.kind == "solve" else "never"
+
+    @property
+    def restart(self) -> Restart:
+        """What the next episode repeats by default."""
+        return "replay" if self.kind == "solve" else "fresh"
+
+
+def names() -> list[str]:
+    """Every registered name, built in or installed."""
+    return sorted({*BUILTIN, *(point.name for point in importlib.metadata.entry_points(group=ENTRY_POINTS))})
+
+
+@lru_cache(maxsize=256)
+def spec(name: str) -> EnvSpec:
+    """The environment called `name`."""
+    found = _load(name)
+    if not isinstance(found, type) or not all(callable(getattr(found, m, None)) for m in ("rules", "reset", "step")):
+        raise UsageError(f"{name!r} is not an environment: it needs rules(), reset() and step()")
+    kind = getattr(found, "kind", "solve")
+    if kind not in ("solve", "versus"):
+        raise UsageError(f"{name!r} says kind={kind!r}; it must be 'solve' or 'versus'")
+    return EnvSpec(
+        name=name,
+        build=cast(type[Env], found),
+        summary=(found.__doc__ or "").strip().partition("\n")[0],
+        defaults=dict(getattr(found, "defaults", {})),
+        turns=int(getattr(found, "turns", 10)),
+        kind=kind,
+        timeout_reward=float(getattr(found, "timeout_reward", 0.0)),
+        glyphs=dict(getattr(found, "glyphs", {})),
+    )
+
+
+def make_task(name: str, seed: int = 0, **params: Any) -> Task:
+    """A task of environment `name`, with every parameter that is not given at its default."""
+    about = spec(name)
+    turns = _coerce(name, "turns", params.pop("turns", about.turns), about.turns)
+    if int(turns) < 1:
+        raise ParameterError(f"{name}: turns={turns} leaves nothing to play; give at least 1")
+    filled = dict(about.defaults)
+    for key, value in params.items():
+        if key not in filled:
+            raise UnknownName(f"parameter of {name}", key, [*filled, "turns"])
+        filled[key] = _coerce(name, key, value, filled[key])
+    settle = getattr(about.build, "settle", None)
+    if settle is not None:  # lets an environment check its parameters and fix those that depend on the seed
+        filled = settle(filled, seed)
+    classify = getattr(about.build, "task_class", None)
+    task_class = classify(filled) if classify is not None else Path(name).stem if ":" in name else name
+    return Task(env=name, seed=int(seed), turns=int(turns), task_class=task_class, params=tuple(sorted(filled.items())))
+
+
+def build(task: Task) -> Env:
+    """The live world of a task."""
+    return spec(task.env).build(task)
+
+
+def make(name: str, seed: int = 0, **params: Any) -> Env:
+    """A live environment: ``mulligan.make("minesweeper", seed=3, mines=4)``."""
+    return build(make_task(name, seed, **params))
+
+
+def _load(name: str) -> object:
+    if name in BUILTIN:
+        module, _, attribute = BUILTIN[name].partition(":")
+        return getattr(importlib.import_module(module), attribute)
+    for point in importlib.metadata.entry_points(group=ENTRY_POINTS, name=name):
+        return point.load()
+    file, colon, attribute = name.rpartition(":")
+    if colon and file.endswith(".py"):
+        return _load_from_file(Path(file), attribute)
+    raise UnknownName("environment", name, names())
+
+
+def _load_from_file(path: Path, attribute: str) -> object:
+    if not path.is_file():
+        raise UsageError(f"no file {str(path)!r} to take the environment {attribute!r} from")
+    module_name = f"mulligan_env_{path.stem}_{abs(hash(str(path.resolve()))):x}"
+    found = importlib.util.spec_from_file_location(module_name, path)
+    if found is None or found.loader is None:
+        raise UsageError(f"{str(path)!r} cannot be imported")
+    module = importlib.util.module_from_spec(found)
+    sys.modules[module_name] = module
+    try:
+        found.loader.exec_module(module)
+    except Exception as error:
+        raise UsageError(f"{str(path)!r} cannot be imported: {type(error).__name__}: {error}") from error
+    if not hasattr(module, attribute):
+        classes = [key for key, value in vars(module).items() if isinstance(value, type) and hasattr(value, "step")]
+        raise UnknownName(f"class in {str(path)!r}", attribute, classes)
+    return getattr(module, attribute)
+
+
+def _coerce(env: str, key: str, value: Any, like: ParamValue) -> ParamValue:
+    """`value` in the type of the parameter's default; strings come from the command line."""
+    kind = type(like)
+    try:
+        if kind is bool:
+            return _BOOLEANS[str(value).lower()]
+        if kind is int and isinstance(value, float) and not value.is_integer():
+            raise ValueError
+        return cast(ParamValue, kind(value))
+    except (KeyError, ValueError, TypeError, OverflowError):
+        raise ParameterError(f"{env}: {key}={value!r} is not of type {kind.__name__} (default {like!r})") from None
+
+
+_BOOLEANS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}

@@ -1,0 +1,95 @@
+"""What can go wrong, by name, and why an episode ended.
+
+A message names the value, the place and the way out, in one line: the command line prints it as it is.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from enum import StrEnum
+
+
+class StopReason(StrEnum):
+    """Why an episode ended. Every episode has exactly one; all of them are counted and shown."""
+
+    WON = "won"
+    LOST = "lost"
+    """The environment ended the episode and it was not a win (a draw too: the reward says which)."""
+    TURN_LIMIT = "turn_limit"
+    CONTEXT_FULL = "context_full"
+    """The policy had no room left for another reply."""
+    REQUEST_FAILED = "request_failed"
+    """The model could not be reached, or did not answer, after all retries."""
+    ENV_RAISED = "env_raised"
+    ENV_HUNG = "env_hung"
+
+    @property
+    def is_infrastructure(self) -> bool:
+        """True where neither the agent nor the task is to blame, so that training must leave the trial out."""
+        return self in (StopReason.REQUEST_FAILED, StopReason.ENV_RAISED, StopReason.ENV_HUNG)
+
+
+class Fault(StrEnum):
+    """What was wrong with a reply that did not count as a move."""
+
+    EMPTY = "empty"
+    CUT_OFF = "cut_off"
+    """The reply reached the token limit before it named an action."""
+    INVALID = "invalid"
+
+
+class MulliganError(Exception):
+    """Everything this package raises on purpose."""
+
+
+class UsageError(MulliganError):
+    """The caller asked for something that does not exist or cannot be."""
+
+
+class UnknownName(UsageError):
+    """A name that nothing answers to; the message offers the nearest known one."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        self.kind, self.name, self.known = kind, name, sorted(known)
+        near = difflib.get_close_matches(name, self.known, n=1, cutoff=0.5)
+        way_out = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(self.known) or 'none'}"
+        super().__init__(f"unknown {kind} {name!r}; {way_out}")
+
+    def __reduce__(self) -> tuple[type[UnknownName], tuple[str, str, list[str]]]:
+        return (UnknownName, (self.kind, self.name, self.known))
+
+
+class ParameterError(UsageError):
+    """A parameter whose value is impossible."""
+
+
+class MissingExtra(UsageError):
+    """An optional dependency is not installed."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        self.what, self.extra = what, extra
+        super().__init__(f"{what} needs the extra {extra!r}; install it with: pip install 'mulligan[{extra}]'")
+
+    def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str]]:
+        return (MissingExtra, (self.what, self.extra))
+
+
+class ContractBroken(MulliganError):
+    """An environment does not keep the contract that `check_env` tests."""
+
+
+class PolicyError(MulliganError):
+    """The policy could not give a reply."""
+
+
+class RequestFailed(PolicyError):
+    """A request to the model failed for good, after all retries."""
+
+
+class ContextFull(PolicyError):
+    """The conversation has outgrown the model's context."""
+
+
+class RunFolderError(MulliganError):
+    """A run folder that cannot be read or must not be written."""

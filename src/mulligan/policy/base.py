@@ -1,0 +1,114 @@
+"""The policy protocol: conversations, because a KV cache needs an owner and a release.
+
+A policy starts a conversation for each trial; the conversation answers message lists and is closed at the end, also when
+the trial is cancelled. A plain function ``f(messages) -> str`` (or ``async def``) is a policy too.
+"""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol, cast, runtime_checkable
+
+from mulligan.errors import UsageError
+from mulligan.types import Completion, Episode, Message, Sampling, Step, Task
+
+ReplyFunction = Callable[[list[Message]], str | Awaitable[str]]
+
+
+@runtime_checkable
+class Conversation(Protocol):
+    """One trial's exchange with the policy."""
+
+    async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
+        """The next reply to `messages`.
+
+        Within a sequence the list only grows; one that begins differently starts a new sequence. Raises `RequestFailed`
+        or `ContextFull` when there will be no reply.
+        """
+        ...
+
+    def close(self) -> None:
+        """Free what the conversation holds. Called exactly once, on cancellation too."""
+        ...
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """Whoever answers."""
+
+    name: str
+
+    def start(self, task: Task, seed: int) -> Conversation:
+        """Begin a trial; all randomness of its replies comes from `seed`."""
+        ...
+
+
+class Player(Protocol):
+    """A scripted player as an environment offers it."""
+
+    def act(self) -> str: ...
+
+    def see(self, step: Step) -> None: ...
+
+
+class World(Protocol):
+    """What a scripted or human player may ask of the live world beside it."""
+
+    def legal(self) -> Sequence[str]: ...
+
+    def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player: ...
+
+
+@runtime_checkable
+class Spectator(Protocol):
+    """A conversation that sits beside the world instead of reading about it: scripted and human players."""
+
+    def watch(self, world: World) -> None:
+        """Called once, before the first episode."""
+        ...
+
+    def see(self, step: Step) -> None:
+        """Called after every step."""
+        ...
+
+    def reflect(self, episode: Episode) -> str:
+        """Asked instead of `reply` where a reflection is due."""
+        ...
+
+
+class FunctionPolicy:
+    """A plain function as a policy."""
+
+    def __init__(self, function: ReplyFunction) -> None:
+        self.function = function
+        self.name = getattr(function, "__name__", type(function).__name__)
+
+    def start(self, task: Task, seed: int) -> Conversation:
+        return _FunctionConversation(self.function)
+
+
+class _FunctionConversation:
+    def __init__(self, function: ReplyFunction) -> None:
+        self.function = function
+
+    async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
+        answer = self.function(list(messages))
+        if inspect.isawaitable(answer):
+            answer = await answer
+        if not isinstance(answer, str):
+            raise UsageError(f"the policy function returned {type(answer).__name__}, not a string")
+        return Completion(answer)
+
+    def close(self) -> None:
+        pass
+
+
+def as_policy(policy: Policy | ReplyFunction) -> Policy:
+    """`policy` itself, or a plain function made into one."""
+    if hasattr(policy, "start"):
+        return cast(Policy, policy)
+    if callable(policy):
+        return FunctionPolicy(cast(Any, policy))
+    raise UsageError(f"{policy!r} is not a policy: it needs start(task, seed), or to be a function of the messages")

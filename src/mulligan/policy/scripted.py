@@ -1,0 +1,118 @@
+"""Players that are programs: random, expert with a skill knob, a fixed list of replies."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from mulligan.errors import ParameterError, UsageError
+from mulligan.policy.base import Conversation, Player, World
+from mulligan.seeding import generator
+from mulligan.types import Completion, Episode, Message, Sampling, Step, Task
+
+
+class RandomPolicy:
+    """Plays legal moves with equal chances."""
+
+    name = "random"
+
+    def start(self, task: Task, seed: int) -> Conversation:
+        return _Beside(task, generator(seed, "random"), kind="random", skill=0.0, recall=0.0)
+
+
+class ExpertPolicy:
+    """Plays as the environment's own expert does.
+
+    skill   share of its own moves; the others are random legal ones.
+    recall  share of its moves that use what earlier episodes of the trial showed.
+    omniscient  sees what is hidden: the ceiling, not a player to compare with.
+    """
+
+    def __init__(self, skill: float = 1.0, recall: float = 0.0, *, omniscient: bool = False) -> None:
+        for label, value in (("skill", skill), ("recall", recall)):
+            if not 0.0 <= value <= 1.0:
+                raise ParameterError(f"expert: {label}={value} is not a share; give a number from 0 to 1")
+        self.skill, self.recall = skill, recall
+        self.kind = "omniscient" if omniscient else "expert"
+        self.name = self.kind if (skill, recall) == (1.0, 0.0) else f"{self.kind}:{skill:g}:{recall:g}"
+
+    def start(self, task: Task, seed: int) -> Conversation:
+        return _Beside(task, generator(seed, "expert"), kind=self.kind, skill=self.skill, recall=self.recall)
+
+
+class ScriptedPolicy:
+    """Gives a fixed list of replies, over and over: for tests and for replaying what somebody else played."""
+
+    name = "scripted"
+
+    def __init__(self, replies: Sequence[str]) -> None:
+        if not replies:
+            raise UsageError("a scripted policy needs at least one reply")
+        self.replies = list(replies)
+
+    def start(self, task: Task, seed: int) -> Conversation:
+        return _Scripted(self.replies)
+
+
+class _Scripted:
+    def __init__(self, replies: Sequence[str]) -> None:
+        self.replies, self.given = replies, 0
+
+    async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
+        text = self.replies[self.given % len(self.replies)]
+        self.given += 1
+        return Completion(text)
+
+    def close(self) -> None:
+        pass
+
+
+class _Beside:
+    """A conversation that looks at the world, not at the messages."""
+
+    def __init__(self, task: Task, rng: random.Random, *, kind: str, skill: float, recall: float) -> None:
+        self.task, self.rng, self.kind, self.skill, self.recall = task, rng, kind, skill, recall
+        self.world: World | None = None
+        self.player: Player | None = None
+
+    def watch(self, world: World) -> None:
+        wanted = "legal" if self.kind == "random" else "player"
+        if not hasattr(world, wanted):
+            raise UsageError(f"{self.task.env} offers no {wanted}(), which the {self.kind} player needs")
+        self.world = world
+        if self.kind != "random":
+            self.player = world.player(self.kind, self.rng, self.skill, self.recall)
+
+    def see(self, step: Step) -> None:
+        if self.player is not None:
+            self.player.see(step)
+
+    def reflect(self, episode: Episode) -> str:
+        own = getattr(self.world, "reflect", None)
+        return str(own(episode)) if own is not None else plain_reflection(episode)
+
+    async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
+        if self.player is not None:
+            return Completion(self.player.act())
+        if self.world is None:
+            raise UsageError(f"the {self.kind} player was asked before it could watch the world")
+        return Completion(self.rng.choice(self.world.legal()))
+
+    def close(self) -> None:
+        pass
+
+
+def plain_reflection(episode: Episode) -> str:
+    """A truthful reflection from the bare facts, for players whose environment offers none of its own."""
+    last = episode.turns[-1].reply.text.strip() if episode.turns else "nothing"
+    category = "none" if episode.won else "out-of-turns" if episode.stop == "turn_limit" else "wrong-move"
+    return (
+        "<reflection>\n"
+        "strategy: scripted play\n"
+        f"outcome: {'won' if episode.won else 'not won'}\n"
+        f"reward: {episode.reward:g}\n"
+        f"failed_at: turn {len(episode.turns)}, {last}\n"
+        f"error_category: {category}\n"
+        "plan: play on, avoiding what failed\n"
+        "</reflection>"
+    )

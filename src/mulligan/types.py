@@ -1,0 +1,205 @@
+"""The nouns of Mulligan.
+
+task        one concrete problem: environment + parameters + seed (+ opponent, seat). Rebuilds the same world each time
+task class  what baselines are kept by, e.g. ``minesweeper/6x6/3`` or ``kuhn/vs-aggressive``
+turn        one observation -> one reply of the agent
+episode     turns from a fresh start of the task to its end
+reflection  what the agent writes between two episodes; structured, and trained like any other reply
+memory      what of earlier episodes the next one sees: none, history, reflection, both; within a token budget
+trial       up to N episodes on one task, with the reflections between them: the unit of meta-RL
+group       G trials of one task: what group-relative advantages compare
+p@k         share of tasks solved within the first k episodes of a trial
+
+Axis letters used in docstrings: G trials of a group, N episodes of a trial, T turns of an episode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, TypedDict
+
+from mulligan.errors import Fault, StopReason
+
+ParamValue = bool | int | float | str
+Memory = Literal["none", "history", "reflection", "both"]
+Stop = Literal["success", "never"]
+Restart = Literal["replay", "fresh"]
+Kind = Literal["solve", "versus"]
+
+
+class Message(TypedDict):
+    """One message of a conversation, as every chat interface spells it."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One concrete problem, as data. `mulligan.make_task` builds it with all defaults filled in."""
+
+    env: str
+    """Registered name, or ``path/to/file.py:ClassName``."""
+    seed: int
+    """Fixes the world: the same task is the same board, level, opponent and hidden state."""
+    turns: int
+    """Turns an episode may take; the trial runner ends it there."""
+    task_class: str
+    """What baselines are kept by."""
+    params: tuple[tuple[str, ParamValue], ...] = ()
+    """All parameters of the environment, sorted by name."""
+
+    def __getitem__(self, name: str) -> ParamValue:
+        for key, value in self.params:
+            if key == name:
+                return value
+        raise KeyError(name)
+
+    def integer(self, name: str) -> int:
+        """The parameter `name`, known to be a whole number."""
+        return int(self[name])
+
+    def text(self, name: str) -> str:
+        """The parameter `name`, known to be a string."""
+        return str(self[name])
+
+    @property
+    def opponent(self) -> str | None:
+        """Who the agent plays against, where the game has two sides."""
+        return next((str(value) for key, value in self.params if key == "opponent"), None)
+
+    @property
+    def seat(self) -> int | None:
+        """Which side the agent plays, 1 or 2, where the game has two sides."""
+        return next((int(value) for key, value in self.params if key == "seat"), None)
+
+
+class Step(NamedTuple):
+    """What the environment answers to one reply."""
+
+    observation: str
+    """What the agent sees next; at the end of the episode, what it saw last."""
+    reward: float = 0.0
+    done: bool = False
+    won: bool = False
+    valid: bool = True
+    """False when the reply named no legal action; the world has then not changed."""
+    state_key: str = ""
+    """The full visible world (or the player's information state) after the step: equal keys, equal situations."""
+    feedback: str = ""
+    """What the environment says about the reply itself, e.g. why it was not valid."""
+    shaping: float = 0.0
+    """Progress this step made, as a share of the task. Training may add it, weighted; it never crosses an episode."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How a reply is drawn."""
+
+    temperature: float = 0.7
+    top_p: float = 1.0
+    max_tokens: int = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One reply of the policy, with what is known about its tokens."""
+
+    text: str
+    finish: Literal["stop", "length"] = "stop"
+    ids: tuple[int, ...] | None = None
+    """The very tokens that were sampled, when the policy knows them."""
+    logprobs: tuple[float, ...] | None = None
+    """Their log-probabilities under the sampling distribution."""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One observation, the reply to it, and what came of it."""
+
+    observation: str
+    reply: Completion
+    reward: float
+    valid: bool
+    state_key: str
+    """Key of the state the reply was given in; empty at turn 0, where the context is the same for all."""
+    feedback: str = ""
+    shaping: float = 0.0
+    fault: Fault | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reflection:
+    """What the agent wrote between two episodes."""
+
+    text: str
+    """As written, without the tags."""
+    valid: bool
+    """False when it did not keep the asked-for form; the text is kept all the same."""
+    fields: Mapping[str, str] = field(default_factory=dict)
+    """The parts that could be told apart: see `mulligan.trial.reflection.FIELDS`."""
+    completion: Completion | None = None
+    """The reply it was read from; None when somebody else supplied the text (a control)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """Turns from a fresh start of the task to its end."""
+
+    index: int
+    """0 for the first episode of the trial."""
+    turns: tuple[Turn, ...]
+    final: str
+    """The last observation, after the last turn."""
+    stop: StopReason
+    opening: tuple[Message, ...] = ()
+    """The messages that were new to the agent when this episode began."""
+    continues: bool = False
+    """True when the episode went on in the message sequence of the one before."""
+    reflection: Reflection | None = None
+    """Written after this episode, for the next one."""
+    error: str = ""
+    """What was raised, where `stop` is a failure of the infrastructure."""
+
+    @property
+    def won(self) -> bool:
+        return self.stop is StopReason.WON
+
+    @property
+    def reward(self) -> float:
+        """Sum of the task's rewards, undiscounted."""
+        return float(sum(turn.reward for turn in self.turns))
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Up to N episodes on one task."""
+
+    task: Task
+    episodes: tuple[Episode, ...]
+    memory: Memory
+    seed: int = 0
+    """Seed of the policy's sampling in this trial."""
+    index: int = 0
+    """Which of the task's trials this is: 0 … G-1 within a group."""
+
+    @property
+    def solved_at(self) -> int | None:
+        """Index of the first episode that was won; None when there is none."""
+        return next((episode.index for episode in self.episodes if episode.won), None)
+
+    @property
+    def failed(self) -> bool:
+        """True when some part of it failed for reasons outside the agent and the task."""
+        return any(episode.stop.is_infrastructure for episode in self.episodes)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """G trials of one task: what group-relative advantages compare."""
+
+    task: Task
+    trials: tuple[Trial, ...]
