@@ -1,1 +1,33 @@
 """Mulligan: language agents that get better from one attempt to the next."""
+
+from mulligan.envs.check import check_env
+from mulligan.envs.registry import make, make_task
+from mulligan.eval.run import EvalResult, evaluate
+from mulligan.report.run import load_trials
+from mulligan.trial.runner import run_trial, run_trial_sync
+from mulligan.trial.settings import TrialSettings
+from mulligan.types import Completion, Episode, Group, Message, Reflection, Sampling, Step, Task, Trial, Turn
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Completion",
+    "Episode",
+    "EvalResult",
+    "Group",
+    "Message",
+    "Reflection",
+    "Sampling",
+    "Step",
+    "Task",
+    "Trial",
+    "TrialSettings",
+    "Turn",
+    "check_env",
+    "evaluate",
+    "load_trials",
+    "make",
+    "make_task",
+    "run_trial",
+    "run_trial_sync",
+]

@@ -1,7 +1,7 @@
 """The environment protocol: rules, observation, parser; nothing about trials, memory or prompts.
 
-An environment is any class with `__init__(task)`, `rules`, `reset` and `step`. Everything else is optional and looked up
-by name: see `EnvSpec` for the class attributes and `Offers` for the methods.
+An environment is any class with `__init__(task)`, `rules`, `reset` and `step`. Everything else is optional and looked
+up by name: see `EnvSpec` for the class attributes and `Offers` for the methods.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from mulligan.envs.base import Env
 from mulligan.errors import ParameterError, UnknownName, UsageError
+from mulligan.seeding import derive
 from mulligan.types import Kind, ParamValue, Restart, Stop, Task
 
 BUILTIN = {
@@ -65,10 +66,14 @@ def names() -> list[str]:
     return sorted({*BUILTIN, *(point.name for point in importlib.metadata.entry_points(group=ENTRY_POINTS))})
 
 
-@lru_cache(maxsize=256)
 def spec(name: str) -> EnvSpec:
     """The environment called `name`."""
-    found = _load(name)
+    return spec_of(_load(name), name)
+
+
+@lru_cache(maxsize=256)
+def spec_of(found: object, name: str) -> EnvSpec:
+    """What the class `found` says about itself, under the name it goes by."""
     if not isinstance(found, type) or not all(callable(getattr(found, m, None)) for m in ("rules", "reset", "step")):
         raise UsageError(f"{name!r} is not an environment: it needs rules(), reset() and step()")
     kind = getattr(found, "kind", "solve")
@@ -80,7 +85,7 @@ def spec(name: str) -> EnvSpec:
         summary=(found.__doc__ or "").strip().partition("\n")[0],
         defaults=dict(getattr(found, "defaults", {})),
         turns=int(getattr(found, "turns", 10)),
-        kind=kind,
+        kind=cast(Kind, kind),
         timeout_reward=float(getattr(found, "timeout_reward", 0.0)),
         glyphs=dict(getattr(found, "glyphs", {})),
     )
@@ -115,6 +120,7 @@ def make(name: str, seed: int = 0, **params: Any) -> Env:
     return build(make_task(name, seed, **params))
 
 
+@lru_cache(maxsize=256)
 def _load(name: str) -> object:
     if name in BUILTIN:
         module, _, attribute = BUILTIN[name].partition(":")
@@ -130,7 +136,7 @@ def _load(name: str) -> object:
 def _load_from_file(path: Path, attribute: str) -> object:
     if not path.is_file():
         raise UsageError(f"no file {str(path)!r} to take the environment {attribute!r} from")
-    module_name = f"mulligan_env_{path.stem}_{abs(hash(str(path.resolve()))):x}"
+    module_name = f"mulligan_env_{path.stem}_{derive(str(path.resolve())):x}"
     found = importlib.util.spec_from_file_location(module_name, path)
     if found is None or found.loader is None:
         raise UsageError(f"{str(path)!r} cannot be imported")
@@ -154,7 +160,7 @@ def _coerce(env: str, key: str, value: Any, like: ParamValue) -> ParamValue:
             return _BOOLEANS[str(value).lower()]
         if kind is int and isinstance(value, float) and not value.is_integer():
             raise ValueError
-        return cast(ParamValue, kind(value))
+        return kind(value)
     except (KeyError, ValueError, TypeError, OverflowError):
         raise ParameterError(f"{env}: {key}={value!r} is not of type {kind.__name__} (default {like!r})") from None
 

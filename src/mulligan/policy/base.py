@@ -1,7 +1,7 @@
 """The policy protocol: conversations, because a KV cache needs an owner and a release.
 
-A policy starts a conversation for each trial; the conversation answers message lists and is closed at the end, also when
-the trial is cancelled. A plain function ``f(messages) -> str`` (or ``async def``) is a policy too.
+A policy starts a conversation for each trial; the conversation answers message lists and is closed at the end, also
+when the trial is cancelled. A plain function ``f(messages) -> str`` (or ``async def``) is a policy too.
 """
 
 from __future__ import annotations

@@ -1,0 +1,40 @@
+"""A complete environment of your own: guess a hidden number, with "higher" and "lower" as the only hints.
+
+Check it, play it, evaluate it:
+    python -c 'import mulligan; mulligan.check_env("examples/my_env.py:GuessNumber")'
+    mulligan play examples/my_env.py:GuessNumber
+    mulligan eval examples/my_env.py:GuessNumber --policy random
+"""
+
+from mulligan.envs.base import action_text
+from mulligan.seeding import derive
+from mulligan.types import Step, Task
+
+
+class GuessNumber:
+    """Guess a number from 1 to `top`; each wrong guess says whether to go higher or lower."""
+
+    defaults = {"top": 20}  # noqa: RUF012
+    turns = 4
+
+    def __init__(self, task: Task) -> None:
+        self.task, self.top = task, task.integer("top")
+        self.secret = 1 + derive(task.seed, "secret") % self.top
+
+    def rules(self) -> str:
+        return f"I think of a number from 1 to {self.top}. Answer with your guess: <action>7</action>"
+
+    def reset(self, chance: int = 0) -> str:
+        self.said = "No guess yet."
+        return self.said
+
+    def step(self, reply: str) -> Step:
+        guess = action_text(reply) or ""
+        if not guess.isascii() or not guess.isdecimal() or len(guess) > 9 or not 1 <= int(guess) <= self.top:
+            return Step(self.said, valid=False, state_key=self.said, feedback=f"Name a number from 1 to {self.top}.")
+        won = int(guess) == self.secret
+        self.said = f"{guess} is it." if won else f"{guess}: go {'higher' if int(guess) < self.secret else 'lower'}."
+        return Step(self.said, reward=float(won), done=won, won=won, state_key=self.said)
+
+    def legal(self) -> list[str]:
+        return [f"<action>{number}</action>" for number in range(1, self.top + 1)]

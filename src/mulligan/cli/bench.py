@@ -1,0 +1,49 @@
+"""Benchmarks of this machine: 'all', or one of the names below."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+
+from mulligan.bench import NAMES, Report
+from mulligan.cli.options import Parser
+from mulligan.errors import UnknownName
+
+
+def add_options(parser: Parser) -> None:
+    parser.add_argument("name", nargs="?", default="all", help="; ".join(f"{k}: {v}" for k, v in NAMES.items()))
+    parser.add_argument("--json", action="store_true", help="for programs")
+
+
+def run(parser: Parser, words: list[str]) -> int:
+    options = parser.parse_args(words)
+    if options.name != "all" and options.name not in NAMES:
+        raise UnknownName("benchmark", options.name, ["all", *NAMES])
+    wanted = list(NAMES) if options.name == "all" else [options.name]
+    found = {}
+    for name in wanted:
+        report: Report = importlib.import_module(f"mulligan.bench.{name}").run()
+        found[name] = [dict(zip(report.columns, row, strict=True)) for row in report.rows]
+        if not options.json:
+            _print(report)
+    if options.json:
+        sys.stdout.write(json.dumps(found, indent=2) + "\n")
+    return 0
+
+
+def _print(report: Report) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=report.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for number, column in enumerate(report.columns):
+        table.add_column(column, justify="right" if number else "left", no_wrap=True)
+    for row in report.rows:
+        table.add_row(*map(_text, row))
+    Console().print(table)
+
+
+def _text(cell: str | float) -> str:
+    return cell if isinstance(cell, str) else f"{cell:,.1f}" if cell < 100 else f"{cell:,.0f}"

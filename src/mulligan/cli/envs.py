@@ -1,0 +1,30 @@
+"""What there is to play: built in, and from installed packages."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from mulligan.cli.options import Parser
+from mulligan.envs import registry
+
+
+def add_options(parser: Parser) -> None:
+    parser.add_argument("--json", action="store_true", help="for programs")
+
+
+def run(parser: Parser, words: list[str]) -> int:
+    options = parser.parse_args(words)
+    specs = [registry.spec(name) for name in registry.names()]
+    if options.json:
+        found = [
+            {"name": s.name, "summary": s.summary, "kind": s.kind, "turns": s.turns, "params": dict(s.defaults)}
+            for s in specs
+        ]
+        sys.stdout.write(json.dumps(found, indent=2) + "\n")
+        return 0
+    width = max(len(spec.name) for spec in specs)
+    for spec in specs:
+        params = " ".join(f"{key}={value}" for key, value in spec.defaults.items())
+        sys.stdout.write(f"{spec.name:<{width}}  {spec.summary}\n{'':<{width}}  {spec.turns} turns; {params}\n")
+    return 0

@@ -1,0 +1,69 @@
+"""Reads the command and hands over to its module."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+from mulligan.cli.options import Parser
+
+COMMANDS = {
+    "envs": "what there is to play, with one line each",
+    "play": "play a game yourself, or watch a policy play it",
+    "eval": "p@1 … p@k of a policy on frozen tasks, with controls and ceiling",
+    "demo": "the p@k table of scripted players, in seconds",
+    "show": "read a trial of a run folder",
+    "check": "test an environment against the contract",
+    "bench": "benchmarks",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of the command ``mulligan``."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
+    words = [word for word in words if word != "--debug"]
+    try:
+        code = _dispatch(words)
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        code = 130
+    except BrokenPipeError:
+        code = 0
+    except Exception as error:
+        from mulligan.errors import MulliganError
+
+        if debug or not isinstance(error, MulliganError):
+            raise
+        sys.stderr.write(f"mulligan: {error}\n")
+        code = 2
+    raise SystemExit(code)
+
+
+def _dispatch(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help", "help"):
+        sys.stdout.write(_help())
+        return 0
+    if words[0] in ("-V", "--version"):
+        from importlib.metadata import version
+
+        sys.stdout.write(f"mulligan {version('mulligan')}\n")
+        return 0
+    if words[0] not in COMMANDS:
+        from mulligan.errors import UnknownName
+
+        raise UnknownName("command", words[0], COMMANDS)
+    module = importlib.import_module(f"mulligan.cli.{words[0]}")
+    parser = Parser(prog=f"mulligan {words[0]}", description=module.__doc__)
+    module.add_options(parser)
+    return int(module.run(parser, words[1:]) or 0)
+
+
+def _help() -> str:
+    lines = [f"  mulligan {name:<7} {summary}" for name, summary in COMMANDS.items()]
+    return (
+        "Mulligan: language agents that get better from one attempt to the next.\n\n"
+        + "\n".join(lines)
+        + "\n\n'mulligan COMMAND --help' lists the options of a command; --debug shows tracebacks.\n"
+    )

@@ -1,0 +1,97 @@
+"""Options that several commands share, and an argparse that speaks in one line."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any, NoReturn, get_args
+
+from mulligan.errors import UnknownName, UsageError
+from mulligan.types import Memory, Restart, Sampling, Stop
+
+
+class Parser(argparse.ArgumentParser):
+    """Argparse whose errors are `UsageError`s, with the nearest option named."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{self.prog.partition(' ')[2]}: {message}; see '{self.prog} --help'")
+
+    def read(self, words: Sequence[str]) -> tuple[argparse.Namespace, dict[str, str]]:
+        """The options, and the environment's parameters given as ``--env.NAME VALUE``."""
+        known, rest = self.parse_known_args(list(words))
+        params: dict[str, str] = {}
+        while rest:
+            word = rest.pop(0)
+            name, equals, value = word.partition("=")
+            if not name.startswith("--env."):
+                if not word.startswith("-"):
+                    raise UsageError(f"{self.prog}: do not know what to do with {word!r}; see '{self.prog} --help'")
+                raise UnknownName("option", name, [*self._option_string_actions, "--env.NAME"])
+            if not equals and not rest:
+                raise UsageError(f"{self.prog}: {name} needs a value")
+            params[name.removeprefix("--env.").replace("-", "_")] = value if equals else rest.pop(0)
+        return known, params
+
+
+def add_trial_options(parser: Parser) -> None:
+    """What `TrialSettings` can be told."""
+    group = parser.add_argument_group("the trial")
+    group.add_argument("--episodes", type=int, default=3, metavar="N", help="episodes a trial has at most (3)")
+    group.add_argument("--memory", choices=get_args(Memory), help="what later episodes see (as the style says)")
+    group.add_argument("--style", default="plain", help="plain, zero-shot, react or reflexion (plain)")
+    group.add_argument("--stop", choices=get_args(Stop), help="end the trial at the first success, or never")
+    group.add_argument("--restart", choices=get_args(Restart), help="repeat the episode exactly, or redraw chance")
+    group.add_argument("--window", type=int, metavar="K", help="show only the last K turns of an episode")
+    group.add_argument("--memory-tokens", type=int, default=4096, metavar="N", help="budget of the memory (4096)")
+    group.add_argument("--max-reflections", type=int, default=5, metavar="N", help="reflections shown (5)")
+    group.add_argument("--reflection-tokens", type=int, default=512, metavar="N", help="limit of a reflection (512)")
+    group.add_argument("--temperature", type=float, default=0.7, help="of the policy's sampling (0.7)")
+    group.add_argument("--top-p", type=float, default=1.0, help="of the policy's sampling (1)")
+    group.add_argument("--max-tokens", type=int, default=512, metavar="N", help="limit of a reply (512)")
+
+
+def trial_settings(options: argparse.Namespace) -> Any:
+    """The `TrialSettings` that the options ask for."""
+    from mulligan.trial.settings import TrialSettings
+
+    return TrialSettings(
+        episodes=options.episodes,
+        memory=options.memory,
+        style=options.style,
+        stop=options.stop,
+        restart=options.restart,
+        memory_tokens=options.memory_tokens,
+        max_reflections=options.max_reflections,
+        window=options.window,
+        sampling=Sampling(options.temperature, options.top_p, options.max_tokens),
+        reflection_tokens=options.reflection_tokens,
+    )
+
+
+def add_policy_options(parser: Parser, default: str) -> None:
+    """Which policy, and how to reach an endpoint."""
+    group = parser.add_argument_group("the policy")
+    group.add_argument(
+        "--policy",
+        default=default,
+        metavar="P",
+        help="random, expert[:SKILL[:RECALL]], omniscient, human, endpoint:MODEL or file.py:function "
+        f"({default}); SKILL and RECALL are shares from 0 to 1",
+    )
+    group.add_argument("--base-url", metavar="URL", help="OpenAI-compatible server, e.g. http://127.0.0.1:8000/v1")
+    group.add_argument("--model", help="name of the endpoint's model (or endpoint:MODEL)")
+    group.add_argument(
+        "--api-key-env", default="OPENAI_API_KEY", metavar="NAME", help="variable that holds the key (OPENAI_API_KEY)"
+    )
+    group.add_argument("--concurrency", type=int, default=16, metavar="N", help="trials and requests at a time (16)")
+    group.add_argument("--timeout", type=float, default=60.0, metavar="S", help="seconds for one answer (60)")
+    group.add_argument("--retries", type=int, default=5, metavar="N", help="retries of a failed request (5)")
+
+
+def endpoint_options(options: argparse.Namespace) -> dict[str, Any]:
+    """The options that `EndpointPolicy` takes."""
+    names = ("base_url", "model", "api_key_env", "concurrency", "timeout", "retries")
+    return {name: getattr(options, name) for name in names}

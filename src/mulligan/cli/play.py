@@ -1,0 +1,106 @@
+"""Play a game yourself, or watch a policy play it: up to N episodes of one task, with memory between them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from mulligan.cli.options import (
+    Parser,
+    add_policy_options,
+    add_trial_options,
+    endpoint_options,
+    trial_settings,
+)
+from mulligan.policy.base import Conversation, Policy
+from mulligan.types import Completion, Message, Sampling, Step, Task, Trial
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def add_options(parser: Parser) -> None:
+    parser.add_argument("env", help="a name from 'mulligan envs', or path/to/file.py:ClassName")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="which task (0)")
+    add_policy_options(parser, default="human")
+    add_trial_options(parser)
+    parser.epilog = "Parameters of the environment: --env.NAME VALUE, e.g. --env.mines 5"
+
+
+def run(parser: Parser, words: list[str]) -> int:
+    from rich.console import Console
+
+    from mulligan.envs import registry
+    from mulligan.policy.human import HumanPolicy
+    from mulligan.policy.spec import policy_from
+    from mulligan.trial.runner import run_trial_sync
+
+    options, params = parser.read(words)
+    task = registry.make_task(options.env, options.seed, **params)
+    settings = trial_settings(options)
+    env = registry.build(task)
+    console = Console()
+    about = registry.spec(options.env)
+    if options.policy == "human":
+        if not sys.stdin.isatty():
+            console = Console(force_terminal=False)
+        policy: Policy = HumanPolicy(console, glyphs=about.glyphs)
+    else:
+        policy = Watched(policy_from(options.policy, **endpoint_options(options)), console)
+    console.print(f"[bold]{about.name}[/]  {task.task_class}, seed {task.seed}", highlight=False)
+    console.print(env.rules(), markup=False, highlight=False)
+    console.print(f"Up to {settings.episodes} episodes of {task.turns} turns.\n", highlight=False)
+    try:
+        trial = run_trial_sync(env, policy, settings=settings)
+    except KeyboardInterrupt:
+        console.print("\nGood bye.")
+        return 130
+    console.print(verdict(trial), markup=False, highlight=False)
+    return 0
+
+
+def verdict(trial: Trial) -> str:
+    """How the trial ended, an episode a line."""
+    lines = [
+        f"Episode {episode.index + 1}: {episode.stop.value.replace('_', ' ')} after {len(episode.turns)} turns, "
+        f"reward {episode.reward:g}" + (f" ({episode.error})" if episode.error else "")
+        for episode in trial.episodes
+    ]
+    return "\n".join(["", *lines])
+
+
+class Watched:
+    """A policy whose every turn is shown."""
+
+    def __init__(self, policy: Policy, console: Console) -> None:
+        self.policy, self.console, self.name = policy, console, policy.name
+
+    def start(self, task: Task, seed: int) -> Conversation:
+        return _WatchedConversation(self.policy.start(task, seed), self.console)
+
+
+class _WatchedConversation:
+    def __init__(self, conversation: Conversation, console: Console) -> None:
+        self.conversation, self.console = conversation, console
+        if hasattr(conversation, "watch"):  # scripted players sit beside the world: pass on what they are told
+            self.watch, self.reflect, self.see = conversation.watch, self._reflect, self._see
+
+    async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
+        self.console.print(messages[-1]["content"], markup=False, highlight=False)
+        completion = await self.conversation.reply(messages, sampling)
+        self.console.print(f"> {completion.text}\n", style="bold", markup=False, highlight=False)
+        return completion
+
+    def close(self) -> None:
+        self.conversation.close()
+
+    def _see(self, step: Step) -> None:
+        self.conversation.see(step)  # type: ignore[attr-defined]
+        if step.done:
+            self.console.print(step.observation, markup=False, highlight=False)
+
+    def _reflect(self, episode: Any) -> str:
+        note = str(self.conversation.reflect(episode))  # type: ignore[attr-defined]
+        self.console.print(f"{note}\n", style="italic", markup=False, highlight=False)
+        return note

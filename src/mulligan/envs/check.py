@@ -1,0 +1,136 @@
+"""The contract any environment must keep, as a test anybody can run: ``check_env("minesweeper")``."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from mulligan.envs import registry
+from mulligan.envs.base import Env
+from mulligan.errors import ContractBroken
+from mulligan.seeding import generator
+from mulligan.types import Step, Task
+
+SEEDS = range(8)
+GARBAGE_REPLIES = 1_000
+
+
+def check_env(name: str, **params: Any) -> None:
+    """Raise `ContractBroken`, naming seed and reply, if environment `name` does not keep the contract.
+
+    The same task twice gives the same first observation; a recorded list of replies replays to the same transcript;
+    garbage never raises; an invalid reply never changes the world; rewards are finite; every episode ends.
+    """
+    for seed in SEEDS:
+        task = registry.make_task(name, seed, **params)
+        _check_reset(task)
+        for chance in (0, 1):
+            _check_replay(task, chance)
+        _check_invalid_changes_nothing(task)
+    _check_garbage(registry.make_task(name, 0, **params))
+
+
+def garbage(rng: random.Random) -> Iterator[str]:
+    """Replies no environment should act on, or fall over: noise, huge, nested, contradictory, out of range."""
+    yield from ("", " ", "\x00\xff\ud800", "<action>", "</action>", "<action></action>", "<action><action>1</action>")
+    yield from ("<action>(1, 1)</action><action>(2, 2)</action>", "<action>" * 2_000, "</action>" * 2_000 + "<action>")
+    yield "x" * 1_000_000
+    yield "<action>(" + "9" * 5_000 + ", 1)</action>"
+    yield "<action>" + " " * 50_000 + "</action>"
+    yield "<think>" * 5_000 + "<action>(0, 0)</action>"
+    alphabet = "<>/action()[], 0123456789abcxyz\n\t\x00é漢{}:=-"
+    while True:
+        size = rng.choice((1, 3, 12, 60))
+        text = "".join(rng.choice(alphabet) for _ in range(size))
+        yield text if rng.random() < 0.5 else f"<action>{text}</action>"
+
+
+def _check_reset(task: Task) -> None:
+    first, second = registry.build(task), registry.build(task)
+    once = (first.rules(), first.reset())
+    if once != (second.rules(), second.reset()):
+        raise ContractBroken(f"{task.env}, seed {task.seed}: the same task gave two different beginnings")
+    if not isinstance(once[0], str) or not isinstance(once[1], str):
+        raise ContractBroken(f"{task.env}: rules() and reset() must return text")
+    if first.task != task:
+        raise ContractBroken(f"{task.env}: env.task is not the task it was built from")
+
+
+def _check_replay(task: Task, chance: int) -> None:
+    """Play once, noting the replies; play them again on the same and on a new instance."""
+    rng = generator(task.seed, "check", chance)
+    env = registry.build(task)
+    opening = env.reset(chance)
+    replies: list[str] = []
+    steps: list[Step] = []
+    for _ in range(task.turns):
+        replies.append(_pick(env, rng))
+        steps.append(_step(env, replies[-1]))
+        if steps[-1].done:
+            break
+    for again in (env, registry.build(task)):
+        same_opening = again.reset(chance) == opening
+        for number, (reply, step) in enumerate(zip(replies, steps, strict=True), 1):
+            if not same_opening or _step(again, reply) != step:
+                raise ContractBroken(
+                    f"{task.env}, seed {task.seed}, chance {chance}: turn {number}, reply {reply[:80]!r} gave another "
+                    "transcript the second time"
+                )
+
+
+def _check_invalid_changes_nothing(task: Task) -> None:
+    """A game disturbed by invalid replies goes as the same game without them."""
+    rng = generator(task.seed, "invalid")
+    noise = garbage(rng)
+    plain, disturbed = registry.build(task), registry.build(task)
+    plain.reset()
+    disturbed.reset()
+    key: str | None = None
+    for _ in range(task.turns):
+        for reply in (next(noise), next(noise), next(noise), _pick(plain, rng)):
+            got = _step(disturbed, reply)
+            if not got.valid:
+                if key is not None and got.state_key != key:
+                    raise ContractBroken(f"{task.env}, seed {task.seed}: the invalid {reply[:80]!r} changed the state")
+                continue
+            if _step(plain, reply) != got:
+                raise ContractBroken(f"{task.env}, seed {task.seed}: an invalid reply changed what {reply[:80]!r} does")
+            key = got.state_key
+            if got.done:
+                return
+
+
+def _check_garbage(task: Task) -> None:
+    env = registry.build(task)
+    env.reset()
+    noise = garbage(generator(task.seed, "garbage"))
+    for _ in range(GARBAGE_REPLIES):
+        if _step(env, next(noise)).done:
+            env.reset()
+
+
+def _pick(env: Env, rng: random.Random) -> str:
+    """A legal reply where the environment lists them, noise otherwise."""
+    legal = getattr(env, "legal", None)
+    replies = legal() if legal is not None else ()
+    return rng.choice(list(replies)) if replies else next(garbage(rng))
+
+
+def _step(env: Env, reply: str) -> Step:
+    """One step, checked on its own."""
+    where = f"{env.task.env}, seed {env.task.seed}, reply {reply[:80]!r}"
+    try:
+        step = env.step(reply)
+    except Exception as error:
+        raise ContractBroken(f"{where}: raised {type(error).__name__}: {error}") from error
+    if not isinstance(step, Step):
+        raise ContractBroken(f"{where}: step() returned {type(step).__name__}, not Step")
+    if not (math.isfinite(step.reward) and math.isfinite(step.shaping)):
+        raise ContractBroken(f"{where}: reward {step.reward}, shaping {step.shaping} are not finite")
+    if step.won and not step.done:
+        raise ContractBroken(f"{where}: won without being done")
+    if not step.valid and (step.reward or step.done):
+        raise ContractBroken(f"{where}: an invalid reply ended the episode or was rewarded")
+    return step

@@ -1,0 +1,275 @@
+"""MineSweeper: reveal with cascade, on a board that the seed fixes before the first click.
+
+Two views of the same game. ``board`` shows the whole board each turn, as the papers do. ``compact`` shows only what
+changed, one word for each newly opened cell (``b3=2``), for short contexts; there a bare ``b3`` is a reply too.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar
+
+from mulligan.envs.base import Player, action_text
+from mulligan.errors import ParameterError
+from mulligan.seeding import generator
+from mulligan.types import Episode, ParamValue, Step, Task
+
+CLOSED, MINE = ord("?"), ord("*")
+_DIGIT_0 = ord("0")
+_CANONICAL = re.compile(r"<action>\((\d{1,4}), (\d{1,4})\)</action>")
+_PAIR = re.compile(r"\(?\s*(\d{1,4})\s*[,;\s]\s*(\d{1,4})\s*\)?")
+_LONGEST_NAME = 32
+_WORD = re.compile(r"([a-zA-Z])(\d{1,4})")
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """What all boards of one size share: neighbours, names, and where each cell stands in the rendered board."""
+
+    rows: int
+    cols: int
+    neighbours: tuple[tuple[int, ...], ...]
+    blank: bytes
+    """The rendered board with every cell closed."""
+    places: tuple[int, ...]
+    """Index into `blank` of each cell."""
+    words: tuple[str, ...]
+    """Each cell in the compact view: column letter and row number."""
+    pairs: tuple[str, ...]
+    """Each cell in the board view: ``(row, col)``."""
+    replies: tuple[str, ...]
+    """Each cell as a reply."""
+
+
+@lru_cache(maxsize=64)
+def grid(rows: int, cols: int) -> Grid:
+    """The grid of `rows` × `cols`; cells are numbered row by row from 0, and named from 1."""
+    cells = [(row, col) for row in range(rows) for col in range(cols)]
+    near = tuple(
+        tuple(
+            y * cols + x
+            for y in range(max(0, row - 1), min(rows, row + 2))
+            for x in range(max(0, col - 1), min(cols, col + 2))
+            if (y, x) != (row, col)
+        )
+        for row, col in cells
+    )
+    width = len(str(max(rows, cols)))
+    lines = [" " * width + "".join(f" {col:>{width}}" for col in range(1, cols + 1))]
+    places = []
+    for row in range(rows):
+        line = f"{row + 1:>{width}}"
+        for _ in range(cols):
+            line += " " * width + "?"
+            places.append(sum(len(done) + 1 for done in lines) + len(line) - 1)
+        lines.append(line)
+    words = tuple(f"{chr(ord('a') + col) if cols <= 26 else '?'}{row + 1}" for row, col in cells)
+    pairs = tuple(f"({row + 1}, {col + 1})" for row, col in cells)
+    replies = tuple(f"<action>{pair}</action>" for pair in pairs)
+    return Grid(rows, cols, near, "\n".join(lines).encode(), tuple(places), words, pairs, replies)
+
+
+def lay_mines(seed: int, cells: int, mines: int) -> tuple[int, ...]:
+    """The mines of a board, sorted."""
+    return tuple(sorted(generator(seed, "minesweeper").sample(range(cells), mines)))
+
+
+def count_neighbours(board: Grid, mines: Sequence[int]) -> bytes:
+    """For each cell the number of mines around it, or 9 for a mine."""
+    counts = bytearray(board.rows * board.cols)
+    for mine in mines:
+        for cell in board.neighbours[mine]:
+            counts[cell] += 1
+    for mine in mines:
+        counts[mine] = 9
+    return bytes(counts)
+
+
+def cascade(board: Grid, counts: bytes, opened: bytearray, cell: int) -> list[int]:
+    """Open `cell` and, around every 0, its neighbours. Marks them in `opened` and returns them, `cell` first."""
+    opened[cell] = 1
+    fresh = [cell]
+    if counts[cell]:
+        return fresh
+    neighbours = board.neighbours
+    for at in fresh:  # grows while it is walked
+        if not counts[at]:
+            for beside in neighbours[at]:
+                if not opened[beside]:
+                    opened[beside] = 1
+                    fresh.append(beside)
+    return fresh
+
+
+class MineSweeper:
+    """Open every safe cell of a board with hidden mines; the first click may be a mine."""
+
+    defaults: ClassVar[dict[str, ParamValue]] = {"rows": 6, "cols": 6, "mines": 3, "view": "board"}
+    turns: ClassVar[int] = 7
+    glyphs: ClassVar[dict[str, str]] = {
+        "?": "dim", "*": "bold red", "0": "bright_black", "1": "blue", "2": "green", "3": "red", "4": "magenta",
+    }  # fmt: skip
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.board = grid(task.integer("rows"), task.integer("cols"))
+        self.mines = lay_mines(task.seed, self.board.rows * self.board.cols, task.integer("mines"))
+        self.counts = count_neighbours(self.board, self.mines)
+        self.compact = task.text("view") == "compact"
+        self.reset()
+
+    @staticmethod
+    def settle(params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:
+        rows, cols, mines, view = int(params["rows"]), int(params["cols"]), int(params["mines"]), params["view"]
+        if not (1 <= rows <= 99 and 1 <= cols <= 99 and rows * cols >= 2):
+            raise ParameterError(
+                f"minesweeper: {rows}x{cols} is no board; rows and cols go from 1 to 99, 2 cells at least"
+            )
+        if not 1 <= mines < rows * cols:
+            raise ParameterError(
+                f"minesweeper: mines={mines} on {rows}x{cols} cannot be; give 1 to {rows * cols - 1} mines"
+            )
+        if view not in ("board", "compact"):
+            raise ParameterError(f"minesweeper: view={view!r} is unknown; choose 'board' or 'compact'")
+        if view == "compact" and cols > 26:
+            raise ParameterError(f"minesweeper: the compact view names columns a to z; cols={cols} is too many")
+        return params
+
+    @staticmethod
+    def task_class(params: Mapping[str, ParamValue]) -> str:
+        return f"minesweeper/{params['rows']}x{params['cols']}/{params['mines']}"
+
+    def rules(self) -> str:
+        size, mines = f"{self.board.rows} rows and {self.board.cols} columns", len(self.mines)
+        about = (
+            f"MineSweeper on a board of {size} with {mines} hidden mine{'s' if mines > 1 else ''}. Each turn you open "
+            "one cell. A mine ends the game; a safe cell shows how many of its up to eight neighbours are mines, and "
+            "a 0 opens its neighbours too. You win when every safe cell is open.\n"
+        )
+        if self.compact:
+            return about + (
+                "Cells are named by column letter and row number: b3 is column b, row 3. Each turn shows only what is "
+                "new: b3=2 means that b3 is open and has 2 mines around it; b3=* is a mine.\n"
+                "Answer with one closed cell: <action>b3</action>"
+            )
+        return about + (
+            "The board shows ? for a closed cell, 0 to 8 for an open one and * for a mine. Rows and columns are "
+            "numbered from 1; the top left cell is (1, 1).\n"
+            "Answer with one closed cell as (row, col): <action>(2, 3)</action>"
+        )
+
+    def reset(self, chance: int = 0) -> str:
+        self.text = bytearray(self.board.blank)
+        self.opened = bytearray(len(self.counts))
+        self.closed_safe = len(self.counts) - len(self.mines)
+        self.lost = False
+        return "all closed" if self.compact else self.text.decode()
+
+    def step(self, reply: str) -> Step:
+        cell = self._read(reply)
+        if cell is None:
+            return self._invalid("No cell could be read from the answer; name one closed cell inside <action> tags.")
+        if cell < 0:
+            return self._invalid(f"That is not on the board of {self.board.rows} rows and {self.board.cols} columns.")
+        if self.opened[cell]:
+            return self._invalid(f"{self._name(cell)} is open already.")
+        if self.lost or not self.closed_safe:
+            return self._invalid("The game is over.")
+        counts = self.counts
+        if counts[cell] == 9:
+            self.opened[cell] = 1
+            self.text[self.board.places[cell]] = MINE
+            self.lost = True
+            board = self.text.decode()
+            return Step(f"{self.board.words[cell]}=*" if self.compact else board, done=True, state_key=board)
+        fresh = cascade(self.board, counts, self.opened, cell)
+        text, places = self.text, self.board.places
+        for at in fresh:
+            text[places[at]] = _DIGIT_0 + counts[at]
+        self.closed_safe -= len(fresh)
+        won = not self.closed_safe
+        board = text.decode()
+        share = len(fresh) / (len(counts) - len(self.mines))
+        return Step(self._news(fresh) if self.compact else board, float(won), won, won, True, board, "", share)
+
+    def legal(self) -> Sequence[str]:
+        replies, opened = self.board.replies, self.opened
+        if self.compact:
+            return [f"<action>{word}</action>" for word, done in zip(self.board.words, opened, strict=True) if not done]
+        return [replies[cell] for cell in range(len(opened)) if not opened[cell]]
+
+    def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
+        from mulligan.envs.minesweeper_player import Sweeper
+
+        return Sweeper(self, kind, rng, skill, recall)
+
+    def digest(self, episode: Episode) -> str:
+        safe, mines = seen_cells(self.board, episode, compact=self.compact)
+        names = self.board.words if self.compact else self.board.pairs
+        parts = ["safe " + " ".join(names[cell] for cell in safe)] if safe else []
+        parts += ["mine " + " ".join(names[cell] for cell in mines)] if mines else []
+        return (" " if self.compact else "\n").join(parts)
+
+    def reflect(self, episode: Episode) -> str:
+        facts = self.digest(episode).replace("\n", "; ") or "nothing opened"
+        won, hit = episode.won, not episode.won and episode.final.count("*") > 0
+        return (
+            "<reflection>\n"
+            f"outcome: {'won' if won else 'opened a mine' if hit else 'out of turns'}\n"
+            f"reward: {episode.reward:g}\n"
+            f"env_answer: {facts}\n"
+            f"error_category: {'none' if won else 'wrong-move' if hit else 'out-of-turns'}\n"
+            "plan: open the safe cells again, never the mine\n"
+            "</reflection>"
+        )
+
+    def world_key(self) -> str:
+        return f"{self.board.rows}x{self.board.cols}:" + ",".join(map(str, self.mines))
+
+    def _read(self, reply: str) -> int | None:
+        """The cell a reply names; None if it names none, -1 if it lies outside the board."""
+        found = _CANONICAL.fullmatch(reply)
+        if found is None:
+            action = action_text(reply)
+            if action is None and self.compact and len(reply) < 16:
+                action = reply.strip()
+            if action is None or len(action) > _LONGEST_NAME:
+                return None
+            named = _WORD.fullmatch(action) if self.compact else None
+            if named is not None:
+                return self._cell(int(named[2]), ord(named[1].lower()) - ord("a") + 1)
+            found = _PAIR.fullmatch(action)
+            if found is None:
+                return None
+        return self._cell(int(found[1]), int(found[2]))
+
+    def _cell(self, row: int, col: int) -> int:
+        board = self.board
+        return (row - 1) * board.cols + col - 1 if 1 <= row <= board.rows and 1 <= col <= board.cols else -1
+
+    def _name(self, cell: int) -> str:
+        return self.board.words[cell] if self.compact else self.board.pairs[cell]
+
+    def _news(self, fresh: list[int]) -> str:
+        return " ".join(f"{self.board.words[cell]}={self.counts[cell]}" for cell in fresh)
+
+    def _invalid(self, why: str) -> Step:
+        board = self.text.decode()
+        return Step("nothing new" if self.compact else board, valid=False, state_key=board, feedback=why)
+
+
+def seen_cells(board: Grid, episode: Episode, *, compact: bool) -> tuple[list[int], list[int]]:
+    """The cells an episode opened safely, and the mine it opened, read from what the agent saw."""
+    if compact:
+        index = {word: cell for cell, word in enumerate(board.words)}
+        said = [turn.observation for turn in episode.turns[1:]] + [episode.final]
+        facts = [fact.split("=") for text in said for fact in text.split() if "=" in fact]
+        found = {index[word]: value for word, value in facts if word in index}
+    else:
+        found = {cell: episode.final[place] for cell, place in enumerate(board.places) if place < len(episode.final)}
+    safe = sorted(cell for cell, value in found.items() if value.isdecimal())
+    return safe, sorted(cell for cell, value in found.items() if value == "*")

@@ -1,0 +1,132 @@
+"""p@k with intervals, and what else is counted over a list of trials. Pure functions.
+
+p@k is the mean over tasks of [solved in one of the first k episodes]. Where several trials of one task are given, each
+is counted on its own; the interval then treats them as independent.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from mulligan.seeding import generator
+from mulligan.types import Trial
+
+Z95 = 1.959963984540054
+Interval = tuple[float, float]
+
+
+def wilson(successes: int, total: int, z: float = Z95) -> Interval:
+    """Wilson's score interval for a share; (0, 1) when nothing was counted."""
+    if total == 0:
+        return (0.0, 1.0)
+    share = successes / total
+    centre = (share + z * z / (2 * total)) / (1 + z * z / total)
+    half = z / (1 + z * z / total) * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
+    # The interval always holds the share itself; rounding may say otherwise at 0 and 1.
+    return (max(0.0, min(share, centre - half)), min(1.0, max(share, centre + half)))
+
+
+def solved_within(trials: Sequence[Trial], k: int) -> int:
+    """How many trials were solved in one of their first k episodes."""
+    return sum(trial.solved_at is not None and trial.solved_at < k for trial in trials)
+
+
+def pass_at(trials: Sequence[Trial], episodes: int) -> list[float]:
+    """p@1 … p@N."""
+    return [solved_within(trials, k) / len(trials) if trials else 0.0 for k in range(1, episodes + 1)]
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, Interval]:
+    """A mean and its normal 95 % interval."""
+    count = len(values)
+    if count == 0:
+        return (math.nan, (math.nan, math.nan))
+    mean = sum(values) / count
+    spread = math.sqrt(sum((value - mean) ** 2 for value in values) / (count - 1)) if count > 1 else math.inf
+    half = Z95 * spread / math.sqrt(count)
+    return (mean, (mean - half, mean + half))
+
+
+def paired_bootstrap(
+    first: Sequence[float], second: Sequence[float], *, samples: int = 2000, rng: random.Random | None = None
+) -> tuple[float, Interval]:
+    """Mean of first − second over the same tasks, with its 95 % bootstrap interval."""
+    differences = [a - b for a, b in zip(first, second, strict=True)]
+    count = len(differences)
+    if count == 0:
+        return (math.nan, (math.nan, math.nan))
+    rng = rng or generator(0, "bootstrap")
+    means = sorted(sum(rng.choices(differences, k=count)) / count for _ in range(samples))
+    return (sum(differences) / count, (means[int(0.025 * samples)], means[int(0.975 * samples) - 1]))
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What is reported of a list of trials; lists have one entry for each episode index."""
+
+    trials: int
+    p: list[float]
+    """p@1 … p@N."""
+    ci: list[Interval]
+    """Their Wilson 95 % intervals."""
+    played: list[int]
+    """How many trials played that episode."""
+    returns: list[float | None]
+    """Mean return of that episode among the trials that played it; None where none did."""
+    returns_ci: list[Interval | None]
+    won: list[float | None]
+    """Share of the played episodes that were won."""
+    turns: int
+    valid: float
+    """Share of replies that named a legal action."""
+    reflections: int
+    reflections_valid: float | None
+    """Share of the reflections that kept the asked-for form."""
+    stop_reasons: dict[str, int]
+    faults: dict[str, int]
+    failed: int
+    """Trials in which the model or the environment failed for good; they count as not solved."""
+    prompt_tokens: int
+    completion_tokens: int
+
+
+def tokens(trial: Trial) -> tuple[int, int]:
+    """Tokens a trial read and wrote, reflections included."""
+    replies = [turn.reply for episode in trial.episodes for turn in episode.turns]
+    replies += [e.reflection.completion for e in trial.episodes if e.reflection and e.reflection.completion]
+    return (sum(reply.prompt_tokens for reply in replies), sum(reply.completion_tokens for reply in replies))
+
+
+def summarise(trials: Sequence[Trial], episodes: int) -> Summary:
+    """Count everything that the table, the JSON and the run folder show."""
+    by_index = [[trial.episodes[n] for trial in trials if len(trial.episodes) > n] for n in range(episodes)]
+    returns = [mean_interval([episode.reward for episode in played]) if played else None for played in by_index]
+    turns = [turn for trial in trials for episode in trial.episodes for turn in episode.turns]
+    written = [episode.reflection for trial in trials for episode in trial.episodes if episode.reflection]
+    used = [tokens(trial) for trial in trials]
+    return Summary(
+        trials=len(trials),
+        p=pass_at(trials, episodes),
+        ci=[wilson(solved_within(trials, k), len(trials)) for k in range(1, episodes + 1)],
+        played=[len(played) for played in by_index],
+        returns=[found[0] if found else None for found in returns],
+        returns_ci=[found[1] if found and math.isfinite(found[1][0]) else None for found in returns],
+        won=[sum(episode.won for episode in played) / len(played) if played else None for played in by_index],
+        turns=len(turns),
+        valid=sum(turn.valid for turn in turns) / len(turns) if turns else 0.0,
+        reflections=len(written),
+        reflections_valid=sum(note.valid for note in written) / len(written) if written else None,
+        stop_reasons=_counts(episode.stop for played in by_index for episode in played),
+        faults=_counts(turn.fault for turn in turns if turn.fault),
+        failed=sum(trial.failed for trial in trials),
+        prompt_tokens=sum(read for read, _ in used),
+        completion_tokens=sum(wrote for _, wrote in used),
+    )
+
+
+def _counts(names: Iterable[str]) -> dict[str, int]:
+    return {str(name): count for name, count in sorted(Counter(names).items())}

@@ -1,0 +1,412 @@
+"""Honest evaluation: one protocol for every method, on frozen tasks, with controls, ceiling and room.
+
+Arms of an evaluation, each a file of trials in the run folder:
+
+main         the policy under the settings asked for
+independent  as many retries without any memory: what the gain must beat
+removed      memory without the reflection's text
+foreign      the reflection of a different task of the same class, written after the same episode
+other-trial  the reflection of another trial of the same task
+"""
+
+from __future__ import annotations
+
+import time
+import tomllib
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from mulligan.envs import registry
+from mulligan.errors import ParameterError, RunFolderError, StopReason, UnknownName
+from mulligan.eval.collect import collect
+from mulligan.eval.passk import Summary, paired_bootstrap, summarise, tokens
+from mulligan.eval.tasksets import task_set
+from mulligan.policy.base import Policy, ReplyFunction, as_policy
+from mulligan.policy.scripted import ExpertPolicy
+from mulligan.policy.spec import policy_from
+from mulligan.report.run import SCHEMA_VERSION, RunFolder, to_toml
+from mulligan.seeding import generator
+from mulligan.trial.memory import shows_reflection
+from mulligan.trial.runner import ReflectionSource, run_async, with_overrides
+from mulligan.trial.settings import TrialSettings
+from mulligan.types import Sampling, Trial
+
+CONTROLS = ("independent", "removed", "foreign", "other-trial")
+Progress = Callable[[str, int, int], None]
+"""Called with the arm, how many of its trials are done, and how many there are."""
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What tokens cost, per million."""
+
+    prompt: float = 0.0
+    completion: float = 0.0
+
+    def of(self, trial: Trial) -> float:
+        prompt, completion = tokens(trial)
+        return (prompt * self.prompt + completion * self.completion) / 1e6
+
+
+@dataclass(frozen=True)
+class EvalResult:
+    """What an evaluation found."""
+
+    env: str
+    policy: str
+    tasks: int
+    """Tasks asked for; `main.trials` says how many were played."""
+    episodes: int
+    kind: str
+    settings: TrialSettings
+    main: Summary
+    controls: Mapping[str, Summary]
+    room: Mapping[str, Summary]
+    """Scripted players on the same tasks: ceiling (omniscient), expert, expert with perfect memory."""
+    gains: Mapping[str, tuple[float, tuple[float, float]]]
+    """main − control at p@N, by paired bootstrap over the same tasks."""
+    by_class: Mapping[str, Summary]
+    seconds: float
+    cost: float
+    complete: bool
+    run: str | None
+    trials: Sequence[Trial] = field(repr=False, default=())
+
+    @property
+    def p(self) -> list[float]:
+        """p@1 … p@N."""
+        return self.main.p
+
+    @property
+    def ceiling(self) -> float | None:
+        """What an omniscient player reaches within the turn limit."""
+        return self.room["ceiling"].p[0] if "ceiling" in self.room else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for ``--json`` and ``result.json``; the main arm's figures stand at the top."""
+        main = asdict(self.main)
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "env": self.env,
+            "policy": self.policy,
+            "kind": self.kind,
+            "tasks": self.tasks,
+            "episodes": self.episodes,
+            "memory": self.settings.memory_mode,
+            "style": self.settings.style,
+            **main,
+            "ceiling": self.ceiling,
+            "controls": {name: asdict(summary) for name, summary in self.controls.items()},
+            "gains": {name: {"gain": gain, "ci": ci} for name, (gain, ci) in self.gains.items()},
+            "room": {name: asdict(summary) for name, summary in self.room.items()},
+            "by_class": {name: asdict(summary) for name, summary in self.by_class.items()},
+            "complete": self.complete,
+            "cost": self.cost,
+            "seconds": self.seconds,
+            "turns_per_second": self.main.turns / self.seconds if self.seconds else 0.0,
+            "run": self.run,
+        }
+
+
+@dataclass(frozen=True)
+class EvalPlan:
+    """Everything that decides an evaluation's numbers; stored in the run folder."""
+
+    env: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    tasks: int = 512
+    seed_set: str = "eval"
+    seed: int = 0
+    """Root of the policy's sampling; the tasks do not depend on it."""
+    settings: TrialSettings = TrialSettings()
+    controls: tuple[str, ...] = ("independent",)
+    room: bool = True
+
+    def __post_init__(self) -> None:
+        for name in self.controls:
+            if name not in CONTROLS:
+                raise UnknownName("control", name, CONTROLS)
+
+    def arms(self) -> list[str]:
+        """The arms to play, main first. Controls that would repeat main are left out."""
+        wanted = ["main"]
+        memory = self.settings.memory_mode
+        for control in self.controls:
+            if (control == "independent" and memory != "none") or (
+                control != "independent" and shows_reflection(memory) and self.settings.episodes > 1
+            ):
+                wanted += ["donors", control] if control == "other-trial" else [control]
+        return wanted
+
+
+def plan_to_config(plan: EvalPlan, policy: str) -> dict[str, Any]:
+    """The plan as the run folder keeps it."""
+    settings = {name.name: getattr(plan.settings, name.name) for name in fields(plan.settings)}
+    return {
+        "kind": "eval",
+        "env": plan.env,
+        "policy": policy,
+        "tasks": plan.tasks,
+        "seed_set": plan.seed_set,
+        "seed": plan.seed,
+        "controls": list(plan.controls),
+        "room": plan.room,
+        "params": dict(plan.params),
+        "trial": {**settings, "sampling": asdict(plan.settings.sampling)},
+    }
+
+
+def plan_from_config(config: Mapping[str, Any]) -> EvalPlan:
+    """The plan a run folder was made for."""
+    trial = dict(config["trial"])
+    return EvalPlan(
+        env=config["env"],
+        params=config["params"],
+        tasks=config["tasks"],
+        seed_set=config["seed_set"],
+        seed=config["seed"],
+        settings=TrialSettings(**{**trial, "sampling": Sampling(**trial["sampling"])}),
+        controls=tuple(config["controls"]),
+        room=config["room"],
+    )
+
+
+def create_folder(plan: EvalPlan, policy: str, path: str | Path, **more: Any) -> RunFolder:
+    """A new run folder for the plan; `more` goes into its config."""
+    return RunFolder.create(path, {**plan_to_config(plan, policy), **more})
+
+
+def open_folder(plan: EvalPlan, policy: str, path: str | Path) -> RunFolder:
+    """The run folder of an interrupted evaluation, refused if it was made for another one."""
+    folder = RunFolder.open(path)
+    config = folder.config()
+    wanted = tomllib.loads(to_toml(plan_to_config(plan, policy)))
+    for key, value in wanted.items():
+        if config.get(key) != value:
+            raise RunFolderError(
+                f"{path} was made with {key} = {config.get(key)!r}, not {value!r}; it cannot be resumed so"
+            )
+    return folder
+
+
+def evaluate(
+    env: str,
+    policy: str | Policy | ReplyFunction,
+    *,
+    tasks: int = 512,
+    seed_set: str = "eval",
+    seed: int = 0,
+    params: Mapping[str, Any] | None = None,
+    controls: Sequence[str] = ("independent",),
+    room: bool = True,
+    concurrency: int = 16,
+    run: str | Path | None = None,
+    resume: bool = False,
+    prices: Prices | None = None,
+    max_cost: float | None = None,
+    progress: Progress | None = None,
+    settings: TrialSettings | None = None,
+    **overrides: Any,
+) -> EvalResult:
+    """p@1 … p@N of a policy on a frozen task set, with intervals, controls, ceiling and room.
+
+    ``mulligan.evaluate("minesweeper", my_function, tasks=64, memory="history")``. `overrides` are fields of
+    `TrialSettings`. With `run`, every trial is kept in that folder; with `resume`, what is there is not played again.
+    """
+    plan = EvalPlan(
+        env=env,
+        params=dict(params or {}),
+        tasks=tasks,
+        seed_set=seed_set,
+        seed=seed,
+        settings=with_overrides(settings or TrialSettings(), overrides),
+        controls=tuple(controls),
+        room=room,
+    )
+    player = policy_from(policy) if isinstance(policy, str) else as_policy(policy)
+    folder = None
+    if run is not None:
+        folder = open_folder(plan, player.name, run) if resume else create_folder(plan, player.name, run)
+    return run_plan(plan, player, folder, concurrency, prices or Prices(), max_cost, progress)
+
+
+def run_plan(
+    plan: EvalPlan,
+    policy: Policy,
+    folder: RunFolder | None = None,
+    concurrency: int = 16,
+    prices: Prices | None = None,
+    max_cost: float | None = None,
+    progress: Progress | None = None,
+) -> EvalResult:
+    """Play what of `plan` is not in `folder` yet, and count it all."""
+    if max_cost is not None and not ((prices or Prices()).prompt or (prices or Prices()).completion):
+        raise ParameterError("max_cost needs the price of tokens: give price_in and price_out, per million tokens")
+    evaluation = _Evaluation(plan, policy, folder, concurrency, prices or Prices(), max_cost, progress)
+    result: EvalResult = run_async(evaluation.play)
+    return result
+
+
+class _Evaluation:
+    """An evaluation under way."""
+
+    def __init__(
+        self,
+        plan: EvalPlan,
+        policy: Policy,
+        folder: RunFolder | None,
+        concurrency: int,
+        prices: Prices,
+        max_cost: float | None,
+        progress: Progress | None,
+    ) -> None:
+        self.plan, self.policy, self.folder = plan, policy, folder
+        self.concurrency, self.prices, self.max_cost = concurrency, prices, max_cost
+        self.progress = progress or (lambda arm, done, total: None)
+        self.tasks = task_set(plan.env, plan.tasks, plan.seed_set, **plan.params)
+        self.done: dict[str, dict[int, Trial]] = {}
+        self.spent = 0.0
+
+    async def play(self) -> EvalResult:
+        started = time.perf_counter()
+        try:
+            for arm in self.plan.arms():
+                await self._arm(arm)
+        finally:
+            close = getattr(self.policy, "aclose", None)
+            if close is not None:
+                await close()
+        seconds = time.perf_counter() - started
+        room = await self._room() if self.plan.room else {}
+        return self._result(seconds, room)
+
+    async def _arm(self, arm: str) -> None:
+        kept = self.folder.trials(arm) if self.folder else {}
+        kept = {place: trial for place, trial in kept.items() if not _to_repeat(trial)}
+        self.done[arm] = kept
+        self.spent += sum(self.prices.of(trial) for trial in kept.values())
+        places = [place for place in range(len(self.tasks)) if place not in kept]
+        self.progress(arm, len(kept), len(self.tasks))
+        if not places:
+            return
+        writer = self.folder.writer(arm) if self.folder else None
+
+        def on_trial(place: int, trial: Trial) -> None:
+            kept[place] = trial
+            self.spent += self.prices.of(trial)
+            if writer is not None:
+                writer.write(place, trial)
+            self.progress(arm, len(kept), len(self.tasks))
+
+        settings = self.plan.settings
+        if arm == "independent":
+            settings = replace(settings, memory="none")
+        try:
+            await collect(
+                self.tasks,
+                places,
+                self.policy,
+                settings,
+                seed=self.plan.seed,
+                index={"main": 0, "donors": 1}.get(arm, 2),
+                concurrency=self.concurrency,
+                reflections=self._donors(arm),
+                on_trial=on_trial,
+                proceed=lambda: self.max_cost is None or self.spent < self.max_cost,
+            )
+        finally:
+            if writer is not None:
+                writer.flush()
+
+    def _donors(self, arm: str) -> Callable[[int], ReflectionSource] | None:
+        """For a control arm: where the reflections shown to each task come from."""
+        if arm == "removed":
+            return lambda place: lambda index: None
+        if arm == "other-trial":
+            donors = self.done["donors"]
+            return lambda place: lambda index: _reflection(donors.get(place), index)
+        if arm == "foreign":
+            return self._foreign
+        return None
+
+    def _foreign(self, place: int) -> ReflectionSource:
+        own = self.tasks[place]
+        written: dict[int, list[Trial]] = defaultdict(list)
+        for other, trial in sorted(self.done["main"].items()):
+            if other != place and trial.task.task_class == own.task_class:
+                for episode in trial.episodes:
+                    if episode.reflection is not None:
+                        written[episode.index].append(trial)
+        rng = generator(self.plan.seed, own.seed, "foreign")
+        return lambda index: _reflection(rng.choice(written[index]), index) if written[index] else None
+
+    async def _room(self) -> dict[str, Summary]:
+        """The scripted players on the same tasks."""
+        if not hasattr(registry.spec(self.plan.env).build, "player"):
+            return {}
+        players = {
+            "ceiling": ExpertPolicy(omniscient=True),
+            "expert": ExpertPolicy(),
+            "expert, perfect memory": ExpertPolicy(recall=1.0),
+        }
+        found = {}
+        for name, player in players.items():
+            settings = replace(self.plan.settings, memory="history" if player.recall else "none", style="plain")
+            trials: dict[int, Trial] = {}
+            await collect(
+                self.tasks,
+                range(len(self.tasks)),
+                player,
+                settings,
+                seed=self.plan.seed,
+                concurrency=1,
+                on_trial=trials.__setitem__,
+            )
+            found[name] = summarise([trials[place] for place in sorted(trials)], self.plan.settings.episodes)
+        return found
+
+    def _result(self, seconds: float, room: dict[str, Summary]) -> EvalResult:
+        episodes = self.plan.settings.episodes
+        main = [self.done["main"][place] for place in sorted(self.done["main"])]
+        classes: dict[str, list[Trial]] = defaultdict(list)
+        for trial in main:
+            classes[trial.task.task_class].append(trial)
+        shown = [arm for arm in self.plan.arms() if arm not in ("main", "donors")]
+        return EvalResult(
+            env=self.plan.env,
+            policy=self.policy.name,
+            tasks=len(self.tasks),
+            episodes=episodes,
+            kind=registry.spec(self.plan.env).kind,
+            settings=self.plan.settings,
+            main=summarise(main, episodes),
+            controls={arm: summarise(list(self.done[arm].values()), episodes) for arm in shown},
+            room=room,
+            gains={arm: self._gain(arm) for arm in shown},
+            by_class={name: summarise(trials, episodes) for name, trials in sorted(classes.items())},
+            seconds=seconds,
+            cost=self.spent,
+            complete=all(len(self.done[arm]) == len(self.tasks) for arm in self.plan.arms()),
+            run=str(self.folder.path) if self.folder else None,
+            trials=main,
+        )
+
+    def _gain(self, arm: str) -> tuple[float, tuple[float, float]]:
+        both = sorted(self.done["main"].keys() & self.done[arm].keys())
+        solved = [[float(self.done[name][place].solved_at is not None) for place in both] for name in ("main", arm)]
+        return paired_bootstrap(solved[0], solved[1])
+
+
+def _reflection(trial: Trial | None, index: int) -> Any:
+    if trial is None or index >= len(trial.episodes):
+        return None
+    found = trial.episodes[index].reflection
+    return None if found is None else replace(found, completion=None)
+
+
+def _to_repeat(trial: Trial) -> bool:
+    """A trial that only failed to reach its model is played again when the evaluation is resumed."""
+    return any(episode.stop is StopReason.REQUEST_FAILED for episode in trial.episodes)

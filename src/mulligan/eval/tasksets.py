@@ -1,0 +1,71 @@
+"""Frozen lists of tasks: the same for every method, and disjoint between training, validation and evaluation.
+
+Seeds come from ranges that do not meet. Two seeds may still draw the same small board, so where an environment names
+its world (`world_key`), worlds are split instead: each key belongs to exactly one set, and a list holds it once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from mulligan.envs import registry
+from mulligan.errors import ParameterError, UnknownName
+from mulligan.seeding import derive
+from mulligan.types import Task
+
+FIRST_SEED = {"train": 0, "validation": 1_000_000_000, "eval": 2_000_000_000}
+"""Where each set's seeds begin; each has 10^9 of its own."""
+SHARES = {"eval": range(45), "validation": range(45, 55), "train": range(55, 100)}
+"""Percent of all worlds that belong to each set."""
+_TRIES = 200
+"""Seeds looked at for each task asked for, before a set counts as exhausted."""
+
+
+def task_set(env: str, tasks: int, seed_set: str = "eval", **params: Any) -> list[Task]:
+    """The first `tasks` tasks of a set; where the environment names its worlds, each world once."""
+    if tasks < 1:
+        raise ParameterError(f"tasks={tasks} leaves nothing to evaluate; give at least 1")
+    found: list[Task] = []
+    worlds: set[str] = set()
+    for looked, task in enumerate(stream(env, seed_set, **params)):
+        if looked >= _TRIES * tasks:
+            raise ParameterError(
+                f"{env}: the {seed_set} set has only about {len(found)} different worlds with these parameters; "
+                f"ask for fewer than {tasks} tasks"
+            )
+        if task is None:
+            continue
+        world = world_key(task)
+        if world is not None:
+            if world in worlds:
+                continue
+            worlds.add(world)
+        found.append(task)
+        if len(found) == tasks:
+            break
+    return found
+
+
+def stream(env: str, seed_set: str, **params: Any) -> Iterator[Task | None]:
+    """One entry for each seed of the set, in order: its task, or None where the world belongs to another set."""
+    if seed_set not in FIRST_SEED:
+        raise UnknownName("seed set", seed_set, FIRST_SEED)
+    seed = FIRST_SEED[seed_set]
+    while True:
+        task = registry.make_task(env, seed, **params)
+        yield task if belongs(task, seed_set) else None
+        seed += 1
+
+
+def belongs(task: Task, seed_set: str) -> bool:
+    """Whether a task's world is one of the set's."""
+    world = world_key(task)
+    return world is None or derive(world, "split") % 100 in SHARES[seed_set]
+
+
+def world_key(task: Task) -> str | None:
+    """The name of a task's hidden world, where the environment gives one."""
+    if not hasattr(registry.spec(task.env).build, "world_key"):
+        return None
+    return str(registry.build(task).world_key())  # type: ignore[attr-defined]

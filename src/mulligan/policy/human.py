@@ -1,0 +1,121 @@
+"""A person at a terminal: the board in colour, what is legal, and answers typed without tags."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from mulligan.policy.base import Conversation, World
+from mulligan.types import Completion, Episode, Message, Sampling, Step, Task
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+HELP = "Type a move; 'h' lists the legal ones, 'q' quits."
+_FEW = 12
+
+
+class QuitGame(KeyboardInterrupt):
+    """The person wants to stop; ends the run as Ctrl-C does."""
+
+
+class HumanPolicy:
+    """Asks the person at the terminal. `read` stands in for typing in tests."""
+
+    name = "human"
+
+    def __init__(
+        self,
+        console: Console | None = None,
+        read: Callable[[str], str] | None = None,
+        glyphs: Mapping[str, str] | None = None,
+    ) -> None:
+        from rich.console import Console as RichConsole
+
+        self.console = console or RichConsole()
+        self.read = read or self.console.input
+        self.glyphs = dict(glyphs or {})
+
+    def start(self, task: Task, seed: int) -> Conversation:
+        return _AtTerminal(self)
+
+
+class _AtTerminal:
+    def __init__(self, policy: HumanPolicy) -> None:
+        self.policy = policy
+        self.world: World | None = None
+        self.shown = 0
+
+    def watch(self, world: World) -> None:
+        self.world = world
+
+    def see(self, step: Step) -> None:
+        if step.done:
+            self._show(step.observation)
+
+    def reflect(self, episode: Episode) -> str:
+        console = self.policy.console
+        console.print("\n[bold]The next episode is the same task.[/] What will you remember? (one line, may be empty)")
+        note = self._ask("note> ")
+        return f"<reflection>\nplan: {note.strip() or 'none'}\n</reflection>"
+
+    async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
+        if len(messages) <= self.shown or self.shown == 0:
+            self.policy.console.print(f"[dim]{HELP}[/]", highlight=False)
+        self.shown = len(messages)
+        self._show(messages[-1]["content"])
+        while True:
+            typed = self._ask("> ").strip()
+            if typed.lower() in ("q", "quit", "exit"):
+                raise QuitGame
+            if typed.lower() in ("h", "help", "?"):
+                self._show_legal()
+            elif typed:
+                return Completion(typed if "<action>" in typed else f"<action>{typed}</action>")
+
+    def close(self) -> None:
+        pass
+
+    def _ask(self, prompt: str) -> str:
+        try:
+            with _ctrl_c_at_once():
+                return self.policy.read(prompt)
+        except (EOFError, KeyboardInterrupt):
+            raise QuitGame from None
+
+    def _show(self, text: str) -> None:
+        """The text with the board's characters in colour; only lines that look like a board are coloured."""
+        from rich.text import Text
+
+        painted = Text()
+        for line in text.splitlines():
+            board = all(len(word) <= 2 for word in line.split())
+            for character in line:
+                painted.append(character, style=self.policy.glyphs.get(character, "") if board else "")
+            painted.append("\n")
+        self.policy.console.print(painted, end="", highlight=False)
+
+    def _show_legal(self) -> None:
+        legal = getattr(self.world, "legal", None)
+        if legal is None:
+            self.policy.console.print("This environment does not list its moves; its rules say what they look like.")
+            return
+        moves = [reply.replace("<action>", "").replace("</action>", "") for reply in legal()]
+        more = f"  … and {len(moves) - _FEW} more" if len(moves) > _FEW else ""
+        self.policy.console.print("  ".join(moves[:_FEW]) + more, markup=False, highlight=False)
+
+
+@contextlib.contextmanager
+def _ctrl_c_at_once() -> Iterator[None]:
+    """While somebody types, Ctrl-C must interrupt the typing; asyncio's own handler would wait for the next await."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

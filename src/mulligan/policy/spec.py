@@ -1,0 +1,75 @@
+"""Policies by name, as the command line and `evaluate` take them.
+
+random | expert[:SKILL[:RECALL]] | omniscient | human | endpoint:MODEL | path/to/file.py:function
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from mulligan.errors import ParameterError, UnknownName, UsageError
+from mulligan.policy.base import Policy, as_policy
+from mulligan.policy.scripted import ExpertPolicy, RandomPolicy
+
+NAMES = ("random", "expert", "omniscient", "human", "endpoint")
+
+
+def policy_from(spec: str, **endpoint: Any) -> Policy:
+    """The policy that `spec` names; `endpoint` are options of `EndpointPolicy`."""
+    name, _, rest = spec.partition(":")
+    if name == "random":
+        return RandomPolicy()
+    if name in ("expert", "omniscient"):
+        return _expert(spec, name, rest)
+    if name == "human":
+        from mulligan.policy.human import HumanPolicy
+
+        return HumanPolicy()
+    if name == "endpoint":
+        return _endpoint(rest, endpoint)
+    file, colon, attribute = spec.rpartition(":")
+    if colon and file.endswith(".py"):
+        return _from_file(Path(file), attribute)
+    raise UnknownName("policy", spec, NAMES)
+
+
+def _expert(spec: str, name: str, rest: str) -> Policy:
+    try:
+        shares = [float(part) for part in rest.split(":")] if rest else []
+    except ValueError:
+        shares = [-1.0]
+    if len(shares) > 2 or any(not 0.0 <= share <= 1.0 for share in shares):
+        raise ParameterError(
+            f"policy {spec!r} is not understood; write {name}, {name}:SKILL or {name}:SKILL:RECALL, 0 to 1"
+        )
+    return ExpertPolicy(*shares, omniscient=name == "omniscient")
+
+
+def _endpoint(model: str, options: dict[str, Any]) -> Policy:
+    from mulligan.policy.endpoint import EndpointPolicy
+
+    model = model or str(options.pop("model", "") or "")
+    options.pop("model", None)
+    if not model or not options.get("base_url"):
+        raise UsageError("the endpoint policy needs a model and a URL: --policy endpoint:MODEL --base-url http://…/v1")
+    return EndpointPolicy(model, **options)
+
+
+def _from_file(path: Path, attribute: str) -> Policy:
+    if not path.is_file():
+        raise UsageError(f"no file {str(path)!r} to take the policy {attribute!r} from")
+    found = importlib.util.spec_from_file_location(f"mulligan_policy_{path.stem}", path)
+    if found is None or found.loader is None:
+        raise UsageError(f"{str(path)!r} cannot be imported")
+    module = importlib.util.module_from_spec(found)
+    try:
+        found.loader.exec_module(module)
+    except Exception as error:
+        raise UsageError(f"{str(path)!r} cannot be imported: {type(error).__name__}: {error}") from error
+    if not hasattr(module, attribute):
+        raise UnknownName(
+            f"policy in {str(path)!r}", attribute, [key for key in vars(module) if not key.startswith("_")]
+        )
+    return as_policy(getattr(module, attribute))

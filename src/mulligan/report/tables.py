@@ -1,0 +1,99 @@
+"""Tables on a terminal, from the plain data of results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+Result = Mapping[str, Any]
+ROOM_NAMES = {"ceiling": "ceiling (omniscient)"}
+
+
+def eval_table(result: Result) -> Table:
+    """One evaluation: the policy, its controls, then the scripted players that show the room."""
+    rows = [(f"{result['policy']}, memory {result['memory']}", result)]
+    rows += [(f"  control: {name}", summary) for name, summary in result["controls"].items()]
+    rows += [(ROOM_NAMES.get(name, name), summary) for name, summary in result["room"].items()]
+    title = f"{result['env']}: {result['tasks']} tasks, {result['episodes']} episodes"
+    return summary_table(title, rows, result["episodes"], versus=result["kind"] == "versus", ceiling=result["ceiling"])
+
+
+def summary_table(
+    title: str, rows: Sequence[tuple[str, Result]], episodes: int, *, versus: bool, ceiling: float | None
+) -> Table:
+    """A row a method: p@k with half-widths for solve-type tasks, return and share won per episode for games."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    table.add_column("method", no_wrap=True)
+    for k in range(1, episodes + 1):
+        table.add_column(f"return {k}" if versus else f"p@{k}", justify="right", no_wrap=True)
+    if versus:
+        for k in range(1, episodes + 1):
+            table.add_column(f"won {k}", justify="right")
+    elif ceiling is not None:
+        table.add_column("ceiling", justify="right", no_wrap=True)
+    table.add_column("valid", justify="right", no_wrap=True)
+    for label, summary in rows:
+        table.add_row(*_cells(label, summary, versus=versus, ceiling=ceiling))
+    return table
+
+
+def _cells(label: str, summary: Result, *, versus: bool, ceiling: float | None) -> list[str]:
+    if versus:
+        pairs = zip(summary["returns"], summary["returns_ci"], strict=True)
+        cells = ["–" if mean is None else _with_half(mean, ci, "{:+.2f}") for mean, ci in pairs]
+        cells += ["–" if share is None else f"{100 * share:.0f} %" for share in summary["won"]]
+    else:
+        cells = [_percent(p, ci) for p, ci in zip(summary["p"], summary["ci"], strict=True)]
+        if ceiling is not None:
+            cells.append(f"{100 * ceiling:.1f}")
+    return [label, *cells, f"{100 * summary['valid']:.0f} %"]
+
+
+def _percent(share: float, ci: Sequence[float]) -> str:
+    return f"{100 * share:.1f} [dim]±{50 * (ci[1] - ci[0]):.1f}[/]"
+
+
+def _with_half(mean: float, ci: Sequence[float] | None, form: str) -> str:
+    half = f" [dim]±{(ci[1] - ci[0]) / 2:.2f}[/]" if ci else ""
+    return form.format(mean) + half
+
+
+def footnotes(result: Result) -> list[str]:
+    """What the table alone would hide: stop reasons, faults, failures, tokens, what the memory gained."""
+    lines = ["Stopped: " + _counted(result["stop_reasons"])]
+    if result["faults"]:
+        lines.append("Faulty replies: " + _counted(result["faults"]))
+    if result["failed"]:
+        lines.append(f"Failed for reasons outside the agent: {result['failed']} trials, counted as not solved")
+    if result["reflections"]:
+        lines.append(
+            f"Reflections: {result['reflections']}, {100 * result['reflections_valid']:.0f} % in the asked form"
+        )
+    for name, found in result["gains"].items():
+        low, high = found["ci"]
+        lines.append(
+            f"Against {name}: {100 * found['gain']:+.1f} points at p@{result['episodes']} "
+            f"[{100 * low:+.1f}, {100 * high:+.1f}] (same tasks, bootstrap)"
+        )
+    if len(result["by_class"]) > 1:
+        for name, summary in result["by_class"].items():
+            shares = " / ".join(f"{100 * share:.1f}" for share in summary["p"])
+            lines.append(f"{name}: {shares} over {summary['trials']} tasks")
+    used = f"{result['prompt_tokens']:,} + {result['completion_tokens']:,} tokens, " if result["prompt_tokens"] else ""
+    cost = f"cost {result['cost']:.4f}, " if result["cost"] else ""
+    lines.append(f"{used}{cost}{result['seconds']:.1f} s, {result['turns_per_second']:,.0f} turns/s")
+    if not result["complete"]:
+        lines.append(
+            f"Incomplete: {result['trials']} of {result['tasks']} tasks played; continue with --resume {result['run']}"
+        )
+    return lines
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in counts.items()) or "nothing played"

@@ -1,0 +1,110 @@
+"""What of earlier episodes the next one sees, within a budget of tokens.
+
+Newest last; the oldest is dropped first, and the text says that something was dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from mulligan.types import Episode, Memory
+
+CountTokens = Callable[[str], int]
+
+
+def estimate_tokens(text: str) -> int:
+    """About four characters a token: used where the policy brings no tokenizer."""
+    return (len(text) + 3) // 4
+
+
+@dataclass(frozen=True, slots=True)
+class Recollection:
+    """One earlier episode as memory may show it."""
+
+    episode: Episode
+    history: str
+    """The episode's digest, or its transcript."""
+
+
+def shows_history(memory: Memory) -> bool:
+    return memory in ("history", "both")
+
+
+def shows_reflection(memory: Memory) -> bool:
+    return memory in ("reflection", "both")
+
+
+def transcript(episode: Episode) -> str:
+    """An episode as the agent saw it, in plain text: the history of an environment without a digest."""
+    lines: list[str] = []
+    for turn in episode.turns:
+        lines += [turn.observation, f"You answered: {turn.reply.text.strip()}"]
+        if turn.feedback:
+            lines.append(turn.feedback)
+    return "\n".join([*lines, episode.final])
+
+
+def recall(
+    past: Sequence[Recollection],
+    memory: Memory,
+    *,
+    budget: int,
+    max_reflections: int,
+    headline: Callable[[Episode], str],
+    count: CountTokens = estimate_tokens,
+) -> str:
+    """The memory section of the next episode's prompt; empty when there is nothing to show.
+
+    `headline` says which episode it was and, truthfully, how it ended.
+    """
+    if memory == "none" or not past:
+        return ""
+    reflections_from = len(past) - max_reflections
+    blocks: list[str] = []
+    left, dropped = budget, 0
+    for place in range(len(past) - 1, -1, -1):
+        block = _block(past[place], memory, headline, with_reflection=place >= reflections_from)
+        if not block:
+            dropped += 1
+            continue
+        size = count(block)
+        if size > left:
+            if not blocks and left > 0:  # not even the newest fits: keep its end
+                head, _, rest = block.partition("\n")
+                blocks.append(f"{head}\n{_keep_end(rest, left - count(head), count)}")
+                dropped += place
+            else:
+                dropped += place + 1
+            break
+        blocks.append(block)
+        left -= size
+    blocks.reverse()
+    if dropped:
+        blocks.insert(0, f"[{dropped} earlier episode{'s' if dropped > 1 else ''} left out for lack of room]")
+    return "\n\n".join(blocks)
+
+
+def _block(past: Recollection, memory: Memory, headline: Callable[[Episode], str], *, with_reflection: bool) -> str:
+    parts = []
+    if shows_history(memory) and past.history:
+        parts.append(past.history)
+    reflection = past.episode.reflection
+    if shows_reflection(memory) and with_reflection and reflection is not None and reflection.text:
+        parts.append(f"Your reflection: {reflection.text}" if shows_history(memory) else reflection.text)
+    if not parts and not (shows_reflection(memory) and with_reflection):
+        return ""
+    return "\n".join([headline(past.episode), *parts])
+
+
+def _keep_end(text: str, budget: int, count: CountTokens) -> str:
+    """The longest tail of `text` that fits, found by halving, with a note in front."""
+    note = "[the beginning is left out for lack of room]\n"
+    low, high = 0, len(text)
+    while low < high:
+        middle = (low + high) // 2
+        if count(note + text[middle:]) <= budget:
+            high = middle
+        else:
+            low = middle + 1
+    return note + text[low:]

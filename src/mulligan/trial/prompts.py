@@ -1,0 +1,110 @@
+"""Every word the runner itself says to an agent, written once for all environments.
+
+A style changes how the agent is asked to answer, and what memory it has unless told otherwise:
+
+plain      thinking allowed, not asked for; memory: reflection
+zero-shot  the action alone; no memory
+react      think first, then act (ReAct, arXiv 2210.03629); no memory
+reflexion  as react, with reflections between episodes (Reflexion, arXiv 2303.11366)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mulligan.errors import StopReason, UnknownName
+from mulligan.trial.reflection import FIELDS
+from mulligan.types import Episode, Memory, Restart
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How the agent is asked to answer."""
+
+    name: str
+    memory: Memory
+    """Memory mode where none is asked for."""
+    instruction: str
+    """Said after the rules."""
+
+
+_THINK = "First think step by step about what you see and what to do, in a few sentences. Then end with your action."
+STYLES = {
+    style.name: style
+    for style in (
+        Style("plain", "reflection", "You may think first, briefly. End your answer with exactly one action."),
+        Style("zero-shot", "none", "Answer with the action alone, without any other text."),
+        Style("react", "none", _THINK),
+        Style("reflexion", "reflection", _THINK),
+    )
+}
+
+
+def style(name: str) -> Style:
+    """The style called `name`."""
+    if name not in STYLES:
+        raise UnknownName("style", name, STYLES)
+    return STYLES[name]
+
+
+def system(rules: str, how: Style, turns: int) -> str:
+    """The first message: the game and how to answer."""
+    return f"{rules}\n\nAn episode has at most {turns} turn{'s' if turns > 1 else ''}. {how.instruction}"
+
+
+def opening(observation: str, index: int, episodes: int, memory_text: str, *, tell_episodes: bool) -> str:
+    """Begins an episode: what is remembered, then the first observation.
+
+    Without memory nothing is said of other episodes, so that each attempt is truly independent.
+    """
+    if not tell_episodes:
+        return observation
+    parts = [f"What you remember of this task:\n{memory_text}"] if memory_text else []
+    parts.append(f"Episode {index + 1} of {episodes} begins.\n{observation}")
+    return "\n\n".join(parts)
+
+
+def turn(observation: str, feedback: str, turns_left: int) -> str:
+    """Between two replies of an episode."""
+    said = f"{feedback}\n{observation}" if feedback else observation
+    return f"{said}\n({turns_left} turn{'s' if turns_left != 1 else ''} left)"
+
+
+_ENDINGS = {
+    StopReason.WON: "you won",
+    StopReason.LOST: "you did not win",
+    StopReason.TURN_LIMIT: "you did not win: the turns ran out",
+    StopReason.CONTEXT_FULL: "you did not win: there was no room for another answer",
+    StopReason.REQUEST_FAILED: "it was cut short by a technical failure",
+    StopReason.ENV_RAISED: "it was cut short by a technical failure",
+    StopReason.ENV_HUNG: "it was cut short by a technical failure",
+}
+
+
+def ending(episode: Episode, feedback: str = "") -> str:
+    """How an episode ended, truthfully."""
+    said = f"{feedback}\n{episode.final}" if feedback else episode.final
+    return f"{said}\nEpisode {episode.index + 1} is over: {_ENDINGS[episode.stop]}. Reward: {episode.reward:g}."
+
+
+def headline(episode: Episode) -> str:
+    """One line on an earlier episode, above what is remembered of it."""
+    return f"Episode {episode.index + 1}: {_ENDINGS[episode.stop]}, reward {episode.reward:g}."
+
+
+_FORM = "\n".join(f"{name}: {meaning}" for name, meaning in FIELDS.items())
+
+
+_NEXT = {
+    "replay": "You will play the same task again, from the same start.",
+    "fresh": "You will play again: the same task and, if there is one, the same opponent, but luck is drawn anew.",
+}
+
+
+def reflection_request(ended: str, restart: Restart) -> str:
+    """Asks for the reflection after an episode; `ended` says how it ended."""
+    return (
+        f"{ended}\n\n{_NEXT[restart]} Write a short reflection for yourself: you will see it, and may see nothing else "
+        "of this episode. Write it between tags, one line for each part:\n"
+        f"<reflection>\n{_FORM}\n</reflection>"
+    )

@@ -1,0 +1,270 @@
+"""The one trial loop, for every environment and every policy.
+
+An episode is one append-only list of messages: rules, memory and observation, reply, observation, reply, …, and at the
+end the reflection request and the reflection. With `history` or `both`, an environment without a digest and room in the
+budget, the next episode goes on in the same list; otherwise it starts a new one whose first message carries the memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, cast
+
+from mulligan.envs import registry
+from mulligan.envs.base import Env
+from mulligan.errors import ContextFull, Fault, StopReason, UnknownName, UsageError
+from mulligan.policy.base import Conversation, Policy, ReplyFunction, Spectator, World, as_policy
+from mulligan.seeding import derive
+from mulligan.trial import memory as remembering
+from mulligan.trial import prompts
+from mulligan.trial.reflection import parse_reflection
+from mulligan.trial.settings import TrialSettings
+from mulligan.types import Completion, Episode, Message, Reflection, Sampling, Step, Task, Trial, Turn
+
+ReflectionSource = Callable[[int], Reflection | None]
+"""Episode index -> the reflection to show after it, instead of asking the agent (a control)."""
+
+
+async def run_trial(
+    task: Task | Env,
+    policy: Policy | ReplyFunction,
+    *,
+    settings: TrialSettings | None = None,
+    seed: int = 0,
+    index: int = 0,
+    reflections: ReflectionSource | None = None,
+    **overrides: Any,
+) -> Trial:
+    """Play one trial: up to N episodes of `task`, with reflections and memory between them.
+
+    `task` may be a live environment instead. `overrides` are fields of `TrialSettings`:
+    ``await run_trial(task, policy, episodes=3, memory="history")``. Failures of the environment or of the model end an
+    episode with a named reason; they are not raised.
+    """
+    settings = with_overrides(settings or TrialSettings(), overrides)
+    env = registry.build(task) if isinstance(task, Task) else task
+    trial_seed = derive(seed, env.task.seed, index, "policy")
+    play = _TrialPlay(env, as_policy(policy), trial_seed, settings, reflections)
+    try:
+        episodes = await play.episodes()
+    finally:
+        play.close()
+    return Trial(env.task, episodes, settings.memory_mode, seed=seed, index=index)
+
+
+def run_trial_sync(task: Task | Env, policy: Policy | ReplyFunction, **options: Any) -> Trial:
+    """`run_trial` for code that is not async; works inside a running event loop too (a notebook)."""
+    trial: Trial = run_async(lambda: run_trial(task, policy, **options))
+    return trial
+
+
+def run_async(start: Callable[[], Any]) -> Any:
+    """The result of a coroutine, from synchronous code, whether or not an event loop is running in this thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(start())
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(lambda: asyncio.run(start())).result()
+
+
+def with_overrides(settings: TrialSettings, overrides: dict[str, Any]) -> TrialSettings:
+    """`settings` with some fields changed; an unknown field is a `UsageError` that names the nearest."""
+    unknown = [name for name in overrides if name not in TrialSettings.__slots__]
+    if unknown:
+        raise UnknownName("trial setting", unknown[0], TrialSettings.__slots__)
+    return replace(settings, **overrides) if overrides else settings
+
+
+class _TrialPlay:
+    """The state of one trial while it is played."""
+
+    def __init__(
+        self,
+        env: Env,
+        policy: Policy,
+        seed: int,
+        settings: TrialSettings,
+        reflections: ReflectionSource | None,
+    ) -> None:
+        about = registry.spec_of(type(env), env.task.env)
+        self.env, self.policy, self.seed, self.settings, self.reflections = env, policy, seed, settings, reflections
+        self.memory = settings.memory_mode
+        self.stop = settings.stop or about.stop
+        self.restart = settings.restart or about.restart
+        self.timeout_reward = about.timeout_reward
+        self.conversation: Conversation | None = None
+        self.spectator: Spectator | None = None
+        self.count = remembering.estimate_tokens
+        self.digest: Callable[[Episode], str] | None = getattr(env, "digest", None)
+        self.system: Message = {
+            "role": "system",
+            "content": prompts.system(env.rules(), prompts.style(settings.style), env.task.turns),
+        }
+        self.messages: list[Message] = []
+        self.past: list[remembering.Recollection] = []
+        self.carry = ""
+        """How the last episode ended, still to be said where the next one goes on in the same list."""
+
+    async def episodes(self) -> tuple[Episode, ...]:
+        episodes: list[Episode] = []
+        for index in range(self.settings.episodes):
+            if self.conversation is None or self.memory == "none":
+                self._begin(index)
+            episode, feedback = await self._episode(index)
+            last = index + 1 == self.settings.episodes or (self.stop == "success" and episode.won)
+            broken = episode.stop in (StopReason.ENV_RAISED, StopReason.ENV_HUNG)
+            if last or broken:
+                episodes.append(episode)
+                break
+            episode = await self._reflect(episode, feedback)
+            episodes.append(episode)
+            self._remember(episode)
+        return tuple(episodes)
+
+    def close(self) -> None:
+        if self.conversation is not None:
+            self.conversation.close()
+            self.conversation = None
+
+    def _begin(self, index: int) -> None:
+        """Start the conversation: one for the trial or, without memory, one an episode: nothing may cross."""
+        self.close()
+        self.conversation = self.policy.start(self.env.task, derive(self.seed, index))
+        self.count = getattr(self.conversation, "count_tokens", remembering.estimate_tokens)
+        if isinstance(self.conversation, Spectator):
+            self.spectator = self.conversation
+            self.spectator.watch(cast(World, self.env))
+
+    async def _reply(self, messages: list[Message], sampling: Sampling) -> Completion:
+        assert self.conversation is not None, "a conversation is begun before each episode"
+        return await self.conversation.reply(messages, sampling)
+
+    async def _episode(self, index: int) -> tuple[Episode, str]:
+        """One episode, and what the environment said of its last reply."""
+        task = self.env.task
+        try:
+            observation = self.env.reset(index if self.restart == "fresh" else 0)
+        except Exception as failure:
+            return Episode(index, (), "", StopReason.ENV_RAISED, error=_said(failure)), ""
+        opening, continues = self._open(index, observation)
+        turns: list[Turn] = []
+        stop, error, step, state_key = StopReason.TURN_LIMIT, "", Step(observation), ""
+        while len(turns) < task.turns:
+            try:
+                reply = await self._reply(self._shown(len(turns)), self.settings.sampling)
+            except ContextFull:
+                stop = StopReason.CONTEXT_FULL
+                break
+            except UsageError:
+                raise
+            except Exception as failure:  # a failure of the model is data too
+                stop, error = StopReason.REQUEST_FAILED, _said(failure)
+                break
+            self.messages.append({"role": "assistant", "content": reply.text})
+            seen = step.observation
+            try:
+                step = self.env.step(reply.text)
+            except Exception as failure:
+                stop, error = StopReason.ENV_RAISED, _said(failure)
+                break
+            if self.spectator is not None:
+                self.spectator.see(step)
+            out_of_turns = len(turns) + 1 == task.turns and not step.done
+            turns.append(_turn(seen, reply, step, state_key, self.timeout_reward if out_of_turns else 0.0))
+            state_key = step.state_key
+            if step.done:
+                stop = StopReason.WON if step.won else StopReason.LOST
+                break
+            if not out_of_turns:
+                said = prompts.turn(step.observation, step.feedback, task.turns - len(turns))
+                self.messages.append({"role": "user", "content": said})
+        return Episode(index, tuple(turns), step.observation, stop, opening, continues, error=error), step.feedback
+
+    def _open(self, index: int, observation: str) -> tuple[tuple[Message, ...], bool]:
+        """Begin the episode's messages: the new ones, and whether they go on in the list of the one before."""
+        tell = self.memory != "none"
+        if index and self._goes_on():
+            carried = f"{self.carry}\n\n" if self.carry else ""
+            said = carried + prompts.opening(observation, index, self.settings.episodes, "", tell_episodes=tell)
+            message: Message = {"role": "user", "content": said}
+            self.messages.append(message)
+            return (message,), True
+        remembered = remembering.recall(
+            self.past,
+            self.memory,
+            budget=self.settings.memory_tokens,
+            max_reflections=self.settings.max_reflections,
+            headline=prompts.headline,
+            count=self.count,
+        )
+        said = prompts.opening(observation, index, self.settings.episodes, remembered, tell_episodes=tell)
+        self.messages = [self.system, {"role": "user", "content": said}]
+        return tuple(self.messages), False
+
+    def _goes_on(self) -> bool:
+        """Whether history can simply stay in the context: nothing digests it, and it fits the budget."""
+        if not remembering.shows_history(self.memory) or self.digest is not None or self.settings.window is not None:
+            return False
+        if not self.messages or self.messages[-1]["role"] != "assistant":
+            return False  # the last request got no reply: that list cannot go on
+        return sum(self.count(message["content"]) for message in self.messages[1:]) <= self.settings.memory_tokens
+
+    def _shown(self, turns_played: int) -> list[Message]:
+        """The messages a reply is asked for with; with a window, only the episode's last turns."""
+        window = self.settings.window
+        if window is None or turns_played < window:
+            return self.messages
+        head = len(self.messages) - 1 - 2 * turns_played  # the episode's opening message
+        left_out = turns_played - window + 1
+        note = f"[{left_out} turn{'s' if left_out > 1 else ''} left out]"
+        tail = self.messages[len(self.messages) - 2 * window + 1 :]
+        said = f"{self.messages[head]['content']}\n{note}\n{tail[0]['content']}"
+        return [self.messages[0], {"role": "user", "content": said}, *tail[1:]]
+
+    async def _reflect(self, episode: Episode, feedback: str) -> Episode:
+        """The episode with the reflection that follows it, where memory will show one."""
+        self.carry = prompts.ending(episode, feedback)
+        if not remembering.shows_reflection(self.memory):
+            return episode
+        if self.reflections is not None:
+            return replace(episode, reflection=self.reflections(episode.index))
+        if episode.stop in (StopReason.REQUEST_FAILED, StopReason.CONTEXT_FULL):
+            return episode  # a policy that just gave no reply is not asked again
+        request: Message = {"role": "user", "content": prompts.reflection_request(self.carry, self.restart)}
+        asked = [*self.messages, request]
+        sampling = replace(self.settings.sampling, max_tokens=self.settings.reflection_tokens)
+        try:
+            if self.spectator is not None:
+                completion = Completion(self.spectator.reflect(episode))
+            else:
+                completion = await self._reply(asked, sampling)
+        except UsageError:
+            raise
+        except Exception as failure:
+            return replace(episode, error=f"no reflection: {_said(failure)}")
+        self.messages += [request, {"role": "assistant", "content": completion.text}]
+        self.carry = ""
+        return replace(episode, reflection=parse_reflection(completion))
+
+    def _remember(self, episode: Episode) -> None:
+        history = ""
+        if remembering.shows_history(self.memory):
+            history = self.digest(episode) if self.digest is not None else remembering.transcript(episode)
+        self.past.append(remembering.Recollection(episode, history))
+
+
+def _turn(seen: str, reply: Completion, step: Step, state_key: str, timeout_reward: float) -> Turn:
+    fault = None
+    if not step.valid:
+        empty = not reply.text or reply.text.isspace()
+        fault = Fault.EMPTY if empty else Fault.CUT_OFF if reply.finish == "length" else Fault.INVALID
+    reward = step.reward + timeout_reward
+    return Turn(seen, reply, reward, step.valid, state_key, step.feedback, step.shaping, fault)
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"

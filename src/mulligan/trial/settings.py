@@ -1,0 +1,53 @@
+"""How a trial is played, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import get_args
+
+from mulligan.errors import ParameterError, UnknownName
+from mulligan.trial import prompts
+from mulligan.types import Memory, Restart, Sampling, Stop
+
+
+@dataclass(frozen=True, slots=True)
+class TrialSettings:
+    """Everything `run_trial` can be told. None means: as the environment or the style says."""
+
+    episodes: int = 3
+    """Episodes a trial has at most."""
+    memory: Memory | None = None
+    """What of earlier episodes the next one sees."""
+    style: str = "plain"
+    """How the agent is asked to answer: plain, zero-shot, react, reflexion."""
+    stop: Stop | None = None
+    """"success" ends the trial at the first win, "never" plays all episodes."""
+    restart: Restart | None = None
+    """"replay" repeats everything exactly, "fresh" redraws chance and keeps what the task hides."""
+    memory_tokens: int = 4096
+    """Budget of the memory shown to an episode."""
+    max_reflections: int = 5
+    """How many reflections are shown, the newest ones."""
+    window: int | None = None
+    """Show only the last so many turns of an episode; None shows all of it, as one growing transcript."""
+    sampling: Sampling = Sampling()
+    """How replies are drawn."""
+    reflection_tokens: int = 512
+    """Token limit of a reflection."""
+
+    def __post_init__(self) -> None:
+        for name in ("episodes", "memory_tokens", "max_reflections", "reflection_tokens"):
+            if getattr(self, name) < 1:
+                raise ParameterError(f"{name}={getattr(self, name)} cannot be; give at least 1")
+        if self.window is not None and self.window < 1:
+            raise ParameterError(f"window={self.window} cannot be; give at least 1, or leave it out")
+        prompts.style(self.style)
+        for name, allowed in (("memory", Memory), ("stop", Stop), ("restart", Restart)):
+            value = getattr(self, name)
+            if value is not None and value not in get_args(allowed):
+                raise UnknownName(name, str(value), get_args(allowed))
+
+    @property
+    def memory_mode(self) -> Memory:
+        """The memory that is used: the one asked for, or the style's."""
+        return self.memory if self.memory is not None else prompts.style(self.style).memory

@@ -1,0 +1,212 @@
+"""Every environment keeps the contract, and the contract notices those that do not."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import itertools
+import random
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+import mulligan
+from mulligan.envs import registry
+from mulligan.envs.base import Env, action_text
+from mulligan.envs.check import garbage
+from mulligan.errors import ContractBroken, UnknownName, UsageError
+from mulligan.types import Step, Task
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = f"{ROOT / 'examples' / 'my_env.py'}:GuessNumber"
+CASES = [
+    ("minesweeper", {}),
+    ("minesweeper", {"view": "compact", "rows": 4, "cols": 5}),
+    ("minesweeper", {"rows": 12, "cols": 9, "mines": 20, "turns": 30}),
+    ("sokoban", {}),
+    ("sokoban", {"boxes": 1, "moves": 1, "turns": 20}),
+    ("tictactoe", {"opponent": "random"}),
+    ("tictactoe", {"opponent": "mcts:20"}),
+    ("tictactoe", {"opponent": "minimax"}),
+    ("kuhn", {"opponent": "random"}),
+    ("kuhn", {"opponent": "aggressive"}),
+    ("kuhn", {"opponent": "cfr"}),
+    ("bandit", {}),
+    (EXAMPLE, {}),
+]
+
+
+@pytest.mark.parametrize(("name", "params"), CASES, ids=lambda value: str(value).rpartition("/")[2])
+def test_keeps_the_contract(name, params):
+    mulligan.check_env(name, **params)
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_every_environment_says_what_it_is(name):
+    spec = registry.spec(name)
+    env = registry.make(name, 3)
+    assert isinstance(env, Env)
+    assert spec.summary.endswith(".")
+    assert "<action>" in env.rules()
+    assert env.task.task_class.split("/")[0] == name
+    for kind in ("expert", "omniscient"):
+        env.reset()
+        player = env.player(kind, random.Random(0), 1.0, 0.0)
+        assert env.step(player.act()).valid
+
+
+def test_the_example_is_short():
+    assert len((ROOT / "examples" / "my_env.py").read_text().splitlines()) <= 40
+
+
+class Fine:
+    """A world that keeps the contract."""
+
+    turns: ClassVar[int] = 4
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.total = 0
+
+    def rules(self) -> str:
+        return "<action>1</action> or <action>2</action>"
+
+    def reset(self, chance: int = 0) -> str:
+        self.total = 0
+        return "0"
+
+    def legal(self) -> list[str]:
+        return ["<action>1</action>", "<action>2</action>"]
+
+    def step(self, reply: str) -> Step:
+        action = action_text(reply)
+        if action not in ("1", "2"):
+            return Step(str(self.total), valid=False, state_key=str(self.total))
+        self.total += int(action)
+        return Step(
+            str(self.total), float(self.total >= 5), self.total >= 5, self.total >= 5, state_key=str(self.total)
+        )
+
+
+class Forgetful(Fine):
+    """Draws its start anew each time."""
+
+    luck = itertools.count()
+
+    def reset(self, chance: int = 0) -> str:
+        super().reset()
+        return str(next(self.luck))
+
+
+class Leaking(Fine):
+    """Keeps something of the last episode."""
+
+    def reset(self, chance: int = 0) -> str:
+        return "0"
+
+
+class Punishing(Fine):
+    """Moves on when the reply is invalid."""
+
+    def step(self, reply: str) -> Step:
+        step = super().step(reply)
+        if not step.valid:
+            self.total += 1
+        return step
+
+
+class Brittle(Fine):
+    """Raises on what is not a number."""
+
+    def step(self, reply: str) -> Step:
+        int(action_text(reply) or 0)
+        return super().step(reply)
+
+
+class Infinite(Fine):
+    """Pays without bound."""
+
+    def step(self, reply: str) -> Step:
+        return super().step(reply)._replace(reward=float("inf"))
+
+
+class Untyped(Fine):
+    """Answers with a tuple."""
+
+    def step(self, reply: str):  # type: ignore[no-untyped-def]
+        return tuple(super().step(reply))
+
+
+class Unfinished(Fine):
+    """Won, but goes on."""
+
+    def step(self, reply: str) -> Step:
+        return super().step(reply)._replace(done=False)
+
+
+@pytest.fixture
+def named(monkeypatch):
+    """Classes of this file as registered environments."""
+
+    def register(kind: type) -> str:
+        monkeypatch.setitem(registry.BUILTIN, kind.__name__, f"{__name__}:{kind.__name__}")
+        monkeypatch.setattr(registry, "_load", lambda name: kind)
+        return kind.__name__
+
+    return register
+
+
+def test_a_world_that_keeps_it(named):
+    mulligan.check_env(named(Fine))
+
+
+@pytest.mark.parametrize(
+    ("kind", "complaint"),
+    [
+        (Forgetful, "two different beginnings"),
+        (Leaking, "another transcript"),
+        (Punishing, "invalid"),
+        (Brittle, "raised ValueError"),
+        (Infinite, "not finite"),
+        (Untyped, "returned tuple"),
+        (Unfinished, "won without being done"),
+    ],
+)
+def test_broken_worlds_are_noticed(named, kind, complaint):
+    with pytest.raises(ContractBroken, match=complaint):
+        mulligan.check_env(named(kind))
+
+
+def test_garbage_is_varied():
+    noise = list(itertools.islice(garbage(random.Random(0)), 1000))
+    assert max(map(len, noise)) >= 1_000_000
+    assert len(set(noise)) > 750
+
+
+def test_environments_of_other_packages_are_found(monkeypatch):
+    point = importlib.metadata.EntryPoint("their-game", f"{__name__}:Fine", "mulligan.envs")
+    monkeypatch.setattr(
+        importlib.metadata,
+        "entry_points",
+        lambda group, name=None: [point] if name in (None, "their-game") and group == "mulligan.envs" else [],
+    )
+    monkeypatch.setattr(importlib.metadata.EntryPoint, "load", lambda self: Fine)
+    registry._load.cache_clear()
+    assert "their-game" in registry.names()
+    assert isinstance(mulligan.make("their-game"), Fine)
+    registry._load.cache_clear()
+
+
+def test_files_that_hold_no_environment(tmp_path):
+    with pytest.raises(UsageError, match="no file"):
+        mulligan.make("nowhere.py:Game")
+    broken = tmp_path / "broken.py"
+    broken.write_text("import nothing_of_this_name\n")
+    with pytest.raises(UsageError, match="cannot be imported"):
+        mulligan.make(f"{broken}:Game")
+    with pytest.raises(UnknownName, match="GuessNumber"):
+        mulligan.make(EXAMPLE.replace("GuessNumber", "GuesNumber"))
+    other = tmp_path / "other.py"
+    other.write_text("class Thing: pass\n")
+    with pytest.raises(UsageError, match="not an environment"):
+        mulligan.make(f"{other}:Thing")

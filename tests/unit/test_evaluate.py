@@ -1,0 +1,228 @@
+"""Evaluation: one protocol, numbers that depend on nothing but the seed, controls that control."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+import mulligan
+from mulligan.errors import ParameterError, PolicyError, RequestFailed, RunFolderError, UnknownName
+from mulligan.eval.run import Prices, evaluate
+from mulligan.policy.scripted import ExpertPolicy
+from mulligan.types import Completion, Message
+
+
+class Reader:
+    """A bandit player that only knows what its memory tells: it pulls the first arm not said to have failed.
+
+    Its reflections name the arms it has seen fail, so controls that change reflections change what it does.
+    """
+
+    name = "reader"
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, messages: list[Message]) -> str:
+        self.calls += 1
+        said = messages[-1]["content"]
+        if "Write a short reflection" in said:
+            failed = [line for line in said.splitlines() if line.startswith("Arm ")]
+            earlier = [line for line in messages[1]["content"].splitlines() if line.startswith("Arm ")]
+            return "<reflection>\nenv_answer:\n" + "\n".join([*earlier, *failed]) + "\n</reflection>"
+        for arm in range(1, 9):
+            if f"Arm {arm} paid 0" not in said:
+                return f"<action>{arm}</action>"
+        return "<action>1</action>"
+
+
+ALL = ("independent", "removed", "foreign", "other-trial")
+
+
+def test_controls_tell_what_the_memory_is_worth():
+    """Three arms, three episodes, truthful notes: every bandit is solved, and only with its own notes."""
+    result = evaluate("bandit", Reader(), params={"arms": 3}, tasks=90, controls=ALL)
+    assert result.p[2] == 1.0
+    first = result.p[0]
+    assert 0.2 < first < 0.5
+    # Without notes the player pulls arm 1 again and again: retries add nothing.
+    assert result.controls["independent"].p == pytest.approx([first] * 3)
+    assert result.controls["removed"].p == pytest.approx([first] * 3)
+    # Another trial of the same deterministic player on the same task writes the same notes.
+    assert result.controls["other-trial"].p == result.p
+    gain, (low, _) = result.gains["independent"]
+    assert gain == pytest.approx(1 - first)
+    assert low > 0.5
+
+
+def test_foreign_notes_come_from_another_task_after_the_same_episode(tmp_path):
+    class Numbering(Reader):
+        def __call__(self, messages: list[Message]) -> str:
+            answer = super().__call__(messages)
+            return answer.replace("env_answer:", f"strategy: note {self.calls}\nenv_answer:")
+
+    evaluate("bandit", Numbering(), tasks=60, controls=("foreign",), room=False, run=tmp_path / "run")
+    own = mulligan.load_trials(tmp_path / "run", "main")
+    foreign = mulligan.load_trials(tmp_path / "run", "foreign")
+    writers = {
+        episode.reflection.text: (trial.task.seed, episode.index)
+        for trial in own
+        for episode in trial.episodes
+        if episode.reflection
+    }
+    shown = 0
+    for trial in foreign:
+        for episode in trial.episodes[:-1]:
+            seed, index = writers[episode.reflection.text]
+            assert seed != trial.task.seed
+            assert index == episode.index
+            shown += 1
+    assert shown > 30
+
+
+def test_results_do_not_depend_on_concurrency():
+    numbers = [
+        evaluate("minesweeper", ExpertPolicy(0.6, 0.5), tasks=60, memory="history", concurrency=n, seed=3).to_dict()
+        for n in (1, 7, 64)
+    ]
+    for found in numbers:
+        found.pop("seconds")
+        found.pop("turns_per_second")
+    assert numbers[0] == numbers[1] == numbers[2]
+
+
+def test_answers_that_come_in_any_order_give_the_same_numbers():
+    class Jittery(Reader):
+        async def __call__(self, messages: list[Message]) -> str:  # type: ignore[override]
+            await asyncio.sleep((hash(messages[-1]["content"]) % 5) / 1000)
+            return Reader.__call__(self, messages)
+
+    fast = evaluate("bandit", Reader(), tasks=40, room=False)
+    slow = evaluate("bandit", Jittery(), tasks=40, room=False, concurrency=9)
+    assert fast.main == slow.main
+    assert [trial.task for trial in slow.trials] == [trial.task for trial in fast.trials]
+
+
+def test_another_seed_plays_the_same_tasks_differently():
+    first, second = (evaluate("minesweeper", "expert:0.5", tasks=50, seed=seed, room=False) for seed in (0, 1))
+    assert [trial.task for trial in first.trials] == [trial.task for trial in second.trials]
+    assert [t.episodes[0].turns for t in first.trials] != [t.episodes[0].turns for t in second.trials]
+
+
+def test_room_and_ceiling():
+    result = evaluate("minesweeper", "random", tasks=100, controls=())
+    assert set(result.room) == {"ceiling", "expert", "expert, perfect memory"}
+    assert result.ceiling == result.room["ceiling"].p[0] == result.room["ceiling"].p[2]
+    assert result.room["expert"].p[0] <= result.ceiling
+    assert result.room["expert, perfect memory"].p[2] >= result.room["expert"].p[2]
+
+
+def test_an_interrupted_evaluation_goes_on_without_repeating(tmp_path):
+    class Stopping(Reader):
+        def __call__(self, messages: list[Message]) -> str:
+            if self.calls >= 50:
+                raise KeyboardInterrupt
+            return super().__call__(messages)
+
+    options = {"tasks": 40, "run": tmp_path / "run", "room": False}
+    with pytest.raises(KeyboardInterrupt):
+        evaluate("bandit", _named(Stopping()), **options)
+    kept = mulligan.load_trials(tmp_path / "run")
+    assert 0 < len(kept) < 40
+    reader = Reader()
+    result = evaluate("bandit", _named(reader), resume=True, **options)
+    fresh = Reader()
+    whole = evaluate("bandit", _named(fresh), tasks=40, room=False)
+    assert result.main == whole.main
+    assert reader.calls < fresh.calls
+
+
+def _named(reader: Reader) -> Reader:
+    reader.__name__ = "reader"  # type: ignore[attr-defined]
+    return reader
+
+
+def test_resuming_another_evaluation_is_refused(tmp_path):
+    evaluate("bandit", "random", tasks=5, run=tmp_path / "run", room=False)
+    with pytest.raises(RunFolderError, match="tasks = 5, not 6"):
+        evaluate("bandit", "random", tasks=6, run=tmp_path / "run", resume=True)
+
+
+def test_trials_that_never_reached_their_model_are_played_again(tmp_path):
+    class Flaky(Reader):
+        broken = True
+
+        def __call__(self, messages: list[Message]) -> str:
+            if self.broken and self.calls % 3 == 2:
+                self.calls += 1
+                raise RequestFailed("gone")
+            return super().__call__(messages)
+
+    flaky = _named(Flaky())
+    first = evaluate("bandit", flaky, tasks=30, run=tmp_path / "run", room=False, controls=())
+    assert first.main.failed > 0
+    assert first.main.stop_reasons["request_failed"] > 0
+    flaky.broken = False
+    second = evaluate("bandit", flaky, tasks=30, run=tmp_path / "run", resume=True, room=False, controls=())
+    assert second.main.failed == 0
+    assert second.main == evaluate("bandit", Reader(), tasks=30, room=False, controls=()).main
+
+
+def test_max_cost_starts_nothing_new():
+    class Paid(Reader):
+        def start(self, task, seed):
+            return self
+
+        async def reply(self, messages, sampling):
+            return Completion(Reader.__call__(self, list(messages)), prompt_tokens=900, completion_tokens=100)
+
+        def close(self):
+            pass
+
+    # An episode costs one call of 900 · 1 + 100 · 1 = 1,000 tokens = 0.001; reflections cost as much.
+    result = evaluate("bandit", Paid(), tasks=100, prices=Prices(1.0, 1.0), max_cost=0.02, concurrency=1, room=False)
+    assert not result.complete
+    assert 0.02 <= result.cost < 0.02 + 5 * 0.001
+    assert result.main.trials < 20
+    with pytest.raises(ParameterError, match="price"):
+        evaluate("bandit", Paid(), tasks=2, max_cost=1.0)
+
+
+def test_a_model_that_is_not_there_stops_the_run_early():
+    calls = []
+
+    def gone(messages: list[Message]) -> str:
+        calls.append(1)
+        raise RequestFailed("connection refused")
+
+    with pytest.raises(PolicyError, match="connection refused"):
+        evaluate("bandit", gone, tasks=512, concurrency=4)
+    assert len(calls) < 60
+
+
+def test_games_report_returns_and_play_on():
+    result = evaluate("bandit", "omniscient", tasks=10, stop="never", room=False)
+    assert result.main.played == [10, 10, 10]
+    assert result.main.returns == [1.0, 1.0, 1.0]
+
+
+def test_result_is_plain_json_with_the_promised_keys():
+    data = evaluate("bandit", "random", tasks=20).to_dict()
+    read = json.loads(json.dumps(data))
+    assert {"env", "policy", "tasks", "episodes", "p", "ci", "schema_version"} <= read.keys()
+    assert len(read["p"]) == len(read["ci"]) == read["episodes"] == 3
+
+
+def test_bad_requests_name_the_way_out():
+    with pytest.raises(UnknownName, match="'minesweeper'"):
+        evaluate("minesweper", "random")
+    with pytest.raises(UnknownName, match="'expert'"):
+        evaluate("bandit", "exprt")
+    with pytest.raises(UnknownName, match="'independent'"):
+        evaluate("bandit", "random", controls=("independant",))
+    with pytest.raises(ParameterError, match="SKILL"):
+        evaluate("bandit", "expert:7")
+    with pytest.raises(UnknownName, match="'memory'"):
+        evaluate("bandit", "random", memry="none")

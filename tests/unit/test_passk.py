@@ -1,0 +1,112 @@
+"""p@k, intervals and counts, against numbers worked by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mulligan.errors import Fault, StopReason
+from mulligan.eval.passk import mean_interval, paired_bootstrap, pass_at, summarise, tokens, wilson
+from mulligan.types import Completion, Episode, Reflection, Task, Trial, Turn
+
+TASK = Task("bandit", 0, 1, "bandit/4")
+
+
+def trial(*stops: StopReason, valid: bool = True) -> Trial:
+    turn = Turn(
+        "",
+        Completion("a", prompt_tokens=10, completion_tokens=2),
+        0.5,
+        valid,
+        "",
+        fault=None if valid else Fault.INVALID,
+    )
+    return Trial(TASK, tuple(Episode(n, (turn,), "", stop) for n, stop in enumerate(stops)), "none")
+
+
+W, L, T = StopReason.WON, StopReason.LOST, StopReason.TURN_LIMIT
+
+
+def test_wilson_by_hand():
+    # 8 of 10 at z = 1.96: centre (0.8 + 3.8416/20) / (1 + 3.8416/10) = 0.99208/1.38416 = 0.716738…
+    # half = 1.96/1.38416 · sqrt(0.8·0.2/10 + 3.8416/400) = 1.416021 · sqrt(0.016 + 0.009604) = 0.226579…
+    low, high = wilson(8, 10, z=1.96)
+    assert low == pytest.approx(0.49016, abs=1e-5)
+    assert high == pytest.approx(0.94332, abs=1e-5)
+
+
+def test_wilson_at_the_ends():
+    assert wilson(0, 10)[0] == 0.0
+    assert wilson(10, 10)[1] == 1.0
+    assert wilson(0, 10)[1] > 0.2  # nothing solved is not proof of nothing
+    assert wilson(0, 0) == (0.0, 1.0)
+
+
+@given(total=st.integers(1, 500), share=st.floats(0, 1))
+def test_wilson_holds_the_share_and_shrinks(total, share):
+    successes = int(share * total)
+    low, high = wilson(successes, total)
+    assert 0 <= low <= successes / total <= high <= 1
+    wider, narrower = wilson(successes, total), wilson(successes * 4, total * 4)
+    assert narrower[1] - narrower[0] < wider[1] - wider[0]
+
+
+def test_pass_at_counts_the_first_win():
+    trials = [trial(W), trial(L, W), trial(L, T, L), trial(L, L, W)]
+    assert pass_at(trials, 3) == [0.25, 0.5, 0.75]
+
+
+def test_games_that_go_on_after_a_win_count_once():
+    assert pass_at([trial(W, L, W), trial(L, W, W)], 3) == [0.5, 1.0, 1.0]
+
+
+@given(st.lists(st.lists(st.sampled_from([W, L]), min_size=3, max_size=3), min_size=1, max_size=20))
+def test_pass_at_never_falls(stops):
+    found = pass_at([trial(*row) for row in stops], 3)
+    assert found == sorted(found)
+
+
+def test_summary_counts_everything():
+    note = Reflection("n", valid=False, completion=Completion("n", prompt_tokens=100, completion_tokens=20))
+    first = trial(L, W)
+    noted = Trial(TASK, (Episode(0, first.episodes[0].turns, "", L, reflection=note), first.episodes[1]), "reflection")
+    failed = trial(StopReason.REQUEST_FAILED, valid=False)
+    found = summarise([noted, failed], 2)
+    assert found.played == [2, 1]
+    assert found.stop_reasons == {"lost": 1, "request_failed": 1, "won": 1}
+    assert found.faults == {"invalid": 1}
+    assert found.failed == 1
+    assert found.valid == pytest.approx(2 / 3)
+    assert (found.reflections, found.reflections_valid) == (1, 0.0)
+    assert (found.prompt_tokens, found.completion_tokens) == (130, 26)  # 3 turns of 10 + 2, one note of 100 + 20
+    assert tokens(noted) == (120, 24)
+    assert found.returns == [0.5, 0.5]
+    assert found.won == [0.0, 1.0]
+
+
+def test_episodes_nobody_played_have_no_mean():
+    found = summarise([trial(W)], 3)
+    assert found.returns == [0.5, None, None]
+    assert found.returns_ci == [None, None, None]  # one value has no spread
+
+
+def test_mean_interval_by_hand():
+    # 0, 1, 2, 3: mean 1.5, sd sqrt(5/3) = 1.290994, half 1.959964 · 1.290994 / 2 = 1.265151
+    mean, (low, high) = mean_interval([0, 1, 2, 3])
+    assert mean == 1.5
+    assert (high - low) / 2 == pytest.approx(1.265151, abs=1e-5)
+    assert math.isnan(mean_interval([])[0])
+
+
+def test_paired_bootstrap_sees_a_paired_difference():
+    first = [1.0] * 60 + [0.0] * 40
+    second = [1.0] * 40 + [0.0] * 60
+    gain, (low, high) = paired_bootstrap(first, second)
+    assert gain == pytest.approx(0.2)
+    # differences are 20 ones among 100: sd of the mean sqrt(0.2·0.8/100) = 0.04
+    assert low == pytest.approx(0.2 - 1.96 * 0.04, abs=0.03)
+    assert high == pytest.approx(0.2 + 1.96 * 0.04, abs=0.03)
+    assert paired_bootstrap(first, first)[1] == (0.0, 0.0)

@@ -1,0 +1,96 @@
+"""The run folder: what was written can be read, also after a kill in the middle of a write."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import mulligan
+from mulligan.errors import RunFolderError
+from mulligan.policy.scripted import ExpertPolicy
+from mulligan.report.run import RunFolder, load_trials, to_toml, trial_from_dict, trial_to_dict
+
+
+def some_trials(count: int = 6) -> list[mulligan.Trial]:
+    return [
+        mulligan.run_trial_sync(mulligan.make_task("minesweeper", seed), ExpertPolicy(0.5), memory="both", seed=seed)
+        for seed in range(count)
+    ]
+
+
+@pytest.fixture
+def run(tmp_path):
+    return RunFolder.create(tmp_path / "run", {"kind": "eval", "params": {"mines": 3}})
+
+
+def write(run: RunFolder, trials: list[mulligan.Trial], start: int = 0) -> None:
+    with run.writer("main") as writer:
+        for place, trial in enumerate(trials, start):
+            writer.write(place, trial)
+
+
+def test_trials_come_back_equal(run):
+    trials = some_trials()
+    write(run, trials)
+    assert load_trials(run.path) == trials
+
+
+def test_replies_of_any_bytes_survive():
+    task = mulligan.make_task("minesweeper", 0)
+    trial = mulligan.run_trial_sync(task, lambda messages: "\x00\ud800 é 漢 \u2028", episodes=1)
+    import json
+
+    assert trial_from_dict(json.loads(json.dumps(trial_to_dict(trial)))) == trial
+
+
+@pytest.mark.parametrize("cut", [1, 7, 40, 200])
+def test_a_torn_tail_loses_only_the_last_moment(run, cut):
+    trials = some_trials()
+    write(run, trials[:4])
+    write(run, trials[4:], start=4)  # a member of its own
+    file = run.path / "trials" / "main.jsonl.gz"
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-cut])
+    assert list(run.trials("main"))[:4] == [0, 1, 2, 3]
+    # Going on after the kill: everything can be read again, nothing twice.
+    missing = [place for place in range(6) if place not in run.trials("main")]
+    with run.writer("main") as writer:
+        for place in missing:
+            writer.write(place, trials[place])
+    assert load_trials(run.path) == trials
+
+
+def test_a_later_line_supersedes_an_earlier_one(run):
+    trials = some_trials(2)
+    write(run, trials[:1])
+    write(run, trials[1:2])
+    assert run.trials("main") == {0: trials[1]}
+
+
+def test_folders_that_are_not_runs(tmp_path, run):
+    with pytest.raises(RunFolderError, match=r"config\.toml"):
+        RunFolder.open(tmp_path)
+    with pytest.raises(RunFolderError, match="already holds a run"):
+        RunFolder.create(run.path, {})
+    with pytest.raises(RunFolderError, match="no trials of 'main'"):
+        load_trials(run.path)
+    (run.path / "config.toml").write_text("schema_version = 99\n")
+    with pytest.raises(RunFolderError, match="schema_version 99"):
+        RunFolder.open(run.path)
+
+
+names = st.text("abcdefgh_", min_size=1, max_size=6)
+scalars = st.one_of(
+    st.booleans(),
+    st.integers(-(10**9), 10**9),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\x7f"), max_size=20),
+)
+
+
+@given(st.dictionaries(names, st.one_of(scalars, st.lists(scalars, max_size=3), st.dictionaries(names, scalars))))
+def test_toml_reads_back(tree):
+    assert tomllib.loads(to_toml(tree)) == tree

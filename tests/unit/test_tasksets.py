@@ -1,0 +1,51 @@
+"""Frozen task sets: the same every time, and no evaluation world in training."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from mulligan.errors import ParameterError, UnknownName
+from mulligan.eval.tasksets import belongs, stream, task_set, world_key
+
+
+def worlds(env: str, count: int, seed_set: str, **params: object) -> set[str]:
+    return {world_key(task) for task in task_set(env, count, seed_set, **params)}  # type: ignore[misc]
+
+
+def test_sets_are_frozen():
+    assert task_set("minesweeper", 20) == task_set("minesweeper", 50)[:20]
+    assert [task.seed for task in task_set("bandit", 3)] == [2_000_000_000, 2_000_000_001, 2_000_000_002]
+
+
+def test_small_worlds_are_split_by_content_not_by_seed():
+    """4x5 with 3 mines has only 1,140 boards: by seeds alone nearly every test board would be trained on."""
+    size = {"rows": 4, "cols": 5, "mines": 3}
+    test = worlds("minesweeper", 450, "eval", **size)
+    validation = worlds("minesweeper", 80, "validation", **size)
+    training = {world_key(task) for task in itertools.islice(stream("minesweeper", "train", **size), 20_000) if task}
+    assert len(test) == 450  # each board once
+    assert len(validation) == 80
+    assert len(training) > 450
+    assert not test & validation
+    assert not test & training
+    assert not validation & training
+
+
+def test_every_world_belongs_to_exactly_one_set():
+    for task in itertools.islice(stream("minesweeper", "train"), 300):
+        if task is not None:
+            assert [belongs(task, name) for name in ("train", "validation", "eval")] == [True, False, False]
+
+
+def test_a_set_that_runs_out_says_so():
+    with pytest.raises(ParameterError, match="different worlds"):
+        task_set("minesweeper", 50, rows=2, cols=3, mines=1)
+
+
+def test_bad_requests():
+    with pytest.raises(UnknownName, match="'eval'"):
+        task_set("minesweeper", 5, "evall")
+    with pytest.raises(ParameterError, match="tasks=0"):
+        task_set("minesweeper", 0)

@@ -1,0 +1,398 @@
+"""The trial loop: what the agent sees, when it is asked to reflect, what happens when something fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import mulligan
+from mulligan.errors import ContextFull, Fault, RequestFailed, StopReason, UnknownName, UsageError
+from mulligan.trial import memory as remembering
+from mulligan.trial.prompts import headline
+from mulligan.types import Completion, Episode, Message, Reflection, Sampling, Step, Task
+
+REFLECTION = "<reflection>\nplan: try the next number\nerror_category: wrong-move\n</reflection>"
+
+
+class Counter:
+    """Say the numbers 1, 2, 3 in order; without digest, so that history is the transcript."""
+
+    turns: ClassVar[int] = 3
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+
+    def rules(self) -> str:
+        return "Count to three."
+
+    def reset(self, chance: int = 0) -> str:
+        self.said = 0
+        self.chance = chance
+        return f"start {chance}"
+
+    def step(self, reply: str) -> Step:
+        if reply != str(self.said + 1):
+            return Step(f"at {self.said}", valid=False, state_key=str(self.said), feedback="not next")
+        self.said += 1
+        won = self.said == 3
+        return Step(f"at {self.said}", float(won), won, won, state_key=str(self.said))
+
+
+def counter(**overrides: object) -> Counter:
+    return Counter(Task("counter", seed=1, turns=3, task_class="counter", **overrides))  # type: ignore[arg-type]
+
+
+class Recorder:
+    """Answers from a list (or a function of the messages) and keeps what it was shown."""
+
+    name = "recorder"
+
+    def __init__(self, replies: Sequence[str | Exception] | None = None) -> None:
+        self.replies = list(replies or ["1", "2", "x"])
+        self.seen: list[list[Message]] = []
+        self.sampling: list[Sampling] = []
+        self.started = self.closed = self.played = 0
+
+    def start(self, task: Task, seed: int) -> Recorder:
+        self.started += 1
+        return self
+
+    async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
+        self.seen.append([dict(message) for message in messages])  # type: ignore[misc]
+        self.sampling.append(sampling)
+        if "Write a short reflection" in messages[-1]["content"]:
+            return Completion(REFLECTION, prompt_tokens=5, completion_tokens=7)
+        answer = self.replies[self.played % len(self.replies)]
+        self.played += 1
+        if isinstance(answer, Exception):
+            raise answer
+        return Completion(answer, prompt_tokens=3, completion_tokens=1)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def play(policy: Recorder, env: Counter | None = None, **options: object) -> mulligan.Trial:
+    return mulligan.run_trial_sync(env or counter(), policy, **options)
+
+
+def openings(policy: Recorder) -> list[str]:
+    """The last message of each first request of an episode."""
+    return [messages[-1]["content"] for messages in policy.seen if messages[-1]["content"].endswith("start 0")]
+
+
+def test_an_episode_is_one_growing_transcript():
+    policy = Recorder()
+    play(policy, episodes=1)
+    for before, after in zip(policy.seen, policy.seen[1:], strict=False):
+        assert after[: len(before)] == before
+    assert [message["role"] for message in policy.seen[-1]] == [
+        "system",
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+        "user",
+    ]
+    assert policy.seen[-1][2]["content"] == "1"
+    assert policy.seen[-1][-1]["content"] == "at 2\n(1 turn left)"
+    assert policy.seen[0][0]["content"].startswith("Count to three.")
+
+
+def test_turns_record_what_happened():
+    trial = play(Recorder(["1", "x", "2"]), episodes=1)
+    first, second, third = trial.episodes[0].turns
+    assert (first.observation, first.reply.text, first.valid, first.state_key) == ("start 0", "1", True, "")
+    assert (second.valid, second.fault, second.feedback, second.state_key) == (False, Fault.INVALID, "not next", "1")
+    assert (third.observation, third.valid, third.state_key) == ("at 1", True, "1")
+    assert trial.episodes[0].stop is StopReason.TURN_LIMIT
+    assert trial.episodes[0].final == "at 2"
+
+
+def test_a_win_stops_the_trial_and_asks_for_no_reflection():
+    policy = Recorder(["1", "2", "3"])
+    trial = play(policy, episodes=3)
+    assert [episode.stop for episode in trial.episodes] == [StopReason.WON]
+    assert trial.solved_at == 0
+    assert trial.episodes[0].reflection is None
+    assert len(policy.seen) == 3
+
+
+def test_stop_never_plays_all_episodes():
+    trial = play(Recorder(["1", "2", "3"]), episodes=3, stop="never")
+    assert [episode.stop for episode in trial.episodes] == [StopReason.WON] * 3
+
+
+@pytest.mark.parametrize(("memory", "asked"), [("none", 0), ("history", 0), ("reflection", 2), ("both", 2)])
+def test_reflections_are_asked_for_only_where_memory_shows_them(memory, asked):
+    policy = Recorder()
+    trial = play(policy, memory=memory)
+    assert sum("Write a short reflection" in seen[-1]["content"] for seen in policy.seen) == asked
+    assert sum(episode.reflection is not None for episode in trial.episodes) == asked
+    assert trial.episodes[-1].reflection is None  # nothing comes after the last episode
+
+
+def test_without_memory_every_attempt_looks_like_the_first():
+    policy = Recorder()
+    play(policy, memory="none")
+    starts = [seen for seen in policy.seen if len(seen) == 2]
+    assert len(starts) == 3
+    assert starts[0] == starts[1] == starts[2]
+    assert starts[0][1]["content"] == "start 0"
+    assert policy.started == policy.closed == 3
+
+
+def test_reflection_memory_starts_anew_and_shows_the_reflection_only():
+    policy = Recorder()
+    trial = play(policy, memory="reflection")
+    second = openings(policy)[1]
+    assert second == (
+        "What you remember of this task:\n"
+        "Episode 1: you did not win: the turns ran out, reward 0.\n"
+        "plan: try the next number\nerror_category: wrong-move\n\n"
+        "Episode 2 of 3 begins.\nstart 0"
+    )
+    assert "You answered" not in second
+    assert not any(episode.continues for episode in trial.episodes)
+    assert (policy.started, policy.closed) == (1, 1)
+
+
+def test_history_without_digest_goes_on_in_the_same_list():
+    policy = Recorder()
+    trial = play(policy, memory="history")
+    assert [episode.continues for episode in trial.episodes] == [False, True, True]
+    for before, after in zip(policy.seen, policy.seen[1:], strict=False):
+        assert after[: len(before)] == before
+    last = policy.seen[-1]
+    assert [message["role"] for message in last[1:]] == ["user", "assistant"] * 8 + ["user"]
+    joined = last[7]["content"]
+    assert joined == (
+        "not next\nat 2\nEpisode 1 is over: you did not win: the turns ran out. Reward: 0.\n\n"
+        "Episode 2 of 3 begins.\nstart 0"
+    )
+
+
+def test_both_goes_on_with_the_reflection_in_between():
+    policy = Recorder()
+    play(policy, memory="both")
+    last = policy.seen[-1]
+    assert sum(message["content"] == REFLECTION for message in last) == 2
+    assert [message["role"] for message in last[1:]] == ["user", "assistant"] * 10 + ["user"]
+
+
+def test_history_that_outgrows_its_budget_starts_anew_and_says_so():
+    policy = Recorder()
+    trial = play(policy, memory="history", memory_tokens=40)
+    assert not trial.episodes[2].continues
+    assert "left out for lack of room" in openings(policy)[-1]
+
+
+def test_digest_replaces_the_transcript_and_starts_anew():
+    class Digesting(Counter):
+        def digest(self, episode: Episode) -> str:
+            return f"came to {self.said}"
+
+    policy = Recorder()
+    trial = play(policy, Digesting(counter().task), memory="history")
+    assert [episode.continues for episode in trial.episodes] == [False, False, False]
+    assert "came to 2" in openings(policy)[1]
+    assert "You answered" not in openings(policy)[1]
+
+
+def test_the_reflection_request_tells_the_truth():
+    policy = Recorder(["1", "2", "3", "x", "x", "x"])
+    play(policy, stop="never", episodes=3)
+    asked = [seen[-1]["content"] for seen in policy.seen if "Write a short" in seen[-1]["content"]]
+    assert "you won. Reward: 1." in asked[0]
+    assert "you did not win: the turns ran out. Reward: 0." in asked[1]
+
+
+def test_window_shows_only_the_last_turns():
+    policy = Recorder(["x"])
+    env = Counter(Task("counter", seed=1, turns=6, task_class="counter"))
+    play(policy, env, episodes=1, window=2)
+    last = policy.seen[-1]
+    assert [message["role"] for message in last] == ["system", "user", "assistant", "user"]
+    assert last[1]["content"].startswith("Episode 1 of 1 begins.\nstart 0\n[4 turns left out]\nnot next")
+    assert last[-1]["content"].endswith("(1 turn left)")
+
+
+def test_restart_fresh_redraws_chance_and_replay_does_not():
+    for restart, expected in (("fresh", ["start 0", "start 1", "start 2"]), ("replay", ["start 0"] * 3)):
+        trial = play(Recorder(), restart=restart)
+        assert [episode.turns[0].observation for episode in trial.episodes] == expected
+
+
+def test_a_failed_request_ends_the_episode_and_the_trial_goes_on():
+    policy = Recorder(["1", RequestFailed("no answer"), "1", "2", "3"])
+    trial = play(policy, memory="reflection")
+    assert [episode.stop for episode in trial.episodes] == [StopReason.REQUEST_FAILED, StopReason.WON]
+    assert trial.failed
+    assert "no answer" in trial.episodes[0].error
+    assert trial.episodes[0].reflection is None
+    assert len(trial.episodes[0].turns) == 1
+
+
+def test_a_failure_in_continuing_history_starts_a_new_list():
+    policy = Recorder(["1", RequestFailed("no answer"), "1", "2", "3"])
+    trial = play(policy, memory="history")
+    assert not trial.episodes[1].continues
+    roles = [message["role"] for message in policy.seen[2]]
+    assert roles == ["system", "user"]
+
+
+def test_a_policy_that_raises_anything_is_a_failed_request():
+    trial = play(Recorder([ValueError("broken")]), episodes=2)
+    assert [episode.stop for episode in trial.episodes] == [StopReason.REQUEST_FAILED] * 2
+    assert trial.episodes[0].error == "ValueError: broken"
+
+
+def test_a_full_context_is_an_outcome_not_a_failure():
+    trial = play(Recorder([ContextFull("no room")]), episodes=1)
+    assert trial.episodes[0].stop is StopReason.CONTEXT_FULL
+    assert not trial.failed
+
+
+def test_an_environment_that_raises_ends_the_trial():
+    class Breaking(Counter):
+        def step(self, reply: str) -> Step:
+            if self.said == 1:
+                raise RuntimeError("the world fell apart")
+            return super().step(reply)
+
+    trial = play(Recorder(["1", "2", "3"]), Breaking(counter().task))
+    assert [episode.stop for episode in trial.episodes] == [StopReason.ENV_RAISED]
+    assert trial.episodes[0].error == "RuntimeError: the world fell apart"
+    assert trial.failed
+
+
+def test_faults_are_told_apart():
+    class Talkative(Recorder):
+        async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
+            self.played += 1
+            return [Completion("  "), Completion("so long", finish="length"), Completion("no")][self.played % 3]
+
+    trial = play(Talkative(), episodes=1)
+    assert {turn.fault for turn in trial.episodes[0].turns} == {Fault.EMPTY, Fault.CUT_OFF, Fault.INVALID}
+
+
+def test_not_moving_is_no_better_than_losing():
+    class Game(Counter):
+        kind: ClassVar[str] = "versus"
+        timeout_reward: ClassVar[float] = -1.0
+
+    trial = play(Recorder(["x"]), Game(counter().task), episodes=1)
+    assert trial.episodes[0].reward == -1.0
+    assert [turn.reward for turn in trial.episodes[0].turns] == [0.0, 0.0, -1.0]
+
+
+def test_cancelling_closes_the_conversation():
+    class Hanging(Recorder):
+        async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
+            await asyncio.sleep(60)
+            raise AssertionError
+
+    policy = Hanging()
+
+    async def cancel() -> None:
+        task = asyncio.ensure_future(mulligan.run_trial(counter(), policy))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel())
+    assert (policy.started, policy.closed) == (1, 1)
+
+
+def test_plain_functions_are_policies_sync_and_async():
+    async def awaited(messages: list[Message]) -> str:
+        return str((len(messages)) // 2)
+
+    assert play(lambda messages: str(len(messages) // 2), episodes=1).solved_at == 0  # type: ignore[arg-type]
+    assert play(awaited, episodes=1).solved_at == 0  # type: ignore[arg-type]
+
+
+def test_works_inside_a_running_event_loop():
+    async def notebook() -> mulligan.Trial:
+        return mulligan.run_trial_sync(counter(), Recorder(["1", "2", "3"]))
+
+    assert asyncio.run(notebook()).solved_at == 0
+
+
+def test_reflections_from_elsewhere_replace_the_agents_own():
+    policy = Recorder()
+    foreign = Reflection("from another task", valid=True)
+    play(policy, memory="reflection", reflections=lambda index: foreign)
+    assert "from another task" in openings(policy)[1]
+    assert not any("Write a short reflection" in seen[-1]["content"] for seen in policy.seen)
+
+
+def test_reflection_sampling_has_its_own_limit():
+    policy = Recorder()
+    play(policy, sampling=Sampling(max_tokens=8), reflection_tokens=99, episodes=2)
+    assert {sampling.max_tokens for sampling in policy.sampling} == {8, 99}
+
+
+def test_unknown_settings_name_the_nearest():
+    with pytest.raises(UnknownName, match="'episodes'"):
+        play(Recorder(), episode=3)
+    with pytest.raises(UnknownName, match="'reflection'"):
+        play(Recorder(), memory="reflections")
+    with pytest.raises(UnknownName, match="'react'"):
+        play(Recorder(), style="reakt")
+    with pytest.raises(UsageError, match="episodes=0"):
+        play(Recorder(), episodes=0)
+
+
+def test_something_that_is_no_policy_is_refused():
+    with pytest.raises(UsageError, match="not a policy"):
+        mulligan.run_trial_sync(counter(), 3)  # type: ignore[arg-type]
+
+
+# What memory shows, on its own ------------------------------------------------------------------------------------
+
+
+def recollections(count: int, size: int = 10) -> list[remembering.Recollection]:
+    return [
+        remembering.Recollection(
+            Episode(n, (), "", StopReason.LOST, reflection=Reflection(f"note {n} " + "x" * size, valid=True)),
+            f"facts {n}",
+        )
+        for n in range(count)
+    ]
+
+
+def shown(past: list[remembering.Recollection], mode: str, budget: int = 10_000, most: int = 5) -> str:
+    return remembering.recall(past, mode, budget=budget, max_reflections=most, headline=headline)  # type: ignore[arg-type]
+
+
+def test_newest_last_oldest_dropped_first_and_said():
+    text = shown(recollections(7), "reflection")
+    assert "note 0" not in text
+    assert "note 1" not in text
+    assert text.startswith("[2 earlier episodes left out for lack of room]")
+    assert text.index("note 2") < text.index("note 6")
+
+
+def test_history_is_kept_where_only_the_reflection_is_too_old():
+    text = shown(recollections(7), "both")
+    assert "facts 0" in text
+    assert "note 0" not in text
+    assert "note 6" in text
+
+
+@given(count=st.integers(1, 8), size=st.integers(0, 400), budget=st.integers(20, 400), most=st.integers(1, 6))
+def test_memory_keeps_its_budget(count, size, budget, most):
+    """Within the budget, but for the one line that says what was dropped; and the newest is always there."""
+    text = shown(recollections(count, size), "reflection", budget, most)
+    note, _, rest = text.partition("]\n\n") if text.startswith("[") else ("", "", text)
+    blocks = [block for block in rest.split("\n\n") if block]
+    assert sum(remembering.estimate_tokens(block) for block in blocks) <= budget + 1
+    assert f"Episode {count}:" in text
+    assert len(blocks) + (int(note.split()[0][1:]) if note else 0) == count
