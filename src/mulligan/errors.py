@@ -15,7 +15,8 @@ class StopReason(StrEnum):
 
     WON = "won"
     LOST = "lost"
-    """The environment ended the episode and it was not a win (a draw too: the reward says which)."""
+    DRAWN = "drawn"
+    """A game against somebody that ended without a winner."""
     TURN_LIMIT = "turn_limit"
     CONTEXT_FULL = "context_full"
     """The policy had no room left for another reply."""

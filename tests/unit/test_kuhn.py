@@ -359,7 +359,7 @@ def test_nothing_can_be_played_after_the_end() -> None:
     env = world(opponent="random", seat=2)
     episode = play(env, 0, [PASS, PASS])
     step = env.step(BET)
-    assert (step.valid, step.done, step.reward, step.observation) == (False, True, 0.0, episode.final)
+    assert (step.valid, step.done, step.reward, step.observation) == (False, False, 0.0, episode.final)
     assert list(env.legal()) == []
 
 
@@ -512,7 +512,7 @@ def test_reflections_are_truthful_and_blind_to_the_hidden_card() -> None:
             if env.shown is None:
                 told[env.card, env.betting].add(text + env.digest(episode))
             else:
-                assert fields["reasoning"].endswith(f"with {'JQK'[env.shown]}")
+                assert f"opponent holds {'JQK'[env.shown]}." in fields["env_answer"]
         assert all(len(texts) == 1 for texts in told.values())
 
 

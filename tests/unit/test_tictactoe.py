@@ -242,7 +242,7 @@ def test_nothing_can_be_played_after_the_end() -> None:
     episode = play(env, 0, expert(env))
     assert list(env.legal()) == []
     step = env.step(cell(1, 1))
-    assert (step.valid, step.done, step.reward, step.observation) == (False, True, 0.0, episode.final)
+    assert (step.valid, step.done, step.reward, step.observation) == (False, False, 0.0, episode.final)
 
 
 def test_legal_replies_are_the_empty_cells() -> None:
@@ -399,5 +399,5 @@ def test_reflections_name_the_move_that_gave_the_game_away() -> None:
 def test_reflection_on_a_game_that_was_not_finished() -> None:
     env = world(opponent="random", seat=1)
     fields = fields_of(env.reflect(play(env, 0, [cell(2, 2)])))
-    assert fields["error_category"] == "out-of-turns"
+    assert (fields["outcome"], fields["error_category"]) == ("not finished", "out-of-turns")
     assert fields["reasoning"] == "6 of 7 replies were not valid moves"

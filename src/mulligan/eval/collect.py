@@ -68,7 +68,8 @@ class _Judge:
         if self.answered:
             return
         last = trial.episodes[-1]
-        if any(episode.turns for episode in trial.episodes) or last.stop is not StopReason.REQUEST_FAILED:
+        mute = (StopReason.REQUEST_FAILED, StopReason.CONTEXT_FULL)
+        if any(episode.turns for episode in trial.episodes) or last.stop not in mute:
             self.answered = True
             return
         self.silent += 1

@@ -67,12 +67,14 @@ class EvalResult:
     room: Mapping[str, Summary]
     """Scripted players on the same tasks: ceiling (omniscient), expert, expert with perfect memory."""
     gains: Mapping[str, tuple[float, tuple[float, float]]]
-    """main − control at p@N, by paired bootstrap over the same tasks."""
+    """main − control, by paired bootstrap over the same tasks: at p@N, or in the last episode's return for games."""
     by_class: Mapping[str, Summary]
     seconds: float
     cost: float
     complete: bool
     run: str | None
+    requests: Mapping[str, Any] | None = None
+    """What an endpoint had to be asked: requests, answers, retries, faults by kind."""
     trials: Sequence[Trial] = field(repr=False, default=())
 
     @property
@@ -107,6 +109,7 @@ class EvalResult:
             "cost": self.cost,
             "seconds": self.seconds,
             "turns_per_second": self.main.turns / self.seconds if self.seconds else 0.0,
+            "requests": self.requests,
             "run": self.run,
         }
 
@@ -391,13 +394,14 @@ class _Evaluation:
             cost=self.spent,
             complete=all(len(self.done[arm]) == len(self.tasks) for arm in self.plan.arms()),
             run=str(self.folder.path) if self.folder else None,
+            requests=getattr(self.policy, "stats", None),
             trials=main,
         )
 
     def _gain(self, arm: str) -> tuple[float, tuple[float, float]]:
+        score = _last_return if registry.spec(self.plan.env).kind == "versus" else _solved
         both = sorted(self.done["main"].keys() & self.done[arm].keys())
-        solved = [[float(self.done[name][place].solved_at is not None) for place in both] for name in ("main", arm)]
-        return paired_bootstrap(solved[0], solved[1])
+        return paired_bootstrap(*([score(self.done[name][place]) for place in both] for name in ("main", arm)))
 
 
 def _reflection(trial: Trial | None, index: int) -> Any:
@@ -405,6 +409,14 @@ def _reflection(trial: Trial | None, index: int) -> Any:
         return None
     found = trial.episodes[index].reflection
     return None if found is None else replace(found, completion=None)
+
+
+def _solved(trial: Trial) -> float:
+    return float(trial.solved_at is not None)
+
+
+def _last_return(trial: Trial) -> float:
+    return trial.episodes[-1].reward
 
 
 def _to_repeat(trial: Trial) -> bool:

@@ -87,13 +87,21 @@ class _AtTerminal:
             raise QuitGame from None
 
     def _show(self, text: str) -> None:
-        """The text with the board's characters in colour; only lines that look like a board are coloured."""
+        """The text with the board's cells in colour; other lines, and row and column numbers, stay plain."""
         from rich.text import Text
 
         painted = Text()
+        numbered = False
         for line in text.splitlines():
-            board = all(len(word) <= 2 for word in line.split())
-            for character in line:
+            words = line.split()
+            if words and words == [str(number) for number in range(1, len(words) + 1)]:
+                numbered = True  # a header of column numbers: the lines below begin with a row number
+                painted.append(f"{line}\n", style="dim")
+                continue
+            label = len(line) - len(line.lstrip()) + len(words[0]) if numbered and words and words[0].isdecimal() else 0
+            painted.append(line[:label], style="dim")
+            board = all(len(word) <= 2 for word in words)
+            for character in line[label:]:
                 painted.append(character, style=self.policy.glyphs.get(character, "") if board else "")
             painted.append("\n")
         self.policy.console.print(painted, end="", highlight=False)

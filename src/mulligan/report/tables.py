@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 Result = Mapping[str, Any]
+NOTHING = "nothing"
 ROOM_NAMES = {"ceiling": "ceiling (omniscient)"}
 
 
@@ -31,11 +32,8 @@ def summary_table(
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
     table.add_column("method", no_wrap=True)
     for k in range(1, episodes + 1):
-        table.add_column(f"return {k}" if versus else f"p@{k}", justify="right", no_wrap=True)
-    if versus:
-        for k in range(1, episodes + 1):
-            table.add_column(f"won {k}", justify="right")
-    elif ceiling is not None:
+        table.add_column(f"episode {k}" if versus else f"p@{k}", justify="right", no_wrap=True)
+    if not versus and ceiling is not None:
         table.add_column("ceiling", justify="right", no_wrap=True)
     table.add_column("valid", justify="right", no_wrap=True)
     for label, summary in rows:
@@ -45,9 +43,8 @@ def summary_table(
 
 def _cells(label: str, summary: Result, *, versus: bool, ceiling: float | None) -> list[str]:
     if versus:
-        pairs = zip(summary["returns"], summary["returns_ci"], strict=True)
-        cells = ["–" if mean is None else _with_half(mean, ci, "{:+.2f}") for mean, ci in pairs]
-        cells += ["–" if share is None else f"{100 * share:.0f} %" for share in summary["won"]]
+        played = zip(summary["returns"], summary["returns_ci"], summary["won"], strict=True)
+        cells = ["–" if mean is None else _game_cell(mean, ci, won) for mean, ci, won in played]
     else:
         cells = [_percent(p, ci) for p, ci in zip(summary["p"], summary["ci"], strict=True)]
         if ceiling is not None:
@@ -59,9 +56,10 @@ def _percent(share: float, ci: Sequence[float]) -> str:
     return f"{100 * share:.1f} [dim]±{50 * (ci[1] - ci[0]):.1f}[/]"
 
 
-def _with_half(mean: float, ci: Sequence[float] | None, form: str) -> str:
+def _game_cell(mean: float, ci: Sequence[float] | None, won: float) -> str:
+    """Mean return and its half-width, and below it the share of games won."""
     half = f" [dim]±{(ci[1] - ci[0]) / 2:.2f}[/]" if ci else ""
-    return form.format(mean) + half
+    return f"{mean:+.2f}{half}\n[dim]won {100 * won:.0f} %[/]"
 
 
 def footnotes(result: Result) -> list[str]:
@@ -76,15 +74,15 @@ def footnotes(result: Result) -> list[str]:
             f"Reflections: {result['reflections']}, {100 * result['reflections_valid']:.0f} % in the asked form"
         )
     for name, found in result["gains"].items():
-        low, high = found["ci"]
-        lines.append(
-            f"Against {name}: {100 * found['gain']:+.1f} points at p@{result['episodes']} "
-            f"[{100 * low:+.1f}, {100 * high:+.1f}] (same tasks, bootstrap)"
-        )
+        lines.append(f"Against {name}: {_gain(found, result)} (same tasks, bootstrap)")
     if len(result["by_class"]) > 1:
         for name, summary in result["by_class"].items():
             shares = " / ".join(f"{100 * share:.1f}" for share in summary["p"])
             lines.append(f"{name}: {shares} over {summary['trials']} tasks")
+    if result["requests"]:
+        requests = dict(result["requests"])
+        faults = _counted(requests.pop("faults", {}))
+        lines.append(f"Requests: {_counted(requests)}" + (f" (faults: {faults})" if faults != NOTHING else ""))
     used = f"{result['prompt_tokens']:,} + {result['completion_tokens']:,} tokens, " if result["prompt_tokens"] else ""
     cost = f"cost {result['cost']:.4f}, " if result["cost"] else ""
     lines.append(f"{used}{cost}{result['seconds']:.1f} s, {result['turns_per_second']:,.0f} turns/s")
@@ -95,5 +93,12 @@ def footnotes(result: Result) -> list[str]:
     return lines
 
 
+def _gain(found: Mapping[str, Any], result: Result) -> str:
+    (low, high), last = found["ci"], result["episodes"]
+    if result["kind"] == "versus":
+        return f"{found['gain']:+.2f} return in episode {last} [{low:+.2f}, {high:+.2f}]"
+    return f"{100 * found['gain']:+.1f} points at p@{last} [{100 * low:+.1f}, {100 * high:+.1f}]"
+
+
 def _counted(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in counts.items()) or "nothing played"
+    return ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in counts.items()) or NOTHING

@@ -73,6 +73,7 @@ def turn(observation: str, feedback: str, turns_left: int) -> str:
 _ENDINGS = {
     StopReason.WON: "you won",
     StopReason.LOST: "you did not win",
+    StopReason.DRAWN: "it was a draw",
     StopReason.TURN_LIMIT: "you did not win: the turns ran out",
     StopReason.CONTEXT_FULL: "you did not win: there was no room for another answer",
     StopReason.REQUEST_FAILED: "it was cut short by a technical failure",

@@ -96,6 +96,7 @@ class _TrialPlay:
         self.stop = settings.stop or about.stop
         self.restart = settings.restart or about.restart
         self.timeout_reward = about.timeout_reward
+        self.versus = about.kind == "versus"
         self.conversation: Conversation | None = None
         self.spectator: Spectator | None = None
         self.count = remembering.estimate_tokens
@@ -156,8 +157,8 @@ class _TrialPlay:
         while len(turns) < task.turns:
             try:
                 reply = await self._reply(self._shown(len(turns)), self.settings.sampling)
-            except ContextFull:
-                stop = StopReason.CONTEXT_FULL
+            except ContextFull as full:
+                stop, error = StopReason.CONTEXT_FULL, str(full)
                 break
             except UsageError:
                 raise
@@ -177,12 +178,18 @@ class _TrialPlay:
             turns.append(_turn(seen, reply, step, state_key, self.timeout_reward if out_of_turns else 0.0))
             state_key = step.state_key
             if step.done:
-                stop = StopReason.WON if step.won else StopReason.LOST
+                stop = self._ended(step, turns)
                 break
             if not out_of_turns:
                 said = prompts.turn(step.observation, step.feedback, task.turns - len(turns))
                 self.messages.append({"role": "user", "content": said})
         return Episode(index, tuple(turns), step.observation, stop, opening, continues, error=error), step.feedback
+
+    def _ended(self, step: Step, turns: list[Turn]) -> StopReason:
+        if step.won:
+            return StopReason.WON
+        drawn = self.versus and sum(turn.reward for turn in turns) == 0
+        return StopReason.DRAWN if drawn else StopReason.LOST
 
     def _open(self, index: int, observation: str) -> tuple[tuple[Message, ...], bool]:
         """Begin the episode's messages: the new ones, and whether they go on in the list of the one before."""

@@ -1,0 +1,378 @@
+"""Any model behind an OpenAI-compatible ``/v1/chat/completions``: hosted, vLLM, SGLang, llama.cpp, Ollama.
+
+What may pass by itself (429, 5xx, a timeout, a cut-off or unreadable answer) is tried again, with growing pauses. What
+will not (a refused key, an unknown model) fails at once. A conversation that no longer fits is `ContextFull`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+import random
+import re
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit, urlunsplit
+
+from mulligan.errors import ContextFull, ParameterError, RequestFailed
+from mulligan.policy.base import Conversation
+from mulligan.seeding import derive, generator
+from mulligan.types import Completion, Message, Sampling, Task
+
+if TYPE_CHECKING:
+    import httpx
+
+LONGEST_WAIT = 60.0
+"""Seconds; no pause between two tries is longer, whatever the server asks for."""
+CONNECT_TIMEOUT = 10.0
+_PASSING = {408, 409, 429}
+"""Statuses below 500 that may pass by themselves."""
+_OWN_FIELDS = ("model", "messages", "n", "stream")
+"""What `extra_body` cannot change, because the answer could then not be read."""
+_TOO_LONG = re.compile(
+    r"context_length_exceeded|exceed_context_size|(maximum|available|model's) context (length|size|window)"
+    r"|prompt is too long|inputs?`? tokens \+",
+    re.IGNORECASE,
+)
+"""How OpenAI, vLLM, SGLang, llama.cpp, TGI and Anthropic say that a request does not fit the context."""
+_LONGEST_MESSAGE = 300
+_SHORTEST_SECRET = 6
+"""Placeholders like EMPTY, which local servers are given for a key, are not worth hiding."""
+
+
+class EndpointPolicy:
+    """A model served over HTTP.
+
+    timeout     seconds for one whole answer.
+    retries     further tries after the first; the pause before each doubles, starting at about `backoff` seconds.
+    extra_body  further fields of every request; None for a field leaves it out:
+                ``{"max_tokens": None, "max_completion_tokens": 2048}``.
+    sleep       what waits between tries; tests put their own here.
+
+    The key is `api_key`, or what the variable `api_key_env` holds; without one, none is sent. Connections are shared by
+    all conversations of an event loop, and closed by `aclose` or at that loop's end.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        base_url: str,
+        *,
+        api_key: str | None = None,
+        api_key_env: str = "OPENAI_API_KEY",
+        concurrency: int = 16,
+        timeout: float = 60.0,
+        retries: int = 5,
+        backoff: float = 0.5,
+        extra_body: Mapping[str, Any] | None = None,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        for label, value, least in (("concurrency", concurrency, 1), ("retries", retries, 0), ("backoff", backoff, 0)):
+            if not value >= least:
+                raise ParameterError(f"endpoint: {label}={value} cannot be; give at least {least}")
+        if not timeout > 0:
+            raise ParameterError(f"endpoint: timeout={timeout} leaves no time; give seconds above 0")
+        for field in _OWN_FIELDS:
+            if field in (extra_body or {}):
+                raise ParameterError(f"endpoint: extra_body cannot set {field!r}")
+        self.name = f"endpoint:{model}"
+        self.model, self.url, self.api_key_env = model, completions_url(base_url), api_key_env
+        self.concurrency, self.timeout, self.retries, self.backoff = concurrency, timeout, retries, backoff
+        self.extra_body = dict(extra_body or {})
+        self._key = _checked_key(os.environ.get(api_key_env, "") if api_key is None else api_key, api_key_env)
+        self._sleep = sleep
+        self._lines: dict[asyncio.AbstractEventLoop, _Line] = {}
+        self._counts, self._faults = Counter[str](), Counter[str]()
+
+    def __repr__(self) -> str:
+        return f"EndpointPolicy({self.model!r}, {self.url!r})"
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """What it took so far.
+
+        requests  sent, every try counted; each ended as an answer, as a fault, or cancelled
+        answers   read
+        retries   tries after a first
+        failed    replies given up for good
+        faults    kind -> requests it befell: a status, "timeout", "connection", "cut off", "garbled", "context full"
+        """
+        counts = {name: self._counts[name] for name in ("requests", "answers", "retries", "failed")}
+        return {**counts, "faults": dict(sorted(self._faults.items()))}
+
+    def start(self, task: Task, seed: int) -> Conversation:
+        return _EndpointConversation(self, seed)
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop; a later request opens new ones."""
+        line = self._lines.pop(asyncio.get_running_loop(), None)
+        if line is not None:
+            await line.closer.aclose()
+
+    def body(self, messages: Sequence[Message], sampling: Sampling, seed: int) -> dict[str, Any]:
+        """The request as it is sent."""
+        fields: dict[str, Any] = {
+            "model": self.model,
+            "messages": list(messages),
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "max_tokens": sampling.max_tokens,
+            "seed": seed,
+            "n": 1,
+            "stream": False,
+            **self.extra_body,
+        }
+        return {name: value for name, value in fields.items() if value is not None}
+
+    async def complete(self, body: Mapping[str, Any], jitter: random.Random) -> Completion:
+        """The answer to one request, after as many tries as it takes and `retries` allows."""
+        for attempt in range(self.retries + 1):
+            try:
+                completion = await self._try(body)
+            except _Passing as trouble:
+                self._faults[trouble.kind] += 1
+                wait, last = self._pause(trouble, attempt, jitter), trouble.said
+            else:
+                self._counts["answers"] += 1
+                return completion
+            if attempt < self.retries:
+                self._counts["retries"] += 1
+                await self._sleep(wait)
+        self._counts["failed"] += 1
+        tries = f"{self.retries + 1} tries" if self.retries else "1 try"
+        raise RequestFailed(f"no answer from {self.url} after {tries}; the last failure: {self._shown(last)}")
+
+    def _pause(self, trouble: _Passing, attempt: int, jitter: random.Random) -> float:
+        """Seconds before the next try: what the server asks for, or a doubling pause; spread, so that those who failed
+        together do not come back together."""
+        if trouble.wait is not None:
+            return min(trouble.wait + self.backoff * jitter.random(), LONGEST_WAIT)
+        return min(self.backoff * 2.0 ** min(attempt, 30), LONGEST_WAIT) * (0.5 + 0.5 * jitter.random())
+
+    async def _try(self, body: Mapping[str, Any]) -> Completion:
+        """One request; raises `_Passing` where another may do better."""
+        import httpx
+
+        line = await self._line()
+        async with line.slots:
+            self._counts["requests"] += 1
+            try:
+                async with asyncio.timeout(self.timeout):
+                    response = await line.client.post(self.url, content=json.dumps(body).encode())
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                raise _Passing("connection", f"could not connect: {error or type(error).__name__}") from None
+            except (TimeoutError, httpx.TimeoutException):
+                raise _Passing("timeout", f"no whole answer within {self.timeout:g} s") from None
+            except httpx.RequestError as error:
+                raise _Passing("cut off", f"the answer broke off: {error or type(error).__name__}") from None
+        if response.status_code != 200:
+            raise self._refusal(response)
+        return read_answer(response.content, body["messages"])
+
+    def _refusal(self, response: httpx.Response) -> Exception:
+        """What a status other than 200 means: try again, no room, or give up."""
+        status = response.status_code
+        said, names = server_message(response.content)
+        said = said or response.reason_phrase or "no message"
+        if status not in (401, 403, 429) and _TOO_LONG.search(f"{said} {names}"):
+            self._faults["context full"] += 1
+            return ContextFull(f"{self.model}: {self._shown(said)}")
+        hopeless = "insufficient_quota" in names  # OpenAI's 429 for an empty account
+        if (status in _PASSING or status >= 500) and not hopeless:
+            return _Passing(str(status), f"{status}: {said}", retry_after(response.headers))
+        self._faults[str(status)] += 1
+        self._counts["failed"] += 1
+        hint = f"; {self._key_hint()}" if status in (401, 403) else ""
+        return RequestFailed(f"{self.url} answered {status}: {self._shown(said)}{hint}")
+
+    def _key_hint(self) -> str:
+        if self._key is None:
+            return f"no key was sent: put one into the environment variable {self.api_key_env}"
+        return f"check the key, which is taken from the environment variable {self.api_key_env} unless given"
+
+    def _shown(self, text: str) -> str:
+        """`text` as one line of bearable length, without the key, which some servers repeat."""
+        if self._key is not None and len(self._key) >= _SHORTEST_SECRET:
+            text = text.replace(self._key, "***")
+        text = " ".join(text.split())
+        return text if len(text) <= _LONGEST_MESSAGE else text[: _LONGEST_MESSAGE - 1] + "…"
+
+    async def _line(self) -> _Line:
+        """The running event loop's connections: neither they nor a semaphore outlive the loop they were made in."""
+        loop = asyncio.get_running_loop()
+        line = self._lines.get(loop)
+        if line is None:
+            for past in list(self._lines):
+                if past.is_closed():
+                    self._lines.pop(past, None)
+            closer = _until_closed(self._client())
+            line = self._lines[loop] = _Line(await anext(closer), asyncio.Semaphore(self.concurrency), closer)
+        return line
+
+    def _client(self) -> httpx.AsyncClient:
+        import httpx
+
+        headers = {"Content-Type": "application/json"}
+        if self._key is not None:
+            headers["Authorization"] = f"Bearer {self._key}"
+        return httpx.AsyncClient(
+            headers=headers,
+            timeout=httpx.Timeout(self.timeout, connect=min(self.timeout, CONNECT_TIMEOUT), pool=None),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=self.concurrency),
+        )
+
+
+class _EndpointConversation:
+    """One trial's requests: numbered, so that a server that honours seeds repeats itself."""
+
+    def __init__(self, policy: EndpointPolicy, seed: int) -> None:
+        self.policy, self.seed, self.asked = policy, seed, 0
+        self.jitter = generator(seed, "backoff")
+
+    async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
+        seed = derive(self.seed, self.asked, "request") >> 32  # 31 bits: some servers keep no more
+        self.asked += 1
+        return await self.policy.complete(self.policy.body(messages, sampling, seed), self.jitter)
+
+    def close(self) -> None:
+        pass  # connections belong to the policy: the next trial goes on with them
+
+
+class _Line(NamedTuple):
+    """What the conversations of one event loop share."""
+
+    client: httpx.AsyncClient
+    slots: asyncio.Semaphore
+    closer: AsyncGenerator[httpx.AsyncClient, None]
+
+
+async def _until_closed(client: httpx.AsyncClient) -> AsyncGenerator[httpx.AsyncClient, None]:
+    """Closes `client` when it is closed itself: `asyncio.run` does that to generators it leaves open at its end."""
+    try:
+        yield client
+    finally:
+        await client.aclose()
+
+
+class _Passing(Exception):
+    """A try that failed in a way that another may not."""
+
+    def __init__(self, kind: str, said: str, wait: float | None = None) -> None:
+        super().__init__(said)
+        self.kind, self.said, self.wait = kind, said, wait
+
+
+def completions_url(base_url: str) -> str:
+    """Where requests go: ``http://host:8000``, ``http://host:8000/v1`` and ``http://host:8000/v1/`` are the same."""
+    if any(mark in base_url for mark in "@?#"):  # said without the address, which may hold a password
+        raise ParameterError("base_url takes no user, password or ?query; a key goes into the environment variable")
+    try:
+        parts = urlsplit(base_url.strip())
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        host = None
+    if not host or parts.scheme not in ("http", "https"):
+        raise ParameterError(f"base_url={base_url!r} is no address; write it like http://localhost:8000/v1")
+    path = parts.path.rstrip("/").removesuffix("/chat/completions")
+    if not re.search(r"/v\d[^/]*(/|$)", path):
+        path += "/v1"
+    return urlunsplit((parts.scheme, parts.netloc, f"{path}/chat/completions", "", ""))
+
+
+def read_answer(content: bytes, messages: Sequence[Message]) -> Completion:
+    """The completion that a 200 holds; raises `_Passing` when it cannot be read."""
+    try:
+        found = json.loads(content)
+        choice = found["choices"][0]
+        message = choice["message"]
+        said = message.get("content")
+    except (ValueError, RecursionError):
+        raise _Passing("garbled", "the answer is not JSON") from None
+    except (KeyError, IndexError, TypeError, AttributeError):
+        said, _ = server_message(content)  # some gateways report an upstream failure with status 200
+        raise _Passing("garbled", f"the answer holds no message{said and f': {said}'}") from None
+    text = _text(said)
+    usage = found.get("usage")
+    asked = sum(len(message["content"]) for message in messages)
+    return Completion(
+        text,
+        finish="length" if choice.get("finish_reason") == "length" else "stop",
+        prompt_tokens=_tokens(usage, "prompt_tokens", asked),
+        completion_tokens=_tokens(usage, "completion_tokens", len(text)),
+    )
+
+
+def _text(content: object) -> str:
+    """A message's content, plain or in parts; empty when there is none."""
+    if isinstance(content, list):
+        content = "".join(part["text"] for part in content if isinstance(part, dict) and _is_text(part))
+    if not isinstance(content, str):
+        return ""
+    return content.encode("utf-8", "replace").decode()  # half a surrogate pair could not be stored or sent again
+
+
+def _is_text(part: Mapping[str, object]) -> bool:
+    return part.get("type") == "text" and isinstance(part.get("text"), str)
+
+
+def _tokens(usage: object, name: str, characters: int) -> int:
+    """What the server counted; about four characters a token where it says nothing."""
+    told = usage.get(name) if isinstance(usage, dict) else None
+    return told if isinstance(told, int) and told >= 0 else (characters + 3) // 4
+
+
+def server_message(content: bytes) -> tuple[str, str]:
+    """What a server says is wrong, and the names it gives it (code and type); empty where it says nothing readable.
+
+    Read are ``{"error": {"message", "code", "type"}}``, ``{"error": "…"}``, the same at the top, and ``{"detail": …}``.
+    """
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        text = content[: 4 * _LONGEST_MESSAGE].decode("utf-8", "replace").strip()
+        return ("" if text.startswith("<") else text), ""  # a proxy's HTML page says nothing that its status does not
+    error = found.get("error", found) if isinstance(found, dict) else found
+    if not isinstance(error, dict):
+        return str(error), ""
+    message = error.get("message") or error.get("detail") or ""
+    names = " ".join(str(error[name]) for name in ("code", "type") if error.get(name))
+    return (message if isinstance(message, str) else json.dumps(message)), names
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds that ``Retry-After`` asks for, given as such or as a date; None when it is missing or unreadable.
+
+    A date is counted from the server's own ``Date``, where it sends one: its clock may differ from ours.
+    """
+    told = headers.get("retry-after")
+    if told is None:
+        return None
+    try:
+        seconds = float(told)
+    except ValueError:
+        until = _date(told)
+        if until is None:
+            return None
+        seconds = (until - (_date(headers.get("date")) or datetime.now(UTC))).total_seconds()
+    return max(seconds, 0.0) if math.isfinite(seconds) else None
+
+
+def _date(text: str | None) -> datetime | None:
+    try:
+        found = parsedate_to_datetime(text or "")
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def _checked_key(key: str, variable: str) -> str | None:
+    """The key as it is sent; None when there is none. What cannot stand in a header is refused without showing it."""
+    key = key.strip()
+    if not all("!" <= character <= "~" for character in key):
+        raise ParameterError(f"the API key (from {variable}, or given) has characters that cannot be sent in a header")
+    return key or None

@@ -1,0 +1,280 @@
+"""The command line as a person meets it: tables, JSON, one-line errors, interruption, a terminal to play at."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import mulligan
+from mulligan.cli import main
+
+ROOT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-c", "from mulligan.cli import main; main()"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    return tmp_path
+
+
+def call(*words: str) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        main(list(words))
+    return int(stopped.value.code or 0)
+
+
+def test_eval_prints_a_table_and_keeps_the_trials(capsys, folder):
+    assert call("eval", "minesweeper", "--policy", "expert:0.7", "--tasks", "60", "--env.mines", "4") == 0
+    text = capsys.readouterr().out
+    for word in ("p@1", "p@2", "p@3", "ceiling", "control: independent", "expert, perfect memory", "Stopped:"):
+        assert word in text
+    (run,) = (folder / "runs").iterdir()
+    assert len(mulligan.load_trials(run)) == 60
+    assert json.loads((run / "result.json").read_text())["tasks"] == 60
+    assert dict(mulligan.load_trials(run)[0].task.params)["mines"] == 4
+
+
+def test_eval_json_is_only_json(capsys):
+    assert call("eval", "bandit", "--tasks", "20", "--json", "--episodes", "2") == 0
+    data = json.loads(capsys.readouterr().out)
+    assert (data["env"], data["policy"], data["tasks"], data["episodes"]) == ("bandit", "random", 20, 2)
+    assert len(data["p"]) == len(data["ci"]) == 2
+
+
+def test_eval_resumes_from_the_folder_alone(capsys, folder):
+    call("eval", "bandit", "--policy", "expert:0.5", "--tasks", "30", "--run", "mine", "--json", "--seed", "4")
+    whole = json.loads(capsys.readouterr().out)
+    file = folder / "mine" / "trials" / "main.jsonl.gz"
+    file.write_bytes(file.read_bytes()[:-30])  # a kill in the middle of a write
+    assert call("eval", "--resume", "mine", "--json") == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["p"] == whole["p"]
+    assert again["stop_reasons"] == whole["stop_reasons"]
+
+
+def test_styles_and_memory(capsys):
+    call("eval", "bandit", "--tasks", "8", "--style", "reflexion", "--json", "--no-room")
+    assert json.loads(capsys.readouterr().out)["memory"] == "reflection"
+    call("eval", "bandit", "--tasks", "8", "--style", "zero-shot", "--json", "--no-room")
+    assert json.loads(capsys.readouterr().out)["memory"] == "none"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["evaluate"], "'eval'"),
+        (["eval"], "which environment"),
+        (["eval", "minesweper"], "'minesweeper'"),
+        (["eval", "minesweeper", "--policy", "exprt"], "'expert'"),
+        (["eval", "minesweeper", "--taks", "5"], "'--tasks'"),
+        (["eval", "minesweeper", "--tasks", "many"], "invalid int value"),
+        (["eval", "minesweeper", "--tasks", "0"], "tasks=0"),
+        (["eval", "minesweeper", "--episodes", "0"], "episodes=0"),
+        (["eval", "minesweeper", "--env.mines", "36"], "mines=36"),
+        (["eval", "minesweeper", "--env.mines", "few"], "not of type int"),
+        (["eval", "minesweeper", "--env.mimes", "3"], "'mines'"),
+        (["eval", "minesweeper", "--env.mines"], "needs a value"),
+        (["eval", "minesweeper", "--style", "reakt"], "'react'"),
+        (["eval", "minesweeper", "--seed-set", "test"], "eval"),
+        (["eval", "minesweeper", "--controls", "forein"], "'foreign'"),
+        (["eval", "minesweeper", "--policy", "endpoint:m"], "--base-url"),
+        (["eval", "minesweeper", "--policy", "nowhere.py:f"], "no file"),
+        (["eval", "--resume", "nowhere"], "not a run folder"),
+        (["eval", "minesweeper", "surplus"], "surplus"),
+        (["play", "sokobann"], "'sokoban'"),
+        (["play", "bandit", "--memory", "all"], "invalid choice"),
+        (["bench", "envs"], "'env'"),
+        (["show", "nowhere"], "not a run folder"),
+        (["check", "examples.py:Nothing"], "no file"),
+    ],
+)
+def test_mistakes_are_answered_in_one_line(capsys, words, said):
+    assert call(*words) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert said in captured.err
+    assert "Traceback" not in captured.err
+
+
+def test_debug_shows_the_traceback():
+    with pytest.raises(mulligan.envs.registry.UnknownName):
+        main(["eval", "minesweper", "--debug"])
+
+
+def test_other_commands(capsys):
+    assert call("envs") == 0
+    listed = capsys.readouterr().out
+    for name in ("minesweeper", "sokoban", "tictactoe", "kuhn", "bandit"):
+        assert name in listed
+    assert call("envs", "--json") == 0
+    assert {"name", "summary", "params"} <= json.loads(capsys.readouterr().out)[0].keys()
+    assert call("check", f"{ROOT / 'examples' / 'my_env.py'}:GuessNumber") == 0
+    assert "keeps the contract" in capsys.readouterr().out
+    assert call("--help") == 0
+    assert "mulligan eval" in capsys.readouterr().out
+    assert call("--version") == 0
+    assert capsys.readouterr().out.startswith("mulligan 0.")
+
+
+def test_show_reads_a_trial(capsys):
+    call("eval", "minesweeper", "--policy", "expert:0.2", "--tasks", "4", "--run", "r", "--memory", "both")
+    capsys.readouterr()
+    assert call("show", "r", "2") == 0
+    text = capsys.readouterr().out
+    assert "episode 1" in text
+    assert "[agent]\n<action>(" in text
+    assert call("show", "r", "9") == 2
+
+
+def test_demo_table(capsys):
+    assert call("demo", "--tasks", "40", "--json") == 0
+    data = json.loads(capsys.readouterr().out)
+    assert len(data["rows"]) == 7
+    assert all(row["tasks"] == 40 and len(row["p"]) == 3 for row in data["rows"])
+    assert call("demo", "--tasks", "40") == 0
+    assert "skill 1, perfect memory" in capsys.readouterr().out
+
+
+def test_watching_a_policy(capsys):
+    assert (
+        call("play", "minesweeper", "--policy", "expert:0", "--seed", "1", "--episodes", "2", "--memory", "both") == 0
+    )
+    text = capsys.readouterr().out
+    assert "> <action>(" in text
+    assert "Episode 1:" in text
+
+
+HELP_WITHOUT_HEAVY_MODULES = """
+import sys
+from mulligan.cli import main
+try:
+    main(["--help"])
+except SystemExit:
+    pass
+heavy = {"torch", "numpy", "httpx", "rich", "pyspiel"} & set(sys.modules)
+assert not heavy, heavy
+"""
+
+
+def test_help_is_light():
+    """`mulligan --help` must not load what is heavy."""
+    subprocess.run([sys.executable, "-c", HELP_WITHOUT_HEAVY_MODULES], check=True, capture_output=True)
+
+
+def test_ctrl_c_keeps_what_was_played(folder):
+    slow = folder / "slow.py"
+    slow.write_text(
+        "import asyncio\n\nasync def answer(messages):\n"
+        "    await asyncio.sleep(0.02)\n    return '<action>1</action>'\n"
+    )
+    words = ["eval", "bandit", "--policy", "slow.py:answer", "--tasks", "400", "--run", "r", "--concurrency", "2"]
+    process = subprocess.Popen([*COMMAND, *words], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    file = folder / "r" / "trials" / "main.jsonl.gz"
+    deadline = time.monotonic() + 60
+    while not (file.exists() and file.stat().st_size) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "--resume r" in said
+    assert "Traceback" not in said
+    assert 0 < len(mulligan.load_trials("r")) < 400
+
+
+class Terminal:
+    """A program on a real pseudo-terminal: type and read."""
+
+    def __init__(self, *words: str) -> None:
+        self.master, slave = pty.openpty()
+        environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"}
+        self.process = subprocess.Popen(
+            [*COMMAND, *words], stdin=slave, stdout=slave, stderr=slave, env=environment, start_new_session=True
+        )
+        os.close(slave)
+        self.text, self.looked_at = "", 0
+
+    def until(self, wanted: str, seconds: float = 30.0) -> str:
+        """Read until `wanted` has appeared after what was looked at before; returns what came up to it."""
+        deadline = time.monotonic() + seconds
+        while wanted not in self.text[self.looked_at :] and time.monotonic() < deadline:
+            if not select.select([self.master], [], [], 0.1)[0]:
+                continue
+            try:
+                self.text += os.read(self.master, 65536).decode(errors="replace")
+            except OSError:
+                break
+        found = self.text.find(wanted, self.looked_at)
+        assert found >= 0, f"{wanted!r} did not come; the screen shows: {self.text[-800:]}"
+        fresh, self.looked_at = self.text[self.looked_at : found], found + len(wanted)
+        return fresh
+
+    def type(self, line: str) -> None:
+        os.write(self.master, f"{line}\n".encode())
+
+    def rest(self) -> str:
+        """What is still to be read of a program that has ended."""
+        self.process.wait(timeout=30)
+        while select.select([self.master], [], [], 0.2)[0]:
+            try:
+                self.text += os.read(self.master, 65536).decode(errors="replace")
+            except OSError:
+                break
+        return self.text[self.looked_at :]
+
+    def end(self) -> int:
+        code = self.process.wait(timeout=30)
+        os.close(self.master)
+        return code
+
+
+@pytest.mark.parametrize(
+    ("env", "move"),
+    [("minesweeper", "(1, 1)"), ("sokoban", "up"), ("tictactoe", "(2, 2)"), ("kuhn", "pass"), ("bandit", "1")],
+)
+def test_a_person_can_play_every_game(env, move):
+    terminal = Terminal("play", env, "--seed", "2", "--episodes", "1")
+    terminal.until("\n> ")
+    terminal.type("h")
+    hints = terminal.until("\n> ")
+    assert move in hints or "more" in hints
+    terminal.type("nonsense")
+    if env != "bandit":  # its only turn is spent
+        terminal.until("\n> ")
+        terminal.type(move)
+        terminal.until("\n")
+        terminal.type("q")
+    assert terminal.end() in (0, 130)
+
+
+def test_a_person_sees_colour_and_is_asked_for_a_note():
+    terminal = Terminal("play", "bandit", "--episodes", "2", "--seed", "1")
+    wrong = 1 if mulligan.make("bandit", 1).paying != 1 else 2
+    terminal.until("> ")
+    terminal.type(str(wrong))
+    terminal.until("note> ")
+    terminal.type("not that one")
+    terminal.until("not that one")
+    terminal.until("> ")
+    terminal.type(str(mulligan.make("bandit", 1).paying))
+    terminal.until("Episode 2: won")
+    assert terminal.end() == 0
+    board = Terminal("play", "minesweeper", "--seed", "3")
+    screen = board.until("\n> ")
+    assert "\x1b[" in screen  # colours
+    while board.process.poll() is None:  # once is enough, unless it comes just before the terminal is read
+        board.process.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+    assert "Traceback" not in board.rest()
+    assert board.end() == 130

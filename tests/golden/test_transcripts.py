@@ -1,0 +1,37 @@
+"""Frozen transcripts, one an environment: a diff is a decision, since it changes what agents see and numbers mean.
+
+After a deliberate change: UPDATE_GOLDEN=1 pytest tests/golden, and read the diff.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import mulligan
+from mulligan.cli.show import transcript
+from mulligan.policy.scripted import ExpertPolicy
+
+HERE = Path(__file__).parent
+CASES = {
+    "minesweeper": ("minesweeper", 2, {}, "both"),
+    "minesweeper-compact": ("minesweeper", 3, {"view": "compact", "rows": 4, "cols": 5}, "history"),
+    "sokoban": ("sokoban", 1, {}, "reflection"),
+    "tictactoe": ("tictactoe", 1, {"opponent": "random"}, "both"),
+    "kuhn": ("kuhn", 4, {"opponent": "aggressive"}, "history"),
+    "bandit": ("bandit", 5, {}, "reflection"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_transcript_is_as_frozen(name):
+    env, seed, params, memory = CASES[name]
+    task = mulligan.make_task(env, seed, **params)
+    trial = mulligan.run_trial_sync(task, ExpertPolicy(0.5, 0.5), memory=memory, episodes=3)
+    text = transcript(trial)
+    file = HERE / f"{name}.txt"
+    if os.environ.get("UPDATE_GOLDEN"):
+        file.write_text(text, encoding="utf-8")
+    assert text == file.read_text(encoding="utf-8")
