@@ -7,6 +7,7 @@ from dataclasses import dataclass
 NAMES = {
     "env": "environment steps per second on one core, random legal play, resets included; memory of a live world",
     "trial": "what the trial loop adds to a turn, with a policy that answers at once",
+    "algo": "credit and advantages of 100,000 turns",
 }
 
 

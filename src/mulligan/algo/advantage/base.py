@@ -1,0 +1,154 @@
+"""What every estimator takes and gives, and the baselines and scales they share.
+
+A sample is one trial's return at an episode's turn 0, or at a reflection. Its key is (task, opponent, seat, n, phase),
+and S_n are the samples of its key: the trials of the group that played episode n. Trials that stopped before n are
+absent, never counted as 0 or 1. Who is in S_n was fixed before n's actions, so that a mean over the others in S_n is a
+valid baseline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, Protocol, get_args
+
+import numpy as np
+
+from mulligan.algo.arrays import BoolArray, FloatArray, dense_ids, deviation_by, mean_by
+from mulligan.algo.batch import PLAY, Samples, StepBatch
+from mulligan.algo.normalise import History
+from mulligan.errors import ParameterError, UnknownName
+
+BaselineName = Literal["leave_one_out", "group", "agent"]
+ScaleName = Literal["std", "none", "agent"]
+
+SMALLEST_OWN_BASELINE = 3
+"""Below so many survivors the group is not its own baseline."""
+SMALLEST_OWN_SPREAD = 4
+"""Below so many survivors the group's standard deviation is not used."""
+EPSILON = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What an estimator may be told; each reads what concerns it."""
+
+    baseline: BaselineName = "leave_one_out"
+    """leave_one_out: mean over the *other* members of S_n. group: the papers' mean over all of S_n, which shrinks the
+    signal by 1 - 1/|S_n|. agent: the agent's own mean μ_a over earlier updates."""
+    scale: ScaleName = "std"
+    """std: standard deviation of the group, or of the batch where the group is small. none: leave it out (Dr. GRPO).
+    agent: σ_a, the spread of the agent's own returns over earlier updates (MAGE)."""
+    step_weight: float = 1.0
+    """w, what gigpo's step term weighs."""
+    gae_lambda: float = 0.95
+    """λ of ppo's generalised advantage estimation."""
+
+    def __post_init__(self) -> None:
+        for kind, name, known in (
+            ("baseline", self.baseline, get_args(BaselineName)),
+            ("scale", self.scale, get_args(ScaleName)),
+        ):
+            if name not in known:
+                raise UnknownName(kind, name, known)
+        if not 0.0 <= self.gae_lambda <= 1.0:
+            raise ParameterError(f"gae_lambda={self.gae_lambda!r} is out of range; give a number from 0 to 1")
+
+
+DEFAULTS = Options()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Advantages:
+    """What an estimator gives back."""
+
+    values: FloatArray
+    """[step] One advantage for each step, shared by all its tokens."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    targets: FloatArray | None = None
+    """[step, head] What the critic should have said; `ppo` alone has them."""
+
+
+class Estimator(Protocol):
+    """The one signature all estimators have."""
+
+    def __call__(self, batch: StepBatch, options: Options = ..., history: History | None = None) -> Advantages: ...
+
+
+class Baselines(NamedTuple):
+    """What each sample is compared with."""
+
+    value: FloatArray
+    """[sample] The baseline; nan where there is none yet, and the advantage is 0."""
+    running: BoolArray
+    """[sample] Whether it was taken from earlier updates."""
+
+
+def baselines(batch: StepBatch, samples: Samples, options: Options, history: History) -> Baselines:
+    """The baseline of every sample, as `options.baseline` says.
+
+    leave_one_out with |S_n| < 3 takes the running mean of (task class, opponent, seat, n, phase) of earlier updates.
+    """
+    if options.baseline == "agent":
+        return Baselines(history.agent_mean(batch, samples), np.ones(len(samples.value), dtype=np.bool_))
+    mean = mean_by(samples.key, samples.key_first, samples.value)[samples.key]
+    if options.baseline == "group":
+        return Baselines(mean, np.zeros(len(samples.value), dtype=np.bool_))
+    # Mean over the others: (|S|·mean - x) / (|S| - 1) = mean - (x - mean) / (|S| - 1)
+    others = mean - (samples.value - mean) / np.maximum(samples.survivors - 1, 1)
+    small = samples.survivors < SMALLEST_OWN_BASELINE
+    return Baselines(np.where(small, history.baseline(batch, samples), others), small)
+
+
+def divisors(batch: StepBatch, samples: Samples, scale: ScaleName, history: History) -> FloatArray:
+    """What the advantage of every sample is divided by; 1 where nothing differs, since no spread is no scale. [sample].
+
+    std: of S_n if |S_n| ≥ 4, else of all samples of the batch with the same (n, phase). agent: σ_a from earlier
+    updates, or the agent's own spread in this batch as long as there are none.
+    """
+    if scale == "none":
+        return np.ones(len(samples.value))
+    if scale == "agent":
+        spread = history.agent_spread(batch, samples)
+        spread = np.where(np.isnan(spread), _own_spread(samples), spread)
+    else:
+        group = deviation_by(samples.key, samples.key_first, samples.value)[samples.key]
+        ids, first = dense_ids(samples.episode, samples.phase)
+        whole = deviation_by(ids, first, samples.value)[ids]
+        spread = np.where(samples.survivors >= SMALLEST_OWN_SPREAD, group, whole)
+    return np.where(spread > EPSILON, spread + EPSILON, 1.0)
+
+
+def _own_spread(samples: Samples) -> FloatArray:
+    ids, first = dense_ids(samples.agent, samples.episode, samples.phase)
+    return deviation_by(ids, first, samples.value)[ids]
+
+
+def without_signal(samples: Samples) -> BoolArray:
+    """Groups whose members all have the same return at every (n, phase): nothing to learn from. -> [group].
+
+    A group too small to be its own baseline is not among them: it learns from the running mean.
+    """
+    differs = ~np.isclose(samples.value, samples.value[samples.key_first][samples.key], rtol=1e-9, atol=1e-12)
+    compares = samples.survivors >= SMALLEST_OWN_BASELINE
+    differing, comparing = (np.bincount(samples.group, weights=flag) for flag in (differs, compares))
+    silent: BoolArray = (differing == 0) & (comparing > 0)
+    return silent
+
+
+def group_metrics(samples: Samples, compared: Baselines | None = None) -> dict[str, float]:
+    """Counts that show how much the comparison had to go by.
+
+    groups/total, groups/no_signal; survivors/n: mean |S_n| over all groups; baseline/running and baseline/none: samples
+    whose baseline came from earlier updates, and those without any.
+    """
+    silent = without_signal(samples)
+    total = len(np.unique(samples.group))
+    metrics = {"groups/total": float(total), "groups/no_signal": float(silent.sum())}
+    played = np.bincount(samples.episode[samples.phase == PLAY])
+    metrics.update({f"survivors/{n}": float(count) / total for n, count in enumerate(played)})
+    if compared is not None:
+        missing = np.isnan(compared.value)
+        metrics["baseline/none"] = float(missing.sum())
+        metrics["baseline/running"] = float((compared.running & ~missing).sum())
+    return metrics

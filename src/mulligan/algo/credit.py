@@ -1,0 +1,199 @@
+"""Returns across the episodes of a trial: what a turn, or a reflection, is worth for everything that follows.
+
+Episode n = 0 … N-1 of a trial has turns t = 0 … T_n-1 with rewards r_t^(n), and the in-episode return
+``g_t^(n) = Σ_{l≥t} γ_step^(l-t) · r_l^(n)``. The forms:
+
+paper       G_t^(n) = g_t^(n) + Σ_{m>n} γ_traj^(m-n) · g_0^(m)              (LaMer, arXiv 2512.16848)
+chained     one walk backwards over all turns of the trial, times γ_step inside an episode and γ_traj across a border:
+            later episodes are discounted by the turns left in the earlier one too      (what LaMer's code computes)
+difference  with R_n = Σ_t r_t^(n), the rewards become d_0 = R_0, d_n = R_n - R_{n-1} on the last turn of each
+            episode, then as chained                                                    (what MAGE's code computes)
+final       only the last episode L that was played counts: γ_traj^(L-n) · g_0^(L) for every turn of n < L, and
+            g_t^(L) in L itself                                             (MAGE's objective, arXiv 2603.03680)
+
+A reflection between n and n+1 is trained with the return on entering n+1: G_0^(n+1) in the paper form, and likewise in
+the others. An episode without a turn (the context was full at once) earns 0 and counts as a border like any other.
+
+The list forms serve one trial; `flat_returns` serves all trials of an update at once and gives the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, pairwise
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from mulligan.algo.arrays import FloatArray, IntArray, discounted_suffix_sums, starts
+from mulligan.errors import ParameterError, UnknownName, UsageError
+
+Form = Literal["paper", "chained", "difference", "final"]
+Rewards = Sequence[Sequence[float]]
+"""[episode][turn] of one trial."""
+
+
+class Returns(NamedTuple):
+    """Returns of many trials, flat."""
+
+    turn: FloatArray
+    """[turn] G_t^(n)."""
+    entry: FloatArray
+    """[episode] The return on entering the episode, which is what the reflection just before it is trained with."""
+
+
+def cross_episode_returns(
+    rewards: Rewards, *, gamma_step: float, gamma_traj: float, form: str = "paper"
+) -> list[list[float]]:
+    """G_t^(n) of one trial, ``[episode][turn]`` like `rewards`."""
+    values, counts, episodes = _flatten(rewards)
+    returns = flat_returns(values, counts, episodes, gamma_step=gamma_step, gamma_traj=gamma_traj, form=form)
+    return _unflatten(returns.turn, counts)
+
+
+def reflection_returns(rewards: Rewards, *, gamma_step: float, gamma_traj: float, form: str = "paper") -> list[float]:
+    """What the reflection in each of the N-1 gaps between episodes is trained with."""
+    values, counts, episodes = _flatten(rewards)
+    returns = flat_returns(values, counts, episodes, gamma_step=gamma_step, gamma_traj=gamma_traj, form=form)
+    return [float(value) for value in returns.entry[1:]]
+
+
+def shaped_returns(
+    rewards: Rewards, shaping: Rewards, *, gamma_step: float, gamma_traj: float, form: str = "paper"
+) -> list[list[float]]:
+    """G_t^(n) of one trial whose `shaping` (progress and penalties) never crosses an episode border."""
+    values, counts, episodes = _flatten(rewards)
+    extra, extra_counts, _ = _flatten(shaping)
+    if not np.array_equal(counts, extra_counts):
+        raise UsageError("shaping needs one number for each reward: its episodes have other lengths than the rewards'")
+    returns = flat_shaped_returns(
+        values, extra, counts, episodes, gamma_step=gamma_step, gamma_traj=gamma_traj, form=form
+    )
+    return _unflatten(returns.turn, counts)
+
+
+def flat_shaped_returns(
+    rewards: FloatArray,
+    shaping: FloatArray,
+    turn_counts: IntArray,
+    episode_counts: IntArray,
+    *,
+    gamma_step: float,
+    gamma_traj: float,
+    form: str = "paper",
+) -> Returns:
+    """``G = returns(task rewards, γ_traj) + returns(shaping and penalties, γ_traj = 0, paper form)``.
+
+    If shaping crossed the border, failing first would pay: with 0.3 · progress, a near miss and then a win would be
+    worth more than winning now as soon as γ_traj > 1/1.3. A reflection sees the shaping of the episode it prepares,
+    and of no other. Axes as in `flat_returns`.
+    """
+    task = flat_returns(rewards, turn_counts, episode_counts, gamma_step=gamma_step, gamma_traj=gamma_traj, form=form)
+    inside = flat_returns(shaping, turn_counts, episode_counts, gamma_step=gamma_step, gamma_traj=0.0, form="paper")
+    return Returns(task.turn + inside.turn, task.entry + inside.entry)
+
+
+def flat_returns(
+    rewards: FloatArray,
+    turn_counts: IntArray,
+    episode_counts: IntArray,
+    *,
+    gamma_step: float,
+    gamma_traj: float,
+    form: str = "paper",
+) -> Returns:
+    """Returns of many trials at once.
+
+    rewards: [turn] of all episodes one after the other; turn_counts: [episode] turns of each; episode_counts: [trial]
+    episodes of each.
+    """
+    if form not in FORMS:
+        raise UnknownName("form of return", form, FORMS)
+    for name, gamma in (("gamma_step", gamma_step), ("gamma_traj", gamma_traj)):
+        if not 0.0 <= gamma <= 1.0:
+            raise ParameterError(f"{name}={gamma!r} is no discount; give a number from 0 to 1")
+    if int(turn_counts.sum()) != len(rewards) or int(episode_counts.sum()) != len(turn_counts):
+        raise UsageError(
+            f"{len(rewards)} rewards in {len(turn_counts)} episodes do not fit counts of {int(turn_counts.sum())} "
+            f"turns and {int(episode_counts.sum())} episodes"
+        )
+    compute = FORMS[form]
+    empty = np.flatnonzero(turn_counts == 0)
+    if len(empty) == 0 or form not in _NEEDS_A_TURN:
+        return compute(rewards, turn_counts, episode_counts, gamma_step, gamma_traj)
+    filled_counts = np.maximum(turn_counts, 1)
+    filled = np.insert(rewards, starts(turn_counts)[empty], 0.0)
+    returns = compute(filled, filled_counts, episode_counts, gamma_step, gamma_traj)
+    return Returns(np.delete(returns.turn, starts(filled_counts)[empty]), returns.entry)
+
+
+def _paper(rewards: FloatArray, turns: IntArray, episodes: IntArray, gamma_step: float, gamma_traj: float) -> Returns:
+    inside = _inside(rewards, turns, gamma_step)
+    entry = discounted_suffix_sums(_first(inside, turns), np.full(len(turns), gamma_traj), episodes)
+    following = np.append(entry[1:], 0.0)[: len(entry)]
+    following[np.cumsum(episodes)[episodes > 0] - 1] = 0.0  # nothing follows the last episode of a trial
+    return Returns(inside + np.repeat(gamma_traj * following, turns), entry)
+
+
+def _chained(rewards: FloatArray, turns: IntArray, episodes: IntArray, gamma_step: float, gamma_traj: float) -> Returns:
+    discounts = np.full(len(rewards), gamma_step)
+    discounts[np.cumsum(turns) - 1] = gamma_traj
+    played, border = np.append(0, np.cumsum(turns)), np.cumsum(episodes)
+    walked = discounted_suffix_sums(rewards, discounts, played[border] - played[border - episodes])
+    return Returns(walked, _first(walked, turns))
+
+
+def _difference(
+    rewards: FloatArray, turns: IntArray, episodes: IntArray, gamma_step: float, gamma_traj: float
+) -> Returns:
+    total = np.bincount(np.repeat(np.arange(len(turns)), turns), weights=rewards, minlength=len(turns))
+    before = np.append(0.0, total[:-1])[: len(turns)]
+    before[starts(episodes)[episodes > 0]] = 0.0
+    gained = np.zeros(len(rewards))
+    gained[np.cumsum(turns) - 1] = total - before
+    return _chained(gained, turns, episodes, gamma_step, gamma_traj)
+
+
+def _final(rewards: FloatArray, turns: IntArray, episodes: IntArray, gamma_step: float, gamma_traj: float) -> Returns:
+    inside = _inside(rewards, turns, gamma_step)
+    number = np.arange(len(turns))
+    trial = np.repeat(np.arange(len(episodes)), episodes)
+    last = np.full(len(episodes), -1, dtype=np.int64)
+    np.maximum.at(last, trial[turns > 0], number[turns > 0])
+    distance = last[trial] - number  # negative after the last episode that was played: nothing follows there
+    worth = _first(inside, turns)[last[trial]] if len(turns) else np.zeros(0)
+    entry = np.where(distance >= 0, np.power(gamma_traj, np.maximum(distance, 0)) * worth, 0.0)
+    return Returns(np.where(np.repeat(distance, turns) == 0, inside, np.repeat(entry, turns)), entry)
+
+
+FORMS: Mapping[str, Callable[[FloatArray, IntArray, IntArray, float, float], Returns]] = {
+    "paper": _paper,
+    "chained": _chained,
+    "difference": _difference,
+    "final": _final,
+}
+# These put something on an episode's last turn, so that an episode without a turn is lent one that earns nothing.
+_NEEDS_A_TURN = ("chained", "difference")
+
+
+def _inside(rewards: FloatArray, turns: IntArray, gamma_step: float) -> FloatArray:
+    """g_t^(n). rewards: [turn] -> [turn]."""
+    return discounted_suffix_sums(rewards, np.full(len(rewards), gamma_step), turns)
+
+
+def _first(values: FloatArray, turns: IntArray) -> FloatArray:
+    """The value at turn 0 of each episode, 0 where it has none. values: [turn] -> [episode]."""
+    first = np.zeros(len(turns))
+    first[turns > 0] = values[starts(turns)[turns > 0]]
+    return first
+
+
+def _flatten(rewards: Rewards) -> tuple[FloatArray, IntArray, IntArray]:
+    counts = np.fromiter(map(len, rewards), dtype=np.int64, count=len(rewards))
+    values = np.fromiter(chain.from_iterable(rewards), dtype=np.float64)
+    return values, counts, np.array([len(rewards)], dtype=np.int64)
+
+
+def _unflatten(values: FloatArray, counts: IntArray) -> list[list[float]]:
+    bounds = np.append(0, np.cumsum(counts))
+    return [values[begin:end].tolist() for begin, end in pairwise(bounds.tolist())]

@@ -1,0 +1,197 @@
+"""The loss of one optimiser step: PPO's clipped objective per sampled token, KL, entropy; and the critic's.
+
+    ratio  = exp(logp_new - logp_old)
+    policy = -w · min(ratio · A, clip(ratio, 1 - low, 1 + high) · A)     w = min(exp(logp_old - logp_sampler), C), or 1
+    loss   = Σ_token share · (policy + β_KL · k3 - β_H · entropy)        k3 = exp(d) - d - 1,  d = logp_ref - logp_new
+
+Papers: PPO, arXiv 1707.06347; separate bounds, DAPO, arXiv 2503.14476; k3, Schulman 2020. Log-probabilities are those
+of the sampling distribution, after temperature. Where sampler and trainer are the same numerics, logp_old is the
+sampler's; where they differ, it is the trainer's own first pass, and w corrects for the rest.
+
+Only sampled tokens are passed in. `token_shares` gives each of them its share of the *whole optimiser step*; a
+micro-batch takes its slice and the losses of all micro-batches add up, so that cutting a step into one or eight of them
+gives the same gradient. The factor γ_traj^n of the exact gradient is left out, as usual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor
+
+from mulligan.errors import ParameterError, UnknownName, UsageError
+
+Aggregate = Literal["token", "turn", "trial"]
+LARGEST_LOG_RATIO = 20.0
+"""Log-ratios are cut here, so that one absurd token cannot make the loss infinite."""
+MISMATCH_TO_WARN_ABOUT = 0.02
+"""Mean |logp_old - logp_sampler| above which sampler and trainer no longer agree."""
+
+
+@dataclass(frozen=True, slots=True)
+class LossOptions:
+    """Weights and bounds of the policy loss."""
+
+    clip_low: float = 0.2
+    """The ratio counts down to 1 - clip_low."""
+    clip_high: float = 0.2
+    """The ratio counts up to 1 + clip_high."""
+    kl_weight: float = 0.0
+    """β_KL; above 0 it needs logp_ref."""
+    entropy_weight: float = 0.0
+    """β_H; above 0 it needs entropy."""
+    sampler_weight_limit: float = 2.0
+    """C: the most that w may be."""
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.clip_low <= 1.0 or self.clip_high < 0.0:
+            bounds = f"clip_low={self.clip_low}, clip_high={self.clip_high}"
+            raise ParameterError(f"{bounds}: give 0 to 1 for the first, 0 or more for the second")
+        if self.sampler_weight_limit <= 0.0:
+            raise ParameterError(
+                f"sampler_weight_limit={self.sampler_weight_limit} lets nothing through; give more than 0"
+            )
+
+
+class Tokens(NamedTuple):
+    """Sampled tokens of a micro-batch. Every tensor is [token]."""
+
+    logp_new: Tensor
+    """Under the policy that is trained; carries the gradient."""
+    logp_old: Tensor
+    """Under the policy before the first step of the update."""
+    advantage: Tensor
+    """That of the token's turn or reflection."""
+    share: Tensor
+    """From `token_shares` of the whole optimiser step."""
+    logp_ref: Tensor | None = None
+    """Under the reference policy."""
+    logp_sampler: Tensor | None = None
+    """As the sampler reported it, where that is not logp_old."""
+    entropy: Tensor | None = None
+    """Of the distribution the token was drawn from, under the policy that is trained; carries the gradient."""
+
+
+def token_shares(turn: Tensor, trial: Tensor, weight: Tensor, aggregate: str = "token") -> Tensor:
+    """Each token's share of the loss of a whole optimiser step; the shares add up to 1. -> [token].
+
+    token: all tokens alike. turn: all turns (and reflections) alike, whatever their length. trial: all trials alike.
+    turn, trial: [token] a number for the turn or reflection, and for the trial, of each token of the step, unique over
+    the step; weight: [token] 1, or what reflections weigh.
+    """
+    if aggregate not in get_args(Aggregate):
+        raise UnknownName("aggregation", aggregate, get_args(Aggregate))
+    if not len(turn) == len(trial) == len(weight):
+        raise UsageError(
+            f"{len(turn)} turns, {len(trial)} trials and {len(weight)} weights do not fit one list of tokens"
+        )
+    raw = weight.double()
+    if aggregate == "turn":
+        raw = raw / _sum_within(turn, torch.ones_like(raw))
+    elif aggregate == "trial":
+        total = _sum_within(trial, raw)
+        raw = torch.where(total > 0, raw / total, 0.0)  # a trial of which nothing counts is no trial
+    whole = raw.sum()
+    return (raw / whole if whole > 0 else raw).to(weight.dtype)
+
+
+def policy_loss(tokens: Tokens, options: LossOptions) -> tuple[Tensor, dict[str, Tensor]]:
+    """The micro-batch's part of the step's loss, and sums of metrics for `summarise`."""
+    _check(tokens, options)
+    advantage, share = tokens.advantage, tokens.share
+    ratio = (tokens.logp_new - tokens.logp_old).clamp(-LARGEST_LOG_RATIO, LARGEST_LOG_RATIO).exp()
+    clipped = ratio.clamp(1.0 - options.clip_low, 1.0 + options.clip_high)
+    loss = -torch.minimum(ratio * advantage, clipped * advantage)
+    with torch.no_grad():
+        sums = {
+            "tokens": torch.tensor(float(len(share)), device=share.device),
+            "clip": (clipped * advantage < ratio * advantage).float().sum(),
+            "kl_old": k3(tokens.logp_new, tokens.logp_old).sum(),
+        }
+    if tokens.logp_sampler is not None:
+        apart = (tokens.logp_old - tokens.logp_sampler).detach()
+        trust = apart.clamp(max=LARGEST_LOG_RATIO).exp().clamp(max=options.sampler_weight_limit)
+        loss = trust * loss
+        sums["sampler/mismatch"], sums["sampler/weight"] = apart.abs().sum(), trust.sum()
+    if tokens.logp_ref is not None:
+        kl = k3(tokens.logp_ref, tokens.logp_new)
+        loss = loss + options.kl_weight * kl
+        sums["kl_ref"] = kl.detach().sum()
+    if tokens.entropy is not None:
+        loss = loss - options.entropy_weight * tokens.entropy
+        sums["entropy"] = tokens.entropy.detach().sum()
+    total = (share * loss).sum()
+    sums["loss"] = total.detach()
+    return total, sums
+
+
+def k3(logp_ref: Tensor, logp_new: Tensor) -> Tensor:
+    """Schulman's estimate of KL(new ‖ ref) from samples of new: unbiased and never negative. [token] -> [token]."""
+    apart = (logp_ref - logp_new).clamp(-LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
+    return apart.exp() - apart - 1.0
+
+
+def value_loss(
+    value: Tensor, target: Tensor, share: Tensor, *, value_old: Tensor | None = None, clip: float | None = None
+) -> Tensor:
+    """Half the squared error of the critic, heads added up.
+
+    With `clip`, moving further than that from `value_old` does not pay.
+    value, target, value_old: [step, head]; share: [step] of the whole optimiser step, adding up to 1.
+    """
+    if value.shape != target.shape or share.shape != value.shape[:1]:
+        raise UsageError(
+            f"values {tuple(value.shape)}, targets {tuple(target.shape)}, shares {tuple(share.shape)}: no fit"
+        )
+    error = (value - target).square()
+    if clip is not None:
+        if value_old is None:
+            raise UsageError("the clipped value loss needs value_old, the critic's values before the update")
+        near = value_old + (value - value_old).clamp(-clip, clip)
+        error = torch.maximum(error, (near - target).square())
+    return 0.5 * (share.unsqueeze(1) * error).sum()
+
+
+def summarise(parts: Iterable[Mapping[str, Tensor]]) -> dict[str, float]:
+    """Metrics of a whole optimiser step from the sums of its micro-batches: `loss`, and means over tokens of the rest.
+
+    clip (share of tokens whose clip is active), kl_old, kl_ref, entropy, sampler/mismatch (mean |logp_old -
+    logp_sampler|), sampler/weight (mean w).
+    """
+    total: dict[str, float] = {}
+    for part in parts:
+        for name, value in part.items():
+            total[name] = total.get(name, 0.0) + float(value)
+    tokens = max(total.pop("tokens", 0.0), 1.0)
+    return {name: value if name == "loss" else value / tokens for name, value in total.items()}
+
+
+def mismatch_warning(metrics: Mapping[str, float]) -> str | None:
+    """A line to show when sampler and trainer disagree too much about the same tokens, else None."""
+    apart = metrics.get("sampler/mismatch", 0.0)
+    if apart <= MISMATCH_TO_WARN_ABOUT:
+        return None
+    return (
+        f"sampler and trainer differ by {apart:.3f} nats a token on average (more than {MISMATCH_TO_WARN_ABOUT}); "
+        "check that both use the same weights, precision and temperature"
+    )
+
+
+def _check(tokens: Tokens, options: LossOptions) -> None:
+    shapes = {name: tuple(x.shape) for name, x in tokens._asdict().items() if x is not None}
+    if len(set(shapes.values())) > 1 or tokens.logp_new.dim() != 1:
+        raise UsageError(f"the tensors of a loss must all be [token]; got {shapes}")
+    if options.kl_weight and tokens.logp_ref is None:
+        raise UsageError(f"kl_weight={options.kl_weight} needs logp_ref, the reference policy's log-probabilities")
+    if options.entropy_weight and tokens.entropy is None:
+        raise UsageError(f"entropy_weight={options.entropy_weight} needs the entropy of each token's distribution")
+
+
+def _sum_within(ids: Tensor, values: Tensor) -> Tensor:
+    """For each token, the sum of `values` over all tokens with its id. ids, values: [token] -> [token]."""
+    _, inverse = torch.unique(ids, return_inverse=True)
+    size = int(inverse.max()) + 1 if len(inverse) else 0
+    return torch.zeros(size, dtype=values.dtype, device=values.device).index_add_(0, inverse, values)[inverse]
