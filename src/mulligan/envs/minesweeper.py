@@ -42,7 +42,9 @@ class Grid:
     pairs: tuple[str, ...]
     """Each cell in the board view: ``(row, col)``."""
     replies: tuple[str, ...]
-    """Each cell as a reply."""
+    """Each cell as a reply, in the board view."""
+    word_replies: tuple[str, ...]
+    """Each cell as a reply, in the compact view."""
 
 
 @lru_cache(maxsize=64)
@@ -70,7 +72,8 @@ def grid(rows: int, cols: int) -> Grid:
     words = tuple(f"{chr(ord('a') + col) if cols <= 26 else '?'}{row + 1}" for row, col in cells)
     pairs = tuple(f"({row + 1}, {col + 1})" for row, col in cells)
     replies = tuple(f"<action>{pair}</action>" for pair in pairs)
-    return Grid(rows, cols, near, "\n".join(lines).encode(), tuple(places), words, pairs, replies)
+    word_replies = tuple(f"<action>{word}</action>" for word in words)
+    return Grid(rows, cols, near, "\n".join(lines).encode(), tuple(places), words, pairs, replies, word_replies)
 
 
 def lay_mines(seed: int, cells: int, mines: int) -> tuple[int, ...]:
@@ -197,9 +200,7 @@ class MineSweeper:
         return Step(self._news(fresh) if self.compact else board, float(won), won, won, True, board, "", share)
 
     def legal(self) -> Sequence[str]:
-        replies, opened = self.board.replies, self.opened
-        if self.compact:
-            return [f"<action>{word}</action>" for word, done in zip(self.board.words, opened, strict=True) if not done]
+        replies, opened = self.board.word_replies if self.compact else self.board.replies, self.opened
         return [replies[cell] for cell in range(len(opened)) if not opened[cell]]
 
     def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player:

@@ -15,10 +15,10 @@ ROOM_NAMES = {"ceiling": "ceiling (omniscient)"}
 
 def eval_table(result: Result) -> Table:
     """One evaluation: the policy, its controls, then the scripted players that show the room."""
-    rows = [(f"{result['policy']}, memory {result['memory']}", result)]
+    rows = [(str(result["policy"]), result)]
     rows += [(f"  control: {name}", summary) for name, summary in result["controls"].items()]
     rows += [(ROOM_NAMES.get(name, name), summary) for name, summary in result["room"].items()]
-    title = f"{result['env']}: {result['tasks']} tasks, {result['episodes']} episodes"
+    title = f"{result['env']}: {result['tasks']} tasks, {result['episodes']} episodes, memory {result['memory']}"
     return summary_table(title, rows, result["episodes"], versus=result["kind"] == "versus", ceiling=result["ceiling"])
 
 
@@ -30,7 +30,7 @@ def summary_table(
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-    table.add_column("method", no_wrap=True)
+    table.add_column("method", overflow="fold")
     for k in range(1, episodes + 1):
         table.add_column(f"episode {k}" if versus else f"p@{k}", justify="right", no_wrap=True)
     if not versus and ceiling is not None:

@@ -28,12 +28,15 @@ class Style:
     """Said after the rules."""
 
 
-_THINK = "First think step by step about what you see and what to do, in a few sentences. Then end with your action."
+_THINK = (
+    "First think step by step about what you see and what to do, in a few sentences. "
+    "Then end with exactly one <action>."
+)
 STYLES = {
     style.name: style
     for style in (
-        Style("plain", "reflection", "You may think first, briefly. End your answer with exactly one action."),
-        Style("zero-shot", "none", "Answer with the action alone, without any other text."),
+        Style("plain", "reflection", "You may think first, briefly. End your answer with exactly one <action>."),
+        Style("zero-shot", "none", "Answer with the <action> alone, without any other text."),
         Style("react", "none", _THINK),
         Style("reflexion", "reflection", _THINK),
     )

@@ -1,0 +1,293 @@
+"""Sokoban levels: made by reverse play, or read from level files.
+
+A generated level starts from its end: the boxes stand on the goals and are pulled away, move by move. Whatever can be
+reached by n such moves can be solved in n moves. The solver then checks the level, and only levels that it solves
+within the bound are handed out.
+
+Level files are plain text (``.txt``, ``.txt.gz``), as Boxoban has them: levels between ``; name`` lines or empty lines,
+``#`` wall, space floor, ``.`` goal, ``$`` box, ``*`` box on a goal, ``@`` player, ``+`` player on a goal.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import random
+import zlib
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from mulligan.envs import sokoban_solver as solver
+from mulligan.envs.sokoban_solver import BOX, BOX_ON_GOAL, FLOOR, GOAL, PLAYER, PLAYER_ON_GOAL, WALL
+from mulligan.errors import ParameterError, UsageError
+from mulligan.seeding import generator
+
+BOXOBAN = "BOXOBAN_DATA"
+"""Environment variable that names a folder or file of Boxoban levels."""
+_FROM_FILE = str.maketrans({" ": FLOOR, ".": GOAL, "$": BOX, "@": PLAYER})
+_IN_FILE = frozenset("# .$*@+")
+_SUFFIXES = (".txt", ".txt.gz")
+
+_ATTEMPTS = 400
+_WALLS = (0.06, 0.30)
+"""Inner walls, as a share of the cells inside the outer wall: least and most."""
+_LAYER = 150
+"""Positions kept at each distance from the end; small boards have fewer, so that for them nothing is left out."""
+
+Item = TypeVar("Item")
+
+
+class Level(NamedTuple):
+    """A board with its start position."""
+
+    cols: int
+    cells: str
+    """The start, row by row: see `mulligan.envs.sokoban_solver.GLYPHS`."""
+
+    @property
+    def rows(self) -> int:
+        return len(self.cells) // self.cols
+
+    @property
+    def boxes(self) -> int:
+        return self.cells.count(BOX) + self.cells.count(BOX_ON_GOAL)
+
+
+@lru_cache(maxsize=1024)
+def generate(seed: int, rows: int, cols: int, boxes: int, solution: int) -> Level:
+    """The level of a seed: no box starts on a goal, and the solver needs at most `solution` moves.
+
+    It needs more pushes than there are boxes, and a third of `solution` at least where such levels are easily found:
+    with every eight attempts that find none, a move less will do. The later attempts leave out the inner walls.
+    """
+    rng = generator(seed, "sokoban", rows, cols, boxes, solution)
+    for attempt in range(_ATTEMPTS):
+        walls = _WALLS[0] + (_WALLS[1] - _WALLS[0]) * rng.random() if attempt < _ATTEMPTS // 2 else 0.0
+        terrain = _carve(rng, rows, cols, boxes, walls)
+        if terrain is None:
+            continue
+        cells = _pull_apart(rng, cols, terrain, boxes, max(boxes, solution // 3 - attempt // 8), solution)
+        if cells is not None:
+            return Level(cols, cells)
+    raise ParameterError(
+        f"sokoban: found no {rows}x{cols} level with boxes={boxes} that takes at most solution={solution} moves; "
+        "give fewer boxes, a bigger board or more moves"
+    )
+
+
+def _draw(rng: random.Random, items: list[Item], count: int) -> list[Item]:
+    """`count` of `items`, in random order.
+
+    Only `Random.random` is promised to give the same numbers in every version of Python, so levels rest on it alone.
+    """
+    items = list(items)
+    for place in range(count):
+        other = place + int(rng.random() * (len(items) - place))
+        items[place], items[other] = items[other], items[place]
+    return items[:count]
+
+
+def _carve(rng: random.Random, rows: int, cols: int, boxes: int, walls: float) -> str | None:
+    """A connected room with goals; None where the walls leave too little of it."""
+    inner = [row * cols + col for row in range(1, rows - 1) for col in range(1, cols - 1)]
+    blocked = set(_draw(rng, inner, round(walls * len(inner))))
+    room = [cell for cell in inner if cell not in blocked]
+    if len(room) < 2 * boxes + 1:
+        return None
+    reached, unseen = [room[0]], set(room[1:])
+    for cell in reached:  # grows while it is walked
+        near = {cell + delta for delta in solver.deltas(cols)} & unseen
+        unseen -= near
+        reached.extend(near)
+    if unseen:
+        return None
+    cells = [WALL] * (rows * cols)
+    for cell in room:
+        cells[cell] = FLOOR
+    for cell in _draw(rng, room, boxes):
+        cells[cell] = GOAL
+    return "".join(cells)
+
+
+def _pull_apart(rng: random.Random, cols: int, terrain: str, boxes: int, least: int, most: int) -> str | None:
+    """A start position `least` to `most` moves from the end, each distance equally likely; None if there is none."""
+    land = solver.survey(cols, terrain)
+    layers = _unwind(rng, land, most)
+    distances = _draw(rng, list(range(least, len(layers))), max(0, len(layers) - least))
+    for distance in distances[:4]:
+        for player, boxed in _draw(rng, layers[distance], min(8, len(layers[distance]))):
+            if boxed & land.goals or solver.pushes_needed(land, boxed) <= boxes:
+                continue
+            cells = _place(terrain, player, boxed)
+            moves = solver.solve(cols, cells).moves
+            if moves is not None and len(moves) <= most:
+                return cells
+    return None
+
+
+def _unwind(rng: random.Random, land: solver.Terrain, most: int) -> list[list[tuple[int, int]]]:
+    """Positions (player, boxes) by distance from the end, in moves backwards: a step, or a step that pulls a box."""
+    steps = land.steps
+    layer = [(cell, land.goals) for cell in range(len(steps)) if steps[cell] and not land.goals >> cell & 1]
+    layers, seen = [layer], set(layer)
+    for _ in range(most):
+        following: list[tuple[int, int]] = []
+        for player, boxes in layer:
+            for near in steps[player]:
+                if boxes >> near & 1:
+                    continue
+                back = (near, boxes)
+                if back not in seen:
+                    seen.add(back)
+                    following.append(back)
+                behind = 2 * player - near
+                if boxes >> behind & 1:
+                    back = (near, boxes ^ 1 << behind ^ 1 << player)
+                    if back not in seen:
+                        seen.add(back)
+                        following.append(back)
+        if not following:
+            break
+        layer = following if len(following) <= _LAYER else _thin(rng, following, land.goals)
+        layers.append(layer)
+    return layers
+
+
+def _thin(rng: random.Random, layer: list[tuple[int, int]], goals: int) -> list[tuple[int, int]]:
+    """Part of a layer: half of it random, half those with the most boxes off their goals, which many boxes need."""
+    layer = _draw(rng, layer, len(layer))
+    half = _LAYER // 2
+    return layer[:half] + sorted(layer[half:], key=lambda state: (state[1] & goals).bit_count())[:half]
+
+
+def _place(terrain: str, player: int, boxes: int) -> str:
+    cells = list(terrain)
+    for box in solver.bits(boxes):
+        cells[box] = BOX_ON_GOAL if cells[box] == GOAL else BOX
+    cells[player] = PLAYER_ON_GOAL if cells[player] == GOAL else PLAYER
+    return "".join(cells)
+
+
+def pick(levels: str, level: int, seed: int) -> tuple[int, Level]:
+    """Level number `level` of the files that `levels` names, or the one the seed falls on where `level` is negative.
+
+    `levels` is ``boxoban`` (the files under BOXOBAN_DATA) or the path of a file or folder. Files are taken in the order
+    of their paths. A level that is malformed, solved already or proven unsolvable is a `ParameterError`.
+    """
+    files = [(file, count) for file in level_files(levels) if (count := _count(str(file), _stamp(file)))]
+    total = sum(count for _, count in files)
+    if not total:
+        raise ParameterError(f"sokoban: levels={levels!r} holds no level; give a text file in the form Boxoban has")
+    if level >= total:
+        raise ParameterError(
+            f"sokoban: level={level} is beyond the {total} of levels={levels!r}; give 0 to {total - 1}"
+        )
+    number = level if level >= 0 else seed % total
+    left = number
+    for file, count in files:
+        if left < count:
+            return number, _check(file, left)
+        left -= count
+    raise AssertionError("the counts add up to the total")
+
+
+def level_files(levels: str) -> list[Path]:
+    """The files behind the parameter `levels`, sorted."""
+    named = levels
+    if levels == "boxoban":
+        named = os.environ.get(BOXOBAN, "")
+        if not named:
+            raise UsageError(f"sokoban: levels='boxoban' needs {BOXOBAN}; set it to a folder of Boxoban level files")
+    path = Path(named)
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        where = f"{BOXOBAN}={named!r}" if levels == "boxoban" else f"levels={levels!r}"
+        raise UsageError(f"sokoban: {where} is no file or folder; name one, or use levels='generated'")
+    return sorted(file for file in path.rglob("*.txt*") if file.name.endswith(_SUFFIXES) and file.is_file())
+
+
+def _stamp(file: Path) -> tuple[int, int]:
+    """Changes with the file, so that what is remembered of it does not outlive it."""
+    about = file.stat()
+    return about.st_mtime_ns, about.st_size
+
+
+@lru_cache(maxsize=4096)
+def _count(file: str, stamp: tuple[int, int]) -> int:
+    """How many levels a file has; remembered for many files, whose text would be too much to keep."""
+    return len(_blocks(file, stamp))
+
+
+@lru_cache(maxsize=8)
+def _blocks(file: str, stamp: tuple[int, int]) -> tuple[tuple[str, str], ...]:
+    """Name and text of each level of a file, unchecked."""
+    try:
+        with (
+            gzip.open(file, "rt", encoding="ascii") if file.endswith(".gz") else open(file, encoding="ascii") as stream
+        ):
+            lines = stream.read().splitlines()
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+        raise ParameterError(f"sokoban: {file!r} cannot be read as levels: {type(error).__name__}: {error}") from None
+    found: list[tuple[str, str]] = []
+    name, rows = "", list[str]()
+    for line in [*lines, ""]:
+        if line.startswith(";") or not line.strip():
+            if rows:
+                found.append((name or str(len(found)), "\n".join(rows)))
+                name, rows = "", []
+            if line.startswith(";"):
+                name = line.lstrip("; ").strip()
+        else:
+            rows.append(line)
+    return tuple(found)
+
+
+def _check(file: Path, index: int) -> Level:
+    """Level `index` of a file, if it can be played."""
+    name, text = _blocks(str(file), _stamp(file))[index]
+    level, problem = parse(text)
+    if problem:
+        raise ParameterError(f"sokoban: level {name} of {str(file)!r} {problem}; mend it or choose another")
+    return level
+
+
+@lru_cache(maxsize=1024)
+def parse(text: str) -> tuple[Level, str]:
+    """The level that `text` draws, and what is wrong with it (nothing, if empty)."""
+    lines = text.split("\n")
+    level = Level(len(lines[0]), "".join(lines).translate(_FROM_FILE))
+    if strange := set(text) - _IN_FILE - {"\n"}:
+        return level, f"has the character {min(strange)!r}"
+    if len({len(line) for line in lines}) > 1:
+        return level, "has rows of different lengths"
+    players = sum(text.count(glyph) for glyph in "@+")
+    boxes, goals = sum(map(text.count, "$*")), sum(map(text.count, ".*+"))
+    if players != 1:
+        return level, f"has {players} players instead of 1"
+    if not boxes or boxes != goals:
+        return level, f"has {boxes} boxes and {goals} goals"
+    if BOX not in level.cells:
+        return level, "is solved already"
+    if _is_leaky(level):
+        return level, "is not closed by walls"
+    if solver.solve(level.cols, level.cells).dead:
+        return level, "cannot be solved"
+    return level, ""
+
+
+def _is_leaky(level: Level) -> bool:
+    """Whether the player could walk off the board, boxes put aside."""
+    cells, cols = level.cells, level.cols
+    reached = [solver.locate(cells)[0]]
+    seen = set(reached)
+    for cell in reached:  # grows while it is walked
+        if cell < cols or cell >= len(cells) - cols or cell % cols in (0, cols - 1):
+            return True
+        for delta in solver.deltas(cols):
+            near = cell + delta
+            if cells[near] != WALL and near not in seen:
+                seen.add(near)
+                reached.append(near)
+    return False
