@@ -37,7 +37,7 @@ def call(*words: str) -> int:
 def test_eval_prints_a_table_and_keeps_the_trials(capsys, folder):
     assert call("eval", "minesweeper", "--policy", "expert:0.7", "--tasks", "60", "--env.mines", "4") == 0
     text = capsys.readouterr().out
-    for word in ("p@1", "p@2", "p@3", "ceiling", "control: independent", "expert, perfect memory", "Stopped:"):
+    for word in ("p@1", "p@2", "p@3", "ceiling", "independent retries", "expert, perfect memory", "Stopped:"):
         assert word in text
     (run,) = (folder / "runs").iterdir()
     assert len(mulligan.load_trials(run)) == 60
@@ -144,7 +144,7 @@ def test_demo_table(capsys):
     assert len(data["rows"]) == 7
     assert all(row["tasks"] == 40 and len(row["p"]) == 3 for row in data["rows"])
     assert call("demo", "--tasks", "40") == 0
-    assert "skill 1, perfect memory" in capsys.readouterr().out
+    assert "skill 1, with memory" in capsys.readouterr().out
 
 
 def test_watching_a_policy(capsys):

@@ -12,9 +12,9 @@ from mulligan.cli.progress import trial_progress
 PLAYERS = (
     ("random moves", "random", "none"),
     ("skill 0.5, no memory", "expert:0.5:0", "none"),
-    ("skill 0.5, perfect memory", "expert:0.5:1", "history"),
+    ("skill 0.5, with memory", "expert:0.5:1", "history"),
     ("skill 0.8, no memory", "expert:0.8:0", "none"),
-    ("skill 0.8, perfect memory", "expert:0.8:1", "history"),
+    ("skill 0.8, with memory", "expert:0.8:1", "history"),
 )
 
 
@@ -48,7 +48,7 @@ def run(parser: Parser, words: list[str]) -> int:
             )
             rows.append((label, asdict(result.main)))
             room = room or {name: asdict(summary) for name, summary in result.room.items()}
-    rows += [("skill 1, no memory", room["expert"]), ("skill 1, perfect memory", room["expert, perfect memory"])]
+    rows += [("skill 1, no memory", room["expert"]), ("skill 1, with memory", room["expert, perfect memory"])]
     ceiling = room["ceiling"]["p"][0]
     if options.json:
         found = [{"method": label, "p": row["p"], "ci": row["ci"], "tasks": row["trials"]} for label, row in rows]
@@ -68,7 +68,7 @@ def _print(rows: list[tuple[str, dict[str, Any]]], tasks: int, episodes: int, ce
     console.print(summary_table(title, rows, episodes, versus=False, ceiling=ceiling))
     console.print(
         "p@k: share of boards solved within the first k attempts, ± half of its 95 % interval. Ceiling: a player who "
-        "sees the mines;\nthe other boards need more than 7 turns. 'Memory' is what a program keeps in mind from one "
+        "sees the mines;\nthe other boards need more than 7 turns. The memory is what the program keeps in mind from one "
         "attempt to the next.",
         highlight=False,
         soft_wrap=True,

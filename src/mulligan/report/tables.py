@@ -11,12 +11,18 @@ if TYPE_CHECKING:
 Result = Mapping[str, Any]
 NOTHING = "nothing"
 ROOM_NAMES = {"ceiling": "ceiling (omniscient)"}
+CONTROL_NAMES = {
+    "independent": "independent retries",
+    "removed": "reflection removed",
+    "foreign": "foreign reflection",
+    "other-trial": "reflection of another trial",
+}
 
 
 def eval_table(result: Result) -> Table:
     """One evaluation: the policy, its controls, then the scripted players that show the room."""
     rows = [(str(result["policy"]), result)]
-    rows += [(f"  control: {name}", summary) for name, summary in result["controls"].items()]
+    rows += [(f"  {CONTROL_NAMES.get(name, name)}", summary) for name, summary in result["controls"].items()]
     rows += [(ROOM_NAMES.get(name, name), summary) for name, summary in result["room"].items()]
     title = f"{result['env']}: {result['tasks']} tasks, {result['episodes']} episodes, memory {result['memory']}"
     return summary_table(title, rows, result["episodes"], versus=result["kind"] == "versus", ceiling=result["ceiling"])
