@@ -68,7 +68,7 @@ def _print(rows: list[tuple[str, dict[str, Any]]], tasks: int, episodes: int, ce
     console.print(summary_table(title, rows, episodes, versus=False, ceiling=ceiling))
     console.print(
         "p@k: share of boards solved within the first k attempts, ± half of its 95 % interval. Ceiling: a player who "
-        "sees the mines;\nthe other boards need more than 7 turns. The memory is what the program keeps in mind from one "
+        "sees the mines;\nthe other boards need more than 7 turns. The memory is what the program keeps from one "
         "attempt to the next.",
         highlight=False,
         soft_wrap=True,
