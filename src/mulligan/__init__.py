@@ -1,8 +1,9 @@
 """Mulligan: language agents that get better from one attempt to the next."""
 
+from mulligan.api import evaluate, train
 from mulligan.envs.check import check_env
 from mulligan.envs.registry import make, make_task
-from mulligan.eval.run import EvalResult, evaluate
+from mulligan.eval.run import EvalResult
 from mulligan.report.run import load_trials
 from mulligan.trial.runner import run_trial, run_trial_sync
 from mulligan.trial.settings import TrialSettings
@@ -30,4 +31,5 @@ __all__ = [
     "make_task",
     "run_trial",
     "run_trial_sync",
+    "train",
 ]

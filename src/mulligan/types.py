@@ -114,6 +114,10 @@ class Completion:
     """Their log-probabilities under the sampling distribution."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    prompt_ids: tuple[int, ...] | None = None
+    """The tokens that stood between the reply before and this one; with `ids`, all of the sequence is known."""
+    offset: int = 0
+    """Tokens of the sequence before `prompt_ids`; 0 where a new sequence begins."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from mulligan.errors import ParameterError, UnknownName
-from mulligan.eval.tasksets import belongs, stream, task_set, world_key
+from mulligan.rollout.tasksets import belongs, stream, task_set, world_key
 
 
 def worlds(env: str, count: int, seed_set: str, **params: object) -> set[str]:

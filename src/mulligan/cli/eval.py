@@ -46,7 +46,7 @@ def add_options(parser: Parser) -> None:
 
 def run(parser: Parser, words: list[str]) -> int:
     from mulligan.eval.run import Prices, create_folder, plan_from_config, run_plan
-    from mulligan.policy.spec import policy_from
+    from mulligan.players import player_from
     from mulligan.report.run import RunFolder
 
     options, params = parser.read(words)
@@ -56,10 +56,10 @@ def run(parser: Parser, words: list[str]) -> int:
         if config.get("kind") != "eval":
             raise UsageError(f"{options.resume} is not the run folder of an evaluation")
         plan = plan_from_config(config)
-        policy = policy_from(config["policy_spec"], **{**config.get("endpoint", {}), **_given_endpoint(words, options)})
+        policy = player_from(config["policy_spec"], **{**config.get("endpoint", {}), **_given_endpoint(words, options)})
     else:
         plan = _plan(options, params)
-        policy = policy_from(options.policy, **endpoint_options(options))
+        policy = player_from(options.policy, **endpoint_options(options))
         more = {"policy_spec": options.policy, "endpoint": endpoint_options(options) if options.base_url else None}
         folder = create_folder(plan, policy.name, options.run or _new_path(plan.env, policy.name), **more)
     prices = Prices(options.price_in, options.price_out)

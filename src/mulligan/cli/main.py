@@ -12,6 +12,8 @@ COMMANDS = {
     "envs": "what there is to play, with one line each",
     "play": "play a game yourself, or watch a policy play it",
     "eval": "p@1 … p@k of a policy on frozen tasks, with controls and ceiling",
+    "train": "meta-RL or RL, from a preset, a file and the command line",
+    "export": "the model of a training run as Hugging Face files",
     "demo": "the p@k table of scripted players, in seconds",
     "show": "read a trial of a run folder",
     "check": "test an environment against the contract",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mulligan.cli.options import (
     Parser,
@@ -14,7 +14,7 @@ from mulligan.cli.options import (
     trial_settings,
 )
 from mulligan.policy.base import Conversation, Policy
-from mulligan.types import Completion, Message, Sampling, Step, Task, Trial
+from mulligan.types import Completion, Episode, Message, Sampling, Step, Task, Trial
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,8 +32,8 @@ def run(parser: Parser, words: list[str]) -> int:
     from rich.console import Console
 
     from mulligan.envs import registry
+    from mulligan.players import player_from
     from mulligan.policy.human import HumanPolicy
-    from mulligan.policy.spec import policy_from
     from mulligan.trial.runner import run_trial_sync
 
     options, params = parser.read(words)
@@ -47,7 +47,7 @@ def run(parser: Parser, words: list[str]) -> int:
             console = Console(force_terminal=False)
         policy: Policy = HumanPolicy(console, glyphs=about.glyphs)
     else:
-        policy = Watched(policy_from(options.policy, **endpoint_options(options)), console)
+        policy = Watched(player_from(options.policy, **endpoint_options(options)), console)
     console.print(f"[bold]{about.name}[/]  {task.task_class}, seed {task.seed}", highlight=False)
     console.print(env.rules(), markup=False, highlight=False)
     console.print(f"Up to {settings.episodes} episodes of {task.turns} turns.\n", highlight=False)
@@ -84,7 +84,7 @@ class _WatchedConversation:
     def __init__(self, conversation: Conversation, console: Console) -> None:
         self.conversation, self.console = conversation, console
         if hasattr(conversation, "watch"):  # scripted players sit beside the world: pass on what they are told
-            self.watch, self.reflect, self.see = conversation.watch, self._reflect, self._see
+            self.watch, self.ended, self.see = conversation.watch, self._ended, self._see
 
     async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         self.console.print(messages[-1]["content"], markup=False, highlight=False)
@@ -100,7 +100,5 @@ class _WatchedConversation:
         if step.done:
             self.console.print(step.observation, markup=False, highlight=False)
 
-    def _reflect(self, episode: Any) -> str:
-        note = str(self.conversation.reflect(episode))  # type: ignore[attr-defined]
-        self.console.print(f"{note}\n", style="italic", markup=False, highlight=False)
-        return note
+    def _ended(self, episode: Episode) -> None:
+        self.conversation.ended(episode)  # type: ignore[attr-defined]

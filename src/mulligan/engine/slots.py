@@ -37,23 +37,24 @@ class SlotEngine:
         self.context = min(context or model.config.max_position_embeddings, model.config.max_position_embeddings)
         self.cache = _Cache(model, slots, self.context)
         self.live: list[_Stream] = []
-        self.waiting: deque[asyncio.Future[None]] = deque()
+        self.waiting: deque[asyncio.Future[_Stream]] = deque()
         self.pump: asyncio.Task[None] | None = None
         self.steps = self.tokens = 0
         """Model runs, and tokens they took in, since the engine was made."""
 
     async def open(self) -> _Stream:
-        if len(self.live) >= self.slots or self.waiting:
-            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self.waiting.append(turn)
-            try:
-                await turn
-            except asyncio.CancelledError:
-                if turn in self.waiting:
-                    self.waiting.remove(turn)
-                else:
-                    self._admit()
-                raise
+        if len(self.live) < self.slots and not self.waiting:
+            return self._seat()
+        place: asyncio.Future[_Stream] = asyncio.get_running_loop().create_future()
+        self.waiting.append(place)
+        try:
+            return await place
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled():
+                place.result().close()
+            raise
+
+    def _seat(self) -> _Stream:
         stream = _Stream(self, len(self.live))
         self.live.append(stream)
         return stream
@@ -68,11 +69,11 @@ class SlotEngine:
         self._admit()
 
     def _admit(self) -> None:
+        """Seat those who wait, in the order in which they came."""
         while self.waiting and len(self.live) < self.slots:
-            turn = self.waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                return  # one place, one stream: the next is called when this one has sat down and another leaves
+            place = self.waiting.popleft()
+            if not place.done():
+                place.set_result(self._seat())
 
     def wake(self) -> None:
         """Make sure somebody runs the steps."""
@@ -244,6 +245,8 @@ class _Cache:
                 tensors[layer][: old.shape[0], : old.shape[1]] = old
 
     def move(self, source: int, target: int, length: int) -> None:
+        if length == 0:
+            return
         for tensors in (self.keys, self.values):
             for tensor in tensors:
                 tensor[target, :length] = tensor[source, :length]

@@ -209,13 +209,17 @@ class MineSweeper:
         return Sweeper(self, kind, rng, skill, recall)
 
     def digest(self, episode: Episode) -> str:
-        safe, mines = seen_cells(self.board, episode, compact=self.compact)
+        safe, mines = self._seen(episode)
         names = self.board.words if self.compact else self.board.pairs
         parts = ["safe " + " ".join(names[cell] for cell in safe)] if safe else []
         parts += ["mine " + " ".join(names[cell] for cell in mines)] if mines else []
         return (" " if self.compact else "\n").join(parts)
 
     def reflect(self, episode: Episode) -> str:
+        if self.compact:  # short contexts: the facts alone, the mine first
+            safe, mines = (" ".join(self.board.words[cell] for cell in found) for found in self._seen(episode))
+            said = [f"mine {mines}"] * bool(mines) + [f"safe {safe}"] * bool(safe)
+            return f"<reflection>{' '.join(said) or 'nothing'}</reflection>"
         facts = self.digest(episode).replace("\n", "; ") or "nothing opened"
         won, hit = episode.won, not episode.won and episode.final.count("*") > 0
         return (
@@ -227,6 +231,9 @@ class MineSweeper:
             "plan: open the safe cells again, never the mine\n"
             "</reflection>"
         )
+
+    def _seen(self, episode: Episode) -> tuple[list[int], list[int]]:
+        return seen_cells(self.board, episode, compact=self.compact)
 
     def world_key(self) -> str:
         return f"{self.board.rows}x{self.board.cols}:" + ",".join(map(str, self.mines))

@@ -21,13 +21,13 @@ from typing import Any
 
 from mulligan.envs import registry
 from mulligan.errors import ParameterError, RunFolderError, StopReason, UnknownName
-from mulligan.eval.collect import collect
 from mulligan.eval.passk import Summary, paired_bootstrap, summarise, tokens
-from mulligan.eval.tasksets import task_set
 from mulligan.policy.base import Policy, ReplyFunction, as_policy
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.policy.spec import policy_from
 from mulligan.report.run import SCHEMA_VERSION, RunFolder, to_toml
+from mulligan.rollout.collect import Job, collect
+from mulligan.rollout.tasksets import task_set
 from mulligan.seeding import generator
 from mulligan.trial.memory import shows_reflection
 from mulligan.trial.runner import ReflectionSource, run_async, with_overrides
@@ -308,16 +308,13 @@ class _Evaluation:
         if arm == "independent":
             settings = replace(settings, memory="none")
         try:
+            index, donors = {"main": 0, "donors": 1}.get(arm, 2), self._donors(arm)
             await collect(
-                self.tasks,
-                places,
+                [Job(self.tasks[place], self.plan.seed, index, donors(place) if donors else None) for place in places],
                 self.policy,
                 settings,
-                seed=self.plan.seed,
-                index={"main": 0, "donors": 1}.get(arm, 2),
                 concurrency=self.concurrency,
-                reflections=self._donors(arm),
-                on_trial=on_trial,
+                on_trial=lambda number, trial: on_trial(places[number], trial),
                 proceed=lambda: self.max_cost is None or self.spent < self.max_cost,
             )
         finally:
@@ -359,15 +356,8 @@ class _Evaluation:
         for name, player in players.items():
             settings = replace(self.plan.settings, memory="history" if player.recall else "none", style="plain")
             trials: dict[int, Trial] = {}
-            await collect(
-                self.tasks,
-                range(len(self.tasks)),
-                player,
-                settings,
-                seed=self.plan.seed,
-                concurrency=1,
-                on_trial=trials.__setitem__,
-            )
+            jobs = [Job(task, self.plan.seed) for task in self.tasks]
+            await collect(jobs, player, settings, concurrency=1, on_trial=trials.__setitem__)
             found[name] = summarise([trials[place] for place in sorted(trials)], self.plan.settings.episodes)
         return found
 

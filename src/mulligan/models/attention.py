@@ -76,44 +76,86 @@ class PackedPlan:
     """
 
     def __init__(self, lengths: Sequence[int], device: torch.device | str = "cpu", slack: float = 1.25) -> None:
-        starts, total = [], 0
-        for length in lengths:
-            starts.append(total)
-            total += length
+        size = torch.tensor(lengths)
+        starts = size.cumsum(0) - size
         order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
-        self.blocks: list[Tensor] = []
-        place = torch.empty(total, dtype=torch.long)
+        self.shapes: list[tuple[int, int]] = []
+        """(sequences, padded length) of each block."""
+        spread: list[Tensor] = []
+        place = torch.empty(int(size.sum()), dtype=torch.long)
         flat = first = 0
         while first < len(order):
             longest = lengths[order[first]]
             last = first
             while last < len(order) and lengths[order[last]] * slack >= longest:
                 last += 1
-            members = order[first:last]
-            block = torch.zeros(len(members), longest, dtype=torch.long)
-            for row, number in enumerate(members):
-                size, start = lengths[number], starts[number]
-                block[row, :size] = torch.arange(start, start + size)
-                place[start : start + size] = torch.arange(flat, flat + size)
-                flat += longest
-            self.blocks.append(block.to(device))
+            members = torch.tensor(order[first:last])
+            offset = torch.arange(longest)
+            real = offset < size[members].unsqueeze(1)
+            block = torch.where(real, starts[members].unsqueeze(1) + offset, 0)
+            place[block[real]] = (flat + torch.arange(block.numel()).view_as(block))[real]
+            self.shapes.append((len(members), longest))
+            spread.append(block.flatten())
+            flat += block.numel()
             first = last
+        self.spread = torch.cat(spread).to(device)
+        """[F] the token that stands at each place of the blocks, all flattened; padding repeats token 0."""
         self.place = place.to(device)
-        """[T] where each token's result stands among the blocks' results, all flattened."""
+        """[T] where each token stands among those places."""
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float | None) -> Tensor:
         grouped = query.shape[1] != key.shape[1]
+        sizes = [count * length for count, length in self.shapes]
+        blocks = [torch.split(_spread(x, self.spread, self.place), sizes) for x in (query, key, value)]
         found = []
-        for block in self.blocks:
+        for shape, *parts in zip(self.shapes, *blocks, strict=True):
+            query, key, value = (part.unflatten(0, shape).transpose(1, 2) for part in parts)
             # Padding stands behind the real tokens, where causal attention never looks.
             mixed = scaled_dot_product_attention(
-                query[block].transpose(1, 2),
-                key[block].transpose(1, 2),
-                value[block].transpose(1, 2),
+                query,
+                key,
+                value,
                 is_causal=True,
                 scale=scaling,
                 enable_gqa=grouped,
             )
             found.append(mixed.transpose(1, 2).flatten(0, 1))
         joined = found[0] if len(found) == 1 else torch.cat(found)
-        return joined[self.place]
+        gathered: Tensor = _Gather.apply(joined, self.place)  # type: ignore[no-untyped-call]
+        return gathered
+
+
+def _spread(packed: Tensor, spread: Tensor, place: Tensor) -> Tensor:
+    blocks: Tensor = _Spread.apply(packed, spread, place)  # type: ignore[no-untyped-call]
+    return blocks
+
+
+class _Spread(torch.autograd.Function):
+    """Packed tokens to padded blocks. Every token stands there once, so that the gradient is a gather, not a sum."""
+
+    @staticmethod
+    def forward(ctx: Any, packed: Tensor, spread: Tensor, place: Tensor) -> Tensor:
+        ctx.save_for_backward(place)
+        return packed[spread]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        (place,) = ctx.saved_tensors
+        return gradient[place], None, None
+
+
+class _Gather(torch.autograd.Function):
+    """Blocks back to packed tokens; padding gets no gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, blocks: Tensor, place: Tensor) -> Tensor:
+        ctx.save_for_backward(place)
+        ctx.places = blocks.shape
+        return blocks[place]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (place,) = ctx.saved_tensors
+        blocks = gradient.new_zeros(ctx.places)
+        blocks[place] = gradient
+        return blocks, None

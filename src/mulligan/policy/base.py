@@ -73,8 +73,8 @@ class Spectator(Protocol):
         """Called after every step."""
         ...
 
-    def reflect(self, episode: Episode) -> str:
-        """Asked instead of `reply` where a reflection is due."""
+    def ended(self, episode: Episode) -> None:
+        """Called before a reflection on `episode` is asked for: the next reply is the reflection."""
         ...
 
 

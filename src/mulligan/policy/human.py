@@ -48,6 +48,7 @@ class _AtTerminal:
         self.policy = policy
         self.world: World | None = None
         self.shown = 0
+        self.over = False
 
     def watch(self, world: World) -> None:
         self.world = world
@@ -56,13 +57,13 @@ class _AtTerminal:
         if step.done:
             self._show(step.observation)
 
-    def reflect(self, episode: Episode) -> str:
-        console = self.policy.console
-        console.print("\n[bold]The next episode is the same task.[/] What will you remember? (one line, may be empty)")
-        note = self._ask("note> ")
-        return f"<reflection>\nplan: {note.strip() or 'none'}\n</reflection>"
+    def ended(self, episode: Episode) -> None:
+        self.over = True
 
     async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
+        if self.over:
+            self.over = False
+            return self._note()
         if len(messages) <= self.shown or self.shown == 0:
             self.policy.console.print(f"[dim]{HELP}[/]", highlight=False)
         self.shown = len(messages)
@@ -78,6 +79,13 @@ class _AtTerminal:
 
     def close(self) -> None:
         pass
+
+    def _note(self) -> Completion:
+        self.policy.console.print(
+            "\n[bold]The next episode is the same task.[/] What will you remember? (one line, may be empty)"
+        )
+        note = self._ask("note> ").strip() or "none"
+        return Completion(f"<reflection>\nplan: {note}\n</reflection>")
 
     def _ask(self, prompt: str) -> str:
         try:

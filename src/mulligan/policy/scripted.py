@@ -74,6 +74,7 @@ class _Beside:
         self.task, self.rng, self.kind, self.skill, self.recall = task, rng, kind, skill, recall
         self.world: World | None = None
         self.player: Player | None = None
+        self.over: Episode | None = None
 
     def watch(self, world: World) -> None:
         wanted = "legal" if self.kind == "random" else "player"
@@ -87,11 +88,14 @@ class _Beside:
         if self.player is not None:
             self.player.see(step)
 
-    def reflect(self, episode: Episode) -> str:
-        own = getattr(self.world, "reflect", None)
-        return str(own(episode)) if own is not None else plain_reflection(episode)
+    def ended(self, episode: Episode) -> None:
+        self.over = episode
 
     async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
+        if self.over is not None:
+            episode, self.over = self.over, None
+            own = getattr(self.world, "reflect", None)
+            return Completion(str(own(episode)) if own is not None else plain_reflection(episode))
         if self.player is not None:
             return Completion(self.player.act())
         if self.world is None:

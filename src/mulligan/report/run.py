@@ -13,7 +13,7 @@ import os
 import time
 import tomllib
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -75,6 +75,16 @@ class RunFolder:
 
     def writer(self, arm: str) -> TrialWriter:
         return TrialWriter(self._file(arm))
+
+    def write_trials(self, arm: str, trials: Sequence[Trial]) -> None:
+        """All trials of a file at once, whole or not at all."""
+        lines = (
+            json.dumps({"place": place, **trial_to_dict(trial)}, separators=(",", ":"))
+            for place, trial in enumerate(trials)
+        )
+        beside = self._file(arm).with_suffix(".tmp")
+        beside.write_bytes(gzip.compress(("\n".join(lines) + "\n").encode(), compresslevel=5, mtime=0))
+        os.replace(beside, self._file(arm))
 
     def _file(self, arm: str) -> Path:
         return self.path / "trials" / f"{arm}.jsonl.gz"
@@ -191,8 +201,8 @@ def _turn(data: Mapping[str, Any]) -> Turn:
 def _completion(data: Mapping[str, Any] | None) -> Completion | None:
     if data is None:
         return None
-    ids, logprobs = data["ids"], data["logprobs"]
-    return Completion(**{**data, "ids": ids and tuple(ids), "logprobs": logprobs and tuple(logprobs)})
+    lists = ("ids", "logprobs", "prompt_ids")
+    return Completion(**{**data, **{name: None if data[name] is None else tuple(data[name]) for name in lists}})
 
 
 def to_toml(tree: Mapping[str, Any], prefix: str = "") -> str:

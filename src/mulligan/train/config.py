@@ -42,7 +42,9 @@ class RunConfig:
     validate_every: int = 0
     """Updates between two evaluations on validation tasks; 0 for none."""
     validation_tasks: int = 100
-    """Tasks of such an evaluation."""
+    """Tasks of such an evaluation, of each environment."""
+    validation_episodes: int = 3
+    """Episodes of its trials, whatever the run trains with."""
     max_bad_steps: int = 3
     """Steps in a row with a loss that is not finite, before the run stops."""
 
@@ -66,17 +68,29 @@ class TrialConfig:
     """How a trial is played; see `mulligan.trial.settings.TrialSettings`."""
 
     episodes: int = 3
+    """Episodes a trial has at most; 1 is RL."""
     memory: Memory | None = None
+    """What of earlier episodes the next one sees; default: as the style says."""
     style: str = "plain"
+    """How the agent is asked to answer: plain, zero-shot, react, reflexion, bare."""
     stop: Stop | None = None
+    """End the trial at the first success, or never; none: as the environment says."""
     restart: Restart | None = None
+    """Repeat an episode exactly, or redraw chance; none: as the environment says."""
     memory_tokens: int = 4096
+    """Budget of the memory shown to an episode."""
     max_reflections: int = 5
+    """How many reflections are shown, the newest ones."""
     window: int | None = None
+    """Show only the last so many turns of an episode; none shows all of it."""
     temperature: float = 1.0
+    """Of sampling; log-probabilities are those of the tempered distribution."""
     max_tokens: int = 512
+    """Token limit of a reply."""
     reflection_tokens: int = 512
+    """Token limit of a reflection."""
     env_timeout: float | None = None
+    """Seconds a step of the environment may take before it counts as hung; none trusts it."""
     tasks: Literal["same", "related"] = "same"
     """"related": each episode of a trial is another task of the same class."""
 
@@ -88,12 +102,15 @@ class ModelConfig:
     name: str = "nano"
     """``nano``, ``nano:hidden=128,layers=3``, ``hf:PATH_OR_NAME``, or a run folder."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Precision of the weights; auto: bfloat16 on a GPU, float32 on CPU."""
     device: str = "auto"
+    """``cpu``, ``cuda``, ``cuda:1``; auto: a GPU where there is one."""
     lora_rank: int = 0
     """0 trains all weights."""
     lora_alpha: int = 0
     """0: twice the rank."""
     gradient_checkpointing: bool = False
+    """Compute activations twice rather than keep them: slower, in less memory."""
 
 
 @dataclass(frozen=True)
@@ -113,8 +130,11 @@ class WarmstartConfig:
     """Supervised training on scripted play, before the first update; `steps = 0` leaves it out."""
 
     steps: int = 0
+    """Optimiser steps; 0 for no warm start."""
     trials: int = 4000
     """Demonstrated trials."""
+    episodes: int = 3
+    """Episodes of a demonstrated trial: the same for RL and meta-RL, so that both start from the same weights."""
     skill: float = 0.7
     """Share of the demonstrator's own moves; the rest are random legal ones."""
     recall: float = 0.2
@@ -122,8 +142,11 @@ class WarmstartConfig:
     batch: int = 192
     """Sequences a step."""
     lr: float = 2e-3
+    """Highest learning rate; it falls along a cosine to a tenth."""
     weight_decay: float = 0.01
+    """Of AdamW, during the warm start."""
     warmup: int = 30
+    """Steps over which the rate rises."""
 
 
 @dataclass(frozen=True)
@@ -131,31 +154,45 @@ class AlgoConfig:
     """From rewards to the loss; see `docs/maths.md`."""
 
     estimator: str = "gigpo"
+    """Of advantages: gigpo, grpo, rloo, reinforce_pp, ppo."""
     form: str = "paper"
+    """Of returns across episodes: paper, chained, difference, final."""
     gamma_step: float = 0.95
+    """Discount from turn to turn within an episode."""
     gamma_traj: float = 0.6
+    """Discount from episode to episode: what solving it next time is worth now."""
     baseline: Literal["leave_one_out", "group", "agent"] = "leave_one_out"
+    """What a return is compared with: the others of its group, the group with itself, the agent's own mean."""
     scale: Literal["std", "none", "agent"] = "std"
+    """What advantages are divided by: the group's spread, nothing, the agent's own spread."""
     step_weight: float = 1.0
     """w of GiGPO's step term."""
     gae_lambda: float = 0.95
+    """λ of generalised advantage estimation (ppo)."""
     shaping: float = 0.0
     """Weight of the environment's progress; never crosses an episode."""
     invalid_penalty: float = 0.1
+    """Taken from a reply that names no legal action; never crosses an episode."""
     length_penalty: float = 0.0
+    """Taken from a reply as long as its limit; it rises linearly from half of that."""
     reflection_weight: float = 1.0
     """Weight of reflection tokens in the loss."""
     clip_low: float = 0.2
+    """The ratio is clipped below 1 less this."""
     clip_high: float = 0.2
+    """The ratio is clipped above 1 plus this."""
     kl_weight: float = 0.0
     """Weight of KL to the policy that training started from."""
     entropy_weight: float = 0.0
+    """Weight of the entropy bonus, at the first update."""
     entropy_end: float | None = None
     """Entropy weight at the last update; None keeps it constant."""
     aggregate: Literal["token", "turn", "trial"] = "token"
+    """What counts alike in the loss: tokens, turns or trials."""
     logp_old: Literal["auto", "sampler", "trainer"] = "auto"
     """Whose log-probabilities the ratio is taken to; auto: the sampler's on CPU in float32, else the trainer's own."""
     sampler_weight_limit: float = 2.0
+    """Highest weight of a token where trainer and sampler disagree."""
     dynamic_sampling: bool = False
     """Replace groups in which every trial has the same return, once."""
     value_weight: float = 0.5
@@ -169,6 +206,7 @@ class OptimConfig:
     """The optimiser."""
 
     lr: float = 6e-4
+    """Learning rate, of AdamW."""
     lr_end: float = 0.2
     """Share of `lr` at the last update; the fall is linear."""
     warmup: int = 10
@@ -178,9 +216,13 @@ class OptimConfig:
     minibatches: int = 1
     """Optimiser steps of a pass."""
     grad_clip: float = 1.0
+    """Norm that gradients are clipped to."""
     beta1: float = 0.9
+    """Decay of the mean of gradients."""
     beta2: float = 0.95
+    """Decay of their squares."""
     weight_decay: float = 0.0
+    """Of AdamW."""
     tokens: int = 16384
     """Tokens of a micro-batch; halved when memory runs out."""
 

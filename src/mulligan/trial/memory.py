@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from mulligan.types import Episode, Memory
 
 CountTokens = Callable[[str], int]
+Headline = Callable[[Episode], str]
 
 
 def estimate_tokens(text: str) -> int:
@@ -51,12 +52,12 @@ def recall(
     *,
     budget: int,
     max_reflections: int,
-    headline: Callable[[Episode], str],
+    headline: Headline | None,
     count: CountTokens = estimate_tokens,
 ) -> str:
     """The memory section of the next episode's prompt; empty when there is nothing to show.
 
-    `headline` says which episode it was and, truthfully, how it ended.
+    `headline` says which episode it was and, truthfully, how it ended; None leaves out all but the memory itself.
     """
     if memory == "none" or not past:
         return ""
@@ -80,18 +81,22 @@ def recall(
         blocks.append(block)
         left -= size
     blocks.reverse()
+    if headline is None:
+        return "\n".join(blocks)
     if dropped:
         blocks.insert(0, f"[{dropped} earlier episode{'s' if dropped > 1 else ''} left out for lack of room]")
     return "\n\n".join(blocks)
 
 
-def _block(past: Recollection, memory: Memory, headline: Callable[[Episode], str], *, with_reflection: bool) -> str:
+def _block(past: Recollection, memory: Memory, headline: Headline | None, *, with_reflection: bool) -> str:
     parts = []
     if shows_history(memory) and past.history:
         parts.append(past.history)
     reflection = past.episode.reflection
     if shows_reflection(memory) and with_reflection and reflection is not None and reflection.text:
-        parts.append(f"Your reflection: {reflection.text}" if shows_history(memory) else reflection.text)
+        parts.append(f"Your reflection: {reflection.text}" if shows_history(memory) and headline else reflection.text)
+    if headline is None:
+        return "\n".join(parts)
     if not parts and not (shows_reflection(memory) and with_reflection):
         return ""
     return "\n".join([headline(past.episode), *parts])

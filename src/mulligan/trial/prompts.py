@@ -6,15 +6,19 @@ plain      thinking allowed, not asked for; memory: reflection
 zero-shot  the action alone; no memory
 react      think first, then act (ReAct, arXiv 2210.03629); no memory
 reflexion  as react, with reflections between episodes (Reflexion, arXiv 2303.11366)
+bare       nothing but what the environment says, and replies without tags; for tiny models and short contexts
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from mulligan.errors import StopReason, UnknownName
 from mulligan.trial.reflection import FIELDS
 from mulligan.types import Episode, Memory, Restart
+
+_TAGS = re.compile(r"</?(?:action|reflection)>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,16 @@ class Style:
     """Memory mode where none is asked for."""
     instruction: str
     """Said after the rules."""
+    bare: bool = False
+    """Says nothing of its own: no rules, no outcome, no turns left."""
+
+    def action(self, reply: str) -> str:
+        """A reply as the environment reads it: where replies are bare, the tags are understood."""
+        return f"<action>{reply}</action>" if self.bare and "<action>" not in reply else reply
+
+    def demonstrated(self, reply: str) -> str:
+        """A scripted player's reply as an agent should write it."""
+        return _TAGS.sub("", reply) if self.bare else reply
 
 
 _THINK = (
@@ -39,6 +53,7 @@ STYLES = {
         Style("zero-shot", "none", "Answer with the <action> alone, without any other text."),
         Style("react", "none", _THINK),
         Style("reflexion", "reflection", _THINK),
+        Style("bare", "history", "", bare=True),
     )
 }
 
@@ -51,15 +66,19 @@ def style(name: str) -> Style:
 
 
 def system(rules: str, how: Style, turns: int) -> str:
-    """The first message: the game and how to answer."""
+    """The first message: the game and how to answer; empty where nothing is said."""
+    if how.bare:
+        return ""
     return f"{rules}\n\nAn episode has at most {turns} turn{'s' if turns > 1 else ''}. {how.instruction}"
 
 
-def opening(observation: str, index: int, episodes: int, memory_text: str, *, tell_episodes: bool) -> str:
+def opening(observation: str, index: int, episodes: int, memory_text: str, how: Style, *, tell_episodes: bool) -> str:
     """Begins an episode: what is remembered, then the first observation.
 
     Without memory nothing is said of other episodes, so that each attempt is truly independent.
     """
+    if how.bare:
+        return f"{memory_text}\n{observation}" if memory_text else observation
     if not tell_episodes:
         return observation
     parts = [f"What you remember of this task:\n{memory_text}"] if memory_text else []
@@ -67,8 +86,10 @@ def opening(observation: str, index: int, episodes: int, memory_text: str, *, te
     return "\n\n".join(parts)
 
 
-def turn(observation: str, feedback: str, turns_left: int) -> str:
+def turn(observation: str, feedback: str, turns_left: int, how: Style) -> str:
     """Between two replies of an episode."""
+    if how.bare:
+        return observation
     said = f"{feedback}\n{observation}" if feedback else observation
     return f"{said}\n({turns_left} turn{'s' if turns_left != 1 else ''} left)"
 
@@ -85,14 +106,16 @@ _ENDINGS = {
 }
 
 
-def ending(episode: Episode, feedback: str = "") -> str:
+def ending(episode: Episode, feedback: str, how: Style) -> str:
     """How an episode ended, truthfully."""
+    if how.bare:
+        return episode.final
     said = f"{feedback}\n{episode.final}" if feedback else episode.final
     return f"{said}\nEpisode {episode.index + 1} is over: {_ENDINGS[episode.stop]}. Reward: {episode.reward:g}."
 
 
 def headline(episode: Episode) -> str:
-    """One line on an earlier episode, above what is remembered of it."""
+    """One line on an earlier episode, above what is remembered of it (not in the bare style)."""
     return f"Episode {episode.index + 1}: {_ENDINGS[episode.stop]}, reward {episode.reward:g}."
 
 
@@ -105,8 +128,10 @@ _NEXT = {
 }
 
 
-def reflection_request(ended: str, restart: Restart) -> str:
+def reflection_request(ended: str, restart: Restart, how: Style) -> str:
     """Asks for the reflection after an episode; `ended` says how it ended."""
+    if how.bare:
+        return f"{ended}\nreflect"
     return (
         f"{ended}\n\n{_NEXT[restart]} Write a short reflection for yourself: you will see it, and may see nothing else "
         "of this episode. Write it between tags, one line for each part:\n"

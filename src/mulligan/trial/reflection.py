@@ -44,8 +44,11 @@ _LINE = re.compile(r"[\s\-*#]*([A-Za-z][A-Za-z _]{1,24}?)\**\s*[:=]\s*(.*)")
 _LONGEST = 100_000
 
 
-def parse_reflection(completion: Completion) -> Reflection:
-    """The reflection a reply holds; never raises."""
+def parse_reflection(completion: Completion, *, bare: bool = False) -> Reflection:
+    """The reflection a reply holds; never raises. `bare`: the whole reply is the reflection, tags or not."""
+    if bare:
+        text = completion.text.replace(_OPEN, "").replace(_CLOSE, "").strip()
+        return Reflection(text=text, valid=bool(text), completion=completion)
     inside = _between_tags(completion.text)
     if inside is None:
         return Reflection(text=completion.text.strip(), valid=False, completion=completion)

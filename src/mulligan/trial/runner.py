@@ -8,7 +8,7 @@ budget, the next episode goes on in the same list; otherwise it starts a new one
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, cast
@@ -20,6 +20,7 @@ from mulligan.policy.base import Conversation, Policy, ReplyFunction, Spectator,
 from mulligan.seeding import derive
 from mulligan.trial import memory as remembering
 from mulligan.trial import prompts
+from mulligan.trial.guard import call_with_timeout
 from mulligan.trial.reflection import parse_reflection
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Completion, Episode, Message, Reflection, Sampling, Step, Task, Trial, Turn
@@ -36,18 +37,20 @@ async def run_trial(
     seed: int = 0,
     index: int = 0,
     reflections: ReflectionSource | None = None,
+    related: Sequence[Task] = (),
     **overrides: Any,
 ) -> Trial:
     """Play one trial: up to N episodes of `task`, with reflections and memory between them.
 
-    `task` may be a live environment instead. `overrides` are fields of `TrialSettings`:
+    `task` may be a live environment instead. `related` are the tasks of the second and later episodes, where they are
+    others of the same class. `overrides` are fields of `TrialSettings`:
     ``await run_trial(task, policy, episodes=3, memory="history")``. Failures of the environment or of the model end an
     episode with a named reason; they are not raised.
     """
     settings = with_overrides(settings or TrialSettings(), overrides)
     env = registry.build(task) if isinstance(task, Task) else task
     trial_seed = derive(seed, env.task.seed, index, "policy")
-    play = _TrialPlay(env, as_policy(policy), trial_seed, settings, reflections)
+    play = _TrialPlay(env, as_policy(policy), trial_seed, settings, reflections, related)
     try:
         episodes = await play.episodes()
     finally:
@@ -89,9 +92,11 @@ class _TrialPlay:
         seed: int,
         settings: TrialSettings,
         reflections: ReflectionSource | None,
+        related: Sequence[Task],
     ) -> None:
         about = registry.spec_of(type(env), env.task.env)
-        self.env, self.policy, self.seed, self.settings, self.reflections = env, policy, seed, settings, reflections
+        self.env, self.policy, self.seed, self.settings = env, policy, seed, settings
+        self.reflections, self.related = reflections, related
         self.memory = settings.memory_mode
         self.stop = settings.stop or about.stop
         self.restart = settings.restart or about.restart
@@ -101,10 +106,9 @@ class _TrialPlay:
         self.spectator: Spectator | None = None
         self.count = remembering.estimate_tokens
         self.digest: Callable[[Episode], str] | None = getattr(env, "digest", None)
-        self.system: Message = {
-            "role": "system",
-            "content": prompts.system(env.rules(), prompts.style(settings.style), env.task.turns),
-        }
+        self.style = prompts.style(settings.style)
+        rules = prompts.system(env.rules(), self.style, env.task.turns)
+        self.head: list[Message] = [{"role": "system", "content": rules}] if rules else []
         self.messages: list[Message] = []
         self.past: list[remembering.Recollection] = []
         self.carry = ""
@@ -113,6 +117,8 @@ class _TrialPlay:
     async def episodes(self) -> tuple[Episode, ...]:
         episodes: list[Episode] = []
         for index in range(self.settings.episodes):
+            if index and index <= len(self.related):
+                self._move_to(self.related[index - 1])
             if self.conversation is None or self.memory == "none":
                 self._begin(index)
             episode, feedback = await self._episode(index)
@@ -140,6 +146,13 @@ class _TrialPlay:
             self.spectator = self.conversation
             self.spectator.watch(cast(World, self.env))
 
+    def _move_to(self, task: Task) -> None:
+        """Go on with another task of the class."""
+        self.env = registry.build(task)
+        self.digest = getattr(self.env, "digest", None)
+        if self.spectator is not None:
+            self.spectator.watch(cast(World, self.env))
+
     async def _reply(self, messages: list[Message], sampling: Sampling) -> Completion:
         assert self.conversation is not None, "a conversation is begun before each episode"
         return await self.conversation.reply(messages, sampling)
@@ -147,8 +160,14 @@ class _TrialPlay:
     async def _episode(self, index: int) -> tuple[Episode, str]:
         """One episode, and what the environment said of its last reply."""
         task = self.env.task
+        chance = index if self.restart == "fresh" else 0
         try:
-            observation = self.env.reset(index if self.restart == "fresh" else 0)
+            if self.settings.env_timeout is None:
+                observation = self.env.reset(chance)
+            else:
+                observation = await call_with_timeout(self.settings.env_timeout, self.env.reset, chance)
+        except TimeoutError:
+            return Episode(index, (), "", StopReason.ENV_HUNG, error="reset did not answer"), ""
         except Exception as failure:
             return Episode(index, (), "", StopReason.ENV_RAISED, error=_said(failure)), ""
         opening, continues = self._open(index, observation)
@@ -168,7 +187,10 @@ class _TrialPlay:
             self.messages.append({"role": "assistant", "content": reply.text})
             seen = step.observation
             try:
-                step = self.env.step(reply.text)
+                step = await self._step(self.style.action(reply.text))
+            except TimeoutError:
+                stop, error = StopReason.ENV_HUNG, f"no answer within {self.settings.env_timeout} s"
+                break
             except Exception as failure:
                 stop, error = StopReason.ENV_RAISED, _said(failure)
                 break
@@ -181,7 +203,7 @@ class _TrialPlay:
                 stop = self._ended(step, turns)
                 break
             if not out_of_turns:
-                said = prompts.turn(step.observation, step.feedback, task.turns - len(turns))
+                said = prompts.turn(step.observation, step.feedback, task.turns - len(turns), self.style)
                 self.messages.append({"role": "user", "content": said})
         return Episode(index, tuple(turns), step.observation, stop, opening, continues, error=error), step.feedback
 
@@ -193,10 +215,9 @@ class _TrialPlay:
 
     def _open(self, index: int, observation: str) -> tuple[tuple[Message, ...], bool]:
         """Begin the episode's messages: the new ones, and whether they go on in the list of the one before."""
-        tell = self.memory != "none"
         if index and self._goes_on():
             carried = f"{self.carry}\n\n" if self.carry else ""
-            said = carried + prompts.opening(observation, index, self.settings.episodes, "", tell_episodes=tell)
+            said = carried + self._opening(observation, index, "")
             message: Message = {"role": "user", "content": said}
             self.messages.append(message)
             return (message,), True
@@ -205,12 +226,22 @@ class _TrialPlay:
             self.memory,
             budget=self.settings.memory_tokens,
             max_reflections=self.settings.max_reflections,
-            headline=prompts.headline,
+            headline=None if self.style.bare else prompts.headline,
             count=self.count,
         )
-        said = prompts.opening(observation, index, self.settings.episodes, remembered, tell_episodes=tell)
-        self.messages = [self.system, {"role": "user", "content": said}]
+        said = self._opening(observation, index, remembered)
+        self.messages = [*self.head, {"role": "user", "content": said}]
         return tuple(self.messages), False
+
+    def _opening(self, observation: str, index: int, remembered: str) -> str:
+        return prompts.opening(
+            observation, index, self.settings.episodes, remembered, self.style, tell_episodes=self.memory != "none"
+        )
+
+    async def _step(self, reply: str) -> Step:
+        if self.settings.env_timeout is None:
+            return self.env.step(reply)
+        return await call_with_timeout(self.settings.env_timeout, self.env.step, reply)
 
     def _goes_on(self) -> bool:
         """Whether history can simply stay in the context: nothing digests it, and it fits the budget."""
@@ -218,7 +249,10 @@ class _TrialPlay:
             return False
         if not self.messages or self.messages[-1]["role"] != "assistant":
             return False  # the last request got no reply: that list cannot go on
-        return sum(self.count(message["content"]) for message in self.messages[1:]) <= self.settings.memory_tokens
+        return (
+            sum(self.count(message["content"]) for message in self.messages[len(self.head) :])
+            <= self.settings.memory_tokens
+        )
 
     def _shown(self, turns_played: int) -> list[Message]:
         """The messages a reply is asked for with; with a window, only the episode's last turns."""
@@ -230,32 +264,31 @@ class _TrialPlay:
         note = f"[{left_out} turn{'s' if left_out > 1 else ''} left out]"
         tail = self.messages[len(self.messages) - 2 * window + 1 :]
         said = f"{self.messages[head]['content']}\n{note}\n{tail[0]['content']}"
-        return [self.messages[0], {"role": "user", "content": said}, *tail[1:]]
+        return [*self.head, {"role": "user", "content": said}, *tail[1:]]
 
     async def _reflect(self, episode: Episode, feedback: str) -> Episode:
         """The episode with the reflection that follows it, where memory will show one."""
-        self.carry = prompts.ending(episode, feedback)
+        self.carry = prompts.ending(episode, feedback, self.style)
         if not remembering.shows_reflection(self.memory):
             return episode
         if self.reflections is not None:
             return replace(episode, reflection=self.reflections(episode.index))
         if episode.stop in (StopReason.REQUEST_FAILED, StopReason.CONTEXT_FULL):
             return episode  # a policy that just gave no reply is not asked again
-        request: Message = {"role": "user", "content": prompts.reflection_request(self.carry, self.restart)}
+        request: Message = {"role": "user", "content": prompts.reflection_request(self.carry, self.restart, self.style)}
         asked = [*self.messages, request]
         sampling = replace(self.settings.sampling, max_tokens=self.settings.reflection_tokens)
         try:
             if self.spectator is not None:
-                completion = Completion(self.spectator.reflect(episode))
-            else:
-                completion = await self._reply(asked, sampling)
+                self.spectator.ended(episode)
+            completion = await self._reply(asked, sampling)
         except UsageError:
             raise
         except Exception as failure:
             return replace(episode, error=f"no reflection: {_said(failure)}")
         self.messages += [request, {"role": "assistant", "content": completion.text}]
         self.carry = ""
-        return replace(episode, reflection=parse_reflection(completion))
+        return replace(episode, reflection=parse_reflection(completion, bare=self.style.bare))
 
     def _remember(self, episode: Episode) -> None:
         history = ""

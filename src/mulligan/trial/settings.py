@@ -34,6 +34,8 @@ class TrialSettings:
     """How replies are drawn."""
     reflection_tokens: int = 512
     """Token limit of a reflection."""
+    env_timeout: float | None = None
+    """Seconds a step of the environment may take before it counts as hung; None trusts it, which is faster."""
 
     def __post_init__(self) -> None:
         for name in ("episodes", "memory_tokens", "max_reflections", "reflection_tokens"):
@@ -41,6 +43,8 @@ class TrialSettings:
                 raise ParameterError(f"{name}={getattr(self, name)} cannot be; give at least 1")
         if self.window is not None and self.window < 1:
             raise ParameterError(f"window={self.window} cannot be; give at least 1, or leave it out")
+        if self.env_timeout is not None and self.env_timeout <= 0:
+            raise ParameterError(f"env_timeout={self.env_timeout} cannot be; give more than 0, or leave it out")
         prompts.style(self.style)
         for name, allowed in (("memory", Memory), ("stop", Stop), ("restart", Restart)):
             value = getattr(self, name)

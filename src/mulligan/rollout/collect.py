@@ -1,13 +1,14 @@
 """Plays many trials at once, each on its own: no trial waits for another.
 
-Each trial's randomness depends on its task and index alone, so that the result does not depend on how many run at the
-same time or in which order they end.
+Each trial's randomness depends on its job alone, so that the result does not depend on how many run at the same time or
+in which order they end.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from mulligan.errors import PolicyError, StopReason
 from mulligan.policy.base import Policy
@@ -19,37 +20,59 @@ HOPELESS = 8
 """So many first trials without a single reply, and the run stops: the model is not there."""
 
 
+@dataclass(frozen=True)
+class Job:
+    """One trial to play."""
+
+    task: Task
+    seed: int
+    index: int = 0
+    """Which of the task's trials it is."""
+    reflections: ReflectionSource | None = None
+    """Where its reflections come from, if not from the agent (a control)."""
+    related: tuple[Task, ...] = ()
+    """Tasks of the second and later episodes, where they are not the same one."""
+
+
 async def collect(
-    tasks: Sequence[Task],
-    places: Iterable[int],
+    jobs: Sequence[Job],
     policy: Policy,
     settings: TrialSettings,
     *,
-    seed: int,
-    index: int = 0,
     concurrency: int,
-    reflections: Callable[[int], ReflectionSource] | None = None,
     on_trial: Callable[[int, Trial], None],
     proceed: Callable[[], bool] = lambda: True,
+    retries: int = 0,
 ) -> None:
-    """Play one trial for each of `places` (indices into `tasks`), `concurrency` at a time.
+    """Play `jobs`, `concurrency` at a time; `on_trial` gets each trial with the place of its job as it ends.
 
-    `on_trial` gets each trial as it ends. `proceed` is asked before each new trial; False lets those under way finish.
+    `proceed` is asked before each new trial; False lets those under way finish. A trial that failed outside agent and
+    task is played again with the same seed, up to `retries` times.
     """
-    waiting = iter(places)
+    waiting = iter(enumerate(jobs))
     judge = _Judge()
 
     async def work() -> None:
-        for place in waiting:
+        for place, job in waiting:
             if not proceed():
                 return
-            source = reflections(place) if reflections is not None else None
-            trial = await run_trial(tasks[place], policy, settings=settings, seed=seed, index=index, reflections=source)
+            for _ in range(retries + 1):
+                trial = await run_trial(
+                    job.task,
+                    policy,
+                    settings=settings,
+                    seed=job.seed,
+                    index=job.index,
+                    reflections=job.reflections,
+                    related=job.related,
+                )
+                judge.see(trial)
+                if not trial.failed:
+                    break
             on_trial(place, trial)
-            judge.see(trial)
             await asyncio.sleep(0)  # scripted players never wait; let the others, and Ctrl-C, have a turn
 
-    workers = [asyncio.ensure_future(work()) for _ in range(max(1, concurrency))]
+    workers = [asyncio.ensure_future(work()) for _ in range(max(1, min(concurrency, len(jobs))))]
     try:
         await asyncio.gather(*workers)
     finally:

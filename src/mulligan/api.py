@@ -1,0 +1,47 @@
+"""`mulligan.evaluate` and `mulligan.train`: policies and settings by name, synchronous, at home in notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mulligan.eval import run as evaluation
+from mulligan.eval.run import EvalResult
+from mulligan.players import player_from
+from mulligan.policy.base import Policy, ReplyFunction
+
+if TYPE_CHECKING:
+    from mulligan.train.config import Config
+
+
+def evaluate(env: str, policy: str | Policy | ReplyFunction, **options: Any) -> EvalResult:
+    """p@1 … p@N of a policy on a frozen task set, with intervals, controls, ceiling and room.
+
+    ``mulligan.evaluate("minesweeper", my_function, tasks=64, memory="history")``. A string names a policy: "expert",
+    "endpoint:…", a run folder. All options: `mulligan.eval.run.evaluate`.
+    """
+    return evaluation.evaluate(env, player_from(policy) if isinstance(policy, str) else policy, **options)
+
+
+def train(
+    env: str | None = None,
+    *,
+    preset: str | None = None,
+    config: Config | None = None,
+    run: str | Path,
+    resume: bool = False,
+    settings: Mapping[str, Any] | None = None,
+    on_update: Callable[[dict[str, Any]], None] | None = None,
+) -> Path:
+    """Train a policy into the folder `run`; returns the folder, which `evaluate` takes as a policy.
+
+    ``mulligan.train("minesweeper", preset="cpu", run="runs/mine", settings={"algo.gamma_traj": 0.9})``
+    """
+    from mulligan.train.loop import train as train_into
+    from mulligan.train.resolve import resolve
+
+    if config is None and not resume:
+        flags = {key: str(value) for key, value in (settings or {}).items()}
+        config = resolve(preset, None, {**({"task.env": env} if env else {}), **flags})
+    return train_into(config, run, resume=resume, on_update=on_update)

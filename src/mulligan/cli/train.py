@@ -1,0 +1,415 @@
+"""Train an agent: meta-RL over trials of several episodes, or RL with one."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import json
+import re
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mulligan.cli.options import Parser
+from mulligan.errors import MissingExtra, MulliganError, UnknownName, UsageError
+
+if TYPE_CHECKING:
+    from mulligan.train.config import Config
+
+Metrics = dict[str, Any]
+OnUpdate = Callable[[Metrics], None]
+
+_EVERY_SECONDS = 10.0
+
+
+def add_options(parser: Parser) -> None:
+    parser.add_argument("env", nargs="?", help="an environment, or a mixture with weights: minesweeper:2,sokoban:1")
+    parser.add_argument("--preset", metavar="NAME", help="named settings to start from; see below")
+    parser.add_argument("--config", metavar="FILE", help="settings in TOML, on top of the preset")
+    parser.add_argument("--seed", metavar="N", help="root of all randomness of the run (0)")
+    parser.add_argument("--run", metavar="DIR", help="run folder (runs/<time>-train-…)")
+    parser.add_argument("--resume", metavar="RUN", help="continue an interrupted run, with the settings it began with")
+    parser.add_argument("--dry-run", action="store_true", help="print the resolved settings and stop")
+    parser.add_argument("--settings", action="store_true", help="list every setting with its meaning and stop")
+    parser.add_argument("--json", action="store_true", help="print the last update's metrics as JSON at the end")
+    parser.add_argument("--tensorboard", action="store_true", help="mirror the metrics into the run folder")
+    parser.add_argument("--wandb", action="store_true", help="mirror the metrics to Weights & Biases")
+
+
+def run(parser: Parser, words: list[str]) -> int:
+    if {"-h", "--help"} & set(words):
+        parser.epilog = _overview()
+    flags, rest = _split(words)
+    options = _read(parser, rest)
+    if options.settings:
+        sys.stdout.write(_explained())
+        return 0
+    config = _resumed(options, flags) if options.resume else _resolved(options, flags)
+    if options.dry_run:
+        sys.stdout.write(_written(config, as_json=options.json))
+        return 0
+    folder = Path(options.resume or options.run or _new_path(config.task.env))
+    _check_folder(folder, is_new=not options.resume)
+    with contextlib.ExitStack() as stack:
+        mirrors = [stack.enter_context(mirror) for mirror in _mirrors(options, folder, config)]
+        show = stack.enter_context(_progress(config, quiet=options.json))
+        try:
+            _train(config, folder, [*mirrors, show], resume=bool(options.resume))
+        except KeyboardInterrupt:
+            stack.close()
+            sys.stderr.write(_interrupted(folder))
+            return 130
+    _report(folder, as_json=options.json)
+    return 0
+
+
+def _split(words: list[str]) -> tuple[dict[str, str], list[str]]:
+    """Settings (``--section.name VALUE``) apart from the options of the command itself."""
+    from mulligan.train.resolve import settings
+
+    flags: dict[str, str] = {}
+    rest: list[str] = []
+    waiting = list(words)
+    while waiting:
+        word = waiting.pop(0)
+        name, equals, value = word.partition("=")
+        if not name.startswith("--") or "." not in name:
+            rest.append(word)
+            continue
+        key = name.removeprefix("--").replace("-", "_")
+        if not equals:
+            if waiting and not waiting[0].startswith("--"):
+                value = waiting.pop(0)
+            elif key in settings() and settings()[key].kind is bool:
+                value = "true"
+            else:
+                raise UsageError(f"train: {name} needs a value; 'mulligan train --settings' says which")
+        flags[key] = value
+    return flags, rest
+
+
+def _read(parser: Parser, words: list[str]) -> argparse.Namespace:
+    from mulligan.train.resolve import settings
+
+    options, rest = parser.parse_known_args(words)
+    for word in rest:
+        name = word.partition("=")[0]
+        if not name.startswith("-"):
+            raise UsageError(f"train: do not know what to do with {word!r}; see 'mulligan train --help'")
+        dotted = ["--" + key.replace("_", "-") for key in settings()]
+        namesakes = [flag for flag in dotted if flag.rpartition(".")[2] == name.lstrip("-")]
+        own = [text for action in parser._actions for text in action.option_strings]
+        raise UnknownName("option", name, namesakes or [*own, *dotted])
+    return options
+
+
+def _resolved(options: argparse.Namespace, flags: dict[str, str]) -> Config:
+    from mulligan.train.resolve import resolve
+
+    if options.env is not None:
+        flags["task.env"] = options.env
+    if options.seed is not None:
+        flags["run.seed"] = options.seed
+    preset = options.preset
+    if preset is None and options.config is None and "model.name" not in flags:
+        preset = "cpu"
+    return resolve(preset, options.config, flags)
+
+
+def _resumed(options: argparse.Namespace, flags: dict[str, str]) -> Config:
+    """The settings of the run itself; others beside them would make it another run."""
+    from mulligan.report.run import RunFolder
+    from mulligan.train.resolve import from_tree
+
+    given = [f"--{key}" for key in flags]
+    given += [f"--{name}" for name in ("preset", "config", "seed", "run") if getattr(options, name) is not None]
+    given += [repr(options.env)] if options.env is not None else []
+    if given:
+        raise UsageError(f"train: --resume goes on with the run's own settings; leave out {', '.join(given)}")
+    tree = RunFolder.open(options.resume).config()
+    if tree.get("kind") != "train":
+        raise UsageError(f"{options.resume} is not the run folder of a training")
+    return from_tree(tree)
+
+
+def _written(config: Config, *, as_json: bool) -> str:
+    from mulligan.report.run import to_toml
+    from mulligan.train.resolve import to_tree
+
+    tree = to_tree(config)
+    return json.dumps(tree, indent=2) + "\n" if as_json else to_toml(tree).lstrip("\n")
+
+
+def _check_folder(folder: Path, *, is_new: bool) -> None:
+    """Before anything heavy is imported: a run is not begun twice."""
+    if is_new and (folder / "config.toml").exists():
+        raise UsageError(f"{folder} already holds a run; choose another folder, or continue it with --resume {folder}")
+
+
+def _train(config: Config, folder: Path, callbacks: list[OnUpdate], *, resume: bool) -> None:
+    try:
+        from mulligan.train.loop import train
+    except ModuleNotFoundError as error:
+        raise missing_extra("training", error) from error
+
+    def on_update(metrics: Metrics) -> None:
+        for callback in callbacks:
+            callback(metrics)
+
+    train(config, folder, resume=resume, on_update=on_update)
+
+
+def missing_extra(what: str, error: ModuleNotFoundError) -> MulliganError | ModuleNotFoundError:
+    """What to raise where an import failed: the extra that brings the module, unless the module is our own."""
+    return error if (error.name or "").partition(".")[0] == "mulligan" else MissingExtra(what, "train")
+
+
+def _new_path(env: str) -> Path:
+    name = re.sub(r"[^\w.]+", "-", Path(env).stem if ".py:" in env else env).strip("-")
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    path = Path("runs") / f"{stamp}-train-{name}"
+    number = 2
+    while path.exists():
+        path = path.with_name(f"{stamp}-train-{name}-{number}")
+        number += 1
+    return path
+
+
+def _interrupted(folder: Path) -> str:
+    if not (folder / "config.toml").exists():
+        return "interrupted before the run began\n"
+    return f"interrupted: the run is in {folder}; continue with: mulligan train --resume {folder}\n"
+
+
+def _report(folder: Path, *, as_json: bool) -> None:
+    from mulligan.train.metrics import MetricsFile
+
+    last: Metrics = next(reversed(MetricsFile(folder / "metrics.jsonl").read()), {})
+    if as_json:
+        sys.stdout.write(json.dumps({"run": str(folder), **last}, indent=2) + "\n")
+        return
+    shown = "  ".join(f"p@{k} {100 * share:.1f}" for k, share in _shares(last))
+    sys.stdout.write(f"{last.get('update', 0)} updates done{f'; the last one: {shown}' if shown else ''}\n")
+    sys.stdout.write(f"Run: {folder}\n")
+
+
+# ---- progress
+
+
+@contextlib.contextmanager
+def _progress(config: Config, *, quiet: bool) -> Iterator[OnUpdate]:
+    """Shows each update: one live line on a terminal, else a line every ten seconds and one for the last update."""
+    status = Status(versus=_is_versus(config.task.env))
+    if sys.stderr.isatty():
+        with _live(status) as show:
+            yield show
+        return
+    shown = -_EVERY_SECONDS
+
+    def say(metrics: Metrics) -> None:
+        nonlocal shown
+        line = status.line(metrics)
+        is_last = metrics.get("update") == metrics.get("updates", 0)
+        if not quiet and (is_last or time.monotonic() - shown >= _EVERY_SECONDS):
+            shown = time.monotonic()
+            sys.stderr.write(line + "\n")
+        if warning := status.new_warning(metrics):
+            sys.stderr.write(warning + "\n")
+
+    yield say
+
+
+@contextlib.contextmanager
+def _live(status: Status) -> Iterator[OnUpdate]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+    from rich.table import Column
+
+    console = Console(stderr=True)
+    one_line = Column(no_wrap=True, overflow="ellipsis")
+    columns = (BarColumn(bar_width=10), TextColumn("{task.description}", markup=False, table_column=one_line))
+    with Progress(*columns, console=console, transient=True) as progress:
+        bar = progress.add_task("getting ready", total=None)
+
+        def show(metrics: Metrics) -> None:
+            done, total = status.position(metrics)
+            progress.update(bar, description=status.line(metrics), completed=done, total=total)
+            if warning := status.new_warning(metrics):
+                console.print(warning, markup=False, highlight=False, soft_wrap=True)
+
+        yield show
+
+
+class Status:
+    """What a person wants to know of a run, in one line."""
+
+    def __init__(self, *, versus: bool = False) -> None:
+        self.versus = versus
+        self._first: tuple[int, float] | None = None
+        self._warnings: set[str] = set()
+
+    def position(self, metrics: Metrics) -> tuple[int, int]:
+        """How many steps are done, and of how many: of the warm start, or of the run."""
+        if "warmstart" in metrics:
+            return int(metrics["warmstart"]), int(metrics["steps"])
+        return int(metrics["update"]), int(metrics["updates"])
+
+    def line(self, metrics: Metrics) -> str:
+        done, total = self.position(metrics)
+        if "warmstart" in metrics:
+            return f"warm start {done}/{total}  loss {metrics['loss']:.3f}"
+        left = self._left(done, total)
+        parts = [f"update {done}/{total}{'' if left is None else f', {_clock(left)} left'}", *self._success(metrics)]
+        if (entropy := metrics.get("loss/entropy")) is not None:
+            parts.append(f"entropy {entropy:.2f}")
+        if (rate := metrics.get("time/engine_tokens_per_s")) is not None:
+            parts.append(f"{rate:,.0f} tokens/s")
+        return "  ".join(parts)
+
+    def new_warning(self, metrics: Metrics) -> str | None:
+        """The warning of an update, the first time it comes."""
+        text = metrics.get("warning")
+        if not text or text in self._warnings:
+            return None
+        self._warnings.add(text)
+        return f"warning: {text}"
+
+    def _success(self, metrics: Metrics) -> list[str]:
+        if self.versus:
+            means = [metrics[key] for key in _numbered(metrics, "reward/") if metrics[key] is not None]
+            return [f"reward {' '.join(f'{mean:+.2f}' for mean in means)}"] if means else []
+        return [f"p@{k} {100 * share:.1f}" for k, share in _shares(metrics)]
+
+    def _left(self, done: int, total: int) -> float | None:
+        """Seconds until the last update, at the pace since the first one seen."""
+        now = time.monotonic()
+        if self._first is None:
+            self._first = (done, now)
+        first, since = self._first
+        return (now - since) / (done - first) * (total - done) if total > done > first else None
+
+
+def _shares(metrics: Metrics) -> list[tuple[int, float]]:
+    """(k, p@k) of an update."""
+    return [(int(key.removeprefix("p@")), metrics[key]) for key in _numbered(metrics, "p@")]
+
+
+def _numbered(metrics: Metrics, prefix: str) -> list[str]:
+    found = [key for key in metrics if key.startswith(prefix) and key.removeprefix(prefix).isdecimal()]
+    return sorted(found, key=lambda key: int(key.removeprefix(prefix)))
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}" if minutes >= 60 else f"{minutes}:{rest:02d}"
+
+
+def _is_versus(env: str) -> bool:
+    from mulligan.envs import registry
+    from mulligan.rollout.groups import Mixture
+
+    return all(registry.spec(name).kind == "versus" for name, _ in Mixture.parse(env, {}).weights)
+
+
+# ---- mirrors of metrics.jsonl
+
+
+def _mirrors(
+    options: argparse.Namespace, folder: Path, config: Config
+) -> list[contextlib.AbstractContextManager[OnUpdate]]:
+    mirrors: list[contextlib.AbstractContextManager[OnUpdate]] = []
+    if options.tensorboard:
+        mirrors.append(_tensorboard(folder))
+    if options.wandb:
+        mirrors.append(_wandb(folder, config))
+    return mirrors
+
+
+@contextlib.contextmanager
+def _tensorboard(folder: Path) -> Iterator[OnUpdate]:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise MissingExtra("--tensorboard", "tensorboard") from error
+    writer = SummaryWriter(str(folder / "tensorboard"))
+
+    def log(metrics: Metrics) -> None:
+        for name, value in _numbers(metrics).items():
+            writer.add_scalar(name, value, metrics["update"])
+
+    try:
+        yield log
+    finally:
+        writer.close()
+
+
+@contextlib.contextmanager
+def _wandb(folder: Path, config: Config) -> Iterator[OnUpdate]:
+    try:
+        wandb: Any = importlib.import_module("wandb")
+    except ImportError as error:
+        raise MissingExtra("--wandb", "wandb") from error
+    from mulligan.train.resolve import to_tree
+
+    folder.mkdir(parents=True, exist_ok=True)
+    name = folder.resolve().name
+    session = wandb.init(
+        project="mulligan", name=name, id=name, resume="allow", dir=str(folder), config=to_tree(config)
+    )
+
+    def log(metrics: Metrics) -> None:
+        if found := _numbers(metrics):
+            session.log(found, step=metrics["update"])
+
+    try:
+        yield log
+    finally:
+        session.finish()
+
+
+def _numbers(metrics: Metrics) -> dict[str, float]:
+    """The metrics of an update that can be plotted; none of the warm start's."""
+    if "update" not in metrics:
+        return {}
+    return {name: value for name, value in metrics.items() if isinstance(value, int | float) and name != "updates"}
+
+
+# ---- help
+
+
+def _overview() -> str:
+    """The presets, and the settings section by section."""
+    from mulligan.train.resolve import explanations, presets, settings
+
+    lines = ["presets (cpu, where neither a preset, a file nor a model is named):"]
+    width = max(map(len, presets()))
+    lines += [f"  {name:<{width}}  {summary}" for name, summary in presets().items()]
+    lines += ["", "settings: --SECTION.NAME VALUE, or NAME = VALUE under [SECTION] in a file; --settings explains them"]
+    for section in dict.fromkeys(key.partition(".")[0] for key in settings()):
+        lines.append(f"  {section}: {explanations()[section]}")
+        own = [f"{key.partition('.')[2]}={each.shown}" for key, each in settings().items() if _in(key, section)]
+        lines += textwrap.wrap("  ".join(own), 100, initial_indent="    ", subsequent_indent="    ")
+    lines.append("  env: parameters of the environment: --env.NAME VALUE, e.g. --env.mines 5")
+    return "\n".join(lines)
+
+
+def _explained() -> str:
+    """Every setting on a line of its own, as it would be typed."""
+    from mulligan.train.resolve import explanations, settings
+
+    flags = {key: f"--{key.replace('_', '-')} {each.shown}" for key, each in settings().items()}
+    width = max(map(len, flags.values()))
+    lines = []
+    for key, flag in flags.items():
+        choices = " | ".join(settings()[key].choices)
+        about = explanations().get(key, "")
+        lines.append(f"{flag:<{width}}  {about}{f' [{choices}]' if choices else ''}".rstrip())
+    return "\n".join(lines) + "\n"
+
+
+def _in(key: str, section: str) -> bool:
+    return key.startswith(f"{section}.")

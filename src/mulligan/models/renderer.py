@@ -1,0 +1,331 @@
+"""Chat template -> token ids, turn by turn and append-only.
+
+A chat template renders whole conversations. An agent's sequence instead grows: what the model sampled stays as it is,
+and each turn appends what closes the reply, the next message and the opening of the next reply. So the constant texts
+between the messages are cut out of the template once, by rendering conversations of marker words, and every turn is
+put together from them.
+
+The ids are those the template gives for the whole conversation, with two deliberate exceptions: where a template
+rewrites earlier turns (see `Renderer.rewrites`) it is not followed, and control tokens spelled out inside a message are
+encoded as ordinary text, since what an environment says is not to be trusted.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+from tokenizers import AddedToken, Tokenizer
+
+from mulligan.errors import UsageError
+from mulligan.types import Message
+
+Role = Literal["system", "user", "assistant"]
+
+_CACHED_TEXTS = 4096
+_ANCHOR, _CUT = "\U000f5a01", "\U000f5a02"  # private-use characters: nobody's text
+_MARKS = ("kqzv{}wxj", "Jhvbq{}Zd")
+_PADDING = " \n\t{} \n"
+_THOUGHT = "<think>\n{}\n</think>\n\n{}"
+
+
+class Renderer:
+    """Renders the conversations of one tokenizer's chat template.
+
+    `options` go to the template, e.g. ``enable_thinking=False``. A template that takes no system message gets it in
+    front of the first user message. Raises `UsageError` where there is no template or it cannot be followed.
+    """
+
+    def __init__(self, tokenizer: Any, **options: Any) -> None:
+        self.tokenizer = tokenizer
+        self._form = form = _read_form(_Template(tokenizer, options))
+        self.rewrites = form.rewrites
+        """True where the template would change an earlier turn, e.g. drop its thoughts; here it stays as sampled."""
+        encoder = _Encoder(tokenizer)
+        self._start, self._start_empty = (
+            encoder.literal(text, at_start=True) for text in (form.start, form.start_empty)
+        )
+        if form.system is not None:
+            self._system = encoder.literal(form.system[0], at_start=True), encoder.literal(form.system[1])
+        self._answer, self._close = answer, close = encoder.literal(form.answer), encoder.literal(form.close)
+        self._end = close.ids[0] if close.ids and not close.left else None
+        self.stop_ids = frozenset(number for number in (tokenizer.eos_token_id, self._end) if number is not None)
+        """Ids that end a reply: the end of the text and the template's end of a turn."""
+        if not self.stop_ids:
+            raise UsageError(f"{_name(tokenizer)} has no token that ends a reply: neither eos nor an end of turn")
+        encoder.guard({*self._start.ids, *close.ids, *self.stop_ids})
+        self._text, self._decode = encoder.text, encoder.decode
+        # The constant parts of `following`: ids before and after, and the texts encoded together with the message.
+        self._unclosed = (*self._text(close.left), *close.ids) if close.ids else ()
+        self._closed = self._unclosed[1:]
+        self._before, self._after = close.right if close.ids else close.left, answer.left
+        self._tail = (*answer.ids, *self._text(answer.right))
+
+    def opening(self, messages: Sequence[Message]) -> list[int]:
+        """Ids of a first prompt: [system,] user[, assistant, user, …], and the opening of the reply."""
+        system, turns = _split(messages)
+        form, trims = self._form, self._form.trims
+        first = turns[0]["content"]
+        parts: list[_Literal | str] = [self._start]
+        if system is not None and form.system is None:
+            first = f"{system}\n\n{first}"
+        elif system is not None:
+            system = trims["system"](system)
+            parts = [self._system[0], system, self._system[1]] if system else [self._start_empty]
+        parts.append(trims["user"](first))
+        for message in turns[1:]:
+            between = self._answer if message["role"] == "assistant" else self._close
+            parts += [between, trims[message["role"]](message["content"])]
+        return self._assemble([*parts, self._answer])
+
+    def following(self, reply_ids: Sequence[int], message: Message) -> list[int]:
+        """Ids to append after a sampled reply: the end of its turn, the message, the opening of the next reply.
+
+        Where the reply's last id is the end of the turn, it is not repeated.
+        """
+        if message["role"] != "user":
+            raise UsageError(f"a reply is followed by a user message, not by one of role {message['role']!r}")
+        head = self._closed if reply_ids and reply_ids[-1] == self._end else self._unclosed
+        return [
+            *head,
+            *self._text(self._before + self._form.trims["user"](message["content"]) + self._after),
+            *self._tail,
+        ]
+
+    def decode_reply(self, ids: Sequence[int]) -> str:
+        """The text of a sampled reply, without the token that ended it."""
+        end = len(ids) - 1 if ids and ids[-1] in self.stop_ids else len(ids)
+        return self._decode(ids[:end])
+
+    def count(self, text: str) -> int:
+        """Tokens of `text`."""
+        return len(self._text(text))
+
+    def _assemble(self, parts: Iterable[_Literal | str]) -> list[int]:
+        """Ids of a whole text; what stands between two control tokens is encoded together, as the template's is."""
+        ids: list[int] = []
+        run, at_start = "", True
+        for part in parts:
+            if isinstance(part, str):
+                run += part
+                continue
+            run += part.left
+            if part.ids:
+                ids += self._text(run, at_start)
+                ids += part.ids
+                run, at_start = part.right, False
+        return [*ids, *self._text(run, at_start)]
+
+
+def _split(messages: Sequence[Message]) -> tuple[str | None, Sequence[Message]]:
+    """The system message's content, if there is one, and the messages after it, which must alternate."""
+    system = messages[0]["content"] if messages and messages[0]["role"] == "system" else None
+    turns = messages[1:] if system is not None else messages
+    roles = [message["role"] for message in turns]
+    if len(roles) % 2 == 0 or roles != (["user", "assistant"] * len(roles))[: len(roles)]:
+        said = ", ".join(message["role"] for message in messages) or "none"
+        raise UsageError(f"messages must be [system,] user, assistant, user, … and end with user; these are: {said}")
+    return system, turns
+
+
+def _name(tokenizer: Any) -> str:
+    return f"the tokenizer {getattr(tokenizer, 'name_or_path', '')!r}"
+
+
+# ---------------------------------------------------------------------------------------------- reading the template
+
+
+class _Unfit(Exception):
+    """A conversation that the template does not render as contents between constant texts."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What a template writes around the contents."""
+
+    start: str
+    """Before the first user message, where there is no system message; may hold a default one."""
+    start_empty: str
+    """The same, with a system message that is empty."""
+    system: tuple[str, str] | None
+    """Before the system message, and between it and the first user message; None where the template takes none."""
+    answer: str
+    """Between a user message and the reply."""
+    close: str
+    """Between a reply and the next user message."""
+    trims: dict[str, Callable[[str], str]]
+    """What the template does to the ends of a content, by role."""
+    rewrites: bool
+
+
+class _Template:
+    """A chat template with its options."""
+
+    def __init__(self, tokenizer: Any, options: dict[str, Any]) -> None:
+        if not getattr(tokenizer, "chat_template", None):
+            raise UsageError(f"{_name(tokenizer)} has no chat template; use an instruction-tuned model's")
+        self.tokenizer, self.options = tokenizer, options
+
+    def render(self, roles: Sequence[Role], contents: Sequence[str]) -> str:
+        """The text of a conversation, the opening of the reply included."""
+        messages = [{"role": role, "content": content} for role, content in zip(roles, contents, strict=True)]
+        try:
+            return str(
+                self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **self.options)
+            )
+        except Exception as refusal:  # templates raise what they like
+            raise _Unfit(f"{type(refusal).__name__}: {refusal}") from refusal
+
+    def around(self, roles: Sequence[Role]) -> tuple[str, ...]:
+        """The texts before, between and after the contents of a conversation; they must not depend on the contents."""
+        found = set()
+        for mark in _MARKS:
+            marks = [mark.format(place) for place in range(len(roles))]
+            match = re.fullmatch(
+                "(.*)" + "".join(f"{mark}(.*)" for mark in marks), self.render(roles, marks), re.DOTALL
+            )
+            found.add(match.groups() if match else None)
+        (texts, *others) = found
+        if texts is None or others or any(mark[:4] in text for mark in _MARKS for text in texts):
+            raise _Unfit("the messages do not each appear once, in order, between constant texts")
+        return texts
+
+    def trim(self, role: Role, roles: Sequence[Role], texts: Sequence[str]) -> Callable[[str], str]:
+        """What happens to the ends of the contents of `role` in a conversation with these texts around them."""
+        marks = [_MARKS[0].format(place) for place in range(len(roles))]
+        padded = [_PADDING.format(mark) if mine == role else mark for mine, mark in zip(roles, marks, strict=True)]
+        rendered = self.render(roles, padded)
+        for trim in (_as_it_is, str.strip, str.rstrip, str.lstrip):
+            if rendered == _interleave(texts, [trim(content) for content in padded]):
+                return trim
+        raise _Unfit(f"{role} messages are changed by the template")
+
+
+def _as_it_is(text: str) -> str:
+    return text
+
+
+def _interleave(texts: Sequence[str], contents: Sequence[str]) -> str:
+    return "".join(text + content for text, content in zip(texts, [*contents, ""], strict=True))
+
+
+def _read_form(template: _Template) -> _Form:
+    talk: tuple[Role, ...] = ("user", "assistant", "user", "assistant", "user")
+    try:
+        start, answer = template.around(["user"])
+        texts = template.around(talk)
+        if texts[2] != texts[4]:
+            raise _Unfit("what closes a reply depends on its place")
+        trims = {"user": template.trim("user", talk, texts), "assistant": _as_it_is, "system": _as_it_is}
+    except _Unfit as why:
+        raise UsageError(f"the chat template of {_name(template.tokenizer)} cannot be followed: {why}") from None
+    close = texts[2]
+    rewrites = texts != (start, answer, close, answer, close, answer)
+    system, start_empty = _read_system(template, answer)
+    try:
+        trims["assistant"] = template.trim("assistant", talk, texts)
+        rewrites = rewrites or not _keeps_thoughts(template, (start, answer, close, answer))
+        if system is not None:
+            trims["system"] = template.trim("system", ("system", "user"), (*system, answer))
+            whole = template.around(("system", "user", "assistant", "user"))
+            rewrites = rewrites or whole != (*system, answer, close, answer)
+    except _Unfit:
+        rewrites = True
+    return _Form(start, start if start_empty is None else start_empty, system, answer, close, trims, rewrites)
+
+
+def _read_system(template: _Template, answer: str) -> tuple[tuple[str, str] | None, str | None]:
+    """What stands before and after a system message, and before the first user message where it is empty."""
+    try:
+        before, after, rest = template.around(("system", "user"))
+        if rest != answer:
+            return None, None
+        mark = _MARKS[0].format(0)
+        return (before, after), template.render(("system", "user"), ("", mark)).partition(mark)[0]
+    except _Unfit:
+        return None, None
+
+
+def _keeps_thoughts(template: _Template, texts: Sequence[str]) -> bool:
+    first, second, last = (mark.format(0) for mark in (*_MARKS, "{}last"))
+    contents = [first, _THOUGHT.format(first, second), last]
+    return template.render(("user", "assistant", "user"), contents) == _interleave(texts, contents)
+
+
+# ---------------------------------------------------------------------------------------------------------- encoding
+
+
+@dataclass(frozen=True, slots=True)
+class _Literal:
+    """A text of the template, as ids from its first to its last control token and as text on both sides of them."""
+
+    left: str
+    """All of it, where it holds no control token."""
+    ids: tuple[int, ...]
+    right: str
+
+
+class _Encoder:
+    """Encodes parts of a longer text as they would be encoded within it.
+
+    A part that does not begin the text is encoded behind an anchor token, since some tokenizers treat the beginning of
+    a text in their own way.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        if not isinstance(backend, Tokenizer):
+            raise UsageError(f"{_name(tokenizer)} is not a fast tokenizer (library tokenizers); Mulligan needs one")
+        self._backend = copy.deepcopy(backend)
+        self._backend.no_padding()
+        self._backend.no_truncation()
+        self._added = self._backend.get_added_tokens_decoder()
+        self._backend.add_tokens([AddedToken(_ANCHOR, special=False, normalized=False)])
+        self._control = self._backend.get_added_tokens_decoder().keys() - self._added.keys()
+        self.text: Callable[..., tuple[int, ...]] = lru_cache(maxsize=_CACHED_TEXTS)(self._encode_text)
+        """(text, at_start=False) -> ids, without control tokens. Only after `guard`."""
+
+    def guard(self, ids: Iterable[int]) -> None:
+        """From now on no text yields a special token, nor one of `ids`, which the tokenizer may not mark as special."""
+        self._backend.encode_special_tokens = True
+        self._control |= self._added.keys() & set(ids)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return str(self._backend.decode(list(ids), skip_special_tokens=False))
+
+    def literal(self, text: str, *, at_start: bool = False) -> _Literal:
+        """A text of the template, whose control tokens count as such. Only before `guard`."""
+        shift = 0 if at_start else 1
+        encoding = self._backend.encode(text if at_start else _ANCHOR + text, add_special_tokens=False)
+        ids, offsets = encoding.ids[shift:], encoding.offsets[shift:]
+        control = [place for place, number in enumerate(ids) if number in self._added]
+        if not control:
+            return _Literal(text, (), "")
+        first, last = 0 if at_start else control[0], control[-1]
+        left = "" if at_start else text[: offsets[first][0] - shift]
+        return _Literal(left, tuple(ids[first : last + 1]), text[offsets[last][1] - shift :])
+
+    def _encode_text(self, text: str, at_start: bool = False) -> tuple[int, ...]:
+        if not text:
+            return ()
+        ids = self._plain(text, at_start)
+        return tuple(ids) if self._control.isdisjoint(ids) else self._defused(text, at_start)
+
+    def _plain(self, text: str, at_start: bool) -> list[int]:
+        if at_start:
+            return list(self._backend.encode(text, add_special_tokens=False).ids)
+        return list(self._backend.encode(_ANCHOR + text, add_special_tokens=False).ids[1:])
+
+    def _defused(self, text: str, at_start: bool) -> tuple[int, ...]:
+        """Ids of a text that spells out control tokens which the tokenizer does not mark as special: cut in two."""
+        names = sorted((self._added[number].content for number in self._control & self._added.keys()), key=len)
+        pattern = "|".join(re.escape(name) for name in reversed(names))
+        text = text.replace(_ANCHOR, "").replace(_CUT, "")
+        ids: list[int] = []
+        for part in re.sub(pattern, lambda found: found[0][0] + _CUT + found[0][1:], text).split(_CUT):
+            ids += self._plain(part, at_start and not ids)
+        return tuple(number for number in ids if number not in self._control)

@@ -1,0 +1,177 @@
+"""A model in this process as a policy: messages to tokens, tokens to an engine, what was sampled kept as it was.
+
+`Transcript` keeps the tokens of a conversation append-only. `Demonstrated` writes the tokens of a scripted play
+in the same form, so that warm start and reinforcement learning train on sequences built by the same code.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from mulligan.policy.base import Conversation, Policy, World
+from mulligan.types import Completion, Episode, Message, Sampling, Step, Task
+
+
+class Renderer(Protocol):
+    """What a conversation needs of `mulligan.models.renderer`."""
+
+    @property
+    def stop_ids(self) -> frozenset[int]: ...
+
+    def opening(self, messages: Sequence[Message]) -> list[int]: ...
+
+    def following(self, reply_ids: Sequence[int], message: Message) -> list[int]: ...
+
+    def decode_reply(self, ids: Sequence[int]) -> str: ...
+
+    def encode_reply(self, text: str) -> list[int]: ...
+
+    def count(self, text: str) -> int: ...
+
+
+class Sampled(Protocol):
+    """What an engine's stream gives back."""
+
+    @property
+    def ids(self) -> tuple[int, ...]: ...
+
+    @property
+    def logprobs(self) -> tuple[float, ...]: ...
+
+    @property
+    def finish(self) -> str: ...
+
+
+class Stream(Protocol):
+    """One append-only sequence of an engine."""
+
+    async def extend(
+        self, ids: Sequence[int], sampling: Sampling, stop: Collection[int], rng: random.Random
+    ) -> Sampled: ...
+
+    def restart(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Engine(Protocol):
+    """What samples; see `mulligan.engine.base`."""
+
+    async def open(self) -> Stream: ...
+
+
+class Transcript:
+    """The tokens of a conversation, append-only within a sequence of messages."""
+
+    def __init__(self, renderer: Renderer) -> None:
+        self.renderer = renderer
+        self.messages: list[Message] = []
+        self.length = 0
+        self.last: tuple[int, ...] = ()
+
+    def prompt(self, messages: Sequence[Message]) -> tuple[list[int], int]:
+        """The tokens to append for `messages`, and how many stand before them; 0 begins a new sequence."""
+        if len(messages) == len(self.messages) + 1 and list(messages[:-1]) == self.messages:
+            ids = self.renderer.following(self.last, messages[-1])
+        else:
+            self.length = 0
+            ids = self.renderer.opening(messages)
+        offset = self.length
+        self.messages = list(messages)
+        self.length += len(ids)
+        return ids, offset
+
+    def replied(self, ids: tuple[int, ...], text: str) -> None:
+        """The reply to the last prompt."""
+        self.messages.append({"role": "assistant", "content": text})
+        self.length += len(ids)
+        self.last = ids
+
+
+class LocalPolicy:
+    """Samples from an engine over a local model."""
+
+    def __init__(self, engine: Engine, renderer: Renderer, name: str = "local") -> None:
+        self.engine, self.renderer, self.name = engine, renderer, name
+
+    def start(self, task: Task, seed: int) -> Conversation:
+        return _LocalConversation(self.engine, self.renderer, random.Random(seed))
+
+
+class _LocalConversation:
+    def __init__(self, engine: Engine, renderer: Renderer, rng: random.Random) -> None:
+        self.engine, self.renderer, self.rng = engine, renderer, rng
+        self.transcript = Transcript(renderer)
+        self.stream: Stream | None = None
+        self.count_tokens = renderer.count
+
+    async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
+        if self.stream is None:
+            self.stream = await self.engine.open()
+        ids, offset = self.transcript.prompt(messages)
+        if offset == 0:
+            self.stream.restart()
+        sampled = await self.stream.extend(ids, sampling, self.renderer.stop_ids, self.rng)
+        text = self.renderer.decode_reply(sampled.ids)
+        self.transcript.replied(sampled.ids, text)
+        return Completion(
+            text=text,
+            finish="length" if sampled.finish == "length" else "stop",
+            ids=sampled.ids,
+            logprobs=sampled.logprobs,
+            prompt_tokens=offset + len(ids),
+            completion_tokens=len(sampled.ids),
+            prompt_ids=tuple(ids),
+            offset=offset,
+        )
+
+    def close(self) -> None:
+        if self.stream is not None:
+            self.stream.close()
+            self.stream = None
+
+
+class Demonstrated:
+    """A scripted player whose replies come with the tokens a model should have sampled.
+
+    `write` gives a reply as an agent should write it (without tags, in the bare style).
+    """
+
+    def __init__(self, policy: Policy, renderer: Renderer, write: WriteReply) -> None:
+        self.policy, self.renderer, self.write = policy, renderer, write
+        self.name = policy.name
+
+    def start(self, task: Task, seed: int) -> Conversation:
+        return _DemonstratedConversation(self.policy.start(task, seed), self.renderer, self.write)
+
+
+class WriteReply(Protocol):
+    def __call__(self, reply: str) -> str: ...
+
+
+class _DemonstratedConversation:
+    def __init__(self, player: Conversation, renderer: Renderer, write: WriteReply) -> None:
+        self.player, self.renderer, self.write = player, renderer, write
+        self.transcript = Transcript(renderer)
+        self.count_tokens = renderer.count
+
+    def watch(self, world: World) -> None:
+        self.player.watch(world)  # type: ignore[attr-defined]
+
+    def see(self, step: Step) -> None:
+        self.player.see(step)  # type: ignore[attr-defined]
+
+    def ended(self, episode: Episode) -> None:
+        self.player.ended(episode)  # type: ignore[attr-defined]
+
+    async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
+        text = self.write((await self.player.reply(messages, sampling)).text)
+        prompt, offset = self.transcript.prompt(messages)
+        ids = tuple(self.renderer.encode_reply(text))
+        self.transcript.replied(ids, text)
+        return Completion(text, ids=ids, prompt_ids=tuple(prompt), offset=offset, completion_tokens=len(ids))
+
+    def close(self) -> None:
+        self.player.close()

@@ -1,0 +1,134 @@
+"""The tasks of an update, and the groups of trials played on them.
+
+Everything is derived from (seed, update): a run that is resumed asks for the same tasks and plays the same trials.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mulligan.envs import registry
+from mulligan.errors import MulliganError, ParameterError
+from mulligan.policy.base import Policy
+from mulligan.rollout.collect import Job, collect
+from mulligan.rollout.tasksets import FIRST_SEED, belongs
+from mulligan.seeding import derive, generator
+from mulligan.trial.settings import TrialSettings
+from mulligan.types import Group, Task, Trial
+
+SEEDS = 1_000_000_000
+_TRIES = 10_000
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Environments with weights, and the parameters of each."""
+
+    weights: tuple[tuple[str, float], ...]
+    params: Mapping[str, Any]
+    seed_set: str = "train"
+
+    @classmethod
+    def parse(cls, text: str, params: Mapping[str, Any], seed_set: str = "train") -> Mixture:
+        """``minesweeper`` or ``minesweeper:2,sokoban:1``; a parameter goes to every environment that knows it."""
+        weights = []
+        for part in text.split(","):
+            name, colon, weight = part.strip().rpartition(":")
+            if not colon or not _is_number(weight):  # no weight: a name, or path/to/file.py:Class
+                name, weight = part.strip(), "1"
+            if float(weight) <= 0:
+                raise ParameterError(f"{part!r}: the weight of an environment must be more than 0")
+            weights.append((name, float(weight)))
+        known = {key for name, _ in weights for key in [*registry.spec(name).defaults, "turns"]}
+        for key in params:
+            if key not in known:
+                registry.make_task(weights[0][0], 0, **{key: params[key]})  # raises, naming the nearest
+        return cls(tuple(weights), dict(params), seed_set)
+
+    def own_params(self, name: str) -> dict[str, Any]:
+        """The parameters that environment `name` knows."""
+        defaults = registry.spec(name).defaults
+        return {key: value for key, value in self.params.items() if key in defaults or key == "turns"}
+
+    def turns(self) -> list[int]:
+        """The turn limit of each environment."""
+        return [registry.make_task(name, 0, **self.own_params(name)).turns for name, _ in self.weights]
+
+    def draw(self, rng: random.Random) -> Task:
+        """One task of the set."""
+        names = [name for name, _ in self.weights]
+        name = rng.choices(names, [weight for _, weight in self.weights])[0]
+        own = self.own_params(name)
+        for _ in range(_TRIES):
+            task = registry.make_task(name, FIRST_SEED[self.seed_set] + int(rng.random() * SEEDS), **own)
+            if belongs(task, self.seed_set):
+                return task
+        raise ParameterError(f"{name}: no world of the {self.seed_set} set in {_TRIES} tries; use a larger world")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class Draw:
+    """What one update plays: a task for each group, with the tasks of later episodes where they are related ones."""
+
+    task: Task
+    related: tuple[Task, ...] = ()
+
+
+def draw_tasks(
+    mixture: Mixture, count: int, *, seed: int, update: int, related: int = 0, turns: int | None = None, name: str = ""
+) -> list[Draw]:
+    """The tasks of an update; `related` more of the same class for each, `turns` as a lower turn limit."""
+    rng = generator(seed, "tasks", update, name)
+    draws = []
+    for _ in range(count):
+        first = mixture.draw(rng)
+        others: list[Task] = []
+        while len(others) < related:
+            other = mixture.draw(rng)
+            if other.task_class == first.task_class:
+                others.append(other)
+        draws.append(Draw(_limited(first, turns), tuple(_limited(other, turns) for other in others)))
+    return draws
+
+
+def _limited(task: Task, turns: int | None) -> Task:
+    return task if turns is None else replace(task, turns=min(turns, task.turns))
+
+
+async def play_groups(
+    draws: Sequence[Draw],
+    group: int,
+    policy: Policy,
+    settings: TrialSettings,
+    *,
+    seed: int,
+    update: int,
+    concurrency: int,
+    retries: int,
+) -> list[Group]:
+    """`group` trials of each task, all at once; failed ones played again with the same seed, up to `retries` times."""
+    jobs = [
+        Job(draw.task, derive(seed, "trial", update, place), index, related=draw.related)
+        for place, draw in enumerate(draws)
+        for index in range(group)
+    ]
+    found: dict[int, Trial] = {}
+    await collect(jobs, policy, settings, concurrency=concurrency, on_trial=found.__setitem__, retries=retries)
+    if all(trial.failed for trial in found.values()):
+        errors = {episode.error for trial in found.values() for episode in trial.episodes if episode.error}
+        raise MulliganError(f"every trial of update {update} failed; the first failure: {sorted(errors)[0]}")
+    return [
+        Group(draw.task, tuple(found[place * group + index] for index in range(group)))
+        for place, draw in enumerate(draws)
+    ]

@@ -1,0 +1,152 @@
+"""Checkpoints: a folder written beside and renamed, so that it is there whole or not at all.
+
+``checkpoints/update-00080/`` holds ``weights.safetensors`` (what is trained, and the critic), ``optimiser.pt`` and
+``state.json`` (the next update, the running statistics). All other randomness is derived from (seed, update).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mulligan.algo.normalise import History
+from mulligan.errors import RunFolderError
+from mulligan.models.load import Loaded, LoraSettings, load
+from mulligan.report.run import RunFolder
+from mulligan.train.config import Config
+from mulligan.train.resolve import from_tree
+from mulligan.train.step import Learner
+
+_CRITIC = "critic."
+_PREFIX = "update-"
+
+
+def save(folder: Path, update: int, learner: Learner, history: History, keep: int) -> Path:
+    """Write the checkpoint after `update` updates and drop all but the newest `keep`."""
+    from safetensors.torch import save_file
+
+    checkpoints = folder / "checkpoints"
+    target = checkpoints / f"{_PREFIX}{update:05d}"
+    beside = checkpoints / f".{target.name}.tmp"
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir(parents=True)
+    save_file(_weights(learner), beside / "weights.safetensors")
+    torch.save(learner.optimiser.state_dict(), beside / "optimiser.pt")
+    state = {
+        "update": update,
+        "history": history.state_dict(),
+        "tokens": learner.tokens,
+        "bad_in_a_row": learner.bad_in_a_row,
+    }
+    (beside / "state.json").write_text(json.dumps(state), encoding="utf-8")
+    for file in beside.iterdir():
+        _sync(file)
+    if target.exists():  # the same update again, after a resume: the same content
+        shutil.rmtree(target)
+    os.replace(beside, target)
+    for old in _all(folder)[:-keep]:
+        shutil.rmtree(old)
+    return target
+
+
+def restore(checkpoint: Path, learner: Learner, history: History) -> int:
+    """Put a checkpoint back into a learner and its history; returns how many updates it had."""
+    load_weights(checkpoint, learner.model, learner.critic)
+    optimiser = torch.load(checkpoint / "optimiser.pt", map_location=learner.device, weights_only=True)
+    learner.optimiser.load_state_dict(optimiser)
+    state = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
+    history.load_state_dict(state["history"])
+    learner.tokens, learner.bad_in_a_row = state["tokens"], state["bad_in_a_row"]
+    return int(state["update"])
+
+
+def load_weights(checkpoint: Path, model: Any, critic: torch.nn.Module | None = None) -> None:
+    """The weights of a checkpoint into a model."""
+    from safetensors.torch import load_file
+
+    found = load_file(checkpoint / "weights.safetensors")
+    own = {name: value for name, value in found.items() if not name.startswith(_CRITIC)}
+    parameters = dict(model.named_parameters())
+    with torch.no_grad():
+        for name, value in own.items():
+            parameters[name].copy_(value)
+    if critic is not None:
+        critic.load_state_dict({k.removeprefix(_CRITIC): v for k, v in found.items() if k.startswith(_CRITIC)})
+
+
+def save_reference(folder: Path, model: Any) -> None:
+    """Keep the weights that training starts from: KL is measured to them, also after a resume."""
+    from safetensors.torch import save_file
+
+    target = folder / "reference"
+    target.mkdir(exist_ok=True)
+    named = {name: p.detach().contiguous() for name, p in model.named_parameters() if p.requires_grad}
+    save_file(named, target / "weights.tmp")
+    os.replace(target / "weights.tmp", target / "weights.safetensors")
+
+
+def newest(folder: Path) -> Path | None:
+    """The newest whole checkpoint of a run."""
+    found = _all(folder)
+    return found[-1] if found else None
+
+
+def load_model(run: str | Path, device: str = "cpu") -> Loaded:
+    """The model of a run folder with its newest weights."""
+    folder = RunFolder.open(run)
+    checkpoint = newest(folder.path)
+    if checkpoint is None:
+        raise RunFolderError(f"{folder.path} has no checkpoint yet")
+    config = config_of(folder)
+    loaded = load_base(config, device)
+    load_weights(checkpoint, loaded.model)
+    return loaded
+
+
+def config_of(folder: RunFolder) -> Config:
+    """The configuration a training run was started with."""
+    tree = folder.config()
+    if tree.get("kind") != "train":
+        raise RunFolderError(f"{folder.path} is not a training run")
+    return from_tree({key: value for key, value in tree.items() if isinstance(value, dict)})
+
+
+def load_base(config: Config, device: str) -> Loaded:
+    """The model as it was before training."""
+    model = config.model
+    lora = (
+        LoraSettings(rank=model.lora_rank, alpha=model.lora_alpha or 2 * model.lora_rank) if model.lora_rank else None
+    )
+    return load(
+        model.name,
+        seed=config.run.seed,
+        dtype=model.dtype,
+        device=device,
+        lora=lora,
+        gradient_checkpointing=model.gradient_checkpointing,
+    )
+
+
+def _weights(learner: Learner) -> dict[str, torch.Tensor]:
+    named = {
+        name: parameter.detach().contiguous()
+        for name, parameter in learner.model.named_parameters()
+        if parameter.requires_grad
+    }
+    if learner.critic is not None:
+        named |= {_CRITIC + name: value.detach() for name, value in learner.critic.state_dict().items()}
+    return named
+
+
+def _all(folder: Path) -> list[Path]:
+    return sorted(path for path in (folder / "checkpoints").glob(f"{_PREFIX}*") if path.is_dir())
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())

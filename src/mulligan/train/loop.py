@@ -1,0 +1,272 @@
+"""The training loop: tasks -> groups of trials -> returns -> advantages -> rows -> optimiser steps -> new weights.
+
+The only edge that points back is "new weights", and it is here: sampler and trainer share one model. Everything random
+is derived from (seed, update), so that a run resumed from a checkpoint goes on exactly as if it had never stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mulligan.algo.advantage import Options, estimator
+from mulligan.algo.advantage.ppo import heads
+from mulligan.algo.batch import StepBatch
+from mulligan.algo.build import batch_from_groups
+from mulligan.algo.loss import mismatch_warning
+from mulligan.algo.normalise import History
+from mulligan.engine.slots import SlotEngine
+from mulligan.policy.local import LocalPolicy
+from mulligan.report.run import RunFolder
+from mulligan.rollout.collect import Job, collect
+from mulligan.rollout.groups import Mixture, draw_tasks, play_groups
+from mulligan.rollout.tasksets import task_set
+from mulligan.train import checkpoint
+from mulligan.train.config import Config
+from mulligan.train.metrics import MetricsFile, describe_groups
+from mulligan.train.resolve import to_tree
+from mulligan.train.rows import rows_of
+from mulligan.train.step import Learner, UpdateData
+from mulligan.train.warmstart import warm_start
+from mulligan.trial.runner import run_async
+from mulligan.trial.settings import TrialSettings
+from mulligan.types import Group, Sampling, Trial
+
+OnUpdate = Callable[[dict[str, Any]], None]
+
+
+def train(config: Config | None, run: str | Path, *, resume: bool = False, on_update: OnUpdate | None = None) -> Path:
+    """Train into the folder `run` and return it. With `resume`, the folder's own configuration counts."""
+    if resume:
+        folder = RunFolder.open(run)
+        config = checkpoint.config_of(folder)
+    else:
+        config = config or Config()
+        folder = RunFolder.create(run, {"kind": "train", **to_tree(config)})
+    Trainer(config, folder, on_update or (lambda metrics: None)).run()
+    return folder.path
+
+
+def trial_settings(config: Config) -> TrialSettings:
+    """How the trials of a run are played."""
+    trial = config.trial
+    return TrialSettings(
+        episodes=trial.episodes,
+        memory=trial.memory,
+        style=trial.style,
+        stop=trial.stop,
+        restart=trial.restart,
+        memory_tokens=trial.memory_tokens,
+        max_reflections=trial.max_reflections,
+        window=trial.window,
+        sampling=Sampling(trial.temperature, 1.0, trial.max_tokens),
+        reflection_tokens=trial.reflection_tokens,
+        env_timeout=trial.env_timeout,
+    )
+
+
+class Trainer:
+    """A training run under way."""
+
+    def __init__(self, config: Config, folder: RunFolder, on_update: OnUpdate) -> None:
+        self.config, self.folder, self.on_update = config, folder, on_update
+        if config.run.threads:
+            torch.set_num_threads(config.run.threads)
+        device = config.model.device
+        self.device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+        self.loaded = checkpoint.load_base(config, self.device)
+        critic = heads(config.algo.form) if config.algo.estimator == "ppo" else 0
+        self.learner = Learner(self.loaded.model, config, critic)
+        engine = config.engine
+        self.engine = SlotEngine(
+            self.loaded.model, slots=engine.slots, context=engine.context or None, chunk=engine.chunk
+        )
+        self.policy = LocalPolicy(self.engine, self.loaded.renderer, config.model.name)
+        self.settings = trial_settings(config)
+        self.mixture = Mixture.parse(config.task.env, config.task.params, config.task.seed_set)
+        self.history = History()
+        self.metrics = MetricsFile(folder.path / "metrics.jsonl")
+
+    def run(self) -> None:
+        """From the newest checkpoint, or from the beginning, to the last update."""
+        newest = checkpoint.newest(self.folder.path)
+        start = checkpoint.restore(newest, self.learner, self.history) if newest else self._begin()
+        if self.config.algo.kl_weight:
+            self._load_reference()
+        self.metrics.cut(start)
+        for update in range(start, self.config.run.updates):
+            found = self._update(update)
+            done = update + 1
+            last = done == self.config.run.updates
+            if self.config.run.validate_every and (done % self.config.run.validate_every == 0 or last):
+                found |= self._validate()
+            self.metrics.write({"update": done, **found})
+            if done % self.config.run.checkpoint_every == 0 or last:
+                checkpoint.save(self.folder.path, done, self.learner, self.history, self.config.run.keep)
+            self.on_update({"update": done, "updates": self.config.run.updates, **found})
+
+    def _begin(self) -> int:
+        """Warm start, then the first checkpoint."""
+        if self.config.warmstart.steps:
+            began = time.perf_counter()
+            found = warm_start(
+                self.config, self.learner, self.mixture, self.settings, self.loaded.renderer, self._on_warm_step
+            )
+            found["seconds"] = time.perf_counter() - began
+            self.folder.write_text("warmstart.json", json.dumps(found, indent=2) + "\n")
+        if self.config.algo.kl_weight:
+            checkpoint.save_reference(self.folder.path, self.learner.model)
+        checkpoint.save(self.folder.path, 0, self.learner, self.history, self.config.run.keep)
+        return 0
+
+    def _on_warm_step(self, step: int, loss: float) -> None:
+        self.on_update({"warmstart": step + 1, "steps": self.config.warmstart.steps, "loss": loss})
+
+    def _load_reference(self) -> None:
+        now = {name: p.detach().clone() for name, p in self.learner.model.named_parameters() if p.requires_grad}
+        checkpoint.load_weights(self.folder.path / "reference", self.learner.model)
+        self.learner.keep_reference()
+        with torch.no_grad():
+            for name, parameter in self.learner.model.named_parameters():
+                if name in now:
+                    parameter.copy_(now[name])
+
+    def _update(self, update: int) -> dict[str, Any]:
+        began = time.perf_counter()
+        self.loaded.model.eval()
+        tokens = self.engine.tokens
+        groups, replaced = self._play(update)
+        played = time.perf_counter()
+        batch = self._batch(groups)
+        trials = [groups[group].trials[index] for group, index in batch.source]
+        rows, steps = rows_of(trials)
+        assert steps == len(batch), f"{steps} steps have tokens, {len(batch)} have returns"
+        values = self.learner.look_over(rows, steps)
+        if values is not None:
+            batch = replace(batch, critic=values.double().cpu().numpy())
+        algo = self.config.algo
+        options = Options(algo.baseline, algo.scale, algo.step_weight, algo.gae_lambda)
+        advantages = estimator(algo.estimator)(batch, options, self.history)
+        self.history.observe(batch)
+        data = UpdateData(
+            rows,
+            torch.tensor(advantages.values, dtype=torch.float32, device=self.device),
+            None
+            if advantages.targets is None
+            else torch.tensor(advantages.targets, dtype=torch.float32, device=self.device),
+        )
+        learned = self.learner.update(data, update=update, on_bad=lambda bad: self._keep_bad(update, bad))
+        ended = time.perf_counter()
+        self._keep_trials(update, groups)
+        sampled = sum(len(span.ids) for row in rows for span in row.spans)
+        return {
+            **describe_groups(groups, self.settings.episodes),
+            **{f"loss/{name}": value for name, value in learned.items()},
+            **advantages.metrics,
+            "groups/replaced": replaced,
+            "tokens/rows": sum(len(row.ids) for row in rows),
+            "tokens/sampled": sampled,
+            "optim/tokens": self.learner.tokens,
+            "warning": mismatch_warning(learned),
+            "time/rollout": played - began,
+            "time/update": ended - played,
+            "time/engine_tokens_per_s": (self.engine.tokens - tokens) / max(1e-9, played - began),
+        }
+
+    def _play(self, update: int) -> tuple[list[Group], int]:
+        """The groups of an update; with dynamic sampling, those that teach nothing are replaced once."""
+        groups = self._groups(update, self.config.run.tasks, "")
+        if not self.config.algo.dynamic_sampling:
+            return groups, 0
+        dull = [place for place, group in enumerate(groups) if not self._has_signal(group)]
+        if dull:
+            for place, group in zip(dull, self._groups(update, len(dull), "again"), strict=True):
+                groups[place] = group
+        return groups, len(dull)
+
+    def _groups(self, update: int, count: int, name: str) -> list[Group]:
+        run = self.config.run
+        related = self.settings.episodes - 1 if self.config.trial.tasks == "related" else 0
+        draws = draw_tasks(
+            self.mixture, count, seed=run.seed, update=update, related=related, turns=self._turns(update), name=name
+        )
+        groups: list[Group] = run_async(
+            lambda: play_groups(
+                draws,
+                run.group,
+                self.policy,
+                self.settings,
+                seed=run.seed if not name else run.seed + 1,
+                update=update,
+                concurrency=run.concurrency,
+                retries=run.retries,
+            )
+        )
+        return groups
+
+    def _turns(self, update: int) -> int | None:
+        """The curriculum's turn limit: from `turns_from`, rising evenly over the first half of the run."""
+        start = self.config.task.turns_from
+        if not start:
+            return None
+        half = max(1, self.config.run.updates // 2)
+        if update >= half:
+            return None
+        most = max(self.mixture.turns())
+        return start + (most - start) * update // half
+
+    def _has_signal(self, group: Group) -> bool:
+        """Whether the trials of a group differ in what they earned: otherwise nothing can be learned from it."""
+        earned = {tuple(episode.reward for episode in trial.episodes) for trial in group.trials if not trial.failed}
+        return len(earned) > 1
+
+    def _batch(self, groups: list[Group]) -> StepBatch:
+        algo = self.config.algo
+        return batch_from_groups(
+            groups,
+            gamma_step=algo.gamma_step,
+            gamma_traj=algo.gamma_traj,
+            form=algo.form,
+            shaping_weight=algo.shaping,
+            invalid_penalty=algo.invalid_penalty,
+            length_penalty=algo.length_penalty,
+            length_limit=self.config.trial.max_tokens,
+        )
+
+    def _validate(self) -> dict[str, float]:
+        """p@1 … p@3 on validation tasks, three episodes with memory, whatever the run trains with."""
+        from mulligan.eval.passk import pass_at
+
+        self.loaded.model.eval()
+        run = self.config.run
+        found: dict[int, Trial] = {}
+        settings = replace(self.settings, episodes=run.validation_episodes)
+        jobs = []
+        for name, _ in self.mixture.weights:
+            for task in task_set(name, run.validation_tasks, "validation", **self.mixture.own_params(name)):
+                jobs.append(Job(task, run.seed))
+        run_async(lambda: collect(jobs, self.policy, settings, concurrency=run.concurrency, on_trial=found.__setitem__))
+        shares = pass_at([found[place] for place in sorted(found)], run.validation_episodes)
+        return {f"validation/p@{k}": share for k, share in enumerate(shares, 1)}
+
+    def _keep_trials(self, update: int, groups: list[Group]) -> None:
+        every = self.config.run.save_trials_every
+        if every and (update % every == 0 or update + 1 == self.config.run.updates):
+            trials = [trial for group in groups for trial in group.trials]
+            self.folder.write_trials(f"update-{update + 1:05d}", trials)
+
+    def _keep_bad(self, update: int, bad: dict[str, Any]) -> None:
+        """Keep a batch whose loss was not finite, for inspection."""
+        path = self.folder.path / "bad"
+        path.mkdir(exist_ok=True)
+        rows = [
+            {"ids": row.ids, "spans": [(s.start, list(s.ids), list(s.logprobs or ()), s.step) for s in row.spans]}
+            for row in bad["rows"]
+        ]
+        torch.save({"rows": rows, "advantages": bad["advantages"].cpu()}, path / f"update-{update + 1:05d}.pt")

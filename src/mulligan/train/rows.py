@@ -1,0 +1,74 @@
+"""Trials as rows of tokens: what the model saw and sampled, in order, with the places that carry loss.
+
+A row is one append-only sequence: an episode, or a whole trial where episodes go on in one context, or a single turn
+where a window cuts the context. Nothing is tokenised again: the ids are those that were sampled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from mulligan.errors import UsageError
+from mulligan.types import Completion, Trial
+
+
+@dataclass(slots=True)
+class Span:
+    """Sampled tokens of one turn or reflection within a row."""
+
+    start: int
+    """Place of the first sampled token in the row."""
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...] | None
+    """The sampler's; None where nothing was sampled (demonstrations)."""
+    step: int
+    """Number of the turn or reflection, in order of play over all trials: the place in a `StepBatch`."""
+    trial: int
+    reflects: bool
+    old: Sequence[float] | None = None
+    """The trainer's own log-probabilities before the update, where they are used instead of the sampler's."""
+    reference: Sequence[float] | None = None
+    """Those of the policy that training started from, where KL to it is used."""
+
+
+@dataclass(slots=True)
+class Row:
+    """One sequence of tokens."""
+
+    ids: list[int] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+
+
+def steps_of(trial: Trial) -> Iterator[tuple[Completion, bool]]:
+    """The replies of a trial in order of play, each with whether it is a reflection.
+
+    As `mulligan.algo.build` counts steps: a reflection the agent did not write, or that no episode follows, is none.
+    """
+    for episode in trial.episodes:
+        for turn in episode.turns:
+            yield turn.reply, False
+        written = episode.reflection
+        followed = episode.index + 1 < len(trial.episodes)
+        if followed and written is not None and written.completion is not None:
+            yield written.completion, True
+
+
+def rows_of(trials: Sequence[Trial]) -> tuple[list[Row], int]:
+    """The rows of `trials`, and how many steps they hold."""
+    rows: list[Row] = []
+    step = 0
+    for number, trial in enumerate(trials):
+        for reply, reflects in steps_of(trial):
+            if reply.ids is None or reply.prompt_ids is None:
+                raise UsageError(f"a reply of {trial.task.env} came without tokens; only local models can be trained")
+            if reply.offset == 0:
+                rows.append(Row())
+            row = rows[-1]
+            if reply.offset != len(row.ids):
+                raise UsageError(f"tokens are missing: a reply stands at {reply.offset} of a row of {len(row.ids)}")
+            row.ids += reply.prompt_ids
+            row.spans.append(Span(len(row.ids), reply.ids, reply.logprobs, step, number, reflects))
+            row.ids += reply.ids
+            step += 1
+    return rows, step

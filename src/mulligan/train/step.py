@@ -1,0 +1,296 @@
+"""One update of the weights: from rows and advantages to optimiser steps.
+
+The number of optimiser steps is `epochs` × `minibatches`, whatever the trials were like. A step whose loss is not
+finite is skipped; when memory runs out, the micro-batch is halved and the step tried again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from mulligan.algo.loss import LossOptions, Tokens, policy_loss, summarise, token_shares, value_loss
+from mulligan.errors import MulliganError
+from mulligan.models.attention import forward, use_plans
+from mulligan.seeding import generator
+from mulligan.train.config import Config
+from mulligan.train.pack import MicroBatch, pack
+from mulligan.train.rows import Row
+
+SMALLEST_BUDGET = 64
+"""Tokens of a micro-batch below which running out of memory is final."""
+
+
+class Scores(NamedTuple):
+    """What the model says of the sampled tokens of a micro-batch. Every tensor is [K]."""
+
+    logp: Tensor
+    entropy: Tensor
+    hidden: Tensor
+    """[K, size] what the output layer read; at a step's first token it is the state of the last prompt token."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateData:
+    """What an update learns from."""
+
+    rows: Sequence[Row]
+    advantages: Tensor
+    """[step]"""
+    targets: Tensor | None = None
+    """[step, head] of the critic."""
+
+
+class Learner:
+    """The model with its optimiser; knows tokens and advantages, and nothing of trials or estimators."""
+
+    def __init__(self, model: Any, config: Config, heads: int = 0) -> None:
+        use_plans(model)
+        self.model, self.config = model, config
+        self.device = next(model.parameters()).device
+        self.tokens = config.optim.tokens
+        self.updates = 0
+        self.bad_in_a_row = 0
+        size = model.config.hidden_size
+        self.critic = torch.nn.Linear(size, heads, device=self.device) if heads else None
+        if self.critic is not None:
+            torch.nn.init.zeros_(self.critic.weight)
+            torch.nn.init.zeros_(self.critic.bias)
+        self.reference: dict[str, Tensor] | None = None
+        self.optimiser = self._new_optimiser(config.optim.lr, config.optim.weight_decay)
+        self._read: list[Tensor] = []
+        model.get_output_embeddings().register_forward_pre_hook(lambda _, given: self._read.append(given[0]))
+
+    def _new_optimiser(self, lr: float, weight_decay: float) -> torch.optim.AdamW:
+        optim = self.config.optim
+        groups: list[dict[str, Any]] = [{"params": self.trainable(), "weight_decay": weight_decay}]
+        if self.critic is not None:
+            groups.append({"params": list(self.critic.parameters()), "weight_decay": 0.0})
+        return torch.optim.AdamW(groups, lr=lr, betas=(optim.beta1, optim.beta2), fused=False)
+
+    def trainable(self) -> list[torch.nn.Parameter]:
+        return [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+
+    def start_over(self) -> None:
+        """Forget the optimiser's moments: the warm start is over."""
+        self.optimiser = self._new_optimiser(self.config.optim.lr, self.config.optim.weight_decay)
+
+    def set_weight_decay(self, weight_decay: float) -> None:
+        self.optimiser.param_groups[0]["weight_decay"] = weight_decay
+
+    def keep_reference(self) -> None:
+        """Remember the weights as they are now: what KL is measured to."""
+        self.reference = {
+            name: parameter.detach().clone()
+            for name, parameter in self.model.named_parameters()
+            if parameter.requires_grad
+        }
+
+    def score(self, batch: MicroBatch, temperature: float) -> Scores:
+        """Log-probability and entropy of each sampled token under the sampling distribution."""
+        self._read.clear()
+        logits = forward(self.model, batch.ids, batch.positions, batch.plan, batch.keep).float() / temperature
+        logp = torch.log_softmax(logits, dim=-1)
+        entropy = -(logp.exp() * logp).sum(-1)
+        hidden = self._read.pop()[0]
+        self._read.clear()
+        return Scores(logp.gather(1, batch.target.unsqueeze(1)).squeeze(1), entropy, hidden)
+
+    @torch.no_grad()
+    def look_over(self, rows: Sequence[Row], steps: int) -> Tensor | None:
+        """What must be known before the first step of an update: logp_old and logp_ref, noted on the spans.
+
+        Returns the critic's values [step, head], where there is a critic.
+        """
+        self.model.eval()
+        temperature = self.config.trial.temperature
+        own, critic = self._uses_own_logp(), self.critic
+        values = None if critic is None else torch.zeros(steps, critic.out_features, device=self.device)
+        if own or critic is not None:
+            for batch in pack(rows, self.tokens, self.device):
+                scores = self.score(batch, temperature)
+                if own:
+                    _note(batch, "old", scores.logp)
+                if values is not None and critic is not None:
+                    values[batch.step[batch.first]] = critic(scores.hidden[batch.first].float())
+        if self.config.algo.kl_weight:
+            with self._reference_weights():
+                for batch in pack(rows, self.tokens, self.device):
+                    _note(batch, "reference", self.score(batch, temperature).logp)
+        return values
+
+    @contextmanager
+    def _reference_weights(self) -> Iterator[None]:
+        """For the time being, the weights that `keep_reference` remembered."""
+        assert self.reference is not None, "keep_reference was not called"
+        own = {name: parameter for name, parameter in self.model.named_parameters() if name in self.reference}
+        now = {name: parameter.detach().clone() for name, parameter in own.items()}
+        try:
+            for name, parameter in own.items():
+                parameter.copy_(self.reference[name])
+            yield
+        finally:
+            for name, parameter in own.items():
+                parameter.copy_(now[name])
+
+    def update(self, data: UpdateData, *, update: int, on_bad: Callable[[Any], None]) -> dict[str, float]:
+        """All optimiser steps of one update; returns the metrics of the last pass."""
+        optim, algo = self.config.optim, self.config.algo
+        progress = update / max(1, self.config.run.updates - 1)
+        rise = min(1.0, (update + 1) / max(1, optim.warmup))
+        self._set_rates(rise * (1.0 - (1.0 - optim.lr_end) * progress))
+        entropy_end = algo.entropy_weight if algo.entropy_end is None else algo.entropy_end
+        options = LossOptions(
+            clip_low=algo.clip_low,
+            clip_high=algo.clip_high,
+            kl_weight=algo.kl_weight,
+            entropy_weight=algo.entropy_weight + (entropy_end - algo.entropy_weight) * progress,
+            sampler_weight_limit=algo.sampler_weight_limit,
+        )
+        parts = self._minibatches(data.rows, update)
+        metrics: dict[str, float] = {}
+        skipped = 0
+        for _ in range(optim.epochs):
+            passes = []
+            for part in parts:
+                found = self._step(part, data, options)
+                passes.append(found)
+                if found["skipped"]:
+                    skipped += 1
+                    on_bad({"rows": part, "advantages": data.advantages, "metrics": found})
+            metrics = {name: sum(found.get(name, 0.0) for found in passes) / len(passes) for name in passes[0]}
+        self.updates += 1
+        return {**metrics, "skipped": float(skipped), "lr": self.optimiser.param_groups[0]["lr"]}
+
+    def _set_rates(self, factor: float) -> None:
+        self.optimiser.param_groups[0]["lr"] = self.config.optim.lr * factor
+        if self.critic is not None:
+            self.optimiser.param_groups[1]["lr"] = self.config.algo.value_lr * factor
+
+    def _minibatches(self, rows: Sequence[Row], update: int) -> list[list[Row]]:
+        """Rows of whole trials, dealt out into equally many parts for every update."""
+        count = self.config.optim.minibatches
+        if count == 1:
+            return [list(rows)]
+        trials = sorted({row.spans[0].trial for row in rows})
+        generator(self.config.run.seed, "minibatches", update).shuffle(trials)
+        part_of = {trial: place % count for place, trial in enumerate(trials)}
+        return [[row for row in rows if part_of[row.spans[0].trial] == part] for part in range(count)]
+
+    def _uses_own_logp(self) -> bool:
+        choice = self.config.algo.logp_old
+        weight = next(self.model.parameters())
+        return choice == "trainer" or (choice == "auto" and (weight.is_cuda or weight.dtype != torch.float32))
+
+    def _step(self, rows: list[Row], data: UpdateData, options: LossOptions) -> dict[str, float]:
+        """One optimiser step, in micro-batches that fit."""
+        while True:
+            try:
+                return self._try_step(rows, data, options)
+            except (torch.OutOfMemoryError, RuntimeError) as error:
+                if not _out_of_memory(error) or self.tokens <= SMALLEST_BUDGET:
+                    raise
+                self.tokens //= 2
+                if self.device.type == "cuda":
+                    torch.cuda.empty_cache()
+
+    def _try_step(self, rows: list[Row], data: UpdateData, options: LossOptions) -> dict[str, float]:
+        self.model.train()
+        self.optimiser.zero_grad(set_to_none=True)
+        packed = pack(rows, self.tokens, self.device)
+        if not packed:
+            return {"loss": 0.0, "grad_norm": 0.0, "skipped": 0.0}
+        sums = []
+        value_part = 0.0
+        for batch, share in zip(packed, self._shares(packed), strict=True):
+            scores = self.score(batch, self.config.trial.temperature)
+            own = batch.logp_old
+            tokens = Tokens(
+                logp_new=scores.logp,
+                logp_old=batch.logp_sampler if own is None else own,
+                advantage=data.advantages[batch.step],
+                share=share,
+                logp_ref=batch.logp_ref,
+                logp_sampler=None if own is None else batch.logp_sampler,
+                entropy=scores.entropy if options.entropy_weight else scores.entropy.detach(),
+            )
+            loss, found = policy_loss(tokens, options)
+            if self.critic is not None and data.targets is not None:
+                critic = self._critic_loss(batch, scores, data.targets, len(data.advantages))
+                value_part += float(critic.detach())
+                loss = loss + self.config.algo.value_weight * critic
+            loss.backward()  # type: ignore[no-untyped-call]
+            sums.append(found)
+        metrics = summarise(sums)
+        if self.critic is not None:
+            metrics["value_loss"] = value_part
+        return {**metrics, **self._apply(metrics["loss"])}
+
+    def _shares(self, packed: list[MicroBatch]) -> list[Tensor]:
+        """Each token's share of the whole step, cut into the micro-batches."""
+        weight = torch.cat([batch.reflects for batch in packed]).float()
+        weight = 1.0 + (self.config.algo.reflection_weight - 1.0) * weight
+        shares = token_shares(
+            torch.cat([batch.step for batch in packed]),
+            torch.cat([batch.trial for batch in packed]),
+            weight,
+            self.config.algo.aggregate,
+        )
+        return list(torch.split(shares, [len(batch.target) for batch in packed]))
+
+    def _critic_loss(self, batch: MicroBatch, scores: Scores, targets: Tensor, steps: int) -> Tensor:
+        assert self.critic is not None
+        values = self.critic(scores.hidden[batch.first].float())
+        share = torch.full((len(values),), 1.0 / steps, device=self.device)
+        return value_loss(values, targets[batch.step[batch.first]], share)
+
+    def _apply(self, loss: float) -> dict[str, float]:
+        """Clip and step, unless loss or gradient is not finite."""
+        parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
+        norm = float(torch.nn.utils.clip_grad_norm_(parameters, self.config.optim.grad_clip))
+        finite = torch.isfinite(torch.tensor([loss, norm])).all().item()
+        if finite:
+            self.optimiser.step()
+            self.bad_in_a_row = 0
+            return {"grad_norm": norm, "skipped": 0.0}
+        self.bad_in_a_row += 1
+        if self.bad_in_a_row >= self.config.run.max_bad_steps:
+            raise MulliganError(
+                f"the loss was not finite in {self.bad_in_a_row} steps in a row (loss {loss}, gradient norm {norm}); "
+                "the batches are in the run folder under bad/; a lower optim.lr is the usual way out"
+            )
+        return {"grad_norm": 0.0, "skipped": 1.0}
+
+    def supervised(self, rows: Sequence[Row], lr: float) -> float:
+        """One step of maximum likelihood on the spans of `rows` (the warm start); returns the loss per token."""
+        self.model.train()
+        self.optimiser.zero_grad(set_to_none=True)
+        for group in self.optimiser.param_groups:
+            group["lr"] = lr
+        packed = pack(rows, self.tokens, self.device)
+        count = sum(len(batch.target) for batch in packed)
+        total = 0.0
+        for batch in packed:
+            loss = -self.score(batch, 1.0).logp.sum() / count
+            loss.backward()  # type: ignore[no-untyped-call]
+            total += float(loss.detach())
+        self._apply(total)
+        return total
+
+
+def _note(batch: MicroBatch, name: str, logp: Tensor) -> None:
+    """Write log-probabilities of a micro-batch onto its spans."""
+    start = 0
+    whole = logp.tolist()
+    for span in batch.spans:
+        setattr(span, name, whole[start : start + len(span.ids)])
+        start += len(span.ids)
+
+
+def _out_of_memory(error: BaseException) -> bool:
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)

@@ -1,0 +1,63 @@
+"""Supervised training on scripted play: trials of the demonstrators, through the normal trial runner.
+
+The loss falls on replies and reflections only. The demonstrator is mediocre on purpose (`skill`, `recall`): the warm
+start teaches the form of play, and leaves the rest to be learned.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+from mulligan.policy.local import Demonstrated, Renderer
+from mulligan.policy.scripted import ExpertPolicy
+from mulligan.rollout.collect import Job, collect
+from mulligan.rollout.groups import Mixture, draw_tasks
+from mulligan.seeding import derive, generator
+from mulligan.train.config import Config
+from mulligan.train.rows import Row, rows_of
+from mulligan.train.step import Learner
+from mulligan.trial import prompts
+from mulligan.trial.runner import run_async
+from mulligan.trial.settings import TrialSettings
+from mulligan.types import Trial
+
+
+def demonstrate(config: Config, mixture: Mixture, settings: TrialSettings, renderer: Renderer) -> list[Trial]:
+    """The demonstrated trials, with the tokens an agent should have sampled. Always with several episodes: RL and
+    meta-RL start from the same play."""
+    warm, seed = config.warmstart, config.run.seed
+    style = prompts.style(settings.style)
+    player = Demonstrated(ExpertPolicy(warm.skill, warm.recall), renderer, style.demonstrated)
+    draws = draw_tasks(mixture, warm.trials, seed=seed, update=-1, name="warmstart")
+    jobs = [Job(draw.task, derive(seed, "demonstration", place)) for place, draw in enumerate(draws)]
+    found: dict[int, Trial] = {}
+    shown = replace(settings, episodes=warm.episodes)
+    run_async(lambda: collect(jobs, player, shown, concurrency=1, on_trial=found.__setitem__))
+    return [found[place] for place in sorted(found)]
+
+
+def warm_start(
+    config: Config,
+    learner: Learner,
+    mixture: Mixture,
+    settings: TrialSettings,
+    renderer: Renderer,
+    on_step: Callable[[int, float], None],
+) -> dict[str, float]:
+    """Train on demonstrations; returns what the demonstrators reached and the last loss."""
+    warm = config.warmstart
+    trials = demonstrate(config, mixture, settings, renderer)
+    rows, _ = rows_of(trials)
+    rng = generator(config.run.seed, "warmstart")
+    learner.set_weight_decay(warm.weight_decay)
+    loss = math.nan
+    for step in range(warm.steps):
+        chosen: list[Row] = [rows[int(rng.random() * len(rows))] for _ in range(warm.batch)]
+        cosine = 0.1 + 0.9 * 0.5 * (1.0 + math.cos(math.pi * step / warm.steps))
+        loss = learner.supervised(chosen, warm.lr * min(1.0, (step + 1) / max(1, warm.warmup)) * cosine)
+        on_step(step, loss)
+    learner.start_over()
+    solved = sum(trial.solved_at is not None for trial in trials) / len(trials)
+    return {"loss": loss, "demonstrated": solved, "rows": float(len(rows))}
