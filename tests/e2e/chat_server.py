@@ -24,6 +24,10 @@ _ANSWERED = ("ok", "empty", "length", "no-usage")
 """What a provider would send a bill for."""
 
 
+SALT = 2
+"""Decides which cells are opened; tests want games that last more than one move."""
+
+
 @dataclass(frozen=True)
 class Received:
     """One request as it came in."""
@@ -42,7 +46,9 @@ class Received:
 def play(messages: Messages) -> str:
     """A closed cell of the board last shown, or a reflection where one is asked for; depends on the messages alone."""
     last = messages[-1]["content"]
-    draw = derive(json.dumps(messages))
+    # Boards, replies and notes decide, not the wording around them.
+    facts = [re.findall(r"^\d [?*0-8 ]+$|guess \d+|\d+ of \d+ begins", m["content"], re.MULTILINE) for m in messages]
+    draw = derive(json.dumps(facts), SALT)
     if "Write a short reflection" in last:
         return f"<reflection>\nstrategy: guess {draw % 100}\noutcome: lost\nplan: guess again\n</reflection>"
     rows = re.findall(r"^(\d+) ([?*0-8](?: [?*0-8])*)$", last, re.MULTILINE)

@@ -267,7 +267,7 @@ class Status:
         if (entropy := metrics.get("loss/entropy")) is not None:
             parts.append(f"entropy {entropy:.2f}")
         if (rate := metrics.get("time/engine_tokens_per_s")) is not None:
-            parts.append(f"{rate:,.0f} tokens/s")
+            parts.append(f"{rate:,.0f} tokens/s" if rate < 10_000 else f"{rate / 1000:,.0f}k tokens/s")
         return "  ".join(parts)
 
     def new_warning(self, metrics: Metrics) -> str | None:

@@ -61,6 +61,9 @@ class Bandit:
     def digest(self, episode: Episode) -> str:
         return episode.final
 
+    def reflect(self, episode: Episode) -> str:
+        return f"<reflection>{episode.final}</reflection>"
+
     def _key(self) -> str:
         return ",".join(map(str, self.tried))
 

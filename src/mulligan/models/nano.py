@@ -1,14 +1,15 @@
 """nano: a tiny Llama with its own small tokenizer, trained from scratch, for the CPU demo and the tests.
 
-Both are ordinary transformers objects: `save_pretrained`, `AutoModelForCausalLM`, PEFT and vLLM take them as they are.
+Both are ordinary objects of transformers: `save_pretrained`, `AutoModelForCausalLM` and PEFT take them as they are.
 
 The tokenizer knows the games. Any text round-trips, byte by byte if need be, but
 
 - a MineSweeper cell (``b3``) or fact (``b3=2``) is one token, and the same one after a space, at the start of a line
   and inside ``<action>``: naming or avoiding a cell that was read means naming or avoiding that very token;
 - a number is one token a digit, and a coordinate ``(2, 3)`` is two tokens;
-- a phrase that the prompts say over and over (``Write a short reflection for yourself:``) is one token. A trial of
-  compact MineSweeper takes 2.7 times fewer tokens than with words alone; reworded prompts still encode, as words.
+- a phrase that the prompts say over and over (``Write a short reflection for yourself:``) is one token: with rules and
+  reflections, a trial of compact MineSweeper takes 2.6 times fewer tokens than with words alone. Reworded prompts still
+  encode, as words.
 
 How: a space is put before every text, and after every line break and ``<action>`` that something follows, and decoding
 takes it away again. The text is then cut into phrases, digits and cells; what is in the vocabulary is one token
@@ -91,9 +92,8 @@ class NanoSize:
 def nano_model(seed: int = 0, **size: int) -> LlamaForCausalLM:
     """A fresh model with the weights that `seed` draws; `size` are fields of `NanoSize`. Leaves torch's own seed alone.
 
-    Input and output embeddings are tied. A move is mostly a cell that was just read, to be named or to be avoided: with
-    one vector for reading and writing a token, what attention brings along already points at that token's logit. It
-    also leaves out 0.16 million parameters that a small model would have to learn twice.
+    Input and output embeddings are tied: cloning an expert of compact MineSweeper, the loss falls as fast as with two
+    tables of embeddings, with 30 % fewer parameters to hold, to save and to step.
     """
     names = [field.name for field in fields(NanoSize)]
     for name in size:
@@ -110,7 +110,7 @@ def nano_model(seed: int = 0, **size: int) -> LlamaForCausalLM:
         num_key_value_heads=chosen.heads,
         max_position_embeddings=chosen.context,
         tie_word_embeddings=True,
-        initializer_range=0.02,
+        initializer_range=0.6 * chosen.hidden**-0.5,  # cloning goes much faster than from 0.02
         bos_token_id=None,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,

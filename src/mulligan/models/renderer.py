@@ -52,8 +52,9 @@ class Renderer:
         if form.system is not None:
             self._system = encoder.literal(form.system[0], at_start=True), encoder.literal(form.system[1])
         self._answer, self._close = answer, close = encoder.literal(form.answer), encoder.literal(form.close)
-        self._end = close.ids[0] if close.ids and not close.left else None
-        self.stop_ids = frozenset(number for number in (tokenizer.eos_token_id, self._end) if number is not None)
+        self.end_id = close.ids[0] if close.ids and not close.left.strip() else None
+        """The template's end of a turn; None where it has no token for that."""
+        self.stop_ids = frozenset(number for number in (tokenizer.eos_token_id, self.end_id) if number is not None)
         """Ids that end a reply: the end of the text and the template's end of a turn."""
         if not self.stop_ids:
             raise UsageError(f"{_name(tokenizer)} has no token that ends a reply: neither eos nor an end of turn")
@@ -61,7 +62,7 @@ class Renderer:
         self._text, self._decode = encoder.text, encoder.decode
         # The constant parts of `following`: ids before and after, and the texts encoded together with the message.
         self._unclosed = (*self._text(close.left), *close.ids) if close.ids else ()
-        self._closed = self._unclosed[1:]
+        self._closed = close.ids[1:]
         self._before, self._after = close.right if close.ids else close.left, answer.left
         self._tail = (*answer.ids, *self._text(answer.right))
 
@@ -89,7 +90,7 @@ class Renderer:
         """
         if message["role"] != "user":
             raise UsageError(f"a reply is followed by a user message, not by one of role {message['role']!r}")
-        head = self._closed if reply_ids and reply_ids[-1] == self._end else self._unclosed
+        head = self._closed if reply_ids and reply_ids[-1] == self.end_id else self._unclosed
         return [
             *head,
             *self._text(self._before + self._form.trims["user"](message["content"]) + self._after),
@@ -100,6 +101,11 @@ class Renderer:
         """The text of a sampled reply, without the token that ended it."""
         end = len(ids) - 1 if ids and ids[-1] in self.stop_ids else len(ids)
         return self._decode(ids[:end])
+
+    def encode_reply(self, text: str) -> list[int]:
+        """A reply as a model would have sampled it, with the token that ends it: for demonstrations."""
+        end = self.end_id if self.end_id is not None else min(self.stop_ids)
+        return [*self._text(text), end]
 
     def count(self, text: str) -> int:
         """Tokens of `text`."""

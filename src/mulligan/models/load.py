@@ -1,0 +1,257 @@
+"""Models by name: made, loaded and saved.
+
+nano[:hidden=128,layers=3,…]  a fresh tiny model (see `mulligan.models.nano`)
+hf:FOLDER_OR_HUB_NAME         any causal language model with safetensors weights and a chat template
+FOLDER                        what `save` wrote: a whole model, or a LoRA adapter and where its base is
+
+Code that comes with a model is never run, and pickled weights are never read.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from mulligan.errors import ParameterError, UnknownName, UsageError
+from mulligan.models.nano import nano_model, nano_tokenizer, own_randomness
+from mulligan.models.renderer import Renderer
+from mulligan.seeding import derive
+
+Precision = Literal["auto", "float32", "bfloat16"]
+NAMES = ("nano", "hf:FOLDER_OR_HUB_NAME", "FOLDER")
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+_ADAPTER, _ADAPTER_WEIGHTS, _BASE = "adapter_config.json", "adapter_model.safetensors", "base"
+_NEEDED = ("*.json", "*.safetensors", "*.jinja", "*.model", "*.txt")
+
+
+@dataclass(frozen=True, slots=True)
+class LoraSettings:
+    """Train a low-rank addition to every linear layer (LoRA, arXiv 2106.09685) and leave the weights themselves alone.
+
+    Without dropout: what was sampled and what is trained must be one and the same policy.
+    """
+
+    rank: int = 16
+    alpha: int = 0
+    """The addition is scaled by alpha / rank; 0 stands for twice the rank."""
+    target: str = "all-linear"
+    """Which layers, as PEFT names them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loaded:
+    """A model, and what turns messages into its tokens."""
+
+    model: Any
+    """A causal model of transformers, or a PEFT model around one; in evaluation mode."""
+    tokenizer: Any
+    renderer: Renderer
+    spec: str
+    """The name it was loaded by."""
+
+
+def load(
+    spec: str,
+    *,
+    seed: int = 0,
+    dtype: Precision = "auto",
+    device: str = "cpu",
+    lora: LoraSettings | None = None,
+    gradient_checkpointing: bool = False,
+    template: Mapping[str, Any] | None = None,
+) -> Loaded:
+    """The model that `spec` names; `seed` draws the weights that are new, and torch's own seed is left alone.
+
+    dtype     "auto" is bfloat16 on a GPU that computes in it, float32 elsewhere.
+    device    "auto" is the GPU where there is one.
+    lora      None trains all weights, or the adapter that the folder already has.
+    template  options of the chat template, e.g. ``{"enable_thinking": False}``.
+    """
+    place = _device(device)
+    precision = _dtype(dtype, place)
+    name, _, rest = spec.partition(":")
+    if name == "nano":
+        sizes = _sizes(spec, rest)
+        model = nano_model(seed, **sizes).to(precision)  # type: ignore[arg-type]
+        tokenizer = nano_tokenizer(model.config.max_position_embeddings)
+    else:
+        folder, source = _find(spec)
+        with _quietly():
+            model, tokenizer = _read_folder(folder, source, precision)
+    if lora is not None:
+        model = _add_lora(model, lora, seed, spec)
+    model = model.to(place)
+    if gradient_checkpointing:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    model.eval()
+    return Loaded(model, tokenizer, Renderer(tokenizer, **(template or {})), spec)
+
+
+def save(loaded: Loaded, folder: str | Path, *, merge: bool = False) -> None:
+    """Write model and tokenizer as a folder that `load`, transformers and PEFT read.
+
+    A LoRA adapter is written alone, beside its base where that has no folder or hub name of its own; with `merge` its
+    weights are added into the model's, and a whole model is written.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with _quietly():
+        if _is_adapted(loaded.model) and not merge:
+            _save_adapter(loaded, folder)
+        else:
+            whole = copy.deepcopy(loaded.model).merge_and_unload() if _is_adapted(loaded.model) else loaded.model
+            whole.save_pretrained(folder)
+            for stale in (_ADAPTER, _ADAPTER_WEIGHTS):  # of an earlier save: the folder would still read as an adapter
+                (folder / stale).unlink(missing_ok=True)
+        loaded.tokenizer.save_pretrained(folder)
+
+
+def _sizes(spec: str, text: str) -> dict[str, int]:
+    """``hidden=128,layers=3`` as keyword arguments."""
+    sizes: dict[str, int] = {}
+    for part in filter(None, text.split(",")):
+        name, _, value = part.partition("=")
+        try:
+            sizes[name.strip()] = int(value)
+        except ValueError:
+            raise ParameterError(
+                f"model {spec!r}: {part!r} is not understood; write nano:hidden=128,layers=3"
+            ) from None
+    return sizes
+
+
+def _device(name: str) -> torch.device:
+    gpu = torch.cuda.is_available()
+    try:
+        device = torch.device(("cuda" if gpu else "cpu") if name == "auto" else name)
+    except RuntimeError:
+        raise UnknownName("device", name, ("auto", "cpu", "cuda", "cuda:1")) from None
+    if device.type == "cuda" and (not gpu or (device.index or 0) >= torch.cuda.device_count()):
+        raise UsageError(f"device {name!r} is not there: torch sees {torch.cuda.device_count()} GPUs; use 'cpu'")
+    return device
+
+
+def _dtype(name: str, device: torch.device) -> torch.dtype:
+    if name == "auto":
+        return torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
+    if name not in _DTYPES:
+        raise UnknownName("dtype", name, ("auto", *_DTYPES))
+    return _DTYPES[name]
+
+
+def _find(spec: str) -> tuple[Path, str]:
+    """The folder that holds the model, and what to call it: a hub name is fetched, once, into the hub's own cache."""
+    named_hub, name = spec.startswith("hf:"), spec.removeprefix("hf:")
+    if name and Path(name).is_dir():
+        return Path(name), name
+    if not named_hub and "/" not in spec:
+        raise UnknownName("model", spec, NAMES)
+    if not named_hub or name.count("/") > 1 or not name or name[0] in "./~":
+        way_out = "" if named_hub else f"; for a model of the hub write hf:{name}"
+        raise UsageError(f"model {spec!r}: there is no folder {name!r}{way_out}")
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=list(_NEEDED))), name
+    except (OSError, ValueError) as failure:
+        raise UsageError(f"model {spec!r}: no folder, and not to be had from the hub: {_line(failure)}") from None
+
+
+def _read_folder(folder: Path, source: str, dtype: torch.dtype) -> tuple[Any, Any]:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    if (folder / _ADAPTER).is_file():
+        return _read_adapter(folder, source, dtype)
+    if not (folder / "config.json").is_file():
+        raise UsageError(f"model {source!r}: no config.json there, so it is not a model of transformers")
+    _need_safetensors(folder, source)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, use_safetensors=True, trust_remote_code=False)
+    except (OSError, ValueError, KeyError, ImportError) as failure:
+        raise UsageError(f"model {source!r} cannot be loaded: {_line(failure)}") from None
+    model.name_or_path = source  # what an adapter calls its base: a hub name, not the cache's folder
+    return model, tokenizer
+
+
+def _read_adapter(folder: Path, source: str, dtype: torch.dtype) -> tuple[Any, Any]:
+    from peft import PeftModel
+    from transformers import AutoTokenizer
+
+    _need_safetensors(folder, source)
+    base = folder / _BASE
+    base_source = str(base)
+    if not base.is_dir():
+        base_source = json.loads((folder / _ADAPTER).read_text(encoding="utf-8")).get("base_model_name_or_path") or ""
+        base, base_source = _find(f"hf:{base_source}")
+    model, tokenizer = _read_folder(base, base_source, dtype)
+    if (folder / "tokenizer_config.json").is_file():
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    return PeftModel.from_pretrained(model, str(folder), is_trainable=True), tokenizer
+
+
+def _need_safetensors(folder: Path, source: str) -> None:
+    if not any(folder.glob("*.safetensors")):
+        raise UsageError(f"model {source!r}: no safetensors weights there; save the model again with transformers")
+
+
+def _add_lora(model: Any, lora: LoraSettings, seed: int, spec: str) -> Any:
+    from peft import LoraConfig, get_peft_model
+
+    if lora.rank < 1:
+        raise ParameterError(f"LoRA: rank={lora.rank} cannot be; give at least 1")
+    if _is_adapted(model):
+        raise UsageError(f"model {spec!r} already has an adapter; leave LoRA out to train that one further")
+    config = LoraConfig(
+        r=lora.rank,
+        lora_alpha=lora.alpha or 2 * lora.rank,
+        lora_dropout=0.0,
+        target_modules=lora.target,
+        task_type="CAUSAL_LM",
+    )
+    with own_randomness(derive(seed, "lora")):
+        return get_peft_model(model, config)
+
+
+def _is_adapted(model: Any) -> bool:
+    return hasattr(model, "peft_config")
+
+
+def _save_adapter(loaded: Loaded, folder: Path) -> None:
+    """The adapter; and the base beside it, where it was made here or came from beside an adapter itself."""
+    model, config = loaded.model, loaded.model.peft_config["default"]
+    named = config.base_model_name_or_path
+    if not named or Path(named).name == _BASE:
+        copy.deepcopy(model).unload().save_pretrained(folder / _BASE)
+        loaded.tokenizer.save_pretrained(folder / _BASE)
+        config.base_model_name_or_path = str(folder / _BASE)
+    try:
+        model.save_pretrained(str(folder))
+    finally:
+        config.base_model_name_or_path = named
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without the progress bars of transformers: loading is part of some command that has its own."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+
+
+def _line(error: BaseException) -> str:
+    """The first line of what a library had to say."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__

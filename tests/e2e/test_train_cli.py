@@ -1,0 +1,326 @@
+"""``mulligan train`` and ``mulligan export`` around the trainer: settings, folders, progress, mirrors, one-line errors.
+
+The trainer itself is replaced by one that plays nothing: what it learns is tested elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from mulligan.cli import main
+from mulligan.cli.train import Status
+from mulligan.report.run import RunFolder
+from mulligan.train.resolve import from_tree, presets, resolve, to_tree
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    return tmp_path
+
+
+def call(*words: str) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        main(list(words))
+    return int(stopped.value.code or 0)
+
+
+@pytest.fixture
+def trainer(monkeypatch):
+    """A trainer that only says it trained; `calls` is what it was told, `stop_at` interrupts it."""
+    told = SimpleNamespace(calls=[], stop_at=None, warning=None)
+
+    def train(config, run, *, resume=False, on_update=None):
+        told.calls.append((config, Path(run), resume))
+        run = RunFolder.open(run) if resume else RunFolder.create(run, {"kind": "train", **to_tree(config)})
+        on_update({"warmstart": 5, "steps": 5, "loss": 1.25})
+        with (run.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            for update in range(1, config.run.updates + 1):
+                if update == told.stop_at:
+                    raise KeyboardInterrupt
+                metrics = {"update": update, "p@1": 0.25, "p@2": 0.5, "loss/entropy": 1.5, "reward/1": -0.5}
+                file.write(json.dumps(metrics) + "\n")
+                extra = {"updates": config.run.updates, "warning": told.warning, "time/engine_tokens_per_s": 12345.6}
+                on_update({**metrics, **extra})
+        return run.path
+
+    _replace(monkeypatch, "mulligan.train.loop", train=train)
+    return told
+
+
+def _replace(monkeypatch, name: str, **attributes: object) -> None:
+    module = ModuleType(name)
+    vars(module).update(attributes)
+    monkeypatch.setitem(sys.modules, name, module)
+
+
+def test_settings_reach_the_trainer(trainer, folder, capsys):
+    words = "minesweeper --preset test --algo.estimator rloo --trial.episodes 4 --algo.gamma-traj=0.9 --seed 3"
+    assert call("train", *words.split(), "--env.mines", "1", "--model.gradient-checkpointing", "--run", "mine") == 0
+    ((config, run, resume),) = trainer.calls
+    assert (config.algo.estimator, config.trial.episodes, config.algo.gamma_traj) == ("rloo", 4, 0.9)
+    assert (config.run.seed, config.task.params["mines"], config.model.gradient_checkpointing) == (3, 1, True)
+    assert (run, resume) == (Path("mine"), False)
+    assert "p@1 25.0  p@2 50.0" in capsys.readouterr().out
+
+
+def test_settings_before_the_environment_are_not_taken_for_it(trainer):
+    call("train", "--preset", "test", "--algo.estimator", "rloo", "bandit")
+    call("train", "--preset", "test", "--algo.estimator", "rloo")
+    assert [config.task.env for config, _, _ in trainer.calls] == ["bandit", "minesweeper"]
+
+
+def test_a_run_has_a_folder_of_its_own(trainer, folder, capsys):
+    assert call("train", "minesweeper:2,bandit:1", "--preset", "test") == 0
+    assert call("train", "minesweeper:2,bandit:1", "--preset", "test") == 0
+    runs = {run.name for run in (folder / "runs").iterdir()}
+    assert len(runs) == 2
+    assert all("-train-minesweeper-2-bandit-1" in run for run in runs)
+    said = capsys.readouterr().out
+    assert all(f"Run: runs/{run}\n" in said for run in runs)
+
+
+def test_without_preset_file_or_model_it_is_the_cpu_preset(trainer):
+    call("train", "--run.updates", "1")
+    call("train", "--run.updates", "1", "--model.name", "hf:somewhere")
+    assert trainer.calls[0][0] == resolve("cpu", None, {"run.updates": "1"})
+    assert trainer.calls[1][0] == resolve(None, None, {"run.updates": "1", "model.name": "hf:somewhere"})
+
+
+def test_json_is_the_last_update_alone(trainer, capsys):
+    assert call("train", "--preset", "test", "--run", "mine", "--json") == 0
+    captured = capsys.readouterr()
+    data = json.loads(captured.out)
+    assert (data["run"], data["update"], data["p@2"]) == ("mine", 2, 0.5)
+    assert captured.err == ""
+
+
+def test_plain_progress_ends_with_the_last_update(trainer, capsys):
+    trainer.warning = "sampler and trainer differ"
+    call("train", "--preset", "test", "--run.updates", "30")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "warm start 5/5  loss 1.250"
+    assert lines[-1].startswith("update 30/30")
+    assert len(lines) < 10  # one line each ten seconds, not one an update
+    assert sum("sampler and trainer differ" in line for line in lines) == 1
+
+
+def test_the_line_of_an_update(monkeypatch):
+    now = {"at": 100.0}
+    monkeypatch.setattr("mulligan.cli.train.time.monotonic", lambda: now["at"])
+    status = Status()
+    metrics = {"updates": 80, "p@1": 0.412, "p@2": 0.55, "p@10": 0.7, "loss/entropy": 1.234}
+    metrics["time/engine_tokens_per_s"] = 3400.4
+    assert status.line({**metrics, "update": 10}).startswith("update 10/80  p@1 41.2")
+    now["at"] = 130.0
+    # Two updates in 30 s, 68 to go: 15 s * 68 = 1020 s = 17 min.
+    assert status.line({**metrics, "update": 12}) == (
+        "update 12/80, 17:00 left  p@1 41.2  p@2 55.0  p@10 70.0  entropy 1.23  3,400 tokens/s"
+    )
+    games = Status(versus=True).line({"update": 1, "updates": 2, "reward/1": -0.5, "reward/2": 0.25, "p@1": 0.1})
+    assert games == "update 1/2  reward -0.50 +0.25"
+
+
+def test_interruption_says_how_to_continue(trainer, capsys):
+    trainer.stop_at = 2
+    assert call("train", "--preset", "test", "--run", "mine") == 130
+    assert capsys.readouterr().err.splitlines()[-1].endswith("continue with: mulligan train --resume mine")
+    trainer.stop_at = None
+    assert call("train", "--resume", "mine") == 0
+    first, second = trainer.calls
+    assert second == (first[0], Path("mine"), True)
+
+
+@pytest.mark.parametrize(
+    "words", [["bandit"], ["--preset", "cpu"], ["--run.updates", "5"], ["--seed", "1"], ["--run", "other"]]
+)
+def test_a_resumed_run_keeps_its_settings(trainer, capsys, words):
+    call("train", "--preset", "test", "--run", "mine")
+    capsys.readouterr()
+    assert call("train", "--resume", "mine", *words) == 2
+    assert "leave out" in capsys.readouterr().err
+    assert len(trainer.calls) == 1
+
+
+def test_a_run_is_not_begun_twice(trainer, capsys):
+    call("train", "--preset", "test", "--run", "mine")
+    capsys.readouterr()
+    assert call("train", "--preset", "test", "--run", "mine") == 2
+    assert "--resume mine" in capsys.readouterr().err
+    assert len(trainer.calls) == 1
+
+
+@pytest.mark.parametrize("name", list(presets()))
+def test_dry_run_of_every_preset(capsys, folder, name):
+    assert call("train", "--preset", name, "--dry-run") == 0
+    text = capsys.readouterr().out
+    assert from_tree(tomllib.loads(text)) == resolve(name)
+    assert call("train", "--preset", name, "--dry-run", "--json") == 0
+    assert from_tree(json.loads(capsys.readouterr().out)) == resolve(name)
+    assert not list(folder.iterdir())
+    # What it prints is itself a file to start from.
+    (folder / "again.toml").write_text(text)
+    assert resolve(None, folder / "again.toml") == resolve(name)
+
+
+def test_dry_run_imports_no_torch(folder):
+    program = (
+        "import sys\nfrom mulligan.cli import main\n"
+        "try:\n    main(['train', 'kuhn', '--preset', 'mage', '--dry-run'])\n"
+        "except SystemExit as stopped:\n"
+        "    sys.exit(stopped.code or bool({'torch', 'transformers'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert 'form = "final"' in done.stdout
+
+
+def test_training_without_torch_names_the_extra(folder):
+    program = "import sys\nsys.modules['torch'] = None\nfrom mulligan.cli import main\nmain(sys.argv[1:])\n"
+    words = ["train", "--preset", "test", "--run", "mine"]
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "mulligan: training needs the extra 'train'; install it with: pip install 'mulligan[train]'\n"
+    )
+
+
+def test_help_lists_sections_presets_and_settings(capsys):
+    assert call("train", "--help") == 0
+    text = capsys.readouterr().out
+    for word in (*presets(), "  algo: ", "gamma_traj=0.6", "--env.NAME", "--resume"):
+        assert word in text
+    assert len(text.splitlines()) < 80
+    assert call("train", "--settings") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("--algo.gamma-traj 0.6 ") and "episode to episode" in line for line in lines)
+    assert any("[none | history | reflection | both]" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["minesweper"], "'minesweeper'"),
+        (["minesweeper:2,sokobann:1"], "'sokoban'"),
+        (["--preset", "gpu"], "'cpu'"),
+        (["--algo.gama-traj", "0.9"], "'algo.gamma_traj'"),
+        (["--gamma-traj", "0.9"], "'--algo.gamma-traj'"),
+        (["--lr", "0.9"], "'--optim.lr'"),
+        (["--pre-set", "cpu"], "'--preset'"),
+        (["--algo.gamma-traj", "high"], "a number"),
+        (["--algo.gamma-traj"], "needs a value"),
+        (["--algo.gamma-traj", "--dry-run"], "needs a value"),
+        (["--trial.memory", "everything"], "history"),
+        (["--trial.episodes", "0"], "trial.episodes=0"),
+        (["--algo.estimator", "rlo"], "'rloo'"),
+        (["--env.mimes", "3"], "'mines'"),
+        (["--env.mines", "20"], "mines=20"),
+        (["--env.mines", "few"], "not of type int"),
+        (["--seed", "one"], "run.seed='one'"),
+        (["--config", "nowhere.toml"], "nowhere.toml"),
+        (["--resume", "nowhere"], "not a run folder"),
+        (["minesweeper", "surplus"], "surplus"),
+    ],
+)
+def test_mistakes_are_answered_in_one_line(trainer, capsys, words, said):
+    assert call("train", *words) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert said in captured.err
+    assert not trainer.calls
+
+
+def test_only_a_training_is_resumed_or_exported(trainer, capsys):
+    call("eval", "bandit", "--tasks", "2", "--run", "looked", "--json")
+    for words in (["train", "--resume", "looked"], ["export", "looked", "out"]):
+        capsys.readouterr()
+        assert call(*words) == 2
+        assert "looked is not the run folder of a training" in capsys.readouterr().err
+
+
+def test_tensorboard_mirrors_the_updates(trainer, monkeypatch):
+    seen: list[tuple[str, float, int]] = []
+
+    class SummaryWriter:
+        def __init__(self, path: str) -> None:
+            assert path == "mine/tensorboard"
+
+        def add_scalar(self, name: str, value: float, step: int) -> None:
+            seen.append((name, value, step))
+
+        def close(self) -> None:
+            seen.append(("closed", 0.0, 0))
+
+    for name in ("torch", "torch.utils"):
+        _replace(monkeypatch, name)
+    _replace(monkeypatch, "torch.utils.tensorboard", SummaryWriter=SummaryWriter)
+    assert call("train", "--preset", "test", "--run", "mine", "--tensorboard") == 0
+    assert ("p@2", 0.5, 1) in seen
+    assert ("p@2", 0.5, 2) in seen
+    assert seen[-1][0] == "closed"
+    assert not [name for name, _, _ in seen if name in ("updates", "warmstart", "warning")]
+
+
+def test_wandb_mirrors_the_updates(trainer, monkeypatch):
+    seen: list[object] = []
+
+    def init(**options: object) -> SimpleNamespace:
+        assert options["config"] == to_tree(resolve("test"))
+        assert (options["name"], options["resume"]) == ("mine", "allow")
+        return SimpleNamespace(
+            log=lambda metrics, step: seen.append((step, metrics["p@1"])), finish=lambda: seen.append("finished")
+        )
+
+    _replace(monkeypatch, "wandb", init=init)
+    assert call("train", "--preset", "test", "--run", "mine", "--wandb") == 0
+    assert seen == [(1, 0.25), (2, 0.25), "finished"]
+
+
+@pytest.mark.parametrize(("flag", "module"), [("--wandb", "wandb"), ("--tensorboard", "torch.utils.tensorboard")])
+def test_a_mirror_that_is_not_installed(trainer, monkeypatch, capsys, folder, flag, module):
+    for name in ("torch", "torch.utils"):
+        _replace(monkeypatch, name)
+    monkeypatch.setitem(sys.modules, module, None)
+    assert call("train", "--preset", "test", flag) == 2
+    assert f"mulligan[{flag.removeprefix('--')}]" in capsys.readouterr().err
+    assert not trainer.calls
+    assert not list(folder.iterdir())
+
+
+@pytest.fixture
+def models(monkeypatch):
+    """Stands in for loading and saving models; keeps what was asked for."""
+    asked: list[tuple[object, ...]] = []
+    _replace(monkeypatch, "mulligan.train.checkpoint", load_model=lambda run: f"model of {run}")
+    _replace(monkeypatch, "mulligan.models.load", save=lambda model, path, *, merge: asked.append((model, path, merge)))
+    return asked
+
+
+def test_export_writes_the_model_of_a_run(trainer, models, folder, capsys):
+    call("train", "--preset", "test", "--run", "mine")
+    (folder / "empty").mkdir()
+    assert call("export", "mine", "out") == 0
+    assert call("export", "mine", "empty", "--merge") == 0
+    assert models == [("model of mine", Path("out"), False), ("model of mine", Path("empty"), True)]
+    assert "Model: out" in capsys.readouterr().out
+
+
+def test_export_overwrites_nothing(trainer, models, folder, capsys):
+    call("train", "--preset", "test", "--run", "mine")
+    capsys.readouterr()
+    (folder / "file").write_text("precious")
+    for target in ("mine", "file"):
+        assert call("export", "mine", target) == 2
+        assert "not an empty folder" in capsys.readouterr().err
+    assert call("export", "nowhere", "out") == 2
+    assert "not a run folder" in capsys.readouterr().err
+    assert not models

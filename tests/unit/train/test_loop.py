@@ -1,0 +1,297 @@
+"""The training loop end to end on tiny worlds: it learns, repeats itself exactly, and survives what goes wrong."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+import torch
+
+import mulligan
+from mulligan.envs.bandit import Bandit
+from mulligan.errors import MulliganError, ParameterError, RunFolderError
+from mulligan.players import player_from
+from mulligan.report.run import RunFolder
+from mulligan.rollout.groups import Mixture, draw_tasks
+from mulligan.rollout.tasksets import belongs
+from mulligan.train import checkpoint
+from mulligan.train.config import (
+    AlgoConfig,
+    Config,
+    EngineConfig,
+    ModelConfig,
+    OptimConfig,
+    RunConfig,
+    TaskConfig,
+    TrialConfig,
+    WarmstartConfig,
+)
+from mulligan.train.loop import Trainer, train
+from mulligan.train.metrics import MetricsFile
+from mulligan.types import Sampling, Step
+
+TINY = "nano:hidden=32,layers=1"
+
+
+def small(**sections) -> Config:
+    """Two quick updates on a two-armed bandit."""
+    base = Config(
+        run=RunConfig(updates=2, tasks=3, group=4, threads=1, checkpoint_every=1, keep=2, save_trials_every=1),
+        task=TaskConfig(env="bandit", params={"arms": 2}),
+        trial=TrialConfig(episodes=3, memory="history", style="bare", max_tokens=2, reflection_tokens=3),
+        model=ModelConfig(name=TINY),
+        engine=EngineConfig(slots=16),
+        warmstart=WarmstartConfig(steps=60, trials=40, batch=16, lr=5e-3, warmup=1),
+        optim=OptimConfig(lr=1e-3, warmup=1, epochs=2),
+    )
+    return replace(base, **sections)
+
+
+def metrics(run: Path) -> list[dict]:
+    """All metrics but times."""
+    lines = MetricsFile(run / "metrics.jsonl").read()
+    return [{key: value for key, value in line.items() if not key.startswith("time/")} for line in lines]
+
+
+def weights(run: Path) -> torch.Tensor:
+    model = checkpoint.load_model(run).model
+    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+
+
+# It learns --------------------------------------------------------------------------------------------------------
+
+
+def bandit(episodes: int, group: int, updates: int = 20) -> Config:
+    """Three arms: who remembers finds the paying one in three episodes, who does not in 19 of 27 trials."""
+    return Config(
+        run=RunConfig(updates=updates, tasks=32, group=group, threads=1, checkpoint_every=100, save_trials_every=0),
+        task=TaskConfig(env="bandit", params={"arms": 3}),
+        trial=TrialConfig(episodes=episodes, memory="history", style="bare", max_tokens=1),
+        model=ModelConfig(name="nano:hidden=64,layers=2"),
+        warmstart=WarmstartConfig(steps=100, trials=600, skill=1.0, recall=0.3, batch=64, lr=3e-3, warmup=5),
+        algo=AlgoConfig(estimator="grpo", gamma_traj=0.9),
+        optim=OptimConfig(lr=2e-3, warmup=2, epochs=2, lr_end=0.5),
+    )
+
+
+def evaluated(run: Path) -> mulligan.EvalResult:
+    return mulligan.evaluate(
+        "bandit",
+        str(run),
+        params={"arms": 3},
+        tasks=150,
+        memory="history",
+        style="bare",
+        sampling=Sampling(1.0, 1.0, 1),
+        controls=("independent",),
+    )
+
+
+def test_meta_rl_learns_to_use_its_memory_and_rl_does_not(tmp_path):
+    meta = evaluated(train(bandit(episodes=3, group=8), tmp_path / "meta"))
+    plain = evaluated(train(bandit(episodes=1, group=24), tmp_path / "rl"))
+    # The last episode beats the first, and beats the last episode of the agent trained on single episodes.
+    assert meta.main.won[2] > meta.main.won[0] + 0.3
+    assert meta.main.won[2] > plain.main.won[2] + 0.3
+    assert meta.p[2] > plain.p[2] + 0.1
+    # It is the memory: without it the same weights gain nothing.
+    assert meta.gains["independent"][1][0] > 0
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_one_does_not(tmp_path):
+    first, second = train(small(), tmp_path / "a"), train(small(), tmp_path / "b")
+    assert torch.equal(weights(first), weights(second))
+    assert metrics(first) == metrics(second)
+    assert mulligan.load_trials(first, "update-00002") == mulligan.load_trials(second, "update-00002")
+    other = train(small(run=replace(small().run, seed=1)), tmp_path / "c")
+    assert not torch.equal(weights(first), weights(other))
+
+
+# Every option really trains ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimator", ["grpo", "rloo", "reinforce_pp", "gigpo", "ppo"])
+@pytest.mark.parametrize("form", ["paper", "chained", "difference", "final"])
+def test_every_estimator_trains_with_every_form(tmp_path, estimator, form):
+    config = small(algo=AlgoConfig(estimator=estimator, form=form), run=replace(small().run, updates=1))
+    if estimator == "ppo" and form in ("difference", "final"):
+        with pytest.raises(MulliganError, match="ppo"):
+            train(config, tmp_path / "run")
+        return
+    run = train(config, tmp_path / "run")
+    (line,) = metrics(run)
+    assert line["loss/grad_norm"] > 0
+    assert line["loss/kl_old"] >= 0
+    assert ("loss/value_loss" in line) == (estimator == "ppo")
+
+
+@pytest.mark.parametrize("memory", ["none", "history", "reflection", "both"])
+def test_every_memory_mode_trains(tmp_path, memory):
+    run = train(small(trial=replace(small().trial, memory=memory)), tmp_path / "run")
+    assert max(line["loss/grad_norm"] for line in metrics(run)) > 0
+    trials = mulligan.load_trials(run, "update-00002")
+    reflected = any(episode.reflection for trial in trials for episode in trial.episodes)
+    assert reflected == (memory in ("reflection", "both"))
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"model": ModelConfig(name=TINY, lora_rank=4)},
+        {"model": ModelConfig(name=TINY, gradient_checkpointing=True)},
+        {"algo": AlgoConfig(kl_weight=0.1, entropy_weight=0.01, entropy_end=0.0, length_penalty=0.1)},
+        {"algo": AlgoConfig(aggregate="trial", scale="none", baseline="group", reflection_weight=0.3)},
+        {"algo": AlgoConfig(scale="agent", logp_old="trainer", dynamic_sampling=True)},
+        {"optim": OptimConfig(minibatches=3, epochs=1, warmup=1, tokens=64)},
+        {"task": TaskConfig(env="bandit:2,minesweeper:1", params={"rows": 3, "cols": 3, "mines": 2, "turns": 2})},
+        {"trial": TrialConfig(episodes=3, memory="both", max_tokens=3, reflection_tokens=3, tasks="related")},
+        {"task": TaskConfig(env="minesweeper", params={"view": "compact", "rows": 3, "cols": 3}, turns_from=2)},
+        {"trial": TrialConfig(episodes=2, memory="history", style="bare", max_tokens=2, window=1)},
+        {"run": RunConfig(updates=2, tasks=2, group=3, threads=1, validate_every=1, validation_tasks=4)},
+    ],
+    ids=lambda sections: "-".join(sections) if isinstance(sections, dict) else None,
+)
+def test_every_option_trains_and_resumes(tmp_path, sections):
+    """Straight through, and stopped after the first update and resumed: the same weights and metrics."""
+    whole = train(small(**sections), tmp_path / "whole")
+    half = small(**sections)
+    run = tmp_path / "half"
+
+    class Enough(Exception):
+        pass
+
+    def stop(found):
+        if found.get("update") == 1:
+            raise Enough
+
+    with pytest.raises(Enough):
+        train(replace(half, run=replace(half.run, checkpoint_every=1)), run, on_update=stop)
+    train(None, run, resume=True)
+    assert torch.equal(weights(whole), weights(run))
+    assert metrics(whole) == metrics(run)
+
+
+def test_a_mixture_reports_each_task_class(tmp_path):
+    task = TaskConfig(env="bandit:1,minesweeper:1", params={"rows": 3, "cols": 3, "mines": 2, "turns": 2})
+    run = train(small(task=task, run=replace(small().run, tasks=8, seed=1)), tmp_path / "run")
+    assert {"bandit/4/p@1", "minesweeper/3x3/2/p@1"} <= metrics(run)[0].keys()
+
+
+def test_trials_over_related_tasks_play_another_one_each_episode(tmp_path):
+    config = small(trial=replace(small().trial, tasks="related"), task=TaskConfig(env="bandit", params={"arms": 4}))
+    draws = draw_tasks(Mixture.parse("bandit", {"arms": 4}), 5, seed=0, update=0, related=2)
+    assert all(len({draw.task.seed, *(task.seed for task in draw.related)}) == 3 for draw in draws)
+    run = train(config, tmp_path / "run")
+    assert metrics(run)[-1]["update"] == 2
+
+
+def test_the_curriculum_raises_the_turn_limit(tmp_path):
+    task = TaskConfig(env="minesweeper", params={"view": "compact", "rows": 3, "cols": 3, "turns": 9}, turns_from=2)
+    config = small(task=task, run=replace(small().run, updates=8, checkpoint_every=8))
+    run = train(config, tmp_path / "run")
+    limits = [mulligan.load_trials(run, f"update-{n:05d}")[0].task.turns for n in range(1, 9)]
+    assert limits == [2, 3, 5, 7, 9, 9, 9, 9]
+
+
+def test_training_tasks_never_belong_to_another_set():
+    mixture = Mixture.parse("minesweeper", {"rows": 3, "cols": 3, "mines": 2})
+    tasks = [draw.task for update in range(5) for draw in draw_tasks(mixture, 20, seed=1, update=update)]
+    assert all(belongs(task, "train") for task in tasks)
+    assert len({task.seed for task in tasks}) > 90
+
+
+# What goes wrong --------------------------------------------------------------------------------------------------
+
+
+class Faulty(Bandit):
+    """A bandit whose every tenth step raises and whose every fiftieth hangs."""
+
+    steps: ClassVar[int] = 0
+
+    def step(self, reply: str) -> Step:
+        Faulty.steps += 1
+        if Faulty.steps % 10 == 0:
+            raise RuntimeError("the world fell apart")
+        if Faulty.steps % 50 == 1:
+            time.sleep(2.0)
+        return super().step(reply)
+
+
+def test_training_survives_worlds_that_raise_and_hang(tmp_path, monkeypatch):
+    monkeypatch.setattr(mulligan.envs.registry, "_load", lambda name: Faulty)
+    seen = []
+    real = Trainer._batch
+
+    def watched(self, groups):
+        batch = real(self, groups)
+        for number, index in batch.source:
+            assert not groups[number].trials[index].failed
+        seen.extend(trial.failed for group in groups for trial in group.trials)
+        return batch
+
+    monkeypatch.setattr(Trainer, "_batch", watched)
+    config = small(
+        run=replace(small().run, updates=2, tasks=12, group=4, retries=1),
+        trial=replace(small().trial, env_timeout=0.3),
+    )
+    run = train(config, tmp_path / "run")
+    lines = metrics(run)
+    assert len(lines) == 2
+    assert sum(line["trials/failed"] for line in lines) == sum(seen) > 0
+    assert sum(line["groups/short"] for line in lines) > 0
+    assert sum(line.get("stop/env_raised", 0) for line in lines) > 0
+
+
+def test_hung_worlds_are_named(monkeypatch):
+    class Hanging(Bandit):
+        def step(self, reply: str) -> Step:
+            time.sleep(2.0)
+            return super().step(reply)
+
+    env = Hanging(mulligan.make_task("bandit", 0))
+    trial = mulligan.run_trial_sync(env, lambda messages: "<action>1</action>", env_timeout=0.1)
+    assert [episode.stop.value for episode in trial.episodes] == ["env_hung"]
+    assert trial.failed
+
+
+def test_a_run_in_which_everything_fails_says_why(tmp_path, monkeypatch):
+    class Broken(Bandit):
+        def step(self, reply: str) -> Step:
+            raise RuntimeError("no world today")
+
+    monkeypatch.setattr(mulligan.envs.registry, "_load", lambda name: Broken)
+    with pytest.raises(MulliganError, match="no world today"):
+        train(small(warmstart=WarmstartConfig(steps=0)), tmp_path / "run")
+
+
+def test_bad_requests():
+    with pytest.raises(ParameterError, match=r"run\.group=1"):
+        small(run=RunConfig(group=1))
+    with pytest.raises(ParameterError, match="updates=0"):
+        small(run=RunConfig(updates=0))
+    with pytest.raises(ParameterError, match="temperature"):
+        small(trial=TrialConfig(temperature=0.0))
+    with pytest.raises(ParameterError, match="weight"):
+        Mixture.parse("bandit:0", {})
+    with pytest.raises(mulligan.envs.registry.UnknownName, match="'arms'"):
+        Mixture.parse("bandit", {"arm": 3})
+
+
+def test_folders(tmp_path):
+    run = train(small(), tmp_path / "run")
+    assert checkpoint.newest(run).name == "update-00002"
+    assert sorted(p.name for p in (run / "checkpoints").iterdir()) == ["update-00001", "update-00002"]  # keep = 2
+    assert json.loads((run / "warmstart.json").read_text())["rows"] > 0
+    assert RunFolder.open(run).config()["kind"] == "train"
+    with pytest.raises(RunFolderError, match="already holds a run"):
+        train(small(), run)
+    with pytest.raises(RunFolderError, match="not a run folder"):
+        player_from(str(tmp_path / "nothing")) if False else checkpoint.load_model(tmp_path)
+    # A finished run resumed does nothing more.
+    before = weights(run)
+    train(None, run, resume=True)
+    assert torch.equal(before, weights(run))
