@@ -40,7 +40,8 @@ GAMMA_STEP, GAMMA_TRAJ = 0.95, 0.9  # discounts from turn to turn, and from epis
 TASKS, GROUP = 32, 8  # tasks an update, trials of each
 LEARNING_RATE, EPOCHS, CLIP, GRADIENT_NORM = 2e-3, 2, 0.2, 1.0
 import os
-HEED = float(os.environ.get('HEED', 0.3))
+
+HEED = float(os.environ.get("HEED", 0.3))
 WARM_STEPS, EVAL_TASKS = 200, 1024
 
 WORDS = ["<pad>", "<episode>", "empty", "gold", "what?", "map", *(f"d{number}" for number in range(DOORS))]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mulligan.eval import run as evaluation
 from mulligan.eval.run import EvalResult
-from mulligan.players import player_from
+from mulligan.players import as_trained, player_from, trained_with
 from mulligan.policy.base import Policy, ReplyFunction
 
 if TYPE_CHECKING:
@@ -21,6 +21,10 @@ def evaluate(env: str, policy: str | Policy | ReplyFunction, **options: Any) -> 
     ``mulligan.evaluate("minesweeper", my_function, tasks=64, memory="history")``. A string names a policy: "expert",
     "endpoint:…", a run folder. All options: `mulligan.eval.run.evaluate`.
     """
+    config = trained_with(policy)
+    if config is not None:  # as it was trained, unless told otherwise
+        settings, params = as_trained(config, env)
+        options = {"settings": settings, "params": params, **options}
     return evaluation.evaluate(env, player_from(policy) if isinstance(policy, str) else policy, **options)
 
 

@@ -6,10 +6,16 @@ random | expert[:SKILL[:RECALL]] | omniscient | human | endpoint:MODEL | file.py
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from mulligan.errors import UsageError
 from mulligan.policy.base import Policy
 from mulligan.policy.spec import policy_from
+from mulligan.trial.settings import TrialSettings
+from mulligan.types import ParamValue, Sampling
+
+if TYPE_CHECKING:
+    from mulligan.train.config import Config
 
 
 def player_from(spec: str, *, device: str = "auto", slots: int = 256, **endpoint: Any) -> Policy:
@@ -19,6 +25,44 @@ def player_from(spec: str, *, device: str = "auto", slots: int = 256, **endpoint
     if spec.partition(":")[0] in ("nano", "hf"):
         return _local(spec, device, slots, trained=False)
     return policy_from(spec, **endpoint)
+
+
+def trained_with(spec: object) -> Config | None:
+    """The configuration of the training run that `spec` names; None if it names none."""
+    from mulligan.report.run import RunFolder
+
+    if not isinstance(spec, str) or not (Path(spec) / "config.toml").is_file():
+        return None
+    folder = RunFolder.open(spec)
+    if folder.config().get("kind") != "train":
+        raise UsageError(f"{spec} is not a training run, so that it holds no policy")
+    from mulligan.train.resolve import from_run
+
+    return from_run(folder)
+
+
+def as_trained(config: Config, env: str) -> tuple[TrialSettings, dict[str, ParamValue]]:
+    """How a trained policy is evaluated unless told otherwise: as it was trained, on the worlds it was trained for.
+
+    Three episodes whatever it was trained with, so that all methods are compared by one protocol, at temperature 0.7.
+    """
+    trial = config.trial
+    settings = TrialSettings(
+        memory=trial.memory,
+        style=trial.style,
+        stop=trial.stop,
+        restart=trial.restart,
+        memory_tokens=trial.memory_tokens,
+        max_reflections=trial.max_reflections,
+        window=trial.window,
+        sampling=Sampling(max_tokens=trial.max_tokens),
+        reflection_tokens=trial.reflection_tokens,
+    )
+    from mulligan.rollout.groups import Mixture
+
+    mixture = Mixture.parse(config.task.env, config.task.params)
+    known = env in [name for name, _ in mixture.weights]
+    return settings, mixture.own_params(env) if known else {}
 
 
 def _local(spec: str, device: str, slots: int, *, trained: bool) -> Policy:

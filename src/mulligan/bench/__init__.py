@@ -8,6 +8,7 @@ NAMES = {
     "env": "environment steps per second on one core, random legal play, resets included; memory of a live world",
     "trial": "what the trial loop adds to a turn, with a policy that answers at once",
     "algo": "credit and advantages of 100,000 turns",
+    "engine": "the slot engine against transformers.generate in lock-step, over the same trials",
 }
 
 

@@ -15,6 +15,7 @@ from mulligan.cli.options import (
     add_policy_options,
     add_trial_options,
     endpoint_options,
+    take_defaults_of_run,
     trial_settings,
 )
 from mulligan.cli.progress import trial_progress
@@ -49,7 +50,9 @@ def run(parser: Parser, words: list[str]) -> int:
     from mulligan.players import player_from
     from mulligan.report.run import RunFolder
 
-    options, params = parser.read(words)
+    trained_on = take_defaults_of_run(parser, words)
+    options, given = parser.read(words)
+    params = {**trained_on, **given}
     if options.resume:
         folder = RunFolder.open(options.resume)
         config = folder.config()
@@ -81,7 +84,7 @@ def run(parser: Parser, words: list[str]) -> int:
     return 0
 
 
-def _plan(options: argparse.Namespace, params: dict[str, str]) -> Any:
+def _plan(options: argparse.Namespace, params: dict[str, Any]) -> Any:
     from mulligan.eval.run import CONTROLS, EvalPlan
 
     if options.env is None:

@@ -53,6 +53,20 @@ def add_trial_options(parser: Parser) -> None:
     group.add_argument("--max-tokens", type=int, default=512, metavar="N", help="limit of a reply (512)")
 
 
+def take_defaults_of_run(parser: Parser, words: Sequence[str]) -> dict[str, Any]:
+    """Where the policy is a training run, its own settings become the options' defaults; returns its parameters."""
+    from mulligan.players import as_trained, trained_with
+
+    known, _ = parser.parse_known_args(list(words))
+    config = trained_with(known.policy)
+    if config is None or known.env is None:
+        return {}
+    settings, params = as_trained(config, known.env)
+    names = ("memory", "style", "stop", "restart", "memory_tokens", "max_reflections", "window", "reflection_tokens")
+    parser.set_defaults(**{name: getattr(settings, name) for name in names}, max_tokens=settings.sampling.max_tokens)
+    return dict(params)
+
+
 def trial_settings(options: argparse.Namespace) -> Any:
     """The `TrialSettings` that the options ask for."""
     from mulligan.trial.settings import TrialSettings

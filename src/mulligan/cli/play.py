@@ -11,6 +11,7 @@ from mulligan.cli.options import (
     add_policy_options,
     add_trial_options,
     endpoint_options,
+    take_defaults_of_run,
     trial_settings,
 )
 from mulligan.policy.base import Conversation, Policy
@@ -36,7 +37,9 @@ def run(parser: Parser, words: list[str]) -> int:
     from mulligan.policy.human import HumanPolicy
     from mulligan.trial.runner import run_trial_sync
 
-    options, params = parser.read(words)
+    trained_on = take_defaults_of_run(parser, words)
+    options, given = parser.read(words)
+    params = {**trained_on, **given}
     task = registry.make_task(options.env, options.seed, **params)
     settings = trial_settings(options)
     env = registry.build(task)

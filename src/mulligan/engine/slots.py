@@ -14,7 +14,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,6 +24,9 @@ from mulligan.engine.base import Sampled
 from mulligan.errors import ContextFull, ParameterError
 from mulligan.models.attention import forward, use_plans
 from mulligan.types import Sampling
+
+NARROW = 4
+"""Up to so many new tokens a stream is taken together with those that decode."""
 
 
 class SlotEngine:
@@ -216,7 +219,7 @@ def _nucleus(logp: Tensor, top_p: Tensor) -> Tensor:
 
 
 class _Cache:
-    """Keys and values, one tensor a layer: [slot, position, kv head, size]; grows in both directions as needed."""
+    """Keys and values, one tensor a layer: [slot, kv head, position, size]; grows in both directions as needed."""
 
     def __init__(self, model: Any, slots: int, context: int) -> None:
         config, weight = model.config, next(model.parameters())
@@ -224,15 +227,15 @@ class _Cache:
         heads = config.num_key_value_heads
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         self.slots, self.context = slots, context
-        self.keys = [self._new(0, 0, heads, size) for _ in range(config.num_hidden_layers)]
-        self.values = [self._new(0, 0, heads, size) for _ in range(config.num_hidden_layers)]
+        self.keys = [self._new(0, heads, 0, size) for _ in range(config.num_hidden_layers)]
+        self.values = [self._new(0, heads, 0, size) for _ in range(config.num_hidden_layers)]
 
-    def _new(self, slots: int, positions: int, heads: int, size: int) -> Tensor:
-        return torch.zeros(slots, positions, heads, size, device=self.device, dtype=self.dtype)
+    def _new(self, slots: int, heads: int, positions: int, size: int) -> Tensor:
+        return torch.zeros(slots, heads, positions, size, device=self.device, dtype=self.dtype)
 
     def reserve(self, slots: int, positions: int) -> None:
         """Room for so many slots and positions; grows by at least half, so that growing stays rare."""
-        have_slots, have_positions, heads, size = self.keys[0].shape
+        have_slots, heads, have_positions, size = self.keys[0].shape
         if slots <= have_slots and positions <= have_positions:
             return
         if slots > have_slots:
@@ -241,60 +244,95 @@ class _Cache:
             have_positions = min(self.context, max(positions, 64, have_positions * 3 // 2))
         for tensors in (self.keys, self.values):
             for layer, old in enumerate(tensors):
-                tensors[layer] = self._new(have_slots, have_positions, heads, size)
-                tensors[layer][: old.shape[0], : old.shape[1]] = old
+                tensors[layer] = self._new(have_slots, heads, have_positions, size)
+                tensors[layer][: old.shape[0], :, : old.shape[2]] = old
 
     def move(self, source: int, target: int, length: int) -> None:
         if length == 0:
             return
         for tensors in (self.keys, self.values):
             for tensor in tensors:
-                tensor[target, :length] = tensor[source, :length]
+                tensor[target, :, :length] = tensor[source, :, :length]
+
+
+class _Part(NamedTuple):
+    """Rows whose new tokens are of about one number, as one padded block of queries."""
+
+    slots: Tensor | None
+    """[row] the slots of the block; None: all places of the cache from the first on, read without a copy."""
+    block: Tensor
+    """[row, width] the token at each place of the block; places that hold none repeat token 0 and are not read."""
+    mask: Tensor
+    """[row, 1, width, position] which keys each query sees."""
 
 
 class SlotPlan:
     """New tokens of some slots, each attending to all of its own past.
 
-    rows: (slot, tokens cached before) of each stream, slots ascending; counts: its new tokens.
+    rows: (slot, tokens cached before) of each stream; counts: its new tokens. Streams that read a long prompt are taken
+    apart from those that add a token or two, so that one prompt does not widen everybody's queries.
     """
 
     def __init__(self, cache: _Cache, rows: Sequence[tuple[int, int]], counts: Sequence[int]) -> None:
-        device = cache.device
-        slots, cached = (torch.tensor(column) for column in zip(*rows, strict=True))
-        fresh = torch.tensor(counts)
-        whole = cached + fresh
-        self.top, self.reach, self.width = int(slots[-1]) + 1, int(whole.max()), int(fresh.max())
-        cache.reserve(self.top, self.reach)
+        device = self.device = cache.device
         self.cache = cache
-        ends = fresh.cumsum(0)
-        starts = ends - fresh
+        self.slots, self.cached = (torch.tensor(column) for column in zip(*rows, strict=True))
+        self.fresh = torch.tensor(counts)
+        self.top = int(self.slots.max()) + 1
+        cache.reserve(self.top, int((self.cached + self.fresh).max()))
+        ends = self.fresh.cumsum(0)
+        self.starts = ends - self.fresh
         self.last = (ends - 1).to(device)
         """[row] place of each stream's last new token."""
-        row = torch.repeat_interleave(torch.arange(len(fresh)), fresh)
-        offset = torch.arange(int(ends[-1])) - starts[row]
-        self.positions = (cached[row] + offset).to(device)
+        row = torch.repeat_interleave(torch.arange(len(counts)), self.fresh)
+        self.positions = (self.cached[row] + torch.arange(len(row)) - self.starts[row]).to(device)
         """[T] position of each new token in its own sequence."""
-        self.slot_of = slots[row].to(device)
-        # Queries stand in a block [slot, width]; slots without new tokens keep a row that nobody reads.
-        self.block = torch.zeros(self.top, self.width, dtype=torch.long)
-        self.block[slots[row], offset] = torch.arange(len(row))
-        self.block = self.block.to(device)
-        self.place = (slots[row] * self.width + offset).to(device)
-        seen = torch.ones(self.top, self.width, dtype=torch.long)
-        seen[slots[row], offset] = cached[row] + offset + 1
-        self.mask = (torch.arange(self.reach) < seen.unsqueeze(-1)).unsqueeze(1).to(device)
-        """[slot, 1, width, position] which keys each query sees."""
+        self.slot_of = self.slots[row].to(device)
+        self.place = torch.empty(len(row), dtype=torch.long)
+        """[T] where each token's result stands among the parts' results, all flattened."""
+        self.parts: list[_Part] = []
+        wide = self.fresh > NARROW
+        if bool(wide.any()) and int(wide.sum()) * 2 < self.top:
+            before = self._add_part(torch.arange(len(counts))[~wide], 0, whole=True) if not bool(wide.all()) else 0
+            self._add_part(torch.arange(len(counts))[wide], before, whole=False)
+        else:
+            self._add_part(torch.arange(len(counts)), 0, whole=True)
+        self.place = self.place.to(device)
+
+    def _add_part(self, members: Tensor, before: int, *, whole: bool) -> int:
+        """A block for the streams `members`; returns how many places there are with it."""
+        fresh, cached, slots = self.fresh[members], self.cached[members], self.slots[members]
+        width, reach = int(fresh.max()), int((cached + fresh).max())
+        height = self.top if whole else len(members)
+        line = slots if whole else torch.arange(len(members))
+        offset = torch.arange(width)
+        real = offset < fresh.unsqueeze(1)
+        tokens = self.starts[members].unsqueeze(1) + offset
+        block = torch.zeros(height, width, dtype=torch.long)
+        block[line] = torch.where(real, tokens, 0)
+        seen = torch.ones(height, width, dtype=torch.long)
+        seen[line] = torch.where(real, cached.unsqueeze(1) + offset + 1, 1)
+        self.place[tokens[real]] = (before + line.unsqueeze(1) * width + offset)[real]
+        mask = (torch.arange(reach) < seen.unsqueeze(-1)).unsqueeze(1)
+        self.parts.append(_Part(None if whole else slots.to(self.device), block.to(self.device), mask.to(self.device)))
+        return before + height * width
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float | None) -> Tensor:
         keys, values = self.cache.keys[layer], self.cache.values[layer]
-        keys[self.slot_of, self.positions] = key
-        values[self.slot_of, self.positions] = value
-        mixed = scaled_dot_product_attention(
-            query[self.block].transpose(1, 2),
-            keys[: self.top, : self.reach].transpose(1, 2),
-            values[: self.top, : self.reach].transpose(1, 2),
-            attn_mask=self.mask,
-            scale=scaling,
-            enable_gqa=query.shape[1] != key.shape[1],
-        )
-        return mixed.transpose(1, 2).flatten(0, 1)[self.place]
+        keys[self.slot_of, :, self.positions] = key
+        values[self.slot_of, :, self.positions] = value
+        found = []
+        for part in self.parts:
+            reach = part.mask.shape[-1]
+            own = slice(self.top) if part.slots is None else part.slots
+            mixed = scaled_dot_product_attention(
+                query[part.block].transpose(1, 2),
+                keys[own, :, :reach],
+                values[own, :, :reach],
+                attn_mask=part.mask,
+                scale=scaling,
+                enable_gqa=query.shape[1] != key.shape[1],
+            )
+            found.append(mixed.transpose(1, 2).flatten(0, 1))
+        joined = found[0] if len(found) == 1 else torch.cat(found)
+        return joined[self.place]

@@ -34,13 +34,15 @@ class Mixture:
     @classmethod
     def parse(cls, text: str, params: Mapping[str, Any], seed_set: str = "train") -> Mixture:
         """``minesweeper`` or ``minesweeper:2,sokoban:1``; a parameter goes to every environment that knows it."""
-        weights = []
+        weights: list[tuple[str, float]] = []
         for part in text.split(","):
             name, colon, weight = part.strip().rpartition(":")
             if not colon or not _is_number(weight):  # no weight: a name, or path/to/file.py:Class
                 name, weight = part.strip(), "1"
-            if float(weight) <= 0:
+            if not 0 < float(weight) < float("inf"):
                 raise ParameterError(f"{part!r}: the weight of an environment must be more than 0")
+            if name in [other for other, _ in weights]:
+                raise ParameterError(f"{text!r} names {name} twice; give it one weight")
             weights.append((name, float(weight)))
         known = {key for name, _ in weights for key in [*registry.spec(name).defaults, "turns"]}
         for key in params:

@@ -2,12 +2,17 @@
 
 ``checkpoints/update-00080/`` holds ``weights.safetensors`` (what is trained, and the critic), ``optimiser.pt`` and
 ``state.json`` (the next update, the running statistics). All other randomness is derived from (seed, update).
+
+A process may be killed between any two lines here. ``.update-00080.tmp`` is being written and never read.
+``.update-00080.old`` is on its way out: it makes room, or is being deleted, and is read only while it is whole and no
+successor is in its place.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -19,11 +24,13 @@ from mulligan.errors import RunFolderError
 from mulligan.models.load import Loaded, LoraSettings, load
 from mulligan.report.run import RunFolder
 from mulligan.train.config import Config
-from mulligan.train.resolve import from_tree
+from mulligan.train.resolve import from_run
 from mulligan.train.step import Learner
 
 _CRITIC = "critic."
-_PREFIX = "update-"
+_FILES = ("weights.safetensors", "optimiser.pt", "state.json")
+_READ = re.compile(r"update-(\d+)|\.update-(\d+)\.old")
+_OURS = re.compile(r"update-\d+|\.update-\d+\.(old|tmp)")
 
 
 def save(folder: Path, update: int, learner: Learner, history: History, keep: int) -> Path:
@@ -31,7 +38,7 @@ def save(folder: Path, update: int, learner: Learner, history: History, keep: in
     from safetensors.torch import save_file
 
     checkpoints = folder / "checkpoints"
-    target = checkpoints / f"{_PREFIX}{update:05d}"
+    target = checkpoints / f"update-{update:05d}"
     beside = checkpoints / f".{target.name}.tmp"
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True)
@@ -44,24 +51,29 @@ def save(folder: Path, update: int, learner: Learner, history: History, keep: in
         "bad_in_a_row": learner.bad_in_a_row,
     }
     (beside / "state.json").write_text(json.dumps(state), encoding="utf-8")
-    for file in beside.iterdir():
-        _sync(file)
-    if target.exists():  # the same update again, after a resume: the same content
-        shutil.rmtree(target)
+    for path in (*beside.iterdir(), beside):
+        _sync(path)
+    if target.exists():
+        _put_aside(target)
     os.replace(beside, target)
-    for old in _all(folder)[:-keep]:
-        shutil.rmtree(old)
+    _sync(checkpoints)
+    _tidy(folder, keep)
     return target
 
 
 def restore(checkpoint: Path, learner: Learner, history: History) -> int:
-    """Put a checkpoint back into a learner and its history; returns how many updates it had."""
+    """Put a checkpoint of a run that goes on back into a learner and its history; returns how many updates it had.
+
+    What a killed `save` left beside it, half written or half deleted, goes away.
+    """
     load_weights(checkpoint, learner.model, learner.critic)
-    optimiser = torch.load(checkpoint / "optimiser.pt", map_location=learner.device, weights_only=True)
+    # On the CPU: moments then move to where their parameter is, and the step counts stay where AdamW keeps them.
+    optimiser = torch.load(checkpoint / "optimiser.pt", map_location="cpu", weights_only=True)
     learner.optimiser.load_state_dict(optimiser)
     state = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
     history.load_state_dict(state["history"])
     learner.tokens, learner.bad_in_a_row = state["tokens"], state["bad_in_a_row"]
+    _tidy(checkpoint.parent.parent, learner.config.run.keep)
     return int(state["update"])
 
 
@@ -87,6 +99,7 @@ def save_reference(folder: Path, model: Any) -> None:
     target.mkdir(exist_ok=True)
     named = {name: p.detach().contiguous() for name, p in model.named_parameters() if p.requires_grad}
     save_file(named, target / "weights.tmp")
+    _sync(target / "weights.tmp")
     os.replace(target / "weights.tmp", target / "weights.safetensors")
 
 
@@ -102,18 +115,10 @@ def load_model(run: str | Path, device: str = "cpu") -> Loaded:
     checkpoint = newest(folder.path)
     if checkpoint is None:
         raise RunFolderError(f"{folder.path} has no checkpoint yet")
-    config = config_of(folder)
+    config = from_run(folder)
     loaded = load_base(config, device)
     load_weights(checkpoint, loaded.model)
     return loaded
-
-
-def config_of(folder: RunFolder) -> Config:
-    """The configuration a training run was started with."""
-    tree = folder.config()
-    if tree.get("kind") != "train":
-        raise RunFolderError(f"{folder.path} is not a training run")
-    return from_tree({key: value for key, value in tree.items() if isinstance(value, dict)})
 
 
 def load_base(config: Config, device: str) -> Loaded:
@@ -144,9 +149,36 @@ def _weights(learner: Learner) -> dict[str, torch.Tensor]:
 
 
 def _all(folder: Path) -> list[Path]:
-    return sorted(path for path in (folder / "checkpoints").glob(f"{_PREFIX}*") if path.is_dir())
+    """Every whole checkpoint, the oldest first."""
+    found: dict[int, Path] = {}
+    for path in sorted((folder / "checkpoints").glob("*update-*")):  # those put aside first: the others supersede them
+        name = _READ.fullmatch(path.name)
+        if name and all((path / file).is_file() for file in _FILES):
+            found[int(name[1] or name[2])] = path
+    return [found[update] for update in sorted(found)]
+
+
+def _put_aside(path: Path) -> Path:
+    """Take a folder out of the way in one stroke, so that it is never seen half deleted."""
+    aside = path.with_name(f".{path.name}.old")
+    shutil.rmtree(aside, ignore_errors=True)
+    os.replace(path, aside)
+    return aside
+
+
+def _tidy(folder: Path, keep: int) -> None:
+    """Drop all but the newest `keep` whole checkpoints, and whatever is not whole."""
+    whole = _all(folder)
+    for path in sorted((folder / "checkpoints").glob("*update-*")):
+        if path not in whole[-keep:] and _OURS.fullmatch(path.name):
+            in_place = path in whole and not path.name.startswith(".")
+            shutil.rmtree(_put_aside(path) if in_place else path)
 
 
 def _sync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
+    """Have a file, or the names in a folder, reach the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

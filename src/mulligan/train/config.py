@@ -252,10 +252,27 @@ class Config:
             "optim.minibatches": self.optim.minibatches,
             "optim.tokens": self.optim.tokens,
             "engine.slots": self.engine.slots,
+            "trial.max_tokens": self.trial.max_tokens,
+            "trial.reflection_tokens": self.trial.reflection_tokens,
         }
         for name, value in positive.items():
             if value < 1:
                 raise ParameterError(f"{name}={value} cannot be; give at least 1")
+        shares = {
+            "algo.gamma_step": self.algo.gamma_step,
+            "algo.gamma_traj": self.algo.gamma_traj,
+            "algo.gae_lambda": self.algo.gae_lambda,
+            "warmstart.skill": self.warmstart.skill,
+            "warmstart.recall": self.warmstart.recall,
+            "optim.lr_end": self.optim.lr_end,
+        }
+        for name, share in shares.items():
+            if not 0.0 <= share <= 1.0:
+                raise ParameterError(f"{name}={share} cannot be; give a number from 0 to 1")
+        rates = {"optim.lr": self.optim.lr, "optim.grad_clip": self.optim.grad_clip, "warmstart.lr": self.warmstart.lr}
+        for name, rate in rates.items():
+            if not 0.0 < rate < float("inf"):
+                raise ParameterError(f"{name}={rate} cannot be; give more than 0")
         if self.trial.temperature <= 0:
             raise ParameterError(f"trial.temperature={self.trial.temperature} samples nothing new; give more than 0")
         if self.run.group < 2 and self.algo.estimator != "ppo":

@@ -30,7 +30,7 @@ from mulligan.rollout.tasksets import task_set
 from mulligan.train import checkpoint
 from mulligan.train.config import Config
 from mulligan.train.metrics import MetricsFile, describe_groups
-from mulligan.train.resolve import to_tree
+from mulligan.train.resolve import from_run, to_tree
 from mulligan.train.rows import rows_of
 from mulligan.train.step import Learner, UpdateData
 from mulligan.train.warmstart import warm_start
@@ -45,7 +45,7 @@ def train(config: Config | None, run: str | Path, *, resume: bool = False, on_up
     """Train into the folder `run` and return it. With `resume`, the folder's own configuration counts."""
     if resume:
         folder = RunFolder.open(run)
-        config = checkpoint.config_of(folder)
+        config = from_run(folder)
     else:
         config = config or Config()
         folder = RunFolder.create(run, {"kind": "train", **to_tree(config)})

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from mulligan.eval.passk import Summary, summarise
 from mulligan.types import Group
@@ -22,12 +22,15 @@ class MetricsFile:
         """Keep only the lines of the first `updates` updates; a torn last line goes too."""
         kept = [line for line in self._lines() if json.loads(line)["update"] <= updates]
         beside = self.path.with_name(self.path.name + ".tmp")
-        beside.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
+        with beside.open("w", encoding="utf-8") as file:
+            _write_out(file, "".join(f"{line}\n" for line in kept))
         os.replace(beside, self.path)
 
     def write(self, metrics: Mapping[str, Any]) -> None:
+        """Append a line; it is on the disk before any checkpoint that counts on it."""
+        line = json.dumps({name: value for name, value in metrics.items() if value is not None})
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({name: value for name, value in metrics.items() if value is not None}) + "\n")
+            _write_out(file, line + "\n")
 
     def read(self) -> list[dict[str, Any]]:
         """All whole lines."""
@@ -38,6 +41,12 @@ class MetricsFile:
             return []
         text = self.path.read_text(encoding="utf-8")
         return text[: text.rfind("\n") + 1].splitlines()
+
+
+def _write_out(file: TextIO, text: str) -> None:
+    file.write(text)
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def describe_groups(groups: Sequence[Group], episodes: int) -> dict[str, Any]:

@@ -21,7 +21,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from mulligan.errors import ParameterError, UnknownName, UsageError
+from mulligan.errors import ParameterError, RunFolderError, UnknownName, UsageError
+from mulligan.report.run import RunFolder
 from mulligan.train import config as config_module
 from mulligan.train.config import Config
 from mulligan.types import ParamValue
@@ -121,6 +122,14 @@ def from_tree(tree: Mapping[str, Any]) -> Config:
     """The configuration that `to_tree` wrote, exactly; single values at the top (a schema version) are passed over."""
     layer = _layer({key: value for key, value in tree.items() if isinstance(value, Mapping)}, "")
     return _build({key: _value(key, value, layer) for key, value in layer.values.items()})
+
+
+def from_run(folder: RunFolder) -> Config:
+    """The configuration a training run was started with."""
+    tree = folder.config()
+    if tree.get("kind") != "train":
+        raise RunFolderError(f"{folder.path} is not a training run")
+    return from_tree(tree)
 
 
 def presets() -> dict[str, str]:
