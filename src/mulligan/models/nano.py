@@ -41,11 +41,14 @@ PAD, END, SYSTEM, USER, ASSISTANT = SPECIAL = ("<|pad|>", "<|end|>", "<|system|>
 TEMPLATE = (
     "{% for message in messages %}"
     "{% if message.role == 'assistant' %}<|assistant|>{{ message.content }}<|end|>"
+    "{% elif message.role == 'user' and not loop.first and messages[loop.index0 - 1].role == 'assistant' %}"
+    "{{ message.content }}"
     "{% elif message.role == 'user' or message.content %}<|{{ message.role }}|>{{ message.content }}"
     "{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
-"""One token a message, and one that ends a reply. An empty system message leaves no trace."""
+"""Two tokens a turn: one before a reply, one that ends it; what follows that is the user's. An empty system message
+leaves no trace."""
 
 _WORDS = (
     r" [a-h][1-8](?:=[0-8*])?(?![\w=*])"  # a cell or a fact

@@ -73,7 +73,7 @@ class Transcript:
 
     def prompt(self, messages: Sequence[Message]) -> tuple[list[int], int]:
         """The tokens to append for `messages`, and how many stand before them; 0 begins a new sequence."""
-        if len(messages) == len(self.messages) + 1 and list(messages[:-1]) == self.messages:
+        if self.messages and len(messages) == len(self.messages) + 1 and list(messages[:-1]) == self.messages:
             ids = self.renderer.following(self.last, messages[-1])
         else:
             self.length = 0

@@ -182,9 +182,9 @@ def test_all_that_is_said_round_trips(tokenizer):
 
 def test_a_turn_costs_two_tokens_beside_its_words(tokenizer):
     render = Renderer(tokenizer)
-    end, user, assistant = tokenizer.convert_tokens_to_ids([nano.END, nano.USER, nano.ASSISTANT])
+    end, assistant = tokenizer.convert_tokens_to_ids([nano.END, nano.ASSISTANT])
     (reply,), (fact,) = ids(tokenizer, "b3"), ids(tokenizer, "b3=1")
-    assert render.following([reply, end], {"role": "user", "content": "b3=1"}) == [user, fact, assistant]
+    assert render.following([reply, end], {"role": "user", "content": "b3=1"}) == [fact, assistant]
     assert render.stop_ids == {end}
     assert render.decode_reply([reply, end]) == "b3"
     assert not render.rewrites

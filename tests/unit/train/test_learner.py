@@ -333,3 +333,21 @@ def test_text_without_tokens_cannot_be_trained_on():
     trial = mulligan.run_trial_sync(mulligan.make_task("bandit", 0), ExpertPolicy())
     with pytest.raises(UsageError, match="without tokens"):
         rows_of([trial])
+
+
+@pytest.mark.parametrize("style", ["bare", "plain"])
+def test_rows_are_what_the_chat_template_says(style):
+    """With and without a system message, an episode's row is the template's own rendering of its messages."""
+    loaded = load(TINY)
+    player = Demonstrated(ExpertPolicy(), loaded.renderer, prompts.style(style).demonstrated)
+    task = mulligan.make_task("minesweeper", 3, view="compact", rows=3, cols=3)
+    trial = mulligan.run_trial_sync(task, player, style=style, episodes=1)
+    (row,) = rows_of([trial])[0]
+    (episode,) = trial.episodes
+    said = [dict(message) for message in episode.opening]
+    for turn, after in zip(episode.turns, [*episode.turns[1:], None], strict=True):
+        said.append({"role": "assistant", "content": turn.reply.text})
+        if after is not None:
+            left = task.turns - len([m for m in said if m["role"] == "assistant"])
+            said.append({"role": "user", "content": prompts.turn(after.observation, "", left, prompts.style(style))})
+    assert row.ids == loaded.tokenizer.apply_chat_template(said, return_dict=False)
