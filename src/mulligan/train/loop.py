@@ -161,6 +161,7 @@ class Trainer:
             if advantages.targets is None
             else torch.tensor(advantages.targets, dtype=torch.float32, device=self.device),
         )
+        budget = self.learner.tokens
         learned = self.learner.update(data, update=update, on_bad=lambda bad: self._keep_bad(update, bad))
         ended = time.perf_counter()
         self._keep_trials(update, groups)
@@ -173,11 +174,20 @@ class Trainer:
             "tokens/rows": sum(len(row.ids) for row in rows),
             "tokens/sampled": sampled,
             "optim/tokens": self.learner.tokens,
-            "warning": mismatch_warning(learned),
+            "warning": self._warning(learned, budget),
             "time/rollout": played - began,
             "time/update": ended - played,
             "time/engine_tokens_per_s": (self.engine.tokens - tokens) / max(1e-9, played - began),
         }
+
+    def _warning(self, learned: dict[str, float], budget: int) -> str | None:
+        """What a person should know of this update, if anything."""
+        said = [mismatch_warning(learned)]
+        if self.learner.tokens < budget:
+            said.append(f"out of memory: micro-batches now hold {self.learner.tokens} tokens instead of {budget}")
+        if learned["skipped"]:
+            said.append(f"{learned['skipped']:.0f} steps skipped: the loss was not finite; the batch is in bad/")
+        return "; ".join(text for text in said if text) or None
 
     def _play(self, update: int) -> tuple[list[Group], int]:
         """The groups of an update; with dynamic sampling, those that teach nothing are replaced once."""

@@ -139,7 +139,11 @@ class Learner:
                 parameter.copy_(now[name])
 
     def update(self, data: UpdateData, *, update: int, on_bad: Callable[[Any], None]) -> dict[str, float]:
-        """All optimiser steps of one update; returns the metrics of the last pass."""
+        """All optimiser steps of one update; returns the metrics of the last pass.
+
+        `sampler/mismatch` is the mean |logp_new - logp_sampler| before the first step: about 0 where sampler and
+        trainer share the model.
+        """
         optim, algo = self.config.optim, self.config.algo
         progress = update / max(1, self.config.run.updates - 1)
         rise = min(1.0, (update + 1) / max(1, optim.warmup))
@@ -154,17 +158,21 @@ class Learner:
         )
         parts = self._minibatches(data.rows, update)
         metrics: dict[str, float] = {}
+        mismatch: float | None = None
         skipped = 0
         for _ in range(optim.epochs):
             passes = []
             for part in parts:
                 found = self._step(part, data, options)
                 passes.append(found)
+                apart = found.pop("apart", 0.0)
+                mismatch = apart if mismatch is None else mismatch
                 if found["skipped"]:
                     skipped += 1
                     on_bad({"rows": part, "advantages": data.advantages, "metrics": found})
             metrics = {name: sum(found.get(name, 0.0) for found in passes) / len(passes) for name in passes[0]}
         self.updates += 1
+        metrics["sampler/mismatch"] = metrics.get("sampler/mismatch", mismatch or 0.0)
         return {**metrics, "skipped": float(skipped), "lr": self.optimiser.param_groups[0]["lr"]}
 
     def _set_rates(self, factor: float) -> None:
@@ -206,7 +214,7 @@ class Learner:
         if not packed:
             return {"loss": 0.0, "grad_norm": 0.0, "skipped": 0.0}
         sums = []
-        value_part = 0.0
+        value_part = apart = 0.0
         for batch, share in zip(packed, self._shares(packed), strict=True):
             scores = self.score(batch, self.config.trial.temperature)
             own = batch.logp_old
@@ -226,7 +234,10 @@ class Learner:
                 loss = loss + self.config.algo.value_weight * critic
             loss.backward()  # type: ignore[no-untyped-call]
             sums.append(found)
+            apart += float((scores.logp.detach() - batch.logp_sampler).abs().sum())
         metrics = summarise(sums)
+        # Before the first step of an update both are the same policy: what is left is how far the numerics are apart.
+        metrics["apart"] = apart / sum(len(batch.target) for batch in packed)
         if self.critic is not None:
             metrics["value_loss"] = value_part
         return {**metrics, **self._apply(metrics["loss"])}

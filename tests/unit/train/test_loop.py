@@ -125,6 +125,7 @@ def test_every_estimator_trains_with_every_form(tmp_path, estimator, form):
     run = train(config, tmp_path / "run")
     (line,) = metrics(run)
     assert line["loss/grad_norm"] > 0
+    assert line["loss/sampler/mismatch"] < 1e-4  # sampler and trainer are one model
     assert line["loss/kl_old"] >= 0
     assert ("loss/value_loss" in line) == (estimator == "ppo")
 

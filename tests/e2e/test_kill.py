@@ -1,0 +1,493 @@
+"""A training run that is killed with SIGKILL at any moment, and resumed, ends exactly as one that was left alone.
+
+The same weights, bit for bit, the same optimiser, statistics, trials and metrics (but for times), and no file more.
+
+What a kill leaves behind can only differ where the run folder changes. So the processes here are told at which change
+to die: a host imports everything once and forks a process for each run, and an audit hook in that process sees every
+change just before it happens. A kill in the middle of a write is one after it, with half of what was written missing.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from mulligan.algo.normalise import History
+from mulligan.models.load import load
+from mulligan.report.run import read_lines
+from mulligan.train import checkpoint
+from mulligan.train.config import (
+    AlgoConfig,
+    Config,
+    EngineConfig,
+    ModelConfig,
+    OptimConfig,
+    RunConfig,
+    TaskConfig,
+    TrialConfig,
+    WarmstartConfig,
+)
+from mulligan.train.step import Learner
+
+TASKS, GROUP, UPDATES = 3, 4, 4
+CONFIG = Config(
+    run=RunConfig(
+        updates=UPDATES, tasks=TASKS, group=GROUP, threads=1, checkpoint_every=1, keep=2, save_trials_every=1
+    ),
+    task=TaskConfig(env="bandit", params={"arms": 2}),
+    trial=TrialConfig(episodes=3, memory="history", style="bare", max_tokens=2),
+    model=ModelConfig(name="nano:hidden=32,layers=1", device="cpu"),
+    engine=EngineConfig(slots=16),
+    warmstart=WarmstartConfig(steps=30, trials=20, batch=16, lr=1e-2, warmup=1),
+    # What is remembered from earlier updates counts: the agent's own statistics, and the weights at the start.
+    algo=AlgoConfig(estimator="grpo", baseline="agent", scale="agent", kl_weight=0.1),
+    optim=OptimConfig(lr=3e-3, warmup=1, epochs=2),
+)
+COMMAND = [sys.executable, "-c", "from mulligan.cli import main; main()"]
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+# The process that is killed ---------------------------------------------------------------------------------------
+
+
+class Watch:
+    """An audit hook: describes each change of the run folder before it happens, and kills the process at one of them.
+
+    `at` is the description of a change, or its number. With `torn`, half of what the change before it wrote is lost.
+    """
+
+    def __init__(self, run: str, at: str | int | None = None, torn: bool = False) -> None:
+        self.run, self.at, self.torn = run, at, torn
+        self.changes: list[str] = []
+        self.written: tuple[str, int] | None = None
+
+    def __call__(self, event: str, args: tuple[Any, ...]) -> None:
+        change = self.describe(event, args)
+        if change is None:
+            return
+        self.changes.append(change)
+        if self.at in (change, len(self.changes)):
+            if self.torn and self.written:
+                path, before = self.written
+                os.truncate(path, before + (os.path.getsize(path) - before) // 2)
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.written = (str(args[0]), _size(args[0])) if event == "open" else None
+
+    def describe(self, event: str, args: tuple[Any, ...]) -> str | None:
+        if event == "mulligan.step":
+            return str(args[0])
+        if event == "open":
+            path = args[0] if (args[2] or 0) & (os.O_WRONLY | os.O_RDWR) else None
+        elif event in ("os.rename", "os.mkdir", "os.remove", "os.rmdir"):
+            path = args[1] if event == "os.rename" else args[0]
+        else:
+            return None
+        if not isinstance(path, str | os.PathLike):
+            return None
+        verb = event.removeprefix("os.")
+        if event in ("os.remove", "os.rmdir") and args[1] != -1:  # within a folder that is being deleted
+            return f"{verb} {os.fspath(path)}"
+        return f"{verb} {os.path.relpath(path, self.run)}" if os.fspath(path).startswith(self.run) else None
+
+
+def _size(path: str) -> int:
+    return os.path.getsize(path) if os.path.exists(path) else 0
+
+
+def play(run: str, log: str | None, at: str | int | None, torn: bool) -> None:
+    """Start or resume a run in this process, which dies at the change `at`."""
+    import safetensors.torch
+
+    from mulligan.train.loop import train
+
+    def announced(write: Any) -> Any:
+        """These two write files without Python's knowledge."""
+
+        def announce(what: Any, path: Path) -> None:
+            sys.audit("open", str(path), "wb", os.O_WRONLY)
+            write(what, path)
+
+        return announce
+
+    safetensors.torch.save_file, torch.save = announced(safetensors.torch.save_file), announced(torch.save)
+    watch = Watch(run, at, torn)
+    sys.addaudithook(watch)
+
+    def on_update(found: dict[str, Any]) -> None:
+        name = "warmstart" if "warmstart" in found else "update"
+        sys.audit("mulligan.step", f"{name} {found[name]}")
+
+    train(CONFIG, run, resume=(Path(run) / "config.toml").exists(), on_update=on_update)
+    if log:
+        Path(log).write_text(json.dumps(watch.changes), encoding="utf-8")
+
+
+def host() -> None:
+    """Play the runs that come in as JSON lines, each in a process of its own, and answer how that ended."""
+    import safetensors.torch  # noqa: F401
+
+    import mulligan.train.loop  # noqa: F401
+
+    load(CONFIG.model.name, device="cpu")
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    for line in sys.stdin:
+        job = json.loads(line)
+        after = job.pop("after")
+        process = os.fork()
+        if process == 0:
+            try:
+                play(**job)
+            except BaseException:
+                sys.excepthook(*sys.exc_info())
+                os._exit(1)
+            os._exit(0)
+        if after is not None:
+            time.sleep(after)
+            os.kill(process, signal.SIGKILL)
+        _, status = os.waitpid(process, 0)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        sys.stdout.flush()
+
+
+class Host:
+    """The other end of `host`."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def play(
+        self,
+        run: Path,
+        *,
+        at: str | int | None = None,
+        torn: bool = False,
+        after: float | None = None,
+        log: Path | None = None,
+    ) -> int:
+        """Start or resume `run`; returns the exit code of its process, -9 where it was killed."""
+        job = {"run": str(run), "log": log and str(log), "at": at, "torn": torn, "after": after}
+        self.process.stdin.write(json.dumps(job) + "\n")
+        self.process.stdin.flush()
+        return int(self.process.stdout.readline())
+
+
+@pytest.fixture(scope="module")
+def player() -> Iterator[Host]:
+    command = [sys.executable, str(Path(__file__).resolve())]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
+    ) as process:
+        assert process.stdout.readline() == "ready\n"
+        yield Host(process)
+        process.stdin.close()
+
+
+# What is compared -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def whole(player, tmp_path_factory) -> Path:
+    """The run that was left alone; beside it, `changes.json` lists the changes of its folder."""
+    run = tmp_path_factory.mktemp("whole") / "run"
+    assert player.play(run, log=run.with_name("changes.json")) == 0
+    return run
+
+
+def contents(run: Path) -> dict[str, Any]:
+    """Every file of a run folder -> what it holds, but for times."""
+    return {str(path.relative_to(run)): content(path) for path in sorted(run.rglob("*")) if path.is_file()}
+
+
+def content(path: Path) -> Any:
+    if path.name == "metrics.jsonl":
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        return [{key: value for key, value in line.items() if not key.startswith("time/")} for line in lines]
+    if path.name == "warmstart.json":
+        return {**json.loads(path.read_text()), "seconds": None}
+    if path.name == "state.json":
+        return json.loads(path.read_text())
+    if path.name == "optimiser.pt":
+        return plain(torch.load(path, weights_only=True))
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def plain(value: Any) -> Any:
+    """Nested data with each tensor as its type, shape and bits."""
+    if isinstance(value, torch.Tensor):
+        return str(value.dtype), tuple(value.shape), hashlib.sha256(value.numpy().tobytes()).hexdigest()
+    if isinstance(value, dict):
+        return {key: plain(entry) for key, entry in value.items()}
+    return [plain(entry) for entry in value] if isinstance(value, list | tuple) else value
+
+
+def assert_same(run: Path, whole: Path) -> None:
+    found, expected = contents(run), contents(whole)
+    assert found.keys() == expected.keys()
+    assert [name for name in found if found[name] != expected[name]] == []
+
+
+def test_the_run_left_alone_holds_what_is_compared(whole):
+    """Otherwise two empty folders would pass for equal."""
+    found = contents(whole)
+    last = f"checkpoints/update-{UPDATES:05d}"
+    assert {f"{last}/weights.safetensors", "reference/weights.safetensors"} <= found.keys()
+    assert found[f"{last}/weights.safetensors"] != found["checkpoints/update-00003/weights.safetensors"]
+    assert {"exp_avg", "exp_avg_sq", "step"} <= found[f"{last}/optimiser.pt"]["state"][0].keys()
+    assert found[f"{last}/state.json"]["history"]["agents"]
+    assert [line["update"] for line in found["metrics.jsonl"]] == [1, 2, 3, 4]
+    assert max(line["loss/kl_ref"] for line in found["metrics.jsonl"]) > 0
+    for update in range(1, UPDATES + 1):
+        file = whole / "trials" / f"update-{update:05d}.jsonl.gz"
+        gzip.decompress(file.read_bytes())  # raises where the tail is torn
+        assert [line["place"] for line in read_lines(file)] == list(range(TASKS * GROUP))
+
+
+# Kills ------------------------------------------------------------------------------------------------------------
+
+MOMENTS = [
+    ("warmstart 5", False),
+    ("rename reference/weights.safetensors", True),  # the reference is half written
+    ("rename checkpoints/update-00000", False),  # the first checkpoint is written, and not yet in place
+    ("open checkpoints/.update-00001.tmp/optimiser.pt", True),  # the weights are half written
+    ("rename checkpoints/update-00001", True),  # its state.json is half written
+    ("rename trials/update-00001.jsonl.gz", True),  # the trials are half written
+    ("mkdir checkpoints/.update-00002.tmp", True),  # the line of update 2 is half written
+    ("rename metrics.jsonl", True),  # in a process that has just resumed: the lines to keep are half written
+    ("remove state.json", False),  # an old checkpoint is being deleted; one of the two comes after another file,
+    ("remove weights.safetensors", False),  # whatever the order
+    ("rename checkpoints/update-00004", False),
+    ("rename checkpoints/.update-00002.old", False),  # the last checkpoint is in place, and one too many is left
+]
+
+
+def test_killed_at_every_kind_of_moment(player, whole, tmp_path):
+    run = tmp_path / "run"
+    for at, torn in MOMENTS:
+        assert player.play(run, at=at, torn=torn) == -signal.SIGKILL, at
+    assert player.play(run) == 0
+    assert_same(run, whole)
+
+
+def test_killed_at_random_moments(player, whole, tmp_path):
+    """From outside, by the clock: also in the middle of what the other test knows nothing of."""
+    run = tmp_path / "run"
+    for _ in range(4):
+        player.play(run, after=random.uniform(0.0, 0.5))
+    assert player.play(run) == 0
+    assert_same(run, whole)
+
+
+@pytest.mark.slow
+def test_killed_at_every_single_change(player, whole, tmp_path):
+    """Before each change of the run folder, and in the middle of each write; then once more right after resuming."""
+    changes = json.loads(whole.with_name("changes.json").read_text())
+    assert len(changes) > 50
+    for number, before in enumerate(["", *changes[:-1]], 1):
+        for torn in (False, True) if before.startswith("open ") else (False,):
+            run = tmp_path / f"{number}-{torn}"
+            assert player.play(run, at=number, torn=torn) == -signal.SIGKILL
+            assert player.play(run, at=1 + number % 12) in (-signal.SIGKILL, 0)
+            assert player.play(run) == 0
+            assert_same(run, whole)
+            shutil.rmtree(run)
+
+
+# What no kill leaves, but a hand, a disk or a copy may ---------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def stopped(player, tmp_path_factory) -> Path:
+    """A run killed in its fourth update, with checkpoints after the second and the third."""
+    run = tmp_path_factory.mktemp("stopped") / "run"
+    assert player.play(run, at="open metrics.jsonl") == -signal.SIGKILL  # the first one
+    assert player.play(run, at="mkdir checkpoints/.update-00004.tmp") == -signal.SIGKILL
+    assert [path.name for path in checkpoint._all(run)] == ["update-00002", "update-00003"]
+    return run
+
+
+@pytest.fixture
+def run(stopped, tmp_path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(stopped, tmp_path / "run"))
+
+
+def test_folders_that_never_got_their_name_are_ignored_and_cleaned(player, run, whole):
+    for name in (".update-00009.tmp", ".update-00001.old"):
+        shutil.copytree(run / "checkpoints/update-00002", run / "checkpoints" / name)
+    assert checkpoint.newest(run).name == "update-00003"
+    assert player.play(run) == 0
+    assert_same(run, whole)
+
+
+@pytest.mark.parametrize("missing", ["weights.safetensors", "optimiser.pt", "state.json"])
+def test_a_checkpoint_that_lacks_a_file_is_passed_over(player, run, whole, missing):
+    (run / "checkpoints/update-00003" / missing).unlink()
+    assert checkpoint.newest(run).name == "update-00002"
+    assert player.play(run) == 0
+    assert_same(run, whole)
+
+
+def test_where_no_checkpoint_is_whole_the_run_starts_over(player, run, whole):
+    shutil.rmtree(run / "checkpoints/update-00002")
+    (run / "checkpoints/update-00003").rename(run / "checkpoints/update-00000")
+    (run / "checkpoints/update-00000/state.json").unlink()
+    assert checkpoint.newest(run) is None
+    assert player.play(run) == 0
+    assert_same(run, whole)
+
+
+def test_saving_the_same_update_again_never_leaves_none(tmp_path, monkeypatch):
+    learner = Learner(load(CONFIG.model.name).model, CONFIG)
+    checkpoint.save(tmp_path, 7, learner, History(), keep=1)
+    first = next(learner.model.parameters()).detach().clone()
+    with torch.no_grad():
+        next(learner.model.parameters()).zero_()
+
+    def rename(source, target, real=os.replace):
+        if Path(source).suffix == ".tmp":
+            raise KeyboardInterrupt  # the old one has been put aside, the new one is not yet in its place
+        real(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", rename)
+        with pytest.raises(KeyboardInterrupt):
+            checkpoint.save(tmp_path, 7, learner, History(), keep=1)
+    assert checkpoint.restore(checkpoint.newest(tmp_path), learner, History()) == 7
+    assert torch.equal(next(learner.model.parameters()), first)
+    checkpoint.save(tmp_path, 7, learner, History(), keep=1)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["update-00007"]
+
+
+def test_a_checkpoint_that_made_room_counts_until_the_new_one_is_in_place(player, run, whole):
+    shutil.rmtree(run / "checkpoints/update-00002")
+    (run / "checkpoints/update-00003").rename(run / "checkpoints/.update-00003.old")
+    assert checkpoint.newest(run).name == ".update-00003.old"
+    assert player.play(run, at="update 4") == -signal.SIGKILL
+    (run / "checkpoints/.update-00003.old").rename(run / "checkpoints/update-00003")
+    assert_same(run, whole)
+
+
+def test_only_checkpoints_are_taken_for_checkpoints(player, run, whole):
+    """A copy under another name is neither resumed from nor deleted."""
+    kept = run / "checkpoints/update-00009-best"
+    shutil.copytree(run / "checkpoints/update-00003", kept)
+    assert player.play(run) == 0
+    assert (kept / "weights.safetensors").is_file()
+    shutil.rmtree(kept)
+    assert_same(run, whole)
+
+
+def test_checkpoints_are_ordered_by_number(tmp_path):
+    for name in ("update-99998", "update-100000", "update-99999"):
+        (tmp_path / "checkpoints" / name).mkdir(parents=True)
+        for file in ("weights.safetensors", "optimiser.pt", "state.json"):
+            (tmp_path / "checkpoints" / name / file).touch()
+    assert checkpoint.newest(tmp_path).name == "update-100000"
+
+
+def test_metrics_that_are_gone_begin_anew(player, run, whole):
+    (run / "metrics.jsonl").unlink()
+    assert player.play(run) == 0
+    assert content(run / "metrics.jsonl") == content(whole / "metrics.jsonl")[3:]
+    shutil.copy(whole / "metrics.jsonl", run)
+    assert_same(run, whole)
+
+
+def test_a_run_of_which_only_the_settings_are_left_starts_over(player, run, whole):
+    for path in run.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != "config.toml":
+            path.unlink()
+    (run / "trials").mkdir()
+    assert player.play(run) == 0
+    assert_same(run, whole)
+
+
+# The command itself -----------------------------------------------------------------------------------------------
+
+SETTINGS = {
+    "model.lora-rank": 4,
+    "model.device": "cpu",
+    "trial.memory": "history",
+    "trial.episodes": 3,
+    "algo.estimator": "ppo",
+    "algo.kl-weight": 0.1,
+    "optim.minibatches": 2,
+    "optim.lr": 0.01,
+    "run.updates": 24,
+    "run.checkpoint-every": 2,
+    "run.save-trials-every": 3,
+    "run.validate-every": 5,
+    "run.validation-tasks": 2,
+    "run.threads": 1,
+}
+BEGIN = ["minesweeper", "--preset", "test", "--seed", "5", *(f"--{key}={value}" for key, value in SETTINGS.items())]
+KILLS = 8
+
+
+def start(run: Path) -> subprocess.Popen[bytes]:
+    """The command that starts a run, or resumes it."""
+    words = ["--resume", str(run)] if (run / "config.toml").exists() else [*BEGIN, "--run", str(run)]
+    return subprocess.Popen(
+        [*COMMAND, "train", *words], env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+
+
+def state(run: Path) -> dict[Path, int]:
+    found = {}
+    for path in run.rglob("*"):
+        try:
+            found[path] = path.stat().st_mtime_ns
+        except FileNotFoundError:  # renamed in the meantime
+            continue
+    return found
+
+
+def killed_on_the_way(run: Path, times: int) -> int:
+    """Play a run to its end, and kill it up to `times` times on the way; returns how often that was."""
+    kills = 0
+    while True:
+        before = state(run)
+        with start(run) as process:
+            while kills < times and process.poll() is None and state(run) == before:
+                time.sleep(0.02)  # it is still importing
+            if kills < times and process.poll() is None:
+                time.sleep(random.uniform(0.0, 1.5))
+                process.kill()
+            code = process.wait()
+        if code == 0:
+            return kills
+        assert code == -signal.SIGKILL
+        kills += 1
+
+
+@pytest.mark.slow
+def test_the_command_killed_again_and_again(tmp_path):
+    """An adapter, a critic, KL to a reference, minibatches, validation, and not every update has a checkpoint."""
+    whole = tmp_path / "whole"
+    assert killed_on_the_way(whole, 0) == 0
+    kills = runs = 0
+    while kills < KILLS:  # a run may be through before it has been killed often enough
+        runs += 1
+        kills += killed_on_the_way(tmp_path / f"run{runs}", KILLS - kills)
+        assert_same(tmp_path / f"run{runs}", whole)
+
+
+if __name__ == "__main__":
+    host()
