@@ -27,7 +27,7 @@ import pytest
 import torch
 
 from mulligan.algo.normalise import History
-from mulligan.models.load import load
+from mulligan.models.load import load, save
 from mulligan.report.run import read_lines
 from mulligan.train import checkpoint
 from mulligan.train.config import (
@@ -41,6 +41,7 @@ from mulligan.train.config import (
     TrialConfig,
     WarmstartConfig,
 )
+from mulligan.train.loop import train
 from mulligan.train.step import Learner
 
 TASKS, GROUP, UPDATES = 3, 4, 4
@@ -64,10 +65,15 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 # The process that is killed ---------------------------------------------------------------------------------------
 
 
+STEP = "mulligan.step"
+"""The event of a step of the warm start or an update, beside those of Python itself."""
+
+
 class Watch:
     """An audit hook: describes each change of the run folder before it happens, and kills the process at one of them.
 
-    `at` is the description of a change, or its number. With `torn`, half of what the change before it wrote is lost.
+    `at` is the description of a change, or its number, or a step like "warmstart 5". With `torn`, half of what was
+    written just before is lost.
     """
 
     def __init__(self, run: str, at: str | int | None = None, torn: bool = False) -> None:
@@ -79,7 +85,8 @@ class Watch:
         change = self.describe(event, args)
         if change is None:
             return
-        self.changes.append(change)
+        if event != STEP:
+            self.changes.append(change)
         if self.at in (change, len(self.changes)):
             if self.torn and self.written:
                 path, before = self.written
@@ -88,7 +95,7 @@ class Watch:
         self.written = (str(args[0]), _size(args[0])) if event == "open" else None
 
     def describe(self, event: str, args: tuple[Any, ...]) -> str | None:
-        if event == "mulligan.step":
+        if event == STEP:
             return str(args[0])
         if event == "open":
             path = args[0] if (args[2] or 0) & (os.O_WRONLY | os.O_RDWR) else None
@@ -112,8 +119,6 @@ def play(run: str, log: str | None, at: str | int | None, torn: bool) -> None:
     """Start or resume a run in this process, which dies at the change `at`."""
     import safetensors.torch
 
-    from mulligan.train.loop import train
-
     def announced(write: Any) -> Any:
         """These two write files without Python's knowledge."""
 
@@ -129,7 +134,7 @@ def play(run: str, log: str | None, at: str | int | None, torn: bool) -> None:
 
     def on_update(found: dict[str, Any]) -> None:
         name = "warmstart" if "warmstart" in found else "update"
-        sys.audit("mulligan.step", f"{name} {found[name]}")
+        sys.audit(STEP, f"{name} {found[name]}")
 
     train(CONFIG, run, resume=(Path(run) / "config.toml").exists(), on_update=on_update)
     if log:
@@ -139,8 +144,6 @@ def play(run: str, log: str | None, at: str | int | None, torn: bool) -> None:
 def host() -> None:
     """Play the runs that come in as JSON lines, each in a process of its own, and answer how that ended."""
     import safetensors.torch  # noqa: F401
-
-    import mulligan.train.loop  # noqa: F401
 
     load(CONFIG.model.name, device="cpu")
     sys.stdout.write("ready\n")
@@ -201,11 +204,9 @@ def player() -> Iterator[Host]:
 
 
 @pytest.fixture(scope="module")
-def whole(player, tmp_path_factory) -> Path:
-    """The run that was left alone; beside it, `changes.json` lists the changes of its folder."""
-    run = tmp_path_factory.mktemp("whole") / "run"
-    assert player.play(run, log=run.with_name("changes.json")) == 0
-    return run
+def whole(tmp_path_factory) -> Path:
+    """The run that was left alone; in a process with another hash seed than the host's."""
+    return train(CONFIG, tmp_path_factory.mktemp("whole") / "run")
 
 
 def contents(run: Path) -> dict[str, Any]:
@@ -295,7 +296,8 @@ def test_killed_at_random_moments(player, whole, tmp_path):
 @pytest.mark.slow
 def test_killed_at_every_single_change(player, whole, tmp_path):
     """Before each change of the run folder, and in the middle of each write; then once more right after resuming."""
-    changes = json.loads(whole.with_name("changes.json").read_text())
+    assert player.play(tmp_path / "run", log=tmp_path / "changes.json") == 0
+    changes = json.loads((tmp_path / "changes.json").read_text())
     assert len(changes) > 50
     for number, before in enumerate(["", *changes[:-1]], 1):
         for torn in (False, True) if before.startswith("open ") else (False,):
@@ -422,9 +424,12 @@ def test_a_run_of_which_only_the_settings_are_left_starts_over(player, run, whol
 # The command itself -----------------------------------------------------------------------------------------------
 
 SETTINGS = {
+    "env.arms": 2,
     "model.lora-rank": 4,
     "model.device": "cpu",
     "trial.memory": "history",
+    "trial.style": "bare",
+    "trial.max-tokens": 2,
     "trial.episodes": 3,
     "algo.estimator": "ppo",
     "algo.kl-weight": 0.1,
@@ -437,16 +442,17 @@ SETTINGS = {
     "run.validation-tasks": 2,
     "run.threads": 1,
 }
-BEGIN = ["minesweeper", "--preset", "test", "--seed", "5", *(f"--{key}={value}" for key, value in SETTINGS.items())]
+BEGIN = ["bandit", "--preset", "test", "--seed", "5", *(f"--{key}={value}" for key, value in SETTINGS.items())]
 KILLS = 8
 
 
-def start(run: Path) -> subprocess.Popen[bytes]:
-    """The command that starts a run, or resumes it."""
-    words = ["--resume", str(run)] if (run / "config.toml").exists() else [*BEGIN, "--run", str(run)]
-    return subprocess.Popen(
-        [*COMMAND, "train", *words], env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+def start(run: Path, model: Path) -> subprocess.Popen[bytes]:
+    """The command that starts a run with `model`, or resumes it."""
+    words = [*BEGIN, f"--model.name=hf:{model}", "--run", str(run)]
+    if (run / "config.toml").exists():
+        words = ["--resume", str(run)]
+    command = [*COMMAND, "train", *words]
+    return subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def state(run: Path) -> dict[Path, int]:
@@ -459,12 +465,12 @@ def state(run: Path) -> dict[Path, int]:
     return found
 
 
-def killed_on_the_way(run: Path, times: int) -> int:
+def killed_on_the_way(run: Path, model: Path, times: int) -> int:
     """Play a run to its end, and kill it up to `times` times on the way; returns how often that was."""
     kills = 0
     while True:
         before = state(run)
-        with start(run) as process:
+        with start(run, model) as process:
             while kills < times and process.poll() is None and state(run) == before:
                 time.sleep(0.02)  # it is still importing
             if kills < times and process.poll() is None:
@@ -478,15 +484,17 @@ def killed_on_the_way(run: Path, times: int) -> int:
 
 
 @pytest.mark.slow
-def test_the_command_killed_again_and_again(tmp_path):
+def test_the_command_killed_again_and_again(whole, tmp_path):
     """An adapter, a critic, KL to a reference, minibatches, validation, and not every update has a checkpoint."""
-    whole = tmp_path / "whole"
-    assert killed_on_the_way(whole, 0) == 0
+    model, alone = tmp_path / "model", tmp_path / "alone"
+    save(checkpoint.load_model(whole), model)
+    assert killed_on_the_way(alone, model, 0) == 0
+    assert all(line["loss/value_loss"] > 0 and line["loss/kl_ref"] > 0 for line in content(alone / "metrics.jsonl"))
     kills = runs = 0
     while kills < KILLS:  # a run may be through before it has been killed often enough
         runs += 1
-        kills += killed_on_the_way(tmp_path / f"run{runs}", KILLS - kills)
-        assert_same(tmp_path / f"run{runs}", whole)
+        kills += killed_on_the_way(tmp_path / f"run{runs}", model, KILLS - kills)
+        assert_same(tmp_path / f"run{runs}", alone)
 
 
 if __name__ == "__main__":

@@ -122,8 +122,10 @@ def load_model(run: str | Path, device: str = "cpu") -> Loaded:
 
 
 def load_base(config: Config, device: str) -> Loaded:
-    """The model as it was before training."""
+    """The model as it was before training; where `model.name` is a run folder, as that run left it."""
     model = config.model
+    if (Path(model.name) / "config.toml").is_file():
+        return load_model(model.name, device)
     lora = (
         LoraSettings(rank=model.lora_rank, alpha=model.lora_alpha or 2 * model.lora_rank) if model.lora_rank else None
     )

@@ -22,7 +22,7 @@ class RunConfig:
     seed: int = 0
     """Root of all randomness of the run."""
     updates: int = 80
-    """Updates of the policy."""
+    """Updates of the policy; 0 for a warm start alone."""
     tasks: int = 32
     """Tasks an update plays."""
     group: int = 8
@@ -242,7 +242,6 @@ class Config:
 
     def __post_init__(self) -> None:
         positive = {
-            "run.updates": self.run.updates,
             "run.tasks": self.run.tasks,
             "run.group": self.run.group,
             "run.checkpoint_every": self.run.checkpoint_every,
@@ -258,6 +257,8 @@ class Config:
         for name, value in positive.items():
             if value < 1:
                 raise ParameterError(f"{name}={value} cannot be; give at least 1")
+        if self.run.updates < 0 or (self.run.updates == 0 and not self.warmstart.steps):
+            raise ParameterError(f"run.updates={self.run.updates} trains nothing; 0 is for a warm start alone")
         shares = {
             "algo.gamma_step": self.algo.gamma_step,
             "algo.gamma_traj": self.algo.gamma_traj,

@@ -272,8 +272,8 @@ def test_a_run_in_which_everything_fails_says_why(tmp_path, monkeypatch):
 def test_bad_requests():
     with pytest.raises(ParameterError, match=r"run\.group=1"):
         small(run=RunConfig(group=1))
-    with pytest.raises(ParameterError, match="updates=0"):
-        small(run=RunConfig(updates=0))
+    with pytest.raises(ParameterError, match="updates=-1"):
+        small(run=RunConfig(updates=-1))
     with pytest.raises(ParameterError, match="temperature"):
         small(trial=TrialConfig(temperature=0.0))
     with pytest.raises(ParameterError, match="weight"):

@@ -166,7 +166,7 @@ def test_unknown_keys_name_the_nearest(key, said):
         ("[algo]\ngamma_traj = nan\n", "a number"),
         ("[run]\nupdates = 1.5\n", "a whole number (default: 80)"),
         ("[run]\nupdates = true\n", "a whole number"),
-        ("[run]\nupdates = 0\n", "run.updates=0"),
+        ("[run]\nupdates = -1\n", "run.updates=-1"),
         ("[trial]\nmemory = 'all'\n", "none, history, reflection, both, or 'default'"),
         ("[model]\ngradient_checkpointing = 1\n", "true or false"),
         ('[model]\nname = "two\\nlines"\n', "one line"),
