@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mulligan.errors import UsageError
 from mulligan.eval import run as evaluation
 from mulligan.eval.run import EvalResult
 from mulligan.players import as_trained, player_from, trained_with
@@ -24,7 +25,7 @@ def evaluate(env: str, policy: str | Policy | ReplyFunction, **options: Any) -> 
     config = trained_with(policy)
     if config is not None:  # as it was trained, unless told otherwise
         settings, params = as_trained(config, env)
-        options = {"settings": settings, "params": params, **options}
+        options = {"settings": settings, **options, "params": {**params, **(options.get("params") or {})}}
     return evaluation.evaluate(env, player_from(policy) if isinstance(policy, str) else policy, **options)
 
 
@@ -40,12 +41,20 @@ def train(
 ) -> Path:
     """Train a policy into the folder `run`; returns the folder, which `evaluate` takes as a policy.
 
-    ``mulligan.train("minesweeper", preset="cpu", run="runs/mine", settings={"algo.gamma_traj": 0.9})``
+    ``mulligan.train("minesweeper", preset="cpu", run="runs/mine", settings={"algo.gamma_traj": 0.9})``. Without a
+    preset, a configuration or a model's name, the preset is "cpu". A `config`, or the run that is resumed, has all the
+    settings; others beside it are refused.
     """
+    given = [name for name, value in (("env", env), ("preset", preset), ("settings", settings)) if value]
+    if given and (config is not None or resume):
+        source = "config" if config is not None else "resume"
+        raise UsageError(f"train: {source}= brings its own settings; leave out {', '.join(given)}")
     from mulligan.train.loop import train as train_into
     from mulligan.train.resolve import resolve
 
     if config is None and not resume:
         flags = {key: str(value) for key, value in (settings or {}).items()}
+        if preset is None and "model.name" not in flags:
+            preset = "cpu"
         config = resolve(preset, None, {**({"task.env": env} if env else {}), **flags})
     return train_into(config, run, resume=resume, on_update=on_update)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mulligan.errors import UsageError
+from mulligan.errors import MissingExtra, UsageError
 from mulligan.policy.base import Policy
 from mulligan.policy.spec import policy_from
 from mulligan.trial.settings import TrialSettings
@@ -57,6 +57,7 @@ def as_trained(config: Config, env: str) -> tuple[TrialSettings, dict[str, Param
         window=trial.window,
         sampling=Sampling(max_tokens=trial.max_tokens),
         reflection_tokens=trial.reflection_tokens,
+        env_timeout=trial.env_timeout,
     )
     from mulligan.rollout.groups import Mixture
 
@@ -66,12 +67,17 @@ def as_trained(config: Config, env: str) -> tuple[TrialSettings, dict[str, Param
 
 
 def _local(spec: str, device: str, slots: int, *, trained: bool) -> Policy:
-    import torch
+    try:
+        import torch
 
-    from mulligan.engine.slots import SlotEngine
-    from mulligan.models.load import load
-    from mulligan.policy.local import LocalPolicy
-    from mulligan.train.checkpoint import load_model
+        from mulligan.engine.slots import SlotEngine
+        from mulligan.models.load import load
+        from mulligan.policy.local import LocalPolicy
+        from mulligan.train.checkpoint import load_model
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] == "mulligan":
+            raise
+        raise MissingExtra(f"the policy {spec!r}", "train") from error
 
     where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     loaded = load_model(spec, where) if trained else load(spec, device=where)

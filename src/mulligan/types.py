@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypedDict
 
-from mulligan.errors import Fault, StopReason
+from mulligan.errors import Fault, ParameterError, StopReason
 
 ParamValue = bool | int | float | str
 Memory = Literal["none", "history", "reflection", "both"]
@@ -100,6 +100,14 @@ class Sampling:
     temperature: float = 0.7
     top_p: float = 1.0
     max_tokens: int = 512
+
+    def __post_init__(self) -> None:
+        if not self.temperature >= 0:
+            raise ParameterError(f"temperature={self.temperature} cannot be; give 0 or more")
+        if not 0 < self.top_p <= 1:
+            raise ParameterError(f"top_p={self.top_p} cannot be; give more than 0, at most 1")
+        if self.max_tokens < 1:
+            raise ParameterError(f"max_tokens={self.max_tokens} cannot be; give at least 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +197,8 @@ class Trial:
     """Seed of the policy's sampling in this trial."""
     index: int = 0
     """Which of the task's trials this is: 0 … G-1 within a group."""
+    related: tuple[Task, ...] = ()
+    """Tasks of the second and later episodes, where they were others of the same class."""
 
     @property
     def solved_at(self) -> int | None:

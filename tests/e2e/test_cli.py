@@ -16,6 +16,7 @@ import pytest
 
 import mulligan
 from mulligan.cli import main
+from mulligan.report.run import RunFolder
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-c", "from mulligan.cli import main; main()"]
@@ -63,6 +64,89 @@ def test_eval_resumes_from_the_folder_alone(capsys, folder):
     assert again["stop_reasons"] == whole["stop_reasons"]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["bandit"], ["--tasks", "9"], ["--memory=both"], ["--policy", "random"], ["--env.arms", "4"], ["--no-room"]],
+)
+def test_a_resumed_evaluation_stays_what_it_was(capsys, words):
+    call("eval", "bandit", "--tasks", "3", "--run", "mine", "--json", "--no-room")
+    capsys.readouterr()
+    assert call("eval", "--resume", "mine", *words) == 2
+    said = capsys.readouterr().err
+    assert words[0].partition("=")[0] in said
+    assert said.count("\n") == 1
+
+
+def test_prices_are_kept_for_resuming(capsys, folder):
+    (folder / "paid.py").write_text(
+        "from mulligan.types import Completion\n\nclass Paid:\n    name = 'paid'\n\n"
+        "    def start(self, task, seed):\n        return self\n\n    def close(self):\n        pass\n\n"
+        "    async def reply(self, messages, sampling):\n"
+        "        return Completion('<action>1</action>', prompt_tokens=1000)\n"
+    )
+    words = ("--policy", "paid.py:Paid", "--tasks", "20", "--run", "mine", "--price-in", "1", "--max-cost", "0.004")
+    assert call("eval", "bandit", "--json", *words, "--concurrency", "1", "--episodes", "1") == 0
+    first = json.loads(capsys.readouterr().out)
+    # A call costs 1,000 tokens · 1 / 10^6 = 0.001; after four of them nothing new is begun.
+    assert (first["cost"], first["trials"], first["complete"]) == (pytest.approx(0.004), 4, False)
+    assert first["gains"] == {}  # the control was never played
+    assert call("eval", "--resume", "mine", "--json") == 0
+    same = json.loads(capsys.readouterr().out)
+    assert (same["cost"], same["trials"], same["turns_per_second"]) == (pytest.approx(0.004), 4, None)
+    assert call("eval", "--resume", "mine", "--max-cost", "1") == 0
+    table = capsys.readouterr().out
+    assert "Against independent: +0.0 points" in table
+    assert "Incomplete" not in table
+
+
+def test_folders_that_cannot_be_resumed_say_why(capsys, folder):
+    mulligan.evaluate("bandit", "random", tasks=3, run="python", room=False)
+    assert call("eval", "--resume", "python") == 2
+    assert "from Python" in capsys.readouterr().err
+    (folder / "torn").mkdir()
+    (folder / "torn" / "config.toml").write_text('schema_version = 1\nkind = "eval"\n')
+    assert call("eval", "--resume", "torn") == 2
+    assert capsys.readouterr().err == "mulligan: config.toml is not that of a whole evaluation: it has no 'trial'\n"
+    (folder / "file").write_text("")
+    assert call("eval", "bandit", "--run", "file") == 2
+    assert capsys.readouterr().err.startswith("mulligan: file cannot be made a run folder")
+
+
+def test_parameters_may_stand_before_the_environment(capsys):
+    assert call("eval", "--env.arms", "3", "bandit", "--tasks", "4", "--run", "r", "--json") == 0
+    assert dict(mulligan.load_trials("r")[0].task.params)["arms"] == 3
+
+
+def test_policies_from_files(capsys, folder):
+    (folder / "mine.py").write_text(
+        "class Pull:\n    def __call__(self, messages):\n        return '<action>1</action>'\n\n"
+        "class Needy:\n    def __init__(self, model):\n        pass\n"
+    )
+    (folder / "broken.py").write_text("raise ValueError('one\\ntwo')\n")
+    assert call("eval", "bandit", "--policy", "mine.py:Pull", "--tasks", "4", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["policy"] == "Pull"
+    for policy, said in (("mine.py:Needy", "without arguments"), ("broken.py:f", "ValueError: one")):
+        assert call("eval", "bandit", "--policy", policy) == 2
+        captured = capsys.readouterr().err
+        assert said in captured
+        assert captured.count("\n") == 1
+
+
+def test_a_trained_policy_without_torch_names_the_extra(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert call("eval", "bandit", "--policy", "nano") == 2
+    assert "mulligan[train]" in capsys.readouterr().err
+
+
+def test_errors_of_the_system_are_one_line(capsys, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device", "runs/x")
+
+    monkeypatch.setattr("mulligan.report.run.TrialWriter.flush", full)
+    assert call("eval", "bandit", "--tasks", "3") == 2
+    assert capsys.readouterr().err == "mulligan: runs/x: No space left on device\n"
+
+
 def test_styles_and_memory(capsys):
     call("eval", "bandit", "--tasks", "8", "--style", "reflexion", "--json", "--no-room")
     assert json.loads(capsys.readouterr().out)["memory"] == "reflection"
@@ -90,6 +174,16 @@ def test_styles_and_memory(capsys):
         (["eval", "minesweeper", "--controls", "forein"], "'foreign'"),
         (["eval", "minesweeper", "--policy", "endpoint:m"], "--base-url"),
         (["eval", "minesweeper", "--policy", "nowhere.py:f"], "no file"),
+        (["eval", "minesweeper", "--max-cost", "1"], "price"),
+        (["eval", "minesweeper", "--max-cost", "-1", "--price-in", "1"], "max_cost=-1"),
+        (["eval", "minesweeper", "--price-in", "-1"], "price of prompt tokens"),
+        (["eval", "minesweeper", "--concurrency", "0"], "concurrency=0"),
+        (["eval", "minesweeper", "--temperature", "-1"], "temperature=-1"),
+        (["eval", "minesweeper", "--top-p", "0"], "top_p=0"),
+        (["eval", "minesweeper", "--top-p", "1.5"], "top_p=1.5"),
+        (["eval", "minesweeper", "--max-tokens", "0"], "max_tokens=0"),
+        (["eval", "minesweeper", "--env-timeout", "0"], "env_timeout=0"),
+        (["eval", "--env.mines", "--tasks", "5", "minesweeper"], "needs a value"),
         (["eval", "--resume", "nowhere"], "not a run folder"),
         (["eval", "minesweeper", "surplus"], "surplus"),
         (["play", "sokobann"], "'sokoban'"),
@@ -99,8 +193,9 @@ def test_styles_and_memory(capsys):
         (["check", "examples.py:Nothing"], "no file"),
     ],
 )
-def test_mistakes_are_answered_in_one_line(capsys, words, said):
+def test_mistakes_are_answered_in_one_line_and_leave_nothing_behind(capsys, folder, words, said):
     assert call(*words) == 2
+    assert list(folder.iterdir()) == []
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.count("\n") == 1
@@ -138,6 +233,31 @@ def test_show_reads_a_trial(capsys):
     assert call("show", "r", "9") == 2
 
 
+def test_show_finds_a_task_by_its_number_and_an_episode_without_turns(capsys, folder):
+    (folder / "dead.py").write_text(
+        "from mulligan.envs.bandit import Bandit\n\n\nclass Dead(Bandit):\n"
+        "    def reset(self, chance=0):\n        raise RuntimeError('no board')\n"
+    )
+    call("eval", "dead.py:Dead", "--tasks", "3", "--run", "r", "--no-room", "--json")
+    data = json.loads(capsys.readouterr().out)
+    assert data["stop_reasons"] == {"env_raised": 3}
+    assert call("show", "r", "2") == 0
+    assert "no board" in capsys.readouterr().out
+    # Only the third task has been played: it is still number 3, and what is shown first.
+    folder_of_run = RunFolder.open("r")
+    third = folder_of_run.trials("main")[2]
+    (folder / "r" / "trials" / "main.jsonl.gz").unlink()
+    with folder_of_run.writer("main") as writer:
+        writer.write(2, third)
+    assert call("show", "r", "3") == 0
+    chosen = capsys.readouterr().out
+    assert f"seed {third.task.seed}" in chosen
+    assert call("show", "r") == 0
+    assert capsys.readouterr().out == chosen
+    assert call("show", "r", "1") == 2
+    assert "no trial of task 1" in capsys.readouterr().err
+
+
 def test_demo_table(capsys):
     assert call("demo", "--tasks", "40", "--json") == 0
     data = json.loads(capsys.readouterr().out)
@@ -154,6 +274,29 @@ def test_watching_a_policy(capsys):
     text = capsys.readouterr().out
     assert "> <action>(" in text
     assert "Episode 1:" in text
+
+
+def test_nobody_at_the_keyboard():
+    for words in (["eval", "bandit", "--policy", "human"], ["play", "bandit"]):
+        done = subprocess.run(
+            [*COMMAND, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 130
+        assert "Traceback" not in done.stderr
+
+
+def test_a_person_sees_what_the_last_turn_did():
+    done = subprocess.run(
+        [*COMMAND, "play", "minesweeper", "--episodes", "1", "--env.turns", "1"],
+        input="nonsense\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.count("1 ? ? ? ? ? ?") == 2  # before the turn, and after it
+    assert "No turns left" in done.stdout
+    assert "Episode 1: turn limit" in done.stdout
 
 
 HELP_WITHOUT_HEAVY_MODULES = """
@@ -269,6 +412,7 @@ def test_a_person_sees_colour_and_is_asked_for_a_note():
     terminal.until("> ")
     terminal.type(str(mulligan.make("bandit", 1).paying))
     terminal.until("Episode 2: won")
+    terminal.until("You won.")
     assert terminal.end() == 0
     board = Terminal("play", "minesweeper", "--seed", "3")
     screen = board.until("\n> ")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 
 import pytest
 
 import mulligan
-from mulligan.errors import ParameterError, PolicyError, RequestFailed, RunFolderError, UnknownName
+from mulligan import api
+from mulligan.errors import ParameterError, PolicyError, RequestFailed, RunFolderError, UnknownName, UsageError
 from mulligan.eval.run import Prices, evaluate
 from mulligan.policy.scripted import ExpertPolicy
+from mulligan.trial.settings import TrialSettings
 from mulligan.types import Completion, Message
 
 
@@ -213,6 +216,69 @@ def test_result_is_plain_json_with_the_promised_keys():
     read = json.loads(json.dumps(data))
     assert {"env", "policy", "tasks", "episodes", "p", "ci", "schema_version"} <= read.keys()
     assert len(read["p"]) == len(read["ci"]) == read["episodes"] == 3
+
+
+def test_a_control_that_was_not_played_has_no_gain():
+    class Dear(Reader):
+        def start(self, task, seed):
+            return self
+
+        async def reply(self, messages, sampling):
+            return Completion(Reader.__call__(self, list(messages)), prompt_tokens=1000)
+
+        def close(self):
+            pass
+
+    result = evaluate("bandit", Dear(), tasks=4, prices=Prices(1.0), max_cost=0.001, concurrency=1, room=False)
+    assert result.controls["independent"].trials == 0
+    assert result.gains == {}
+    json.dumps(result.to_dict(), allow_nan=False)
+
+
+def test_a_mistake_leaves_no_folder(tmp_path):
+    def numberless(messages: list[Message]) -> str:
+        return 7  # type: ignore[return-value]
+
+    for env, policy, options in (
+        ("minesweper", "random", {}),
+        ("bandit", "random", {"tasks": 0}),
+        ("bandit", "random", {"max_cost": 1.0}),
+        ("bandit", "random", {"concurrency": 0}),
+        ("bandit", numberless, {}),
+    ):
+        with pytest.raises(UsageError):
+            evaluate(env, policy, run=tmp_path / "run", **options)
+        assert not (tmp_path / "run").exists()
+
+
+def test_the_pace_is_of_what_was_played_now(tmp_path):
+    options = {"tasks": 5, "run": tmp_path / "run", "room": False}
+    assert evaluate("bandit", "random", **options).turns_per_second > 0
+    assert evaluate("bandit", "random", resume=True, **options).turns_per_second is None
+
+
+def test_training_takes_its_settings_from_one_place(tmp_path):
+    with pytest.raises(UsageError, match="leave out env, settings"):
+        mulligan.train("bandit", run=tmp_path / "run", resume=True, settings={"run.seed": 1})
+    assert not (tmp_path / "run").exists()
+
+
+def test_training_begins_with_the_preset_for_any_machine(tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    loop = importlib.import_module("mulligan.train.loop")
+    begun = []
+    monkeypatch.setattr(loop, "train", lambda config, run, **_: begun.append(config))
+    mulligan.train("bandit", run=tmp_path / "run")
+    mulligan.train("bandit", preset="cpu", run=tmp_path / "run")
+    assert begun[0] == begun[1]
+
+
+def test_parameters_are_given_on_top_of_those_of_the_training(monkeypatch):
+    monkeypatch.setattr(api, "trained_with", lambda policy: object())
+    monkeypatch.setattr(api, "as_trained", lambda config, env: (TrialSettings(), {"rows": 4, "mines": 2}))
+    result = mulligan.evaluate("minesweeper", "random", params={"mines": 3}, tasks=2, room=False)
+    params = dict(result.trials[0].task.params)
+    assert (params["rows"], params["mines"]) == (4, 3)
 
 
 def test_bad_requests_name_the_way_out():

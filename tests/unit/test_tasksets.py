@@ -42,6 +42,8 @@ def test_every_world_belongs_to_exactly_one_set():
 def test_a_set_that_runs_out_says_so():
     with pytest.raises(ParameterError, match="different worlds"):
         task_set("minesweeper", 50, rows=2, cols=3, mines=1)
+    with pytest.raises(ParameterError, match="different worlds"):  # at once, however many are asked for
+        task_set("minesweeper", 10**9, rows=2, cols=3, mines=1)
 
 
 def test_bad_requests():

@@ -189,7 +189,7 @@ def test_history_that_outgrows_its_budget_starts_anew_and_says_so():
     policy = Recorder()
     trial = play(policy, memory="history", memory_tokens=40)
     assert not trial.episodes[2].continues
-    assert "left out for lack of room" in openings(policy)[-1]
+    assert "left out" in openings(policy)[-1]
 
 
 def test_digest_replaces_the_transcript_and_starts_anew():
@@ -333,6 +333,61 @@ def test_reflections_from_elsewhere_replace_the_agents_own():
     assert not any("Write a short reflection" in seen[-1]["content"] for seen in policy.seen)
 
 
+def test_reflections_from_elsewhere_are_shown_where_history_would_go_on():
+    policy = Recorder()
+    play(policy, memory="both", reflections=lambda index: Reflection("from another task", valid=True))
+    assert "from another task" in openings(policy)[1]
+
+
+def test_related_tasks_are_told_as_such():
+    others = [mulligan.make_task("bandit", seed, arms=seed) for seed in (3, 5)]
+    policy = Recorder(["<action>9</action>"])
+    task = mulligan.make_task("bandit", 1, arms=2)
+    trial = mulligan.run_trial_sync(task, policy, memory="reflection", related=others)
+    assert trial.related == tuple(others)
+    rules = [seen[0]["content"].partition(",")[0] for seen in policy.seen if len(seen) == 2]
+    assert rules == ["There are 2 arms", "There are 3 arms", "There are 5 arms"]
+    asked = [seen[-1]["content"] for seen in policy.seen if "Write a short" in seen[-1]["content"]]
+    assert all("another task of the same kind" in text for text in asked)
+    assert any("What you remember of earlier tasks of this kind" in seen[1]["content"] for seen in policy.seen)
+
+
+def test_the_window_holds_for_the_reflection_too():
+    policy = Recorder(["x"])
+    env = Counter(Task("counter", seed=1, turns=6, task_class="counter"))
+    play(policy, env, episodes=2, window=2, memory="reflection")
+    (asked,) = [seen for seen in policy.seen if "Write a short" in seen[-1]["content"]]
+    assert [message["role"] for message in asked] == ["system", "user", "assistant", "user", "assistant", "user"]
+
+
+def test_worlds_that_break_elsewhere_end_the_trial_too():
+    class NoRules(Counter):
+        def rules(self) -> str:
+            raise RuntimeError("no rules")
+
+    class NoDigest(Counter):
+        def digest(self, episode: Episode) -> str:
+            raise RuntimeError("no digest")
+
+    class NoStep(Counter):
+        def step(self, reply: str) -> Step:
+            return ("not", "a", "step")  # type: ignore[return-value]
+
+    for kind, said in ((NoRules, "no rules"), (NoDigest, "no digest"), (NoStep, "not Step")):
+        trial = play(Recorder(), kind(counter().task), memory="history")
+        assert trial.episodes[-1].stop is StopReason.ENV_RAISED
+        assert said in trial.episodes[-1].error
+
+
+def test_a_full_context_is_no_better_than_losing():
+    class Game(Counter):
+        kind: ClassVar[str] = "versus"
+        timeout_reward: ClassVar[float] = -1.0
+
+    trial = play(Recorder(["1", ContextFull("no room")]), Game(counter().task), episodes=1)
+    assert trial.episodes[0].reward == -1.0
+
+
 def test_reflection_sampling_has_its_own_limit():
     policy = Recorder()
     play(policy, sampling=Sampling(max_tokens=8), reflection_tokens=99, episodes=2)
@@ -376,15 +431,20 @@ def test_newest_last_oldest_dropped_first_and_said():
     text = shown(recollections(7), "reflection")
     assert "note 0" not in text
     assert "note 1" not in text
-    assert text.startswith("[2 earlier episodes left out for lack of room]")
+    assert text.startswith("[2 earlier episodes left out]")
     assert text.index("note 2") < text.index("note 6")
 
 
 def test_history_is_kept_where_only_the_reflection_is_too_old():
     text = shown(recollections(7), "both")
-    assert "facts 0" in text
+    assert "facts 0\n[your reflection is left out]" in text
     assert "note 0" not in text
     assert "note 6" in text
+
+
+def test_an_episode_with_nothing_to_tell_is_still_said_to_have_been_played():
+    empty = [remembering.Recollection(Episode(0, (), "", StopReason.TURN_LIMIT), "")]
+    assert shown(empty, "history") == "Episode 1: you did not win: the turns ran out, reward 0."
 
 
 @given(count=st.integers(1, 8), size=st.integers(0, 400), budget=st.integers(20, 400), most=st.integers(1, 6))

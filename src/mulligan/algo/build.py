@@ -85,12 +85,14 @@ def batch_from_groups(
     invalid_penalty: float = 0.0,
     length_penalty: float = 0.0,
     length_limit: int = 0,
+    reflection_limit: int = 0,
     agents: Sequence[str] | None = None,
 ) -> StepBatch:
     """The steps of `groups`. Trials that failed outside agent and task are left out, and so out of every baseline.
 
     Shaping is `shaping_weight` times `Turn.shaping`, less the penalties; they fall on reflections as on turns.
-    `length_limit`, the most tokens a reply may have, is needed with `length_penalty`. A reflection that the agent did
+    `length_limit`, the most tokens a reply may have, is needed with `length_penalty`; `reflection_limit` is that of
+    reflections, the same where it is 0. A reflection that the agent did
     not write itself (its `completion` is None) is no step. `agents` names each group's agent, where there are several.
     """
     kept = [
@@ -103,14 +105,14 @@ def batch_from_groups(
     turns = [turn for episode in episodes for turn in episode.turns]
     written = [episode.reflection for episode in episodes]
 
-    def penalties(valid: Sequence[bool], tokens: Sequence[int]) -> FloatArray:
+    def penalties(valid: Sequence[bool], tokens: Sequence[int], limit: int) -> FloatArray:
         penalty = shape.for_validity(valid, invalid_penalty)
-        return penalty + shape.for_length(tokens, length_limit, length_penalty) if length_penalty else penalty
+        return penalty + shape.for_length(tokens, limit, length_penalty) if length_penalty else penalty
 
     played = _Played(
         rewards=np.array([turn.reward for turn in turns], dtype=np.float64),
         shaping=shaping_weight * np.array([turn.shaping for turn in turns], dtype=np.float64)
-        + penalties([turn.valid for turn in turns], [turn.reply.completion_tokens for turn in turns]),
+        + penalties([turn.valid for turn in turns], [turn.reply.completion_tokens for turn in turns], length_limit),
         state_keys=[turn.state_key for turn in turns],
         turn_counts=np.array([len(episode.turns) for episode in episodes], dtype=np.int64),
         episode_counts=np.array([len(trial.episodes) for trial, _ in kept], dtype=np.int64),
@@ -118,6 +120,7 @@ def batch_from_groups(
         reflection_shaping=penalties(
             [text is None or text.valid for text in written],
             [text.completion.completion_tokens if text and text.completion else 0 for text in written],
+            reflection_limit or length_limit,
         ),
         players=[
             _Player(

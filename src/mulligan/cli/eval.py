@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mulligan.cli.options import (
+    ENDPOINT_OPTIONS,
     Parser,
     add_policy_options,
     add_trial_options,
@@ -20,6 +21,14 @@ from mulligan.cli.options import (
 )
 from mulligan.cli.progress import trial_progress
 from mulligan.errors import UsageError
+
+if TYPE_CHECKING:
+    from mulligan.eval.run import EvalPlan, Prices
+    from mulligan.policy.base import Policy
+    from mulligan.report.run import RunFolder
+
+_WITH_RESUME = ("resume", "json", "price_in", "price_out", "max_cost", *ENDPOINT_OPTIONS)
+"""What may stand beside --resume: it changes how the trials are played on, not which."""
 
 
 def add_options(parser: Parser) -> None:
@@ -36,8 +45,8 @@ def add_options(parser: Parser) -> None:
     parser.add_argument("--no-room", action="store_true", help="leave out ceiling and experts")
     parser.add_argument("--run", metavar="DIR", help="run folder (runs/<time>-eval-…)")
     parser.add_argument("--resume", metavar="RUN", help="continue an interrupted evaluation; nothing is paid twice")
-    parser.add_argument("--price-in", type=float, default=0.0, metavar="X", help="price of a million prompt tokens")
-    parser.add_argument("--price-out", type=float, default=0.0, metavar="X", help="price of a million reply tokens")
+    parser.add_argument("--price-in", type=float, metavar="X", help="price of a million prompt tokens")
+    parser.add_argument("--price-out", type=float, metavar="X", help="price of a million reply tokens")
     parser.add_argument("--max-cost", type=float, metavar="X", help="start no new trial beyond this cost")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     add_policy_options(parser, default="random")
@@ -46,45 +55,101 @@ def add_options(parser: Parser) -> None:
 
 
 def run(parser: Parser, words: list[str]) -> int:
-    from mulligan.eval.run import Prices, create_folder, plan_from_config, run_plan
-    from mulligan.players import player_from
-    from mulligan.report.run import RunFolder
+    from mulligan.eval.run import run_plan
+    from mulligan.report.run import RunFolder, to_json
 
-    trained_on = take_defaults_of_run(parser, words)
-    options, given = parser.read(words)
-    params = {**trained_on, **given}
-    if options.resume:
-        folder = RunFolder.open(options.resume)
-        config = folder.config()
-        if config.get("kind") != "eval":
-            raise UsageError(f"{options.resume} is not the run folder of an evaluation")
-        plan = plan_from_config(config)
-        policy = player_from(config["policy_spec"], **{**config.get("endpoint", {}), **_given_endpoint(words, options)})
-    else:
-        plan = _plan(options, params)
-        policy = player_from(options.policy, **endpoint_options(options))
-        more = {"policy_spec": options.policy, "endpoint": endpoint_options(options) if options.base_url else None}
-        folder = create_folder(plan, policy.name, options.run or _new_path(plan.env, policy.name), **more)
-    prices = Prices(options.price_in, options.price_out)
+    options, _ = parser.read(words)
+    ready = _resumed(parser, words) if options.resume else _new(parser, words)
+    concurrency = 1 if ready.policy.name == "human" else options.concurrency  # a person plays one game at a time
     try:
         with trial_progress(quiet=options.json) as progress:
-            result = run_plan(plan, policy, folder, options.concurrency, prices, options.max_cost, progress)
+            result = run_plan(
+                ready.plan, ready.policy, ready.folder, concurrency, ready.prices, ready.max_cost, progress
+            )
     except KeyboardInterrupt:
-        played = sum(len(folder.trials(arm)) for arm in folder.arms())
-        sys.stderr.write(
-            f"interrupted: {played} trials are in {folder.path}; continue with: mulligan eval --resume {folder.path}\n"
-        )
+        sys.stderr.write(_interrupted(ready.path))
         return 130
     data = result.to_dict()
-    folder.write_text("result.json", json.dumps(data, indent=2) + "\n")
+    RunFolder(ready.path).write_text("result.json", to_json(data))
     if options.json:
-        sys.stdout.write(json.dumps(data, indent=2) + "\n")
+        sys.stdout.write(to_json(data))
     else:
         _print(data)
     return 0
 
 
-def _plan(options: argparse.Namespace, params: dict[str, Any]) -> Any:
+class _Ready(NamedTuple):
+    """An evaluation that may begin."""
+
+    plan: EvalPlan
+    policy: Policy
+    folder: RunFolder | Callable[[], RunFolder]
+    path: Path
+    prices: Prices
+    max_cost: float | None
+
+
+def _new(parser: Parser, words: list[str]) -> _Ready:
+    from mulligan.eval.run import Prices, create_folder
+    from mulligan.players import player_from
+
+    trained_on = take_defaults_of_run(parser, words)
+    options, given = parser.read(words)
+    plan = _plan(options, {**trained_on, **given})
+    prices = Prices(options.price_in or 0.0, options.price_out or 0.0)
+    policy = player_from(options.policy, **endpoint_options(options))
+    path = Path(options.run or _new_path(plan.env, policy.name))
+    more = {
+        "policy_spec": options.policy,
+        "price_in": prices.prompt,
+        "price_out": prices.completion,
+        "max_cost": options.max_cost,
+        "endpoint": endpoint_options(options) if options.base_url else None,
+    }
+    return _Ready(plan, policy, lambda: create_folder(plan, policy.name, path, **more), path, prices, options.max_cost)
+
+
+def _resumed(parser: Parser, words: list[str]) -> _Ready:
+    """The evaluation of a run folder; what would make it another one is refused."""
+    from mulligan.eval.run import Prices, plan_from_config
+    from mulligan.players import player_from
+    from mulligan.report.run import RunFolder
+
+    options, params = parser.read(words)
+    on_line = parser.given(words)
+    surplus = [f"--{name.replace('_', '-')}" for name in on_line if name not in _WITH_RESUME]
+    surplus += [f"--env.{name}" for name in params] + ([repr(options.env)] if options.env is not None else [])
+    if surplus:
+        raise UsageError(f"eval: --resume goes on with the run's own settings; leave out {', '.join(surplus)}")
+    folder = RunFolder.open(options.resume)
+    config = folder.config()
+    if config.get("kind") != "eval":
+        raise UsageError(f"{options.resume} is not the run folder of an evaluation")
+    plan = plan_from_config(config)
+    if "policy_spec" not in config:
+        raise UsageError(
+            f"{options.resume} was made by mulligan.evaluate; continue it from Python: "
+            f"mulligan.evaluate(…, run={options.resume!r}, resume=True)"
+        )
+    chosen = endpoint_options(options)
+    endpoint = {**config.get("endpoint", {}), **{name: chosen[name] for name in on_line if name in chosen}}
+    paid = {name: config.get(name) for name in ("price_in", "price_out", "max_cost")}
+    paid.update({name: getattr(options, name) for name in paid if name in on_line})
+    prices = Prices(paid["price_in"] or 0.0, paid["price_out"] or 0.0)
+    return _Ready(plan, player_from(config["policy_spec"], **endpoint), folder, folder.path, prices, paid["max_cost"])
+
+
+def _interrupted(path: Path) -> str:
+    from mulligan.report.run import RunFolder
+
+    if not (path / "config.toml").exists():
+        return "interrupted before the evaluation began\n"
+    folder = RunFolder(path)
+    played = sum(len(folder.trials(arm)) for arm in folder.arms())
+    return f"interrupted: {played} trials are in {path}; continue with: mulligan eval --resume {path}\n"
+
+
+def _plan(options: argparse.Namespace, params: dict[str, Any]) -> EvalPlan:
     from mulligan.eval.run import CONTROLS, EvalPlan
 
     if options.env is None:
@@ -100,12 +165,6 @@ def _plan(options: argparse.Namespace, params: dict[str, Any]) -> Any:
         controls=tuple(controls),
         room=not options.no_room,
     )
-
-
-def _given_endpoint(words: list[str], options: argparse.Namespace) -> dict[str, Any]:
-    """The endpoint options that stand on the command line: a resumed run may go on at another address."""
-    given = {word.partition("=")[0].removeprefix("--").replace("-", "_") for word in words}
-    return {name: value for name, value in endpoint_options(options).items() if name in given}
 
 
 def _new_path(env: str, policy: str) -> Path:

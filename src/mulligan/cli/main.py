@@ -36,11 +36,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception as error:
         from mulligan.errors import MulliganError
 
-        if debug or not isinstance(error, MulliganError):
+        if debug or not isinstance(error, MulliganError | OSError):
             raise
-        sys.stderr.write(f"mulligan: {error}\n")
+        sys.stderr.write(f"mulligan: {_said(error)}\n")
         code = 2
     raise SystemExit(code)
+
+
+def _said(error: Exception) -> str:
+    """What a person is told: our own errors as they are, those of the system with the file they are about."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return " ".join(str(error).splitlines()) or type(error).__name__
+    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
 
 
 def _dispatch(words: list[str]) -> int:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any, NoReturn, get_args
 
-from mulligan.errors import UnknownName, UsageError
+from mulligan.errors import ParameterError, UnknownName, UsageError
 from mulligan.types import Memory, Restart, Sampling, Stop
+
+ENDPOINT_OPTIONS = ("base_url", "model", "api_key_env", "concurrency", "timeout", "retries")
 
 
 class Parser(argparse.ArgumentParser):
@@ -21,19 +24,40 @@ class Parser(argparse.ArgumentParser):
 
     def read(self, words: Sequence[str]) -> tuple[argparse.Namespace, dict[str, str]]:
         """The options, and the environment's parameters given as ``--env.NAME VALUE``."""
-        known, rest = self.parse_known_args(list(words))
+        params, own = self._params(words)
+        known, rest = self.parse_known_args(own)
+        for word in rest:
+            if not word.startswith("-"):
+                raise UsageError(f"{self.prog}: do not know what to do with {word!r}; see '{self.prog} --help'")
+            raise UnknownName("option", word.partition("=")[0], [*self._option_string_actions, "--env.NAME"])
+        return known, params
+
+    def peek(self, words: Sequence[str]) -> argparse.Namespace:
+        """The options alone, before mistakes are looked for."""
+        return self.parse_known_args(self._params(words)[1])[0]
+
+    def given(self, words: Sequence[str]) -> list[str]:
+        """The options that stand on the command line, by the names of their values."""
+        named = (self._option_string_actions.get(word.partition("=")[0]) for word in self._params(words)[1])
+        return list(dict.fromkeys(action.dest for action in named if action is not None))
+
+    def _params(self, words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+        """The environment's parameters apart from all other words; they may stand anywhere."""
         params: dict[str, str] = {}
-        while rest:
-            word = rest.pop(0)
+        own: list[str] = []
+        waiting = list(words)
+        while waiting:
+            word = waiting.pop(0)
             name, equals, value = word.partition("=")
             if not name.startswith("--env."):
-                if not word.startswith("-"):
-                    raise UsageError(f"{self.prog}: do not know what to do with {word!r}; see '{self.prog} --help'")
-                raise UnknownName("option", name, [*self._option_string_actions, "--env.NAME"])
-            if not equals and not rest:
-                raise UsageError(f"{self.prog}: {name} needs a value")
-            params[name.removeprefix("--env.").replace("-", "_")] = value if equals else rest.pop(0)
-        return known, params
+                own.append(word)
+                continue
+            if not equals:
+                if not waiting or waiting[0].startswith("--"):
+                    raise UsageError(f"{self.prog}: {name} needs a value")
+                value = waiting.pop(0)
+            params[name.removeprefix("--env.").replace("-", "_")] = value
+        return params, own
 
 
 def add_trial_options(parser: Parser) -> None:
@@ -41,7 +65,7 @@ def add_trial_options(parser: Parser) -> None:
     group = parser.add_argument_group("the trial")
     group.add_argument("--episodes", type=int, default=3, metavar="N", help="episodes a trial has at most (3)")
     group.add_argument("--memory", choices=get_args(Memory), help="what later episodes see (as the style says)")
-    group.add_argument("--style", default="plain", help="plain, zero-shot, react or reflexion (plain)")
+    group.add_argument("--style", default="plain", help="plain, zero-shot, react, reflexion or bare (plain)")
     group.add_argument("--stop", choices=get_args(Stop), help="end the trial at the first success, or never")
     group.add_argument("--restart", choices=get_args(Restart), help="repeat the episode exactly, or redraw chance")
     group.add_argument("--window", type=int, metavar="K", help="show only the last K turns of an episode")
@@ -51,19 +75,21 @@ def add_trial_options(parser: Parser) -> None:
     group.add_argument("--temperature", type=float, default=0.7, help="of the policy's sampling (0.7)")
     group.add_argument("--top-p", type=float, default=1.0, help="of the policy's sampling (1)")
     group.add_argument("--max-tokens", type=int, default=512, metavar="N", help="limit of a reply (512)")
+    group.add_argument("--env-timeout", type=float, metavar="S", help="seconds the environment may take for a step")
 
 
 def take_defaults_of_run(parser: Parser, words: Sequence[str]) -> dict[str, Any]:
     """Where the policy is a training run, its own settings become the options' defaults; returns its parameters."""
     from mulligan.players import as_trained, trained_with
 
-    known, _ = parser.parse_known_args(list(words))
+    known = parser.peek(words)
     config = trained_with(known.policy)
     if config is None or known.env is None:
         return {}
     settings, params = as_trained(config, known.env)
-    names = ("memory", "style", "stop", "restart", "memory_tokens", "max_reflections", "window", "reflection_tokens")
-    parser.set_defaults(**{name: getattr(settings, name) for name in names}, max_tokens=settings.sampling.max_tokens)
+    own = {field.name: getattr(settings, field.name) for field in fields(settings)}
+    own = {name: value for name, value in own.items() if name not in ("episodes", "sampling")}
+    parser.set_defaults(**own, max_tokens=settings.sampling.max_tokens)
     return dict(params)
 
 
@@ -82,6 +108,7 @@ def trial_settings(options: argparse.Namespace) -> Any:
         window=options.window,
         sampling=Sampling(options.temperature, options.top_p, options.max_tokens),
         reflection_tokens=options.reflection_tokens,
+        env_timeout=options.env_timeout,
     )
 
 
@@ -92,7 +119,7 @@ def add_policy_options(parser: Parser, default: str) -> None:
         "--policy",
         default=default,
         metavar="P",
-        help="random, expert[:SKILL[:RECALL]], omniscient, human, endpoint:MODEL, file.py:function, a run folder, "
+        help="random, expert[:SKILL[:RECALL]], omniscient, human, endpoint:MODEL, file.py:NAME, a run folder, "
         "or a local model as hf:PATH "
         f"({default}); SKILL and RECALL are shares from 0 to 1",
     )
@@ -108,5 +135,6 @@ def add_policy_options(parser: Parser, default: str) -> None:
 
 def endpoint_options(options: argparse.Namespace) -> dict[str, Any]:
     """The options that `EndpointPolicy` takes."""
-    names = ("base_url", "model", "api_key_env", "concurrency", "timeout", "retries")
-    return {name: getattr(options, name) for name in names}
+    if options.concurrency < 1:
+        raise ParameterError(f"concurrency={options.concurrency} cannot be; give at least 1")
+    return {name: getattr(options, name) for name in ENDPOINT_OPTIONS}

@@ -14,7 +14,7 @@ from mulligan.cli.options import (
     take_defaults_of_run,
     trial_settings,
 )
-from mulligan.policy.base import Conversation, Policy
+from mulligan.policy.base import Conversation, Policy, Spectator, World
 from mulligan.types import Completion, Episode, Message, Sampling, Step, Task, Trial
 
 if TYPE_CHECKING:
@@ -57,9 +57,11 @@ def run(parser: Parser, words: list[str]) -> int:
     try:
         trial = run_trial_sync(env, policy, settings=settings)
     except KeyboardInterrupt:
-        console.print("\nGood bye.")
+        console.print("Good bye.")
         return 130
     console.print(verdict(trial), markup=False, highlight=False)
+    if options.policy == "human" and about.kind == "solve" and trial.episodes[-1].won:
+        console.print("You won.")
     return 0
 
 
@@ -80,14 +82,16 @@ class Watched:
         self.policy, self.console, self.name = policy, console, policy.name
 
     def start(self, task: Task, seed: int) -> Conversation:
-        return _WatchedConversation(self.policy.start(task, seed), self.console)
+        return _WatchedConversation(self.policy.start(task, seed), self.console, task.turns)
 
 
 class _WatchedConversation:
-    def __init__(self, conversation: Conversation, console: Console) -> None:
-        self.conversation, self.console = conversation, console
-        if hasattr(conversation, "watch"):  # scripted players sit beside the world: pass on what they are told
-            self.watch, self.ended, self.see = conversation.watch, self._ended, self._see
+    def __init__(self, conversation: Conversation, console: Console, turns: int) -> None:
+        self.conversation, self.console, self.turns = conversation, console, turns
+        self.beside = conversation if isinstance(conversation, Spectator) else None
+        self.taken = 0
+        if hasattr(conversation, "count_tokens"):
+            self.count_tokens = conversation.count_tokens
 
     async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         self.console.print(messages[-1]["content"], markup=False, highlight=False)
@@ -98,10 +102,18 @@ class _WatchedConversation:
     def close(self) -> None:
         self.conversation.close()
 
-    def _see(self, step: Step) -> None:
-        self.conversation.see(step)  # type: ignore[attr-defined]
-        if step.done:
-            self.console.print(step.observation, markup=False, highlight=False)
+    def watch(self, world: World) -> None:
+        if self.beside is not None:  # scripted players sit beside the world: pass on what they are told
+            self.beside.watch(world)
 
-    def _ended(self, episode: Episode) -> None:
-        self.conversation.ended(episode)  # type: ignore[attr-defined]
+    def see(self, step: Step) -> None:
+        if self.beside is not None:
+            self.beside.see(step)
+        self.taken += 1
+        if step.done or self.taken == self.turns:  # nobody will be asked again, so nobody else would show it
+            self.console.print(step.observation, markup=False, highlight=False)
+            self.taken = 0
+
+    def ended(self, episode: Episode) -> None:
+        if self.beside is not None:
+            self.beside.ended(episode)

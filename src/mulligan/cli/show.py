@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-import json
 import sys
 
 from mulligan.cli.options import Parser
-from mulligan.errors import UsageError
+from mulligan.errors import UnknownName, UsageError
 from mulligan.types import Episode, Trial
 
 
 def add_options(parser: Parser) -> None:
     parser.add_argument("run", help="run folder")
-    parser.add_argument("place", nargs="?", type=int, default=1, help="which of its tasks, from 1 (1)")
+    parser.add_argument("place", nargs="?", type=int, help="which of its tasks, from 1 (the first that was played)")
     parser.add_argument("--arm", default="main", help="main, or a control (main)")
     parser.add_argument("--json", action="store_true", help="for programs")
 
 
 def run(parser: Parser, words: list[str]) -> int:
-    from mulligan.report.run import load_trials, trial_to_dict
+    from mulligan.report.run import RunFolder, to_json, trial_to_dict
 
     options = parser.parse_args(words)
-    trials = load_trials(options.run, options.arm)
-    if not 1 <= options.place <= len(trials):
-        raise UsageError(f"{options.run} has trials 1 to {len(trials)}, not {options.place}")
-    trial = trials[options.place - 1]
-    sys.stdout.write(json.dumps(trial_to_dict(trial), indent=2) + "\n" if options.json else transcript(trial))
+    folder = RunFolder.open(options.run)
+    if options.arm not in folder.arms():
+        raise UnknownName(f"arm of {options.run}", options.arm, folder.arms())
+    trials = folder.trials(options.arm)
+    if not trials:
+        raise UsageError(f"{options.run} has no trials of {options.arm!r} yet")
+    place = min(trials) if options.place is None else options.place - 1
+    if place not in trials:
+        raise UsageError(
+            f"{options.run} has no trial of task {options.place}; it has {len(trials)} of the tasks "
+            f"{min(trials) + 1} to {max(trials) + 1}"
+        )
+    sys.stdout.write(to_json(trial_to_dict(trials[place])) if options.json else transcript(trials[place]))
     return 0
 
 
@@ -45,7 +52,7 @@ def transcript(trial: Trial) -> str:
 
 def _turns(episode: Episode) -> list[str]:
     """Replies, each followed by what the agent saw next."""
-    after = [turn.observation for turn in episode.turns[1:]] + [episode.final]
+    after = [turn.observation for turn in episode.turns[1:]] + [episode.final] * bool(episode.turns)
     return [
         f"[agent]\n{turn.reply.text}\n\n[world{'' if turn.valid else ', invalid reply'}]\n"
         + (f"{turn.feedback}\n" if turn.feedback else "")

@@ -190,7 +190,9 @@ def _report(folder: Path, *, as_json: bool) -> None:
 
     last: Metrics = next(reversed(MetricsFile(folder / "metrics.jsonl").read()), {})
     if as_json:
-        sys.stdout.write(json.dumps({"run": str(folder), **last}, indent=2) + "\n")
+        from mulligan.report.run import to_json
+
+        sys.stdout.write(to_json({"run": str(folder), **last}))
         return
     shown = "  ".join(f"p@{k} {100 * share:.1f}" for k, share in _shares(last))
     sys.stdout.write(f"{last.get('update', 0)} updates done{f'; the last one: {shown}' if shown else ''}\n")

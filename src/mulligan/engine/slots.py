@@ -224,7 +224,7 @@ class _Cache:
     def __init__(self, model: Any, slots: int, context: int) -> None:
         config, weight = model.config, next(model.parameters())
         self.device, self.dtype = weight.device, weight.dtype
-        heads = config.num_key_value_heads
+        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         self.slots, self.context = slots, context
         self.keys = [self._new(0, heads, 0, size) for _ in range(config.num_hidden_layers)]

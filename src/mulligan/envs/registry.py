@@ -105,6 +105,9 @@ def make_task(name: str, seed: int = 0, **params: Any) -> Task:
     settle = getattr(about.build, "settle", None)
     if settle is not None:  # lets an environment check its parameters and fix those that depend on the seed
         filled = settle(filled, seed)
+    check_turns = getattr(about.build, "check_turns", None)
+    if check_turns is not None:
+        check_turns(filled, int(turns))
     classify = getattr(about.build, "task_class", None)
     task_class = classify(filled) if classify is not None else Path(name).stem if ":" in name else name
     return Task(env=name, seed=int(seed), turns=int(turns), task_class=task_class, params=tuple(sorted(filled.items())))
@@ -145,7 +148,8 @@ def _load_from_file(path: Path, attribute: str) -> object:
     try:
         found.loader.exec_module(module)
     except Exception as error:
-        raise UsageError(f"{str(path)!r} cannot be imported: {type(error).__name__}: {error}") from error
+        said = str(error).partition("\n")[0]
+        raise UsageError(f"{str(path)!r} cannot be imported: {type(error).__name__}: {said}") from error
     if not hasattr(module, attribute):
         classes = [key for key, value in vars(module).items() if isinstance(value, type) and hasattr(value, "step")]
         raise UnknownName(f"class in {str(path)!r}", attribute, classes)

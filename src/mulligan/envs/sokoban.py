@@ -158,6 +158,16 @@ class Sokoban:
         return {**params, "level": number, "rows": found.rows, "cols": found.cols, "boxes": found.boxes, "solution": 0}
 
     @staticmethod
+    def check_turns(params: Mapping[str, ParamValue], turns: int) -> None:
+        """A level must be solvable within the turns the task was asked for with."""
+        moves, solution = int(params["moves"]), int(params["solution"])
+        if solution > turns * moves:
+            raise ParameterError(
+                f"sokoban: solution={solution} moves do not fit into turns={turns} of moves={moves}; "
+                f"give turns={-(-solution // moves)} or solution={turns * moves}"
+            )
+
+    @staticmethod
     def task_class(params: Mapping[str, ParamValue]) -> str:
         size = f"sokoban/{params['rows']}x{params['cols']}/{params['boxes']}"
         levels = str(params["levels"])
@@ -263,14 +273,8 @@ class _Played(NamedTuple):
 def _level(task: Task) -> level_source.Level:
     if task.text("levels") != "generated":
         return level_source.pick(task.text("levels"), task.integer("level"), task.seed)[1]
-    moves, solution = task.integer("moves"), task.integer("solution")
-    if solution > task.turns * moves:
-        raise ParameterError(
-            f"sokoban: solution={solution} moves do not fit into turns={task.turns} of moves={moves}; "
-            f"give turns={-(-solution // moves)} or solution={task.turns * moves}"
-        )
     size = (task.integer("rows"), task.integer("cols"), task.integer("boxes"))
-    return level_source.generate(task.seed, *size, solution)
+    return level_source.generate(task.seed, *size, task.integer("solution"))
 
 
 def _check_generated(params: Mapping[str, ParamValue]) -> None:

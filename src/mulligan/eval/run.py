@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from mulligan.envs import registry
-from mulligan.errors import ParameterError, RunFolderError, StopReason, UnknownName
+from mulligan.errors import ParameterError, RunFolderError, StopReason, UnknownName, UsageError
 from mulligan.eval.passk import Summary, paired_bootstrap, summarise, tokens
 from mulligan.policy.base import Policy, ReplyFunction, as_policy
 from mulligan.policy.scripted import ExpertPolicy
@@ -46,6 +46,11 @@ class Prices:
     prompt: float = 0.0
     completion: float = 0.0
 
+    def __post_init__(self) -> None:
+        for name in ("prompt", "completion"):
+            if not getattr(self, name) >= 0:
+                raise ParameterError(f"the price of {name} tokens, {getattr(self, name)}, cannot be; give 0 or more")
+
     def of(self, trial: Trial) -> float:
         prompt, completion = tokens(trial)
         return (prompt * self.prompt + completion * self.completion) / 1e6
@@ -67,12 +72,17 @@ class EvalResult:
     room: Mapping[str, Summary]
     """Scripted players on the same tasks: ceiling (omniscient), expert, expert with perfect memory."""
     gains: Mapping[str, tuple[float, tuple[float, float]]]
-    """main − control, by paired bootstrap over the same tasks: at p@N, or in the last episode's return for games."""
+    """main − control, by paired bootstrap over the same tasks: at p@N, or in the last episode's return for games.
+
+    A control that has no task in common with main, because the money ran out, is left out.
+    """
     by_class: Mapping[str, Summary]
     seconds: float
     cost: float
     complete: bool
     run: str | None
+    turns_per_second: float | None = None
+    """Pace of the main arm; None when none of it had to be played now."""
     requests: Mapping[str, Any] | None = None
     """What an endpoint had to be asked: requests, answers, retries, faults by kind."""
     trials: Sequence[Trial] = field(repr=False, default=())
@@ -108,7 +118,7 @@ class EvalResult:
             "complete": self.complete,
             "cost": self.cost,
             "seconds": self.seconds,
-            "turns_per_second": self.main.turns / self.seconds if self.seconds else 0.0,
+            "turns_per_second": self.turns_per_second,
             "requests": self.requests,
             "run": self.run,
         }
@@ -164,17 +174,22 @@ def plan_to_config(plan: EvalPlan, policy: str) -> dict[str, Any]:
 
 def plan_from_config(config: Mapping[str, Any]) -> EvalPlan:
     """The plan a run folder was made for."""
-    trial = dict(config["trial"])
-    return EvalPlan(
-        env=config["env"],
-        params=config["params"],
-        tasks=config["tasks"],
-        seed_set=config["seed_set"],
-        seed=config["seed"],
-        settings=TrialSettings(**{**trial, "sampling": Sampling(**trial["sampling"])}),
-        controls=tuple(config["controls"]),
-        room=config["room"],
-    )
+    try:
+        trial = dict(config["trial"])
+        return EvalPlan(
+            env=config["env"],
+            params=config["params"],
+            tasks=config["tasks"],
+            seed_set=config["seed_set"],
+            seed=config["seed"],
+            settings=TrialSettings(**{**trial, "sampling": Sampling(**trial["sampling"])}),
+            controls=tuple(config["controls"]),
+            room=config["room"],
+        )
+    except KeyError as error:
+        raise RunFolderError(f"config.toml is not that of a whole evaluation: it has no {error}") from error
+    except (TypeError, ValueError) as error:
+        raise RunFolderError(f"config.toml is not that of an evaluation: {error}") from error
 
 
 def create_folder(plan: EvalPlan, policy: str, path: str | Path, **more: Any) -> RunFolder:
@@ -230,26 +245,41 @@ def evaluate(
         room=room,
     )
     player = policy_from(policy) if isinstance(policy, str) else as_policy(policy)
-    folder = None
+    folder: RunFolder | Callable[[], RunFolder] | None = None
     if run is not None:
-        folder = open_folder(plan, player.name, run) if resume else create_folder(plan, player.name, run)
+        path = run
+        folder = open_folder(plan, player.name, run) if resume else lambda: create_folder(plan, player.name, path)
     return run_plan(plan, player, folder, concurrency, prices or Prices(), max_cost, progress)
 
 
 def run_plan(
     plan: EvalPlan,
     policy: Policy,
-    folder: RunFolder | None = None,
+    folder: RunFolder | Callable[[], RunFolder] | None = None,
     concurrency: int = 16,
     prices: Prices | None = None,
     max_cost: float | None = None,
     progress: Progress | None = None,
 ) -> EvalResult:
-    """Play what of `plan` is not in `folder` yet, and count it all."""
+    """Play what of `plan` is not in `folder` yet, and count it all.
+
+    A function as `folder` makes a new one; it is called when the plan has proved playable, so that a mistake leaves
+    nothing behind.
+    """
+    if concurrency < 1:
+        raise ParameterError(f"concurrency={concurrency} cannot be; give at least 1")
+    if max_cost is not None and not max_cost >= 0:
+        raise ParameterError(f"max_cost={max_cost} cannot be; give 0 or more")
     if max_cost is not None and not ((prices or Prices()).prompt or (prices or Prices()).completion):
         raise ParameterError("max_cost needs the price of tokens: give price_in and price_out, per million tokens")
-    evaluation = _Evaluation(plan, policy, folder, concurrency, prices or Prices(), max_cost, progress)
-    result: EvalResult = run_async(evaluation.play)
+    evaluation = _Evaluation(plan, policy, concurrency, prices or Prices(), max_cost, progress)
+    evaluation.folder = folder() if callable(folder) else folder
+    try:
+        result: EvalResult = run_async(evaluation.play)
+    except UsageError:
+        if callable(folder) and evaluation.folder is not None:
+            evaluation.folder.discard()
+        raise
     return result
 
 
@@ -260,24 +290,28 @@ class _Evaluation:
         self,
         plan: EvalPlan,
         policy: Policy,
-        folder: RunFolder | None,
         concurrency: int,
         prices: Prices,
         max_cost: float | None,
         progress: Progress | None,
     ) -> None:
-        self.plan, self.policy, self.folder = plan, policy, folder
+        self.plan, self.policy = plan, policy
+        self.folder: RunFolder | None = None
         self.concurrency, self.prices, self.max_cost = concurrency, prices, max_cost
         self.progress = progress or (lambda arm, done, total: None)
         self.tasks = task_set(plan.env, plan.tasks, plan.seed_set, **plan.params)
         self.done: dict[str, dict[int, Trial]] = {}
         self.spent = 0.0
+        self.pace: float | None = None
 
     async def play(self) -> EvalResult:
         started = time.perf_counter()
         try:
             for arm in self.plan.arms():
-                await self._arm(arm)
+                begun = time.perf_counter()
+                turns = await self._arm(arm)
+                if arm == "main" and turns:
+                    self.pace = turns / (time.perf_counter() - begun)
         finally:
             close = getattr(self.policy, "aclose", None)
             if close is not None:
@@ -286,7 +320,8 @@ class _Evaluation:
         room = await self._room() if self.plan.room else {}
         return self._result(seconds, room)
 
-    async def _arm(self, arm: str) -> None:
+    async def _arm(self, arm: str) -> int:
+        """Play what is missing of an arm; returns how many turns that took."""
         kept = self.folder.trials(arm) if self.folder else {}
         kept = {place: trial for place, trial in kept.items() if not _to_repeat(trial)}
         self.done[arm] = kept
@@ -294,10 +329,13 @@ class _Evaluation:
         places = [place for place in range(len(self.tasks)) if place not in kept]
         self.progress(arm, len(kept), len(self.tasks))
         if not places:
-            return
+            return 0
+        turns = 0
         writer = self.folder.writer(arm) if self.folder else None
 
         def on_trial(place: int, trial: Trial) -> None:
+            nonlocal turns
+            turns += sum(len(episode.turns) for episode in trial.episodes)
             kept[place] = trial
             self.spent += self.prices.of(trial)
             if writer is not None:
@@ -320,6 +358,7 @@ class _Evaluation:
         finally:
             if writer is not None:
                 writer.flush()
+        return turns
 
     def _donors(self, arm: str) -> Callable[[int], ReflectionSource] | None:
         """For a control arm: where the reflections shown to each task come from."""
@@ -378,19 +417,23 @@ class _Evaluation:
             main=summarise(main, episodes),
             controls={arm: summarise(list(self.done[arm].values()), episodes) for arm in shown},
             room=room,
-            gains={arm: self._gain(arm) for arm in shown},
+            gains={arm: self._gain(arm, both) for arm in shown if (both := self._common(arm))},
             by_class={name: summarise(trials, episodes) for name, trials in sorted(classes.items())},
             seconds=seconds,
             cost=self.spent,
             complete=all(len(self.done[arm]) == len(self.tasks) for arm in self.plan.arms()),
             run=str(self.folder.path) if self.folder else None,
+            turns_per_second=self.pace,
             requests=getattr(self.policy, "stats", None),
             trials=main,
         )
 
-    def _gain(self, arm: str) -> tuple[float, tuple[float, float]]:
+    def _common(self, arm: str) -> list[int]:
+        """Places of the tasks that both main and `arm` have played."""
+        return sorted(self.done["main"].keys() & self.done[arm].keys())
+
+    def _gain(self, arm: str, both: list[int]) -> tuple[float, tuple[float, float]]:
         score = _last_return if registry.spec(self.plan.env).kind == "versus" else _solved
-        both = sorted(self.done["main"].keys() & self.done[arm].keys())
         return paired_bootstrap(*([score(self.done[name][place]) for place in both] for name in ("main", arm)))
 
 

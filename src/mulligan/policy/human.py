@@ -40,12 +40,14 @@ class HumanPolicy:
         self.glyphs = dict(glyphs or {})
 
     def start(self, task: Task, seed: int) -> Conversation:
-        return _AtTerminal(self)
+        return _AtTerminal(self, task.turns)
 
 
 class _AtTerminal:
-    def __init__(self, policy: HumanPolicy) -> None:
+    def __init__(self, policy: HumanPolicy, turns: int) -> None:
         self.policy = policy
+        self.turns = turns
+        self.taken = 0
         self.world: World | None = None
         self.shown = 0
         self.over = False
@@ -54,8 +56,12 @@ class _AtTerminal:
         self.world = world
 
     def see(self, step: Step) -> None:
-        if step.done:
-            self._show(step.observation)
+        self.taken += 1
+        if step.done or self.taken == self.turns:
+            self._show("\n".join(filter(None, (step.feedback, step.observation))))
+            if not step.done:
+                self.policy.console.print(f"[bold]No turns left:[/] all {self.turns} are taken.", highlight=False)
+            self.taken = 0
 
     def ended(self, episode: Episode) -> None:
         self.over = True
@@ -92,6 +98,7 @@ class _AtTerminal:
             with _ctrl_c_at_once():
                 return self.policy.read(prompt)
         except (EOFError, KeyboardInterrupt):
+            self.policy.console.print()  # what comes next begins on a line of its own
             raise QuitGame from None
 
     def _show(self, text: str) -> None:

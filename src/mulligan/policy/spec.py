@@ -1,11 +1,14 @@
 """Policies by name, as the command line and `evaluate` take them.
 
-random | expert[:SKILL[:RECALL]] | omniscient | human | endpoint:MODEL | path/to/file.py:function
+random | expert[:SKILL[:RECALL]] | omniscient | human | endpoint:MODEL | path/to/file.py:NAME
+
+NAME is a function of the messages, a policy, or a class of policies that needs no arguments.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -67,9 +70,21 @@ def _from_file(path: Path, attribute: str) -> Policy:
     try:
         found.loader.exec_module(module)
     except Exception as error:
-        raise UsageError(f"{str(path)!r} cannot be imported: {type(error).__name__}: {error}") from error
+        raise UsageError(f"{str(path)!r} cannot be imported: {_in_one_line(error)}") from error
     if not hasattr(module, attribute):
         raise UnknownName(
             f"policy in {str(path)!r}", attribute, [key for key in vars(module) if not key.startswith("_")]
         )
-    return as_policy(getattr(module, attribute))
+    policy = getattr(module, attribute)
+    if inspect.isclass(policy):
+        try:
+            policy = policy()
+        except Exception as error:
+            raise UsageError(
+                f"{attribute} in {str(path)!r} cannot be made without arguments: {_in_one_line(error)}"
+            ) from error
+    return as_policy(policy)
+
+
+def _in_one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"

@@ -6,9 +6,11 @@ off when the folder is opened again. A line may supersede an earlier one with th
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import gzip
 import json
+import math
 import os
 import time
 import tomllib
@@ -35,11 +37,24 @@ class RunFolder:
     def create(cls, path: str | Path, config: Mapping[str, Any]) -> RunFolder:
         """A new run; refuses a folder that already holds one."""
         run = cls(path)
-        if (run.path / "config.toml").exists():
-            raise RunFolderError(f"{run.path} already holds a run; choose another folder, or continue it with --resume")
-        (run.path / "trials").mkdir(parents=True, exist_ok=True)
-        run.write_text("config.toml", to_toml({"schema_version": SCHEMA_VERSION, **config}))
+        try:
+            if (run.path / "config.toml").exists():
+                raise RunFolderError(
+                    f"{run.path} already holds a run; choose another folder, or continue it with --resume"
+                )
+            (run.path / "trials").mkdir(parents=True, exist_ok=True)
+            run.write_text("config.toml", to_toml({"schema_version": SCHEMA_VERSION, **config}))
+        except OSError as error:
+            raise RunFolderError(f"{run.path} cannot be made a run folder: {error.strerror or error}") from error
         return run
+
+    def discard(self) -> None:
+        """Take back a run that was created but holds nothing yet; what else lies in the folder stays."""
+        if not self.arms():
+            with contextlib.suppress(OSError):
+                (self.path / "config.toml").unlink(missing_ok=True)
+                (self.path / "trials").rmdir()
+                self.path.rmdir()
 
     @classmethod
     def open(cls, path: str | Path) -> RunFolder:
@@ -163,6 +178,19 @@ def mend(path: Path) -> None:
     os.replace(beside, path)
 
 
+def to_json(data: Any) -> str:
+    """Indented JSON that every reader takes: numbers that JSON does not know become null."""
+    return json.dumps(_finite(data), indent=2, allow_nan=False) + "\n"
+
+
+def _finite(data: Any) -> Any:
+    if isinstance(data, Mapping):
+        return {key: _finite(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_finite(value) for value in data]
+    return None if isinstance(data, float) and not math.isfinite(data) else data
+
+
 def trial_to_dict(trial: Trial) -> dict[str, Any]:
     """A trial as plain JSON data."""
     return dataclasses.asdict(trial)
@@ -170,9 +198,13 @@ def trial_to_dict(trial: Trial) -> dict[str, Any]:
 
 def trial_from_dict(data: Mapping[str, Any]) -> Trial:
     """The trial that `trial_to_dict` wrote."""
-    task = Task(**{**data["task"], "params": tuple((key, value) for key, value in data["task"]["params"])})
     episodes = tuple(_episode(episode) for episode in data["episodes"])
-    return Trial(task, episodes, data["memory"], data["seed"], data["index"])
+    related = tuple(_task(other) for other in data.get("related", ()))
+    return Trial(_task(data["task"]), episodes, data["memory"], data["seed"], data["index"], related)
+
+
+def _task(data: Mapping[str, Any]) -> Task:
+    return Task(**{**data, "params": tuple((key, value) for key, value in data["params"])})
 
 
 def _episode(data: Mapping[str, Any]) -> Episode:

@@ -22,7 +22,11 @@ CONTROL_NAMES = {
 def eval_table(result: Result) -> Table:
     """One evaluation: the policy, its controls, then the scripted players that show the room."""
     rows = [(str(result["policy"]), result)]
-    rows += [(f"  {CONTROL_NAMES.get(name, name)}", summary) for name, summary in result["controls"].items()]
+    rows += [
+        (f"  {CONTROL_NAMES.get(name, name)}", summary)
+        for name, summary in result["controls"].items()
+        if summary["trials"]
+    ]
     rows += [(ROOM_NAMES.get(name, name), summary) for name, summary in result["room"].items()]
     title = f"{result['env']}: {result['tasks']} tasks, {result['episodes']} episodes, memory {result['memory']}"
     return summary_table(title, rows, result["episodes"], versus=result["kind"] == "versus", ceiling=result["ceiling"])
@@ -91,11 +95,11 @@ def footnotes(result: Result) -> list[str]:
         lines.append(f"Requests: {_counted(requests)}" + (f" (faults: {faults})" if faults != NOTHING else ""))
     used = f"{result['prompt_tokens']:,} + {result['completion_tokens']:,} tokens, " if result["prompt_tokens"] else ""
     cost = f"cost {result['cost']:.4f}, " if result["cost"] else ""
-    lines.append(f"{used}{cost}{result['seconds']:.1f} s, {result['turns_per_second']:,.0f} turns/s")
+    rate = result["turns_per_second"]
+    lines.append(f"{used}{cost}{result['seconds']:.1f} s" + ("" if rate is None else f", {rate:,.0f} turns/s"))
     if not result["complete"]:
-        lines.append(
-            f"Incomplete: {result['trials']} of {result['tasks']} tasks played; continue with --resume {result['run']}"
-        )
+        way_on = f"; continue with --resume {result['run']}" if result["run"] else ""
+        lines.append(f"Incomplete: {result['trials']} of {result['tasks']} tasks played{way_on}")
     return lines
 
 

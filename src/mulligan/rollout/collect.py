@@ -43,11 +43,12 @@ async def collect(
     on_trial: Callable[[int, Trial], None],
     proceed: Callable[[], bool] = lambda: True,
     retries: int = 0,
+    on_failure: Callable[[Trial], None] = lambda trial: None,
 ) -> None:
     """Play `jobs`, `concurrency` at a time; `on_trial` gets each trial with the place of its job as it ends.
 
     `proceed` is asked before each new trial; False lets those under way finish. A trial that failed outside agent and
-    task is played again with the same seed, up to `retries` times.
+    task is played again with the same seed, up to `retries` times; `on_failure` gets every failed attempt.
     """
     waiting = iter(enumerate(jobs))
     judge = _Judge()
@@ -69,6 +70,7 @@ async def collect(
                 judge.see(trial)
                 if not trial.failed:
                     break
+                on_failure(trial)
             on_trial(place, trial)
             await asyncio.sleep(0)  # scripted players never wait; let the others, and Ctrl-C, have a turn
 

@@ -6,7 +6,7 @@ Everything is derived from (seed, update): a run that is resumed asks for the sa
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -118,15 +118,27 @@ async def play_groups(
     update: int,
     concurrency: int,
     retries: int,
+    on_failure: Callable[[Trial], None] = lambda trial: None,
 ) -> list[Group]:
-    """`group` trials of each task, all at once; failed ones played again with the same seed, up to `retries` times."""
+    """`group` trials of each task, all at once; failed ones played again with the same seed, up to `retries` times.
+
+    `on_failure` gets every failed attempt, also those that a retry mends.
+    """
     jobs = [
         Job(draw.task, derive(seed, "trial", update, place), index, related=draw.related)
         for place, draw in enumerate(draws)
         for index in range(group)
     ]
     found: dict[int, Trial] = {}
-    await collect(jobs, policy, settings, concurrency=concurrency, on_trial=found.__setitem__, retries=retries)
+    await collect(
+        jobs,
+        policy,
+        settings,
+        concurrency=concurrency,
+        on_trial=found.__setitem__,
+        retries=retries,
+        on_failure=on_failure,
+    )
     if all(trial.failed for trial in found.values()):
         errors = {episode.error for trial in found.values() for episode in trial.episodes if episode.error}
         raise MulliganError(f"every trial of update {update} failed; the first failure: {sorted(errors)[0]}")

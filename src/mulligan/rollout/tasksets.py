@@ -18,8 +18,8 @@ FIRST_SEED = {"train": 0, "validation": 1_000_000_000, "eval": 2_000_000_000}
 """Where each set's seeds begin; each has 10^9 of its own."""
 SHARES = {"eval": range(45), "validation": range(45, 55), "train": range(55, 100)}
 """Percent of all worlds that belong to each set."""
-_TRIES = 200
-"""Seeds looked at for each task asked for, before a set counts as exhausted."""
+_PATIENCE, _PATIENCE_EACH = 20_000, 20
+"""A set counts as exhausted when 20,000 seeds, and 20 more for each world found, in a row brought no new world."""
 
 
 def task_set(env: str, tasks: int, seed_set: str = "eval", **params: Any) -> list[Task]:
@@ -28,12 +28,14 @@ def task_set(env: str, tasks: int, seed_set: str = "eval", **params: Any) -> lis
         raise ParameterError(f"tasks={tasks} leaves nothing to evaluate; give at least 1")
     found: list[Task] = []
     worlds: set[str] = set()
-    for looked, task in enumerate(stream(env, seed_set, **params)):
-        if looked >= _TRIES * tasks:
+    in_vain = 0
+    for task in stream(env, seed_set, **params):
+        if in_vain >= _PATIENCE + _PATIENCE_EACH * len(found):
             raise ParameterError(
                 f"{env}: the {seed_set} set has only about {len(found)} different worlds with these parameters; "
                 f"ask for fewer than {tasks} tasks"
             )
+        in_vain += 1
         if task is None:
             continue
         world = world_key(task)
@@ -42,6 +44,7 @@ def task_set(env: str, tasks: int, seed_set: str = "eval", **params: Any) -> lis
                 continue
             worlds.add(world)
         found.append(task)
+        in_vain = 0
         if len(found) == tasks:
             break
     return found

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from mulligan.algo.normalise import History
-from mulligan.errors import RunFolderError
+from mulligan.errors import RunFolderError, UsageError
 from mulligan.models.load import Loaded, LoraSettings, load
 from mulligan.report.run import RunFolder
 from mulligan.train.config import Config
@@ -66,7 +66,10 @@ def restore(checkpoint: Path, learner: Learner, history: History) -> int:
 
     What a killed `save` left beside it, half written or half deleted, goes away.
     """
-    load_weights(checkpoint, learner.model, learner.critic)
+    found = load_weights(checkpoint, learner.model, learner.critic)
+    with torch.no_grad():
+        for name, master in learner.masters.items():
+            master.copy_(found[name])
     # On the CPU: moments then move to where their parameter is, and the step counts stay where AdamW keeps them.
     optimiser = torch.load(checkpoint / "optimiser.pt", map_location="cpu", weights_only=True)
     learner.optimiser.load_state_dict(optimiser)
@@ -77,8 +80,8 @@ def restore(checkpoint: Path, learner: Learner, history: History) -> int:
     return int(state["update"])
 
 
-def load_weights(checkpoint: Path, model: Any, critic: torch.nn.Module | None = None) -> None:
-    """The weights of a checkpoint into a model."""
+def load_weights(checkpoint: Path, model: Any, critic: torch.nn.Module | None = None) -> dict[str, torch.Tensor]:
+    """The weights of a checkpoint into a model; returns them as they were saved."""
     from safetensors.torch import load_file
 
     found = load_file(checkpoint / "weights.safetensors")
@@ -89,6 +92,7 @@ def load_weights(checkpoint: Path, model: Any, critic: torch.nn.Module | None = 
             parameters[name].copy_(value)
     if critic is not None:
         critic.load_state_dict({k.removeprefix(_CRITIC): v for k, v in found.items() if k.startswith(_CRITIC)})
+    return own
 
 
 def save_reference(folder: Path, model: Any) -> None:
@@ -125,6 +129,10 @@ def load_base(config: Config, device: str) -> Loaded:
     """The model as it was before training; where `model.name` is a run folder, as that run left it."""
     model = config.model
     if (Path(model.name) / "config.toml").is_file():
+        if model.lora_rank:
+            raise UsageError(
+                f"model.name={model.name}: no adapter can be put on a run folder; export it, and use hf:DIR"
+            )
         return load_model(model.name, device)
     lora = (
         LoraSettings(rank=model.lora_rank, alpha=model.lora_alpha or 2 * model.lora_rank) if model.lora_rank else None
@@ -140,11 +148,7 @@ def load_base(config: Config, device: str) -> Loaded:
 
 
 def _weights(learner: Learner) -> dict[str, torch.Tensor]:
-    named = {
-        name: parameter.detach().contiguous()
-        for name, parameter in learner.model.named_parameters()
-        if parameter.requires_grad
-    }
+    named: dict[str, torch.Tensor] = {name: weight.detach().contiguous() for name, weight in learner.weights().items()}
     if learner.critic is not None:
         named |= {_CRITIC + name: value.detach() for name, value in learner.critic.state_dict().items()}
     return named

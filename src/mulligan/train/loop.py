@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +17,9 @@ from typing import Any
 import torch
 
 from mulligan.algo.advantage import Options, estimator
+from mulligan.algo.advantage.base import without_signal
 from mulligan.algo.advantage.ppo import heads
-from mulligan.algo.batch import StepBatch
+from mulligan.algo.batch import StepBatch, samples_of
 from mulligan.algo.build import batch_from_groups
 from mulligan.algo.loss import mismatch_warning
 from mulligan.algo.normalise import History
@@ -91,6 +93,9 @@ class Trainer:
         self.settings = trial_settings(config)
         self.mixture = Mixture.parse(config.task.env, config.task.params, config.task.seed_set)
         self.history = History()
+        self.failures: Counter[str] = Counter()
+        """Failed attempts of the update under way by reason, also those that a retry mended."""
+        self.replaced_episodes = 0
         self.metrics = MetricsFile(folder.path / "metrics.jsonl")
 
     def run(self) -> None:
@@ -141,6 +146,8 @@ class Trainer:
         began = time.perf_counter()
         self.loaded.model.eval()
         tokens = self.engine.tokens
+        self.failures.clear()
+        self.replaced_episodes = 0
         groups, replaced = self._play(update)
         played = time.perf_counter()
         batch = self._batch(groups)
@@ -171,6 +178,8 @@ class Trainer:
             **{f"loss/{name}": value for name, value in learned.items()},
             **advantages.metrics,
             "groups/replaced": replaced,
+            "episodes/replaced": self.replaced_episodes,
+            **{f"failures/{name}": count for name, count in sorted(self.failures.items())},
             "tokens/rows": sum(len(row.ids) for row in rows),
             "tokens/sampled": sampled,
             "optim/tokens": self.learner.tokens,
@@ -196,6 +205,7 @@ class Trainer:
             return groups, 0
         dull = [place for place, group in enumerate(groups) if not self._has_signal(group)]
         if dull:
+            self.replaced_episodes = sum(len(t.episodes) for place in dull for t in groups[place].trials)
             for place, group in zip(dull, self._groups(update, len(dull), "again"), strict=True):
                 groups[place] = group
         return groups, len(dull)
@@ -216,6 +226,7 @@ class Trainer:
                 update=update,
                 concurrency=run.concurrency,
                 retries=run.retries,
+                on_failure=lambda trial: self.failures.update([trial.episodes[-1].stop.value]),
             )
         )
         return groups
@@ -232,9 +243,9 @@ class Trainer:
         return start + (most - start) * update // half
 
     def _has_signal(self, group: Group) -> bool:
-        """Whether the trials of a group differ in what they earned: otherwise nothing can be learned from it."""
-        earned = {tuple(episode.reward for episode in trial.episodes) for trial in group.trials if not trial.failed}
-        return len(earned) > 1
+        """Whether some trial of a group earned more than another: otherwise nothing can be learned from it."""
+        samples = samples_of(self._batch([group]))
+        return not bool(without_signal(samples).all())
 
     def _batch(self, groups: list[Group]) -> StepBatch:
         algo = self.config.algo
@@ -247,6 +258,7 @@ class Trainer:
             invalid_penalty=algo.invalid_penalty,
             length_penalty=algo.length_penalty,
             length_limit=self.config.trial.max_tokens,
+            reflection_limit=self.config.trial.reflection_tokens,
         )
 
     def _validate(self) -> dict[str, float]:
@@ -259,8 +271,11 @@ class Trainer:
         settings = replace(self.settings, episodes=run.validation_episodes)
         jobs = []
         for name, _ in self.mixture.weights:
-            for task in task_set(name, run.validation_tasks, "validation", **self.mixture.own_params(name)):
-                jobs.append(Job(task, run.seed))
+            tasks = task_set(name, run.validation_tasks, "validation", **self.mixture.own_params(name))
+            related = run.validation_episodes - 1 if self.config.trial.tasks == "related" else 0
+            for place, task in enumerate(tasks):
+                others = tuple(tasks[(place + n) % len(tasks)] for n in range(1, related + 1))
+                jobs.append(Job(task, run.seed, related=others))
         run_async(lambda: collect(jobs, self.policy, settings, concurrency=run.concurrency, on_trial=found.__setitem__))
         shares = pass_at([found[place] for place in sorted(found)], run.validation_episodes)
         return {f"validation/p@{k}": share for k, share in enumerate(shares, 1)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ from mulligan.train.config import Config
 from mulligan.train.pack import MicroBatch, pack
 from mulligan.train.rows import Row
 
+Result = TypeVar("Result")
 SMALLEST_BUDGET = 64
 """Tokens of a micro-batch below which running out of memory is final."""
 
@@ -54,7 +55,6 @@ class Learner:
         self.model, self.config = model, config
         self.device = next(model.parameters()).device
         self.tokens = config.optim.tokens
-        self.updates = 0
         self.bad_in_a_row = 0
         size = model.config.hidden_size
         self.critic = torch.nn.Linear(size, heads, device=self.device) if heads else None
@@ -62,6 +62,12 @@ class Learner:
             torch.nn.init.zeros_(self.critic.weight)
             torch.nn.init.zeros_(self.critic.bias)
         self.reference: dict[str, Tensor] | None = None
+        # Steps of 1e-6 vanish in bfloat16, so that the optimiser works on float32 copies and the model follows them.
+        self.masters: dict[str, torch.nn.Parameter] = {
+            name: torch.nn.Parameter(parameter.detach().float().clone())
+            for name, parameter in model.named_parameters()
+            if parameter.requires_grad and parameter.dtype != torch.float32
+        }
         self.optimiser = self._new_optimiser(config.optim.lr, config.optim.weight_decay)
         self._read: list[Tensor] = []
         model.get_output_embeddings().register_forward_pre_hook(lambda _, given: self._read.append(given[0]))
@@ -74,7 +80,23 @@ class Learner:
         return torch.optim.AdamW(groups, lr=lr, betas=(optim.beta1, optim.beta2), fused=False)
 
     def trainable(self) -> list[torch.nn.Parameter]:
-        return [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        """What the optimiser steps: the weights, or their float32 copies."""
+        return list(self.weights().values())
+
+    def weights(self) -> dict[str, torch.nn.Parameter]:
+        """Everything that is trained in the model, by name, in full precision."""
+        return {
+            name: self.masters.get(name, parameter)
+            for name, parameter in self.model.named_parameters()
+            if parameter.requires_grad
+        }
+
+    @torch.no_grad()
+    def follow_masters(self) -> None:
+        """Bring the model's weights to where their float32 copies are."""
+        for name, parameter in self.model.named_parameters():
+            if name in self.masters:
+                parameter.copy_(self.masters[name])
 
     def start_over(self) -> None:
         """Forget the optimiser's moments: the warm start is over."""
@@ -101,12 +123,15 @@ class Learner:
         self._read.clear()
         return Scores(logp.gather(1, batch.target.unsqueeze(1)).squeeze(1), entropy, hidden)
 
-    @torch.no_grad()
     def look_over(self, rows: Sequence[Row], steps: int) -> Tensor | None:
         """What must be known before the first step of an update: logp_old and logp_ref, noted on the spans.
 
         Returns the critic's values [step, head], where there is a critic.
         """
+        return self._fitting(lambda: self._look_over(rows, steps))
+
+    @torch.no_grad()
+    def _look_over(self, rows: Sequence[Row], steps: int) -> Tensor | None:
         self.model.eval()
         temperature = self.config.trial.temperature
         own, critic = self._uses_own_logp(), self.critic
@@ -171,7 +196,6 @@ class Learner:
                     skipped += 1
                     on_bad({"rows": part, "advantages": data.advantages, "metrics": found})
             metrics = {name: sum(found.get(name, 0.0) for found in passes) / len(passes) for name in passes[0]}
-        self.updates += 1
         metrics["sampler/mismatch"] = metrics.get("sampler/mismatch", mismatch or 0.0)
         return {**metrics, "skipped": float(skipped), "lr": self.optimiser.param_groups[0]["lr"]}
 
@@ -197,9 +221,13 @@ class Learner:
 
     def _step(self, rows: list[Row], data: UpdateData, options: LossOptions) -> dict[str, float]:
         """One optimiser step, in micro-batches that fit."""
+        return self._fitting(lambda: self._try_step(rows, data, options))
+
+    def _fitting(self, work: Callable[[], Result]) -> Result:
+        """`work`, with smaller micro-batches for as long as memory runs out."""
         while True:
             try:
-                return self._try_step(rows, data, options)
+                return work()
             except (torch.OutOfMemoryError, RuntimeError) as error:
                 if not _out_of_memory(error) or self.tokens <= SMALLEST_BUDGET:
                     raise
@@ -207,9 +235,14 @@ class Learner:
                 if self.device.type == "cuda":
                     torch.cuda.empty_cache()
 
+    def _no_gradient(self) -> None:
+        self.optimiser.zero_grad(set_to_none=True)
+        for parameter in self.model.parameters():
+            parameter.grad = None
+
     def _try_step(self, rows: list[Row], data: UpdateData, options: LossOptions) -> dict[str, float]:
         self.model.train()
-        self.optimiser.zero_grad(set_to_none=True)
+        self._no_gradient()
         packed = pack(rows, self.tokens, self.device)
         if not packed:
             return {"loss": 0.0, "grad_norm": 0.0, "skipped": 0.0}
@@ -262,25 +295,33 @@ class Learner:
 
     def _apply(self, loss: float) -> dict[str, float]:
         """Clip and step, unless loss or gradient is not finite."""
+        for name, parameter in self.model.named_parameters():
+            if name in self.masters:
+                self.masters[name].grad = None if parameter.grad is None else parameter.grad.float()
+                parameter.grad = None
         parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
         norm = float(torch.nn.utils.clip_grad_norm_(parameters, self.config.optim.grad_clip))
         finite = torch.isfinite(torch.tensor([loss, norm])).all().item()
         if finite:
             self.optimiser.step()
+            self.follow_masters()
             self.bad_in_a_row = 0
             return {"grad_norm": norm, "skipped": 0.0}
         self.bad_in_a_row += 1
         if self.bad_in_a_row >= self.config.run.max_bad_steps:
             raise MulliganError(
                 f"the loss was not finite in {self.bad_in_a_row} steps in a row (loss {loss}, gradient norm {norm}); "
-                "the batches are in the run folder under bad/; a lower optim.lr is the usual way out"
+                "a lower learning rate is the usual way out; batches of updates are kept under bad/ in the run folder"
             )
         return {"grad_norm": 0.0, "skipped": 1.0}
 
     def supervised(self, rows: Sequence[Row], lr: float) -> float:
         """One step of maximum likelihood on the spans of `rows` (the warm start); returns the loss per token."""
+        return self._fitting(lambda: self._supervised(rows, lr))
+
+    def _supervised(self, rows: Sequence[Row], lr: float) -> float:
         self.model.train()
-        self.optimiser.zero_grad(set_to_none=True)
+        self._no_gradient()
         for group in self.optimiser.param_groups:
             group["lr"] = lr
         packed = pack(rows, self.tokens, self.device)

@@ -30,8 +30,11 @@ def demonstrate(config: Config, mixture: Mixture, settings: TrialSettings, rende
     warm, seed = config.warmstart, config.run.seed
     style = prompts.style(settings.style)
     player = Demonstrated(ExpertPolicy(warm.skill, warm.recall), renderer, style.demonstrated)
-    draws = draw_tasks(mixture, warm.trials, seed=seed, update=-1, name="warmstart")
-    jobs = [Job(draw.task, derive(seed, "demonstration", place)) for place, draw in enumerate(draws)]
+    related = warm.episodes - 1 if config.trial.tasks == "related" else 0
+    draws = draw_tasks(mixture, warm.trials, seed=seed, update=-1, related=related, name="warmstart")
+    jobs = [
+        Job(draw.task, derive(seed, "demonstration", place), related=draw.related) for place, draw in enumerate(draws)
+    ]
     found: dict[int, Trial] = {}
     shown = replace(settings, episodes=warm.episodes)
     run_async(lambda: collect(jobs, player, shown, concurrency=1, on_trial=found.__setitem__))

@@ -84,7 +84,7 @@ def recall(
     if headline is None:
         return "\n".join(blocks)
     if dropped:
-        blocks.insert(0, f"[{dropped} earlier episode{'s' if dropped > 1 else ''} left out for lack of room]")
+        blocks.insert(0, f"[{dropped} earlier episode{'s' if dropped > 1 else ''} left out]")
     return "\n\n".join(blocks)
 
 
@@ -97,8 +97,10 @@ def _block(past: Recollection, memory: Memory, headline: Headline | None, *, wit
         parts.append(f"Your reflection: {reflection.text}" if shows_history(memory) and headline else reflection.text)
     if headline is None:
         return "\n".join(parts)
-    if not parts and not (shows_reflection(memory) and with_reflection):
-        return ""
+    if shows_reflection(memory) and not with_reflection:
+        if not shows_history(memory):
+            return ""  # too old to be shown at all
+        parts.append("[your reflection is left out]")
     return "\n".join([headline(past.episode), *parts])
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Literal
 
 from mulligan.errors import StopReason, UnknownName
 from mulligan.trial.reflection import FIELDS
@@ -72,7 +73,16 @@ def system(rules: str, how: Style, turns: int) -> str:
     return f"{rules}\n\nAn episode has at most {turns} turn{'s' if turns > 1 else ''}. {how.instruction}"
 
 
-def opening(observation: str, index: int, episodes: int, memory_text: str, how: Style, *, tell_episodes: bool) -> str:
+def opening(
+    observation: str,
+    index: int,
+    episodes: int,
+    memory_text: str,
+    how: Style,
+    *,
+    tell_episodes: bool,
+    related: bool = False,
+) -> str:
     """Begins an episode: what is remembered, then the first observation.
 
     Without memory nothing is said of other episodes, so that each attempt is truly independent.
@@ -81,7 +91,8 @@ def opening(observation: str, index: int, episodes: int, memory_text: str, how: 
         return f"{memory_text}\n{observation}" if memory_text else observation
     if not tell_episodes:
         return observation
-    parts = [f"What you remember of this task:\n{memory_text}"] if memory_text else []
+    what = "earlier tasks of this kind" if related else "this task"
+    parts = [f"What you remember of {what}:\n{memory_text}"] if memory_text else []
     parts.append(f"Episode {index + 1} of {episodes} begins.\n{observation}")
     return "\n\n".join(parts)
 
@@ -123,13 +134,14 @@ _FORM = "\n".join(f"{name}: {meaning}" for name, meaning in FIELDS.items())
 
 
 _NEXT = {
+    "related": "Next you will play another task of the same kind.",
     "replay": "You will play the same task again, from the same start.",
     "fresh": "You will play again: the same task and, if there is one, the same opponent, but luck is drawn anew.",
 }
 
 
-def reflection_request(ended: str, restart: Restart, how: Style) -> str:
-    """Asks for the reflection after an episode; `ended` says how it ended."""
+def reflection_request(ended: str, restart: Restart | Literal["related"], how: Style) -> str:
+    """Asks for the reflection after an episode; `ended` says how it ended, `restart` what comes next."""
     if how.bare:
         return f"{ended}\nreflect"
     return (

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from mulligan.envs import registry
 from mulligan.envs.base import Env
-from mulligan.errors import ContextFull, Fault, StopReason, UnknownName, UsageError
+from mulligan.errors import ContextFull, Fault, MulliganError, StopReason, UnknownName, UsageError
 from mulligan.policy.base import Conversation, Policy, ReplyFunction, Spectator, World, as_policy
 from mulligan.seeding import derive
 from mulligan.trial import memory as remembering
@@ -48,14 +48,22 @@ async def run_trial(
     episode with a named reason; they are not raised.
     """
     settings = with_overrides(settings or TrialSettings(), overrides)
-    env = registry.build(task) if isinstance(task, Task) else task
-    trial_seed = derive(seed, env.task.seed, index, "policy")
-    play = _TrialPlay(env, as_policy(policy), trial_seed, settings, reflections, related)
+    player = as_policy(policy)
+    of = task if isinstance(task, Task) else task.task
+    trial_seed = derive(seed, of.seed, index, "policy")
+    try:
+        env = registry.build(task) if isinstance(task, Task) else task
+        play = _TrialPlay(env, player, trial_seed, settings, reflections, related)
+    except MulliganError:
+        raise
+    except Exception as failure:  # the world could not even be built
+        broken = Episode(0, (), "", StopReason.ENV_RAISED, error=_said(failure))
+        return Trial(of, (broken,), settings.memory_mode, seed=seed, index=index)
     try:
         episodes = await play.episodes()
     finally:
         play.close()
-    return Trial(env.task, episodes, settings.memory_mode, seed=seed, index=index)
+    return Trial(of, episodes, settings.memory_mode, seed=seed, index=index, related=tuple(related))
 
 
 def run_trial_sync(task: Task | Env, policy: Policy | ReplyFunction, **options: Any) -> Trial:
@@ -107,8 +115,7 @@ class _TrialPlay:
         self.count = remembering.estimate_tokens
         self.digest: Callable[[Episode], str] | None = getattr(env, "digest", None)
         self.style = prompts.style(settings.style)
-        rules = prompts.system(env.rules(), self.style, env.task.turns)
-        self.head: list[Message] = [{"role": "system", "content": rules}] if rules else []
+        self.head = self._rules()
         self.messages: list[Message] = []
         self.past: list[remembering.Recollection] = []
         self.carry = ""
@@ -127,9 +134,13 @@ class _TrialPlay:
             if last or broken:
                 episodes.append(episode)
                 break
-            episode = await self._reflect(episode, feedback)
+            episode = await self._reflect(episode, feedback, related=index < len(self.related))
+            try:
+                self._remember(episode)
+            except Exception as failure:
+                episodes.append(replace(episode, stop=StopReason.ENV_RAISED, error=f"digest: {_said(failure)}"))
+                break
             episodes.append(episode)
-            self._remember(episode)
         return tuple(episodes)
 
     def close(self) -> None:
@@ -146,10 +157,17 @@ class _TrialPlay:
             self.spectator = self.conversation
             self.spectator.watch(cast(World, self.env))
 
+    def _rules(self) -> list[Message]:
+        rules = prompts.system(self.env.rules(), self.style, self.env.task.turns)
+        return [{"role": "system", "content": rules}] if rules else []
+
     def _move_to(self, task: Task) -> None:
-        """Go on with another task of the class."""
+        """Go on with another task of the class; where its rules read differently, in a new list."""
         self.env = registry.build(task)
         self.digest = getattr(self.env, "digest", None)
+        head = self._rules()
+        if head != self.head:
+            self.head, self.messages = head, []
         if self.spectator is not None:
             self.spectator.watch(cast(World, self.env))
 
@@ -175,9 +193,11 @@ class _TrialPlay:
         stop, error, step, state_key = StopReason.TURN_LIMIT, "", Step(observation), ""
         while len(turns) < task.turns:
             try:
-                reply = await self._reply(self._shown(len(turns)), self.settings.sampling)
+                reply = await self._reply(self._shown(self.messages, len(turns)), self.settings.sampling)
             except ContextFull as full:
                 stop, error = StopReason.CONTEXT_FULL, str(full)
+                if turns:  # as at the turn limit: not moving must not be better than losing
+                    turns[-1] = replace(turns[-1], reward=turns[-1].reward + self.timeout_reward)
                 break
             except UsageError:
                 raise
@@ -235,16 +255,28 @@ class _TrialPlay:
 
     def _opening(self, observation: str, index: int, remembered: str) -> str:
         return prompts.opening(
-            observation, index, self.settings.episodes, remembered, self.style, tell_episodes=self.memory != "none"
+            observation,
+            index,
+            self.settings.episodes,
+            remembered,
+            self.style,
+            tell_episodes=self.memory != "none",
+            related=bool(self.related),
         )
 
     async def _step(self, reply: str) -> Step:
         if self.settings.env_timeout is None:
-            return self.env.step(reply)
-        return await call_with_timeout(self.settings.env_timeout, self.env.step, reply)
+            step = self.env.step(reply)
+        else:
+            step = await call_with_timeout(self.settings.env_timeout, self.env.step, reply)
+        if not isinstance(step, Step):
+            raise TypeError(f"step() returned {type(step).__name__}, not Step")
+        return step
 
     def _goes_on(self) -> bool:
         """Whether history can simply stay in the context: nothing digests it, and it fits the budget."""
+        if self.reflections is not None:
+            return False  # a control: what is shown is not what stands in the list
         if not remembering.shows_history(self.memory) or self.digest is not None or self.settings.window is not None:
             return False
         if not self.messages or self.messages[-1]["role"] != "assistant":
@@ -254,19 +286,19 @@ class _TrialPlay:
             <= self.settings.memory_tokens
         )
 
-    def _shown(self, turns_played: int) -> list[Message]:
+    def _shown(self, messages: list[Message], turns_played: int) -> list[Message]:
         """The messages a reply is asked for with; with a window, only the episode's last turns."""
         window = self.settings.window
         if window is None or turns_played < window:
-            return self.messages
-        head = len(self.messages) - 1 - 2 * turns_played  # the episode's opening message
+            return messages
+        head = len(messages) - 1 - 2 * turns_played  # the episode's opening message
         left_out = turns_played - window + 1
         note = f"[{left_out} turn{'s' if left_out > 1 else ''} left out]"
-        tail = self.messages[len(self.messages) - 2 * window + 1 :]
-        said = f"{self.messages[head]['content']}\n{note}\n{tail[0]['content']}"
+        tail = messages[len(messages) - 2 * window + 1 :]
+        said = f"{messages[head]['content']}\n{note}\n{tail[0]['content']}"
         return [*self.head, {"role": "user", "content": said}, *tail[1:]]
 
-    async def _reflect(self, episode: Episode, feedback: str) -> Episode:
+    async def _reflect(self, episode: Episode, feedback: str, *, related: bool) -> Episode:
         """The episode with the reflection that follows it, where memory will show one."""
         self.carry = prompts.ending(episode, feedback, self.style)
         if not remembering.shows_reflection(self.memory):
@@ -275,8 +307,10 @@ class _TrialPlay:
             return replace(episode, reflection=self.reflections(episode.index))
         if episode.stop in (StopReason.REQUEST_FAILED, StopReason.CONTEXT_FULL):
             return episode  # a policy that just gave no reply is not asked again
-        request: Message = {"role": "user", "content": prompts.reflection_request(self.carry, self.restart, self.style)}
-        asked = [*self.messages, request]
+        said = prompts.reflection_request(self.carry, "related" if related else self.restart, self.style)
+        request: Message = {"role": "user", "content": said}
+        seen = self._shown(self.messages[:-1], len(episode.turns) - 1)
+        asked = [*seen, self.messages[-1], request]
         sampling = replace(self.settings.sampling, max_tokens=self.settings.reflection_tokens)
         try:
             if self.spectator is not None:

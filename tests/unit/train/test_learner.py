@@ -352,3 +352,18 @@ def test_rows_are_what_the_chat_template_says(style):
             left = task.turns - len([m for m in said if m["role"] == "assistant"])
             said.append({"role": "user", "content": prompts.turn(after.observation, "", left, prompts.style(style))})
     assert row.ids == loaded.tokenizer.apply_chat_template(said, return_dict=False)
+
+
+def test_small_steps_are_not_lost_in_bfloat16():
+    """The optimiser works on float32 copies: nearly every weight moves, however small the step."""
+    loaded = load(TINY, dtype="bfloat16")
+    rows, advantages = hand_made_rows(loaded)
+    algo = AlgoConfig(logp_old="trainer")
+    learner = Learner(loaded.model, config(algo=algo, optim=OptimConfig(lr=1e-6, warmup=1, epochs=1)))
+    before = {name: weight.detach().clone() for name, weight in learner.weights().items()}
+    learner.look_over(rows, len(advantages))
+    learner.update(UpdateData(rows, advantages), update=0, on_bad=pytest.fail)
+    moved = sum(int((weight != before[name]).sum()) for name, weight in learner.weights().items())
+    assert moved > 0.5 * sum(weight.numel() for weight in before.values())
+    for name, parameter in loaded.model.named_parameters():
+        assert torch.equal(parameter, learner.weights()[name].to(torch.bfloat16))
