@@ -241,40 +241,46 @@ class Config:
     optim: OptimConfig = OptimConfig()
 
     def __post_init__(self) -> None:
-        positive = {
-            "run.tasks": self.run.tasks,
-            "run.group": self.run.group,
-            "run.checkpoint_every": self.run.checkpoint_every,
-            "run.keep": self.run.keep,
-            "trial.episodes": self.trial.episodes,
-            "optim.epochs": self.optim.epochs,
-            "optim.minibatches": self.optim.minibatches,
-            "optim.tokens": self.optim.tokens,
-            "engine.slots": self.engine.slots,
-            "trial.max_tokens": self.trial.max_tokens,
-            "trial.reflection_tokens": self.trial.reflection_tokens,
-        }
-        for name, value in positive.items():
-            if value < 1:
-                raise ParameterError(f"{name}={value} cannot be; give at least 1")
-        if self.run.updates < 0 or (self.run.updates == 0 and not self.warmstart.steps):
-            raise ParameterError(f"run.updates={self.run.updates} trains nothing; 0 is for a warm start alone")
-        shares = {
-            "algo.gamma_step": self.algo.gamma_step,
-            "algo.gamma_traj": self.algo.gamma_traj,
-            "algo.gae_lambda": self.algo.gae_lambda,
-            "warmstart.skill": self.warmstart.skill,
-            "warmstart.recall": self.warmstart.recall,
-            "optim.lr_end": self.optim.lr_end,
-        }
-        for name, share in shares.items():
-            if not 0.0 <= share <= 1.0:
-                raise ParameterError(f"{name}={share} cannot be; give a number from 0 to 1")
-        rates = {"optim.lr": self.optim.lr, "optim.grad_clip": self.optim.grad_clip, "warmstart.lr": self.warmstart.lr}
-        for name, rate in rates.items():
-            if not 0.0 < rate < float("inf"):
-                raise ParameterError(f"{name}={rate} cannot be; give more than 0")
-        if self.trial.temperature <= 0:
-            raise ParameterError(f"trial.temperature={self.trial.temperature} samples nothing new; give more than 0")
+        for least, names in _LEAST.items():
+            for name in names:
+                value = self._at(name)
+                if not value >= least:  # also where it is not a number
+                    raise ParameterError(f"{name}={value} cannot be; give at least {least}")
+        for name in _SHARES:
+            if not 0.0 <= self._at(name) <= 1.0:
+                raise ParameterError(f"{name}={self._at(name)} cannot be; give a number from 0 to 1")
+        for name in _MORE_THAN_0:
+            if not self._at(name) > 0.0:
+                raise ParameterError(f"{name}={self._at(name)} cannot be; give more than 0")
+        if self.run.updates == 0 and not self.warmstart.steps:
+            raise ParameterError("run.updates=0 trains nothing; 0 is for a warm start alone")
         if self.run.group < 2 and self.algo.estimator != "ppo":
             raise ParameterError(f"run.group={self.run.group}: {self.algo.estimator} compares trials; give at least 2")
+
+    def _at(self, name: str) -> float:
+        section, _, entry = name.partition(".")
+        return float(getattr(getattr(self, section), entry))
+
+
+_LEAST = {
+    0: (
+        "run.updates", "run.retries", "run.threads", "run.save_trials_every", "run.validate_every", "task.turns_from",
+        "model.lora_rank", "model.lora_alpha", "engine.context", "warmstart.steps", "warmstart.weight_decay",
+        "warmstart.warmup", "algo.shaping", "algo.invalid_penalty", "algo.length_penalty", "algo.reflection_weight",
+        "algo.clip_high", "algo.kl_weight", "algo.entropy_weight", "algo.value_weight", "optim.warmup",
+        "optim.weight_decay",
+    ),
+    1: (
+        "run.tasks", "run.group", "run.concurrency", "run.checkpoint_every", "run.keep", "run.validation_tasks",
+        "run.validation_episodes", "run.max_bad_steps", "trial.episodes", "trial.max_tokens", "trial.reflection_tokens",
+        "trial.memory_tokens", "trial.max_reflections", "engine.slots", "engine.chunk", "warmstart.trials",
+        "warmstart.episodes", "warmstart.batch", "optim.epochs", "optim.minibatches", "optim.tokens",
+    ),
+}  # fmt: skip
+_SHARES = (
+    "algo.gamma_step", "algo.gamma_traj", "algo.gae_lambda", "algo.clip_low", "warmstart.skill", "warmstart.recall",
+    "optim.lr_end", "optim.beta1", "optim.beta2",
+)  # fmt: skip
+_MORE_THAN_0 = (
+    "trial.temperature", "optim.lr", "optim.grad_clip", "warmstart.lr", "algo.value_lr", "algo.sampler_weight_limit",
+)  # fmt: skip

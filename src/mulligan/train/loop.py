@@ -51,7 +51,13 @@ def train(config: Config | None, run: str | Path, *, resume: bool = False, on_up
     else:
         config = config or Config()
         folder = RunFolder.create(run, {"kind": "train", **to_tree(config)})
-    Trainer(config, folder, on_update or (lambda metrics: None)).run()
+    try:
+        trainer = Trainer(config, folder, on_update or (lambda metrics: None))
+    except BaseException:
+        if not resume:  # what cannot be trained leaves no folder behind
+            folder.discard()
+        raise
+    trainer.run()
     return folder.path
 
 
@@ -91,12 +97,17 @@ class Trainer:
         )
         self.policy = LocalPolicy(self.engine, self.loaded.renderer, config.model.name)
         self.settings = trial_settings(config)
+        algo = config.algo
+        estimator(algo.estimator)
+        self.options = Options(algo.baseline, algo.scale, algo.step_weight, algo.gae_lambda)
         self.mixture = Mixture.parse(config.task.env, config.task.params, config.task.seed_set)
         self.history = History()
         self.failures: Counter[str] = Counter()
         """Failed attempts of the update under way by reason, also those that a retry mended."""
         self.replaced_episodes = 0
         self.metrics = MetricsFile(folder.path / "metrics.jsonl")
+        if config.run.validate_every:  # a set that is too small should be known before, not after the first updates
+            self._validation_jobs()
 
     def run(self) -> None:
         """From the newest checkpoint, or from the beginning, to the last update."""
@@ -157,9 +168,7 @@ class Trainer:
         values = self.learner.look_over(rows, steps)
         if values is not None:
             batch = replace(batch, critic=values.double().cpu().numpy())
-        algo = self.config.algo
-        options = Options(algo.baseline, algo.scale, algo.step_weight, algo.gae_lambda)
-        advantages = estimator(algo.estimator)(batch, options, self.history)
+        advantages = estimator(self.config.algo.estimator)(batch, self.options, self.history)
         self.history.observe(batch)
         data = UpdateData(
             rows,
@@ -269,16 +278,21 @@ class Trainer:
         run = self.config.run
         found: dict[int, Trial] = {}
         settings = replace(self.settings, episodes=run.validation_episodes)
-        jobs = []
-        for name, _ in self.mixture.weights:
-            tasks = task_set(name, run.validation_tasks, "validation", **self.mixture.own_params(name))
-            related = run.validation_episodes - 1 if self.config.trial.tasks == "related" else 0
-            for place, task in enumerate(tasks):
-                others = tuple(tasks[(place + n) % len(tasks)] for n in range(1, related + 1))
-                jobs.append(Job(task, run.seed, related=others))
+        jobs = self._validation_jobs()
         run_async(lambda: collect(jobs, self.policy, settings, concurrency=run.concurrency, on_trial=found.__setitem__))
         shares = pass_at([found[place] for place in sorted(found)], run.validation_episodes)
         return {f"validation/p@{k}": share for k, share in enumerate(shares, 1)}
+
+    def _validation_jobs(self) -> list[Job]:
+        run = self.config.run
+        related = run.validation_episodes - 1 if self.config.trial.tasks == "related" else 0
+        jobs = []
+        for name, _ in self.mixture.weights:
+            tasks = task_set(name, run.validation_tasks, "validation", **self.mixture.own_params(name))
+            for place, task in enumerate(tasks):
+                others = tuple(tasks[(place + n) % len(tasks)] for n in range(1, related + 1))
+                jobs.append(Job(task, run.seed, related=others))
+        return jobs
 
     def _keep_trials(self, update: int, groups: list[Group]) -> None:
         every = self.config.run.save_trials_every

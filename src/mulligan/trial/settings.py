@@ -35,7 +35,8 @@ class TrialSettings:
     reflection_tokens: int = 512
     """Token limit of a reflection."""
     env_timeout: float | None = None
-    """Seconds a step of the environment may take before it counts as hung; None trusts it, which is faster."""
+    """Seconds a step of the environment may take before it counts as hung; None trusts it, which is faster. Steps then
+    end when the clock says, so that with a local model the order of sampling, and the last bits, may differ."""
 
     def __post_init__(self) -> None:
         for name in ("episodes", "memory_tokens", "max_reflections", "reflection_tokens"):
