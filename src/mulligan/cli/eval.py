@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mulligan.policy.base import Policy
     from mulligan.report.run import RunFolder
 
-_WITH_RESUME = ("resume", "json", "price_in", "price_out", "max_cost", *ENDPOINT_OPTIONS)
+_WITH_RESUME = ("resume", "json", "price_in", "price_out", "max_cost", *(o for o in ENDPOINT_OPTIONS if o != "model"))
 """What may stand beside --resume: it changes how the trials are played on, not which."""
 
 
