@@ -416,7 +416,6 @@ def test_a_run_of_which_only_the_settings_are_left_starts_over(player, run, whol
             shutil.rmtree(path)
         elif path.name != "config.toml":
             path.unlink()
-    (run / "trials").mkdir()
     assert player.play(run) == 0
     assert_same(run, whole)
 

@@ -97,6 +97,7 @@ class RunFolder:
             json.dumps({"place": place, **trial_to_dict(trial)}, separators=(",", ":"))
             for place, trial in enumerate(trials)
         )
+        self._file(arm).parent.mkdir(exist_ok=True)
         beside = self._file(arm).with_suffix(".tmp")
         beside.write_bytes(gzip.compress(("\n".join(lines) + "\n").encode(), compresslevel=5, mtime=0))
         os.replace(beside, self._file(arm))
