@@ -5,6 +5,7 @@ random | expert[:SKILL[:RECALL]] | omniscient | human | endpoint:MODEL | file.py
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,19 +47,10 @@ def as_trained(config: Config, env: str) -> tuple[TrialSettings, dict[str, Param
 
     Three episodes whatever it was trained with, so that all methods are compared by one protocol, at temperature 0.7.
     """
-    trial = config.trial
-    settings = TrialSettings(
-        memory=trial.memory,
-        style=trial.style,
-        stop=trial.stop,
-        restart=trial.restart,
-        memory_tokens=trial.memory_tokens,
-        max_reflections=trial.max_reflections,
-        window=trial.window,
-        sampling=Sampling(max_tokens=trial.max_tokens),
-        reflection_tokens=trial.reflection_tokens,
-        env_timeout=trial.env_timeout,
-    )
+    from mulligan.train.config import trial_settings
+
+    sampling = Sampling(max_tokens=config.trial.max_tokens)
+    settings = replace(trial_settings(config), episodes=TrialSettings().episodes, sampling=sampling)
     from mulligan.rollout.groups import Mixture
 
     mixture = Mixture.parse(config.task.env, config.task.params)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,6 +14,7 @@ from mulligan.cli.options import (
     add_policy_options,
     add_trial_options,
     endpoint_options,
+    new_run_path,
     take_defaults_of_run,
     trial_settings,
 )
@@ -98,7 +97,7 @@ def _new(parser: Parser, words: list[str]) -> _Ready:
     plan = _plan(options, {**trained_on, **given})
     prices = Prices(options.price_in or 0.0, options.price_out or 0.0)
     policy = player_from(options.policy, **endpoint_options(options))
-    path = Path(options.run or _new_path(plan.env, policy.name))
+    path = Path(options.run or new_run_path("eval", plan.env, policy.name))
     more = {
         "policy_spec": options.policy,
         "price_in": prices.prompt,
@@ -165,17 +164,6 @@ def _plan(options: argparse.Namespace, params: dict[str, Any]) -> EvalPlan:
         controls=tuple(controls),
         room=not options.no_room,
     )
-
-
-def _new_path(env: str, policy: str) -> Path:
-    name = re.sub(r"[^\w.]+", "-", f"{Path(env).stem if ':' in env else env}-{policy}")
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    path = Path("runs") / f"{stamp}-eval-{name}"
-    number = 2
-    while path.exists():
-        path = path.with_name(f"{stamp}-eval-{name}-{number}")
-        number += 1
-    return path
 
 
 def _print(data: dict[str, Any]) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import re
+import time
 from collections.abc import Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, NoReturn, get_args
 
 from mulligan.errors import ParameterError, UnknownName, UsageError
@@ -138,3 +141,15 @@ def endpoint_options(options: argparse.Namespace) -> dict[str, Any]:
     if options.concurrency < 1:
         raise ParameterError(f"concurrency={options.concurrency} cannot be; give at least 1")
     return {name: getattr(options, name) for name in ENDPOINT_OPTIONS}
+
+
+def new_run_path(kind: str, env: str, *more: str) -> Path:
+    """A folder under runs/ that does not exist yet: time, kind, and what is played by whom."""
+    name = re.sub(r"[^\w.]+", "-", "-".join([Path(env).stem if ".py:" in env else env, *more])).strip("-")
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    path = Path("runs") / f"{stamp}-{kind}-{name}"
+    number = 2
+    while path.exists():
+        path = path.with_name(f"{stamp}-{kind}-{name}-{number}")
+        number += 1
+    return path

@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import importlib
 import json
-import re
 import sys
 import textwrap
 import time
@@ -14,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mulligan.cli.options import Parser
+from mulligan.cli.options import Parser, new_run_path
 from mulligan.errors import MissingExtra, MulliganError, UnknownName, UsageError
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ def run(parser: Parser, words: list[str]) -> int:
     if options.dry_run:
         sys.stdout.write(_written(config, as_json=options.json))
         return 0
-    folder = Path(options.resume or options.run or _new_path(config.task.env))
+    folder = Path(options.resume or options.run or new_run_path("train", config.task.env))
     _check_folder(folder, is_new=not options.resume)
     with contextlib.ExitStack() as stack:
         mirrors = [stack.enter_context(mirror) for mirror in _mirrors(options, folder, config)]
@@ -166,17 +165,6 @@ def _train(config: Config, folder: Path, callbacks: list[OnUpdate], *, resume: b
 def missing_extra(what: str, error: ModuleNotFoundError) -> MulliganError | ModuleNotFoundError:
     """What to raise where an import failed: the extra that brings the module, unless the module is our own."""
     return error if (error.name or "").partition(".")[0] == "mulligan" else MissingExtra(what, "train")
-
-
-def _new_path(env: str) -> Path:
-    name = re.sub(r"[^\w.]+", "-", Path(env).stem if ".py:" in env else env).strip("-")
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    path = Path("runs") / f"{stamp}-train-{name}"
-    number = 2
-    while path.exists():
-        path = path.with_name(f"{stamp}-train-{name}-{number}")
-        number += 1
-    return path
 
 
 def _interrupted(folder: Path) -> str:

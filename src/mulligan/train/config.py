@@ -6,11 +6,12 @@ RL is this with ``trial.episodes = 1``; `run.group` then makes the number of epi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Literal
 
 from mulligan.errors import ParameterError
-from mulligan.types import Memory, ParamValue, Restart, Stop
+from mulligan.trial.settings import TrialSettings
+from mulligan.types import Memory, ParamValue, Restart, Sampling, Stop
 
 Params = dict[str, ParamValue]
 
@@ -284,3 +285,10 @@ _SHARES = (
 _MORE_THAN_0 = (
     "trial.temperature", "optim.lr", "optim.grad_clip", "warmstart.lr", "algo.value_lr", "algo.sampler_weight_limit",
 )  # fmt: skip
+
+
+def trial_settings(config: Config) -> TrialSettings:
+    """How the trials of a run are played."""
+    trial = config.trial
+    same = {field.name: getattr(trial, field.name) for field in fields(TrialSettings) if hasattr(trial, field.name)}
+    return TrialSettings(**same, sampling=Sampling(trial.temperature, 1.0, trial.max_tokens))

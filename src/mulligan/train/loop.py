@@ -30,15 +30,14 @@ from mulligan.rollout.collect import Job, collect
 from mulligan.rollout.groups import Mixture, draw_tasks, play_groups
 from mulligan.rollout.tasksets import task_set
 from mulligan.train import checkpoint
-from mulligan.train.config import Config
+from mulligan.train.config import Config, trial_settings
 from mulligan.train.metrics import MetricsFile, describe_groups
 from mulligan.train.resolve import from_run, to_tree
 from mulligan.train.rows import rows_of
 from mulligan.train.step import Learner, UpdateData
 from mulligan.train.warmstart import warm_start
 from mulligan.trial.runner import run_async
-from mulligan.trial.settings import TrialSettings
-from mulligan.types import Group, Sampling, Trial
+from mulligan.types import Group, Trial
 
 OnUpdate = Callable[[dict[str, Any]], None]
 
@@ -59,24 +58,6 @@ def train(config: Config | None, run: str | Path, *, resume: bool = False, on_up
         raise
     trainer.run()
     return folder.path
-
-
-def trial_settings(config: Config) -> TrialSettings:
-    """How the trials of a run are played."""
-    trial = config.trial
-    return TrialSettings(
-        episodes=trial.episodes,
-        memory=trial.memory,
-        style=trial.style,
-        stop=trial.stop,
-        restart=trial.restart,
-        memory_tokens=trial.memory_tokens,
-        max_reflections=trial.max_reflections,
-        window=trial.window,
-        sampling=Sampling(trial.temperature, 1.0, trial.max_tokens),
-        reflection_tokens=trial.reflection_tokens,
-        env_timeout=trial.env_timeout,
-    )
 
 
 class Trainer:
