@@ -11,7 +11,8 @@ import pytest
 import mulligan
 from mulligan import api
 from mulligan.errors import ParameterError, PolicyError, RequestFailed, RunFolderError, UnknownName, UsageError
-from mulligan.eval.run import Prices, evaluate
+from mulligan.eval.plan import Prices
+from mulligan.eval.run import evaluate
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Completion, Message

@@ -22,7 +22,7 @@ from mulligan.cli.progress import trial_progress
 from mulligan.errors import UsageError
 
 if TYPE_CHECKING:
-    from mulligan.eval.run import EvalPlan, Prices
+    from mulligan.eval.plan import EvalPlan, Prices
     from mulligan.policy.base import Policy
     from mulligan.report.run import RunFolder
 
@@ -89,7 +89,7 @@ class _Ready(NamedTuple):
 
 
 def _new(parser: Parser, words: list[str]) -> _Ready:
-    from mulligan.eval.run import Prices, create_folder
+    from mulligan.eval.plan import Prices, create_folder
     from mulligan.players import player_from
 
     trained_on = take_defaults_of_run(parser, words)
@@ -110,7 +110,7 @@ def _new(parser: Parser, words: list[str]) -> _Ready:
 
 def _resumed(parser: Parser, words: list[str]) -> _Ready:
     """The evaluation of a run folder; what would make it another one is refused."""
-    from mulligan.eval.run import Prices, plan_from_config
+    from mulligan.eval.plan import Prices, plan_from_config
     from mulligan.players import player_from
     from mulligan.report.run import RunFolder
 
@@ -149,7 +149,7 @@ def _interrupted(path: Path) -> str:
 
 
 def _plan(options: argparse.Namespace, params: dict[str, Any]) -> EvalPlan:
-    from mulligan.eval.run import CONTROLS, EvalPlan
+    from mulligan.eval.plan import CONTROLS, EvalPlan
 
     if options.env is None:
         raise UsageError("eval: which environment? 'mulligan envs' lists them")

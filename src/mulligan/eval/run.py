@@ -12,48 +12,29 @@ other-trial  the reflection of another trial of the same task
 from __future__ import annotations
 
 import time
-import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from mulligan.envs import registry
-from mulligan.errors import ParameterError, RunFolderError, StopReason, UnknownName, UsageError
-from mulligan.eval.passk import Summary, paired_bootstrap, summarise, tokens
+from mulligan.errors import ParameterError, StopReason, UsageError
+from mulligan.eval.passk import Summary, paired_bootstrap, summarise
+from mulligan.eval.plan import EvalPlan, Prices, create_folder, open_folder
 from mulligan.policy.base import Policy, ReplyFunction, as_policy
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.policy.spec import policy_from
-from mulligan.report.run import SCHEMA_VERSION, RunFolder, to_toml
+from mulligan.report.run import SCHEMA_VERSION, RunFolder
 from mulligan.rollout.collect import Job, collect
 from mulligan.rollout.tasksets import task_set
 from mulligan.seeding import generator
-from mulligan.trial.memory import shows_reflection
 from mulligan.trial.runner import ReflectionSource, run_async, with_overrides
 from mulligan.trial.settings import TrialSettings
-from mulligan.types import Sampling, Trial
+from mulligan.types import Trial
 
-CONTROLS = ("independent", "removed", "foreign", "other-trial")
 Progress = Callable[[str, int, int], None]
 """Called with the arm, how many of its trials are done, and how many there are."""
-
-
-@dataclass(frozen=True)
-class Prices:
-    """What tokens cost, per million."""
-
-    prompt: float = 0.0
-    completion: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in ("prompt", "completion"):
-            if not getattr(self, name) >= 0:
-                raise ParameterError(f"the price of {name} tokens, {getattr(self, name)}, cannot be; give 0 or more")
-
-    def of(self, trial: Trial) -> float:
-        prompt, completion = tokens(trial)
-        return (prompt * self.prompt + completion * self.completion) / 1e6
 
 
 @dataclass(frozen=True)
@@ -122,92 +103,6 @@ class EvalResult:
             "requests": self.requests,
             "run": self.run,
         }
-
-
-@dataclass(frozen=True)
-class EvalPlan:
-    """Everything that decides an evaluation's numbers; stored in the run folder."""
-
-    env: str
-    params: Mapping[str, Any] = field(default_factory=dict)
-    tasks: int = 512
-    seed_set: str = "eval"
-    seed: int = 0
-    """Root of the policy's sampling; the tasks do not depend on it."""
-    settings: TrialSettings = TrialSettings()
-    controls: tuple[str, ...] = ("independent",)
-    room: bool = True
-
-    def __post_init__(self) -> None:
-        for name in self.controls:
-            if name not in CONTROLS:
-                raise UnknownName("control", name, CONTROLS)
-
-    def arms(self) -> list[str]:
-        """The arms to play, main first. Controls that would repeat main are left out."""
-        wanted = ["main"]
-        memory = self.settings.memory_mode
-        for control in self.controls:
-            if (control == "independent" and memory != "none") or (
-                control != "independent" and shows_reflection(memory) and self.settings.episodes > 1
-            ):
-                wanted += ["donors", control] if control == "other-trial" else [control]
-        return wanted
-
-
-def plan_to_config(plan: EvalPlan, policy: str) -> dict[str, Any]:
-    """The plan as the run folder keeps it."""
-    settings = {name.name: getattr(plan.settings, name.name) for name in fields(plan.settings)}
-    return {
-        "kind": "eval",
-        "env": plan.env,
-        "policy": policy,
-        "tasks": plan.tasks,
-        "seed_set": plan.seed_set,
-        "seed": plan.seed,
-        "controls": list(plan.controls),
-        "room": plan.room,
-        "params": dict(plan.params),
-        "trial": {**settings, "sampling": asdict(plan.settings.sampling)},
-    }
-
-
-def plan_from_config(config: Mapping[str, Any]) -> EvalPlan:
-    """The plan a run folder was made for."""
-    try:
-        trial = dict(config["trial"])
-        return EvalPlan(
-            env=config["env"],
-            params=config["params"],
-            tasks=config["tasks"],
-            seed_set=config["seed_set"],
-            seed=config["seed"],
-            settings=TrialSettings(**{**trial, "sampling": Sampling(**trial["sampling"])}),
-            controls=tuple(config["controls"]),
-            room=config["room"],
-        )
-    except KeyError as error:
-        raise RunFolderError(f"config.toml is not that of a whole evaluation: it has no {error}") from error
-    except (TypeError, ValueError) as error:
-        raise RunFolderError(f"config.toml is not that of an evaluation: {error}") from error
-
-
-def create_folder(plan: EvalPlan, policy: str, path: str | Path, **more: Any) -> RunFolder:
-    """A new run folder for the plan; `more` goes into its config."""
-    return RunFolder.create(path, {**plan_to_config(plan, policy), **more})
-
-
-def open_folder(plan: EvalPlan, policy: str, path: str | Path) -> RunFolder:
-    """The run folder of an interrupted evaluation, refused if it was made for another one."""
-    folder = RunFolder.open(path)
-    config = folder.config()
-    wanted = tomllib.loads(to_toml(plan_to_config(plan, policy)))
-    for key, value in wanted.items():
-        if config.get(key) != value:
-            raise RunFolderError(
-                f"{path} was made with {key} = {config.get(key)!r}, not {value!r}; it cannot be resumed so"
-            )
-    return folder
 
 
 def evaluate(
