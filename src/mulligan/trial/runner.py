@@ -74,12 +74,18 @@ def run_trial_sync(task: Task | Env, policy: Policy | ReplyFunction, **options: 
 
 def run_async(start: Callable[[], Any]) -> Any:
     """The result of a coroutine, from synchronous code, whether or not an event loop is running in this thread."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not _loop_is_running():
         return asyncio.run(start())
     with ThreadPoolExecutor(max_workers=1) as thread:
         return thread.submit(lambda: asyncio.run(start())).result()
+
+
+def _loop_is_running() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def with_overrides(settings: TrialSettings, overrides: dict[str, Any]) -> TrialSettings:
