@@ -143,6 +143,28 @@ def test_an_interrupted_evaluation_goes_on_without_repeating(tmp_path):
     assert reader.calls < fresh.calls
 
 
+@pytest.mark.parametrize("stop_after", [1, 7, 50, 83])
+def test_not_one_paid_reply_is_asked_for_twice(tmp_path, stop_after):
+    """Interrupted in the middle of several trials at once: the calls of both runs add up to those of one."""
+
+    class Stopping(Reader):
+        async def __call__(self, messages: list[Message]) -> str:  # type: ignore[override]
+            if self.calls >= stop_after:
+                raise KeyboardInterrupt
+            answer = Reader.__call__(self, messages)
+            await asyncio.sleep(0)
+            return answer
+
+    options = {"tasks": 40, "run": tmp_path / "run", "room": False, "concurrency": 6}
+    first, second, whole = _named(Stopping()), _named(Reader()), _named(Reader())
+    with pytest.raises(KeyboardInterrupt):
+        evaluate("bandit", first, **options)
+    result = evaluate("bandit", second, resume=True, **options)
+    assert result.main == evaluate("bandit", whole, tasks=40, room=False).main
+    assert first.calls + second.calls <= whole.calls + 6  # a reply that was under way at the interruption never came
+    assert not list((tmp_path / "run" / "paid").iterdir())
+
+
 def _named(reader: Reader) -> Reader:
     reader.__name__ = "reader"  # type: ignore[attr-defined]
     return reader

@@ -20,6 +20,7 @@ from typing import Any
 
 from mulligan.envs import registry
 from mulligan.errors import ParameterError, StopReason, UsageError
+from mulligan.eval.paid import PaidReplies, Remembering
 from mulligan.eval.passk import Summary, paired_bootstrap, summarise
 from mulligan.eval.plan import EvalPlan, Prices, create_folder, open_folder
 from mulligan.policy.base import Policy, ReplyFunction, as_policy
@@ -227,6 +228,7 @@ class _Evaluation:
             return 0
         turns = 0
         writer = self.folder.writer(arm) if self.folder else None
+        paid = self._paid(arm)
 
         def on_trial(place: int, trial: Trial) -> None:
             nonlocal turns
@@ -244,7 +246,7 @@ class _Evaluation:
             index, donors = {"main": 0, "donors": 1}.get(arm, 2), self._donors(arm)
             await collect(
                 [Job(self.tasks[place], self.plan.seed, index, donors(place) if donors else None) for place in places],
-                self.policy,
+                self.policy if paid is None else Remembering(self.policy, paid),
                 settings,
                 concurrency=self.concurrency,
                 on_trial=lambda number, trial: on_trial(places[number], trial),
@@ -253,7 +255,15 @@ class _Evaluation:
         finally:
             if writer is not None:
                 writer.flush()
+        if paid is not None and len(kept) == len(self.tasks) and not any(map(_to_repeat, kept.values())):
+            paid.forget()
         return turns
+
+    def _paid(self, arm: str) -> PaidReplies | None:
+        """The replies of trials that were under way when the run was interrupted, where replies cost something."""
+        if self.folder is None or not getattr(self.policy, "pays", False):
+            return None
+        return PaidReplies(self.folder.path / "paid" / f"{arm}.jsonl")
 
     def _donors(self, arm: str) -> Callable[[int], ReflectionSource] | None:
         """For a control arm: where the reflections shown to each task come from."""

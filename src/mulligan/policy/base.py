@@ -81,6 +81,9 @@ class Spectator(Protocol):
 class FunctionPolicy:
     """A plain function as a policy."""
 
+    pays = True
+    """Its replies may cost something, and depend on the messages alone: a resumed evaluation does not repeat them."""
+
     def __init__(self, function: ReplyFunction) -> None:
         self.function = function
         self.name = getattr(function, "__name__", type(function).__name__)

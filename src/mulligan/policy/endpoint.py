@@ -58,6 +58,9 @@ class EndpointPolicy:
     all conversations of an event loop, and closed by `aclose` or at that loop's end.
     """
 
+    pays = True
+    """Its replies cost something, and depend on the messages alone: a resumed evaluation does not repeat them."""
+
     def __init__(
         self,
         model: str,
