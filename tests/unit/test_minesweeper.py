@@ -248,10 +248,11 @@ def test_digest_tells_what_the_agent_saw():
         env, ScriptedPolicy(["<action>(1, 1)</action>", "<action>(2, 2)</action>"]), episodes=1
     )
     assert env.digest(trial.episodes[0]) == "safe (1, 1)\nmine (2, 2)"
-    assert seen_cells(env.board, trial.episodes[0], compact=False) == ([0], [4])
+    assert seen_cells(env.board, trial.episodes[0]) == ([0], [4])
     compact = _fixed(3, 3, [4], view="compact")
     trial = mulligan.run_trial_sync(compact, ScriptedPolicy(["a1", "b2"]), episodes=1)
-    assert compact.digest(trial.episodes[0]) == "safe a1 mine b2"
+    assert compact.digest(trial.episodes[0]) == "a1=ok b2=*"
+    assert compact.reflect(trial.episodes[0]) == "<reflection>b2=* a1=ok</reflection>"
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,8 @@ class MineSweeper:
         if self.compact:
             return about + (
                 "Cells are named by column letter and row number: b3 is column b, row 3. Each turn shows only what is "
-                "new: b3=2 means that b3 is open and has 2 mines around it; b3=* is a mine.\n"
+                "new: b3=2 means that b3 is open and has 2 mines around it; b3=* is a mine. Of earlier episodes, b3=ok "
+                "means that opening b3 was safe.\n"
                 "Answer with one closed cell: <action>b3</action>"
             )
         return about + (
@@ -209,16 +210,17 @@ class MineSweeper:
         return Sweeper(self, kind, rng, skill, recall)
 
     def digest(self, episode: Episode) -> str:
-        safe, mines = self._seen(episode)
-        names = self.board.words if self.compact else self.board.pairs
+        if self.compact:
+            return " ".join(moves(episode))
+        safe, mines = seen_cells(self.board, episode)
+        names = self.board.pairs
         parts = ["safe " + " ".join(names[cell] for cell in safe)] if safe else []
         parts += ["mine " + " ".join(names[cell] for cell in mines)] if mines else []
-        return (" " if self.compact else "\n").join(parts)
+        return "\n".join(parts)
 
     def reflect(self, episode: Episode) -> str:
         if self.compact:  # short contexts: the facts alone, the mine first
-            safe, mines = (" ".join(self.board.words[cell] for cell in found) for found in self._seen(episode))
-            said = [f"mine {mines}"] * bool(mines) + [f"safe {safe}"] * bool(safe)
+            said = sorted(moves(episode), key=lambda fact: not fact.endswith("*"))
             return f"<reflection>{' '.join(said) or 'nothing'}</reflection>"
         facts = self.digest(episode).replace("\n", "; ") or "nothing opened"
         won, hit = episode.won, not episode.won and episode.final.count("*") > 0
@@ -231,9 +233,6 @@ class MineSweeper:
             "plan: open the safe cells again, never the mine\n"
             "</reflection>"
         )
-
-    def _seen(self, episode: Episode) -> tuple[list[int], list[int]]:
-        return seen_cells(self.board, episode, compact=self.compact)
 
     def world_key(self) -> str:
         return f"{self.board.rows}x{self.board.cols}:" + ",".join(map(str, self.mines))
@@ -270,14 +269,19 @@ class MineSweeper:
         return Step("nothing new" if self.compact else board, valid=False, state_key=board, feedback=why)
 
 
-def seen_cells(board: Grid, episode: Episode, *, compact: bool) -> tuple[list[int], list[int]]:
-    """The cells an episode opened safely, and the mine it opened, read from what the agent saw."""
-    if compact:
-        index = {word: cell for cell, word in enumerate(board.words)}
-        said = [turn.observation for turn in episode.turns[1:]] + [episode.final]
-        facts = [fact.split("=") for text in said for fact in text.split() if "=" in fact]
-        found = {index[word]: value for word, value in facts if word in index}
-    else:
-        found = {cell: episode.final[place] for cell, place in enumerate(board.places) if place < len(episode.final)}
+def moves(episode: Episode) -> list[str]:
+    """What each move of an episode in the compact view led to, in order: ``b3=ok``, or ``c1=*`` for the mine.
+
+    One word a fact, and not the word of the observation: `b3=ok` was safe then, `b3=2` is open now. What a 0 opened
+    beside the cell is left out: the same move opens it again.
+    """
+    said = [turn.observation for turn in episode.turns[1:]] + [episode.final]
+    first = [text.split()[0] for text in said if "=" in text]
+    return [fact if fact.endswith("*") else f"{fact.split('=')[0]}=ok" for fact in first]
+
+
+def seen_cells(board: Grid, episode: Episode) -> tuple[list[int], list[int]]:
+    """The cells an episode in the board view opened safely, and the mine it opened, read from what the agent saw."""
+    found = {cell: episode.final[place] for cell, place in enumerate(board.places) if place < len(episode.final)}
     safe = sorted(cell for cell, value in found.items() if value.isdecimal())
     return safe, sorted(cell for cell, value in found.items() if value == "*")

@@ -29,11 +29,15 @@ Ways = dict[int, tuple[int, list[int]]]
 
 
 class Sweeper:
-    """Plays one world for a whole trial; sees what an agent sees unless it is omniscient."""
+    """Plays one world for a whole trial; sees what an agent sees unless it is omniscient.
+
+    It remembers what an agent's memory says: in the compact view its own moves, otherwise every open cell.
+    """
 
     def __init__(self, world: MineSweeper, kind: str, rng: random.Random, skill: float, recall: float) -> None:
         self.world, self.kind, self.rng, self.skill, self.recall = world, kind, rng, skill, recall
         self.remembered = bytearray([UNKNOWN]) * len(world.counts)
+        self.moved = 0
 
     def act(self) -> str:
         world = self.world
@@ -45,12 +49,13 @@ class Sweeper:
         else:
             known = self.remembered if self.rng.random() < self.recall else bytearray([UNKNOWN]) * len(world.counts)
             cell = self._safest(closed, known)
+        self.moved = cell
         return f"<action>{world.board.words[cell] if world.compact else world.board.pairs[cell]}</action>"
 
     def see(self, step: Step) -> None:
-        for cell, opened in enumerate(self.world.opened):
-            if opened:
-                self.remembered[cell] = self.world.counts[cell]
+        opened = self.world.opened
+        for cell in [self.moved] if self.world.compact else [cell for cell in range(len(opened)) if opened[cell]]:
+            self.remembered[cell] = self.world.counts[cell]
 
     def _safest(self, closed: list[int], remembered: bytearray) -> int:
         world = self.world

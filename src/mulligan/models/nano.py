@@ -36,7 +36,7 @@ from mulligan.seeding import derive
 
 TOKENIZER_FILE = Path(__file__).with_name("nano_tokenizer.json")
 CELLS = tuple(f"{column}{row}" for row in range(1, 9) for column in "abcdefgh")
-FACTS = tuple(f"{cell}={value}" for cell in CELLS for value in "012345678*")
+FACTS = tuple(f"{cell}={value}" for cell in CELLS for value in (*"012345678*", "ok"))
 PAD, END, SYSTEM, USER, ASSISTANT = SPECIAL = ("<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>")
 TEMPLATE = (
     "{% for message in messages %}"
@@ -51,7 +51,7 @@ TEMPLATE = (
 leaves no trace."""
 
 _WORDS = (
-    r" [a-h][1-8](?:=[0-8*])?(?![\w=*])"  # a cell or a fact
+    r" [a-h][1-8](?:=(?:[0-8*]|ok))?(?![\w=*])"  # a cell or a fact
     r"|\n* ?</?(?:action|reflection)>"
     r"| \([1-9],(?= [1-9]\))| [1-9]\)"  # the halves of a coordinate
     r"| ?\d"

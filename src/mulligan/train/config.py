@@ -142,10 +142,13 @@ class WarmstartConfig:
     """Share of its moves that use what earlier episodes showed."""
     batch: int = 192
     """Sequences a step."""
+    optimiser: Literal["adamw", "muon"] = "adamw"
+    """Of the warm start; muon steps the matrices inside the layers by Muon and all else by AdamW. It needs fewer steps
+    where a model is trained from nothing."""
     lr: float = 2e-3
     """Highest learning rate; it falls along a cosine to a tenth."""
     weight_decay: float = 0.01
-    """Of AdamW, during the warm start."""
+    """Of either, during the warm start."""
     warmup: int = 30
     """Steps over which the rate rises."""
 

@@ -98,12 +98,26 @@ class Learner:
             if name in self.masters:
                 parameter.copy_(self.masters[name])
 
-    def start_over(self) -> None:
-        """Forget the optimiser's moments: the warm start is over."""
-        self.optimiser = self._new_optimiser(self.config.optim.lr, self.config.optim.weight_decay)
-
-    def set_weight_decay(self, weight_decay: float) -> None:
-        self.optimiser.param_groups[0]["weight_decay"] = weight_decay
+    def warm_optimisers(self) -> list[torch.optim.Optimizer]:
+        """Those of the warm start, which the updates do not go on with."""
+        warm, optim = self.config.warmstart, self.config.optim
+        weights = self.weights()
+        # An embedding is a table, not a map: its rows are stepped one by one.
+        tables = {id(layer.weight) for layer in self.model.modules() if isinstance(layer, torch.nn.Embedding)}
+        tables.add(id(self.model.get_output_embeddings().weight))
+        names = [name for name, p in self.model.named_parameters() if p.ndim == 2 and id(p) not in tables]
+        inside = [weights[name] for name in names if name in weights] if warm.optimiser == "muon" else []
+        chosen = {id(p) for p in inside}
+        rest = [p for p in weights.values() if id(p) not in chosen]
+        betas = (optim.beta1, optim.beta2)
+        found: list[torch.optim.Optimizer] = [
+            torch.optim.AdamW(rest, lr=warm.lr, betas=betas, weight_decay=warm.weight_decay, fused=False)
+        ]
+        if inside:
+            found.append(
+                torch.optim.Muon(inside, lr=warm.lr, weight_decay=warm.weight_decay, adjust_lr_fn="match_rms_adamw")
+            )
+        return found
 
     def keep_reference(self) -> None:
         """Remember the weights as they are now: what KL is measured to."""
@@ -273,7 +287,7 @@ class Learner:
         metrics["apart"] = apart / sum(len(batch.target) for batch in packed)
         if self.critic is not None:
             metrics["value_loss"] = value_part
-        return {**metrics, **self._apply(metrics["loss"])}
+        return {**metrics, **self._apply(metrics["loss"], [self.optimiser])}
 
     def _shares(self, packed: list[MicroBatch]) -> list[Tensor]:
         """Each token's share of the whole step, cut into the micro-batches."""
@@ -293,17 +307,18 @@ class Learner:
         share = torch.full((len(values),), 1.0 / steps, device=self.device)
         return value_loss(values, targets[batch.step[batch.first]], share)
 
-    def _apply(self, loss: float) -> dict[str, float]:
+    def _apply(self, loss: float, optimisers: Sequence[torch.optim.Optimizer]) -> dict[str, float]:
         """Clip and step, unless loss or gradient is not finite."""
         for name, parameter in self.model.named_parameters():
             if name in self.masters:
                 self.masters[name].grad = None if parameter.grad is None else parameter.grad.float()
                 parameter.grad = None
-        parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
+        parameters = [p for optimiser in optimisers for group in optimiser.param_groups for p in group["params"]]
         norm = float(torch.nn.utils.clip_grad_norm_(parameters, self.config.optim.grad_clip))
         finite = torch.isfinite(torch.tensor([loss, norm])).all().item()
         if finite:
-            self.optimiser.step()
+            for optimiser in optimisers:
+                optimiser.step()
             self.follow_masters()
             self.bad_in_a_row = 0
             return {"grad_norm": norm, "skipped": 0.0}
@@ -315,15 +330,16 @@ class Learner:
             )
         return {"grad_norm": 0.0, "skipped": 1.0}
 
-    def supervised(self, rows: Sequence[Row], lr: float) -> float:
+    def supervised(self, rows: Sequence[Row], lr: float, optimisers: Sequence[torch.optim.Optimizer]) -> float:
         """One step of maximum likelihood on the spans of `rows` (the warm start); returns the loss per token."""
-        return self._fitting(lambda: self._supervised(rows, lr))
+        return self._fitting(lambda: self._supervised(rows, lr, optimisers))
 
-    def _supervised(self, rows: Sequence[Row], lr: float) -> float:
+    def _supervised(self, rows: Sequence[Row], lr: float, optimisers: Sequence[torch.optim.Optimizer]) -> float:
         self.model.train()
         self._no_gradient()
-        for group in self.optimiser.param_groups:
-            group["lr"] = lr
+        for optimiser in optimisers:
+            for group in optimiser.param_groups:
+                group["lr"] = lr
         packed = pack(rows, self.tokens, self.device)
         count = sum(len(batch.target) for batch in packed)
         total = 0.0
@@ -331,7 +347,7 @@ class Learner:
             loss = -self.score(batch, 1.0).logp.sum() / count
             loss.backward()  # type: ignore[no-untyped-call]
             total += float(loss.detach())
-        self._apply(total)
+        self._apply(total, optimisers)
         return total
 
 

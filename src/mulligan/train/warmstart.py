@@ -54,13 +54,12 @@ def warm_start(
     trials = demonstrate(config, mixture, settings, renderer)
     rows, _ = rows_of(trials)
     rng = generator(config.run.seed, "warmstart")
-    learner.set_weight_decay(warm.weight_decay)
+    optimisers = learner.warm_optimisers()
     loss = math.nan
     for step in range(warm.steps):
         chosen: list[Row] = [rows[int(rng.random() * len(rows))] for _ in range(warm.batch)]
         cosine = 0.1 + 0.9 * 0.5 * (1.0 + math.cos(math.pi * step / warm.steps))
-        loss = learner.supervised(chosen, warm.lr * min(1.0, (step + 1) / max(1, warm.warmup)) * cosine)
+        loss = learner.supervised(chosen, warm.lr * min(1.0, (step + 1) / max(1, warm.warmup)) * cosine, optimisers)
         on_step(step, loss)
-    learner.start_over()
     solved = sum(trial.solved_at is not None for trial in trials) / len(trials)
     return {"loss": loss, "demonstrated": solved, "rows": float(len(rows))}
