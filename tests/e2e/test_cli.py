@@ -258,15 +258,6 @@ def test_show_finds_a_task_by_its_number_and_an_episode_without_turns(capsys, fo
     assert "no trial of task 1" in capsys.readouterr().err
 
 
-def test_demo_table(capsys):
-    assert call("demo", "--tasks", "40", "--json") == 0
-    data = json.loads(capsys.readouterr().out)
-    assert len(data["rows"]) == 7
-    assert all(row["tasks"] == 40 and len(row["p"]) == 3 for row in data["rows"])
-    assert call("demo", "--tasks", "40") == 0
-    assert "skill 1, with memory" in capsys.readouterr().out
-
-
 def test_watching_a_policy(capsys):
     assert (
         call("play", "minesweeper", "--policy", "expert:0", "--seed", "1", "--episodes", "2", "--memory", "both") == 0

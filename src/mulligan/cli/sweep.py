@@ -1,0 +1,84 @@
+"""Compare training runs: arms from shared warm starts, side by side, over seeds, evaluated by one protocol."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mulligan.cli.options import Parser, new_run_path
+from mulligan.cli.progress import work_progress
+
+if TYPE_CHECKING:
+    from mulligan.sweep.arms import Sweep, Work
+
+_EPILOG = """The file:
+  title = "How far should credit reach?"
+  preset = "cpu"
+  seeds = [0, 1, 2]
+  tasks = 512                        # frozen; seed_set = "validation" while settings are still being chosen
+  [settings]                         # of all arms
+  "task.env" = "minesweeper"
+  [arms."RL"]
+  "trial.episodes" = 1
+  "run.group" = 24
+  [arms."RL, twice the updates"]
+  from = "RL"                        # goes on where that arm ended
+  "trial.episodes" = 1
+  "run.group" = 24
+  [arms."meta-RL"]
+
+Results: RUN/sweep.json and RUN/table.md. The same command goes on where an interrupted sweep stopped."""
+
+
+def add_options(parser: Parser) -> None:
+    parser.add_argument("file", help="the arms, in TOML; see below")
+    parser.add_argument("--run", metavar="DIR", help="folder for all runs (runs/<time>-sweep-…)")
+    parser.add_argument("--cores", type=int, metavar="N", help="arms at a time, one thread each (all cores)")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.epilog = _EPILOG
+
+
+def run(parser: Parser, words: list[str]) -> int:
+    from mulligan.report.run import to_json
+    from mulligan.sweep.arms import plan_work, read_sweep
+    from mulligan.sweep.results import markdown
+
+    options = parser.parse_args(words)
+    sweep = read_sweep(options.file)
+    folder = Path(options.run or new_run_path("sweep", Path(options.file).stem))
+    work = plan_work(sweep, folder.absolute())
+    cores = options.cores or os.cpu_count() or 1
+    try:
+        data = run_sweep(sweep, work, cores, quiet=options.json)
+    except KeyboardInterrupt:
+        sys.stderr.write(f"interrupted; continue with: mulligan sweep {options.file} --run {folder}\n")
+        return 130
+    (folder / "sweep.json").write_text(to_json(data), encoding="utf-8")
+    (folder / "table.md").write_text(markdown(data["rows"]), encoding="utf-8")
+    sys.stdout.write(to_json(data) if options.json else f"{sweep.title}\n\n{markdown(data['rows'])}\nRuns: {folder}\n")
+    return 0
+
+
+def run_sweep(sweep: Sweep, work: Sequence[Work], cores: int, *, quiet: bool) -> dict[str, Any]:
+    """Do the work with a progress bar, and gather what was found."""
+    from mulligan.sweep.results import combine
+    from mulligan.sweep.schedule import run_work
+
+    with work_progress(work, quiet=quiet) as progress:
+        found = run_work(work, cores, progress)
+    results = [found[each.folder] for each in work]
+    return {
+        "title": sweep.title,
+        "preset": sweep.preset,
+        "seeds": list(sweep.seeds),
+        "seed_set": sweep.seed_set,
+        "tasks": sweep.tasks,
+        "rows": combine(results),
+        "arms": [
+            {name: result[name] for name in ("name", "seed", "settings", "memory", "curve", "seconds")}
+            for result in results
+        ],
+    }

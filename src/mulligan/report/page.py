@@ -1,0 +1,410 @@
+"""The report of a demo as one static HTML page: numbers, charts, and two trials to read beside each other.
+
+A pure function of the demo's plain data: no scripts, nothing loaded from elsewhere. Whatever part the data lack is
+left out, and the page is well-formed XML as well, so that programs can read it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from mulligan.errors import StopReason
+from mulligan.report import charts
+from mulligan.report.charts import (
+    MAIN,
+    Board,
+    Cell,
+    Data,
+    Stroke,
+    attempt_count,
+    escape,
+    interval_at,
+    number,
+    share_at,
+)
+from mulligan.report.run import RunFolder, trial_from_dict
+from mulligan.types import Episode, Task, Trial, Turn
+
+_LONGEST = 400
+_MOST_MOVES = 40
+_ACTION = re.compile(r"<action>([^<>]*)</action>", re.IGNORECASE)
+_FACT = re.compile(r"([a-z])(\d{1,2})=(\S)")
+_NAMED = re.compile(r"([a-zA-Z])(\d{1,2})")
+_PAIR = re.compile(r"\(?\s*(\d{1,2})\s*[,;\s]\s*(\d{1,2})\s*\)?")
+_HEADING = re.compile(r"\AWhat you remember of [^\n]*:\n")
+_BEGINS = re.compile(r"Episode \d+ of \d+ begins\.\s*\Z")
+_OUTCOMES = {
+    StopReason.TURN_LIMIT: "out of turns",
+    StopReason.CONTEXT_FULL: "out of room for another reply",
+    StopReason.REQUEST_FAILED: "cut short: the model did not answer",
+    StopReason.ENV_RAISED: "cut short: the environment failed",
+    StopReason.ENV_HUNG: "cut short: the environment did not answer",
+}
+
+
+def write_page(path: Path, data: Data) -> None:
+    """Write the report to `path`, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    RunFolder(path.parent).write_text(path.name, page(data))
+
+
+def page(data: Data) -> str:
+    """The report as HTML. The data are what ``mulligan demo`` writes to ``demo.json``."""
+    how = charts.strokes([row["method"] for row in (data.get("rows") or ())] + list(data.get("curves") or ()))
+    title = escape(data.get("title") or "Report")
+    parts = [
+        f"<header><h1>{title}</h1>{_facts(data)}</header>",
+        _summary(data),
+        _table(data, how),
+        charts.attempts(data, how),
+        charts.curves(data, how),
+        _trials(data, how),
+        _notes(data),
+        _READING,
+    ]
+    return (
+        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/><title>{title}</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"/>'
+        f"<style>{_CSS}</style></head>\n<body><main>\n" + "\n".join(filter(None, parts)) + "\n</main></body></html>\n"
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}\u00a0%"
+
+
+def _facts(data: Data) -> str:
+    """One line on how the numbers came about."""
+    said = [f"{count:g} {what}" for name, what in _COUNTED.items() if (count := number(data.get(name))) is not None]
+    if data.get("seed") is not None:
+        said.append(f"seed {data['seed']}")
+    return f'<p class="muted">{escape(" · ".join(said))}</p>' if said else ""
+
+
+_COUNTED = {"tasks": "held-out tasks", "episodes": "attempts at each", "minutes": "minutes"}
+
+
+def _summary(data: Data) -> str:
+    rows = {row["method"]: row for row in (data.get("rows") or ()) if share_at(row, -1) is not None}
+    if not rows:
+        return ""
+    last = attempt_count(data)
+    said = list(_compared(data, rows, last) if set(MAIN) <= set(rows) else _best(rows, last))
+    ceiling = number(data.get("ceiling"))
+    if ceiling is not None:
+        said.append(f"The ceiling, a player who sees what is hidden, is {_percent(ceiling)}.")
+    return f'<p class="lead">{" ".join(said)}</p>'
+
+
+def _best(rows: Mapping[str, Data], last: int) -> Iterator[str]:
+    name = max(rows, key=lambda name: share_at(rows[name], -1) or 0.0)
+    first, final = share_at(rows[name], 0) or 0.0, share_at(rows[name], -1) or 0.0
+    yield (
+        f"<b>{escape(name)}</b> does best: it solves <b>{_percent(final)}</b> of the tasks within "
+        f"{last} attempt{'s' if last > 1 else ''}, {_percent(first)} at the first."
+    )
+
+
+def _compared(data: Data, rows: Mapping[str, Data], last: int) -> Iterator[str]:
+    """RL and meta-RL in words; nothing is claimed that the intervals do not carry."""
+    first = {name: share_at(rows[name], 0) or 0.0 for name in MAIN}
+    final = {name: share_at(rows[name], -1) or 0.0 for name in MAIN}
+    plain, meta = MAIN
+    yield (
+        f"Within {last} attempts at a task, the agent trained with <b>{meta}</b> solves <b>{_percent(final[meta])}</b> "
+        f"of the tasks, the one trained with <b>{plain}</b>, <b>{_percent(final[plain])}</b>."
+    )
+    gap = data.get("gap") or {}
+    points = number(gap.get("points"))
+    if points is not None:
+        span = [number(end) for end in gap.get("ci") or ()]
+        known = len(span) == 2 and None not in span
+        interval = f" (95\u00a0% interval {span[0]:+.1f} to {span[1]:+.1f}, on the same tasks)" if known else ""
+        unsure = known and (span[0] or 0) <= 0 <= (span[1] or 0)
+        doubt = "; the interval includes 0, so that this run does not tell them apart" if unsure else ""
+        yield f"The difference is <b>{points:+.1f} points</b>{interval}{doubt}."
+    gains = {name: 100 * (final[name] - first[name]) for name in MAIN}
+    yield (
+        f"At the first attempt it is {_percent(first[meta])} against {_percent(first[plain])}: from p@1 to p@{last} "
+        f"{meta} gains {gains[meta]:.1f} points and {plain} {gains[plain]:.1f}."
+    )
+    alone = rows.get(f"{meta}, independent retries")
+    if alone is not None:
+        reached = _percent(share_at(alone, -1) or 0.0)
+        yield f"Without memory of the attempts before, the same {meta} agent reaches {reached}."
+
+
+def _table(data: Data, how: Mapping[str, Stroke]) -> str:
+    rows, count = data.get("rows") or (), attempt_count(data)
+    if not rows:
+        return ""
+    titles = {"updates": "updates", "valid": "valid"}
+    shown = [name for name in titles if any(number(row.get(name)) is not None for row in rows)]
+    if len({row.get("tasks") for row in rows}) > 1:
+        titles, shown = {**titles, "tasks": "tasks"}, ["tasks", *shown]
+    head = "".join(f'<th scope="col">{name}</th>' for name in [f"p@{k}" for k in range(1, count + 1)])
+    head += "".join(f'<th scope="col">{titles[name]}</th>' for name in shown)
+    body = "".join(_table_row(row, count, shown, main=how[row["method"]].main) for row in rows)
+    return (
+        '<section><h2>Share of tasks solved within k attempts</h2><div class="scroll"><table>'
+        f'<thead><tr><th scope="col">method</th>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+        '<p class="muted">In percent, ± half of the 95\u00a0% interval.'
+        f"{' Valid: share of replies that named a legal move.' if 'valid' in shown else ''}</p></section>"
+    )
+
+
+def _table_row(row: Data, count: int, shown: Sequence[str], *, main: bool) -> str:
+    note = f'<small class="note">{escape(row["note"])}</small>' if row.get("note") else ""
+    cells = [f'<th scope="row">{escape(row["method"])}{note}</th>']
+    for place in range(count):
+        share, span = share_at(row, place), interval_at(row, place)
+        half = f" <small>±{50 * (span[1] - span[0]):.1f}</small>" if span else ""
+        cells.append("<td>–</td>" if share is None else f"<td>{100 * share:.1f}{half}</td>")
+    for name in shown:
+        value = number(row.get(name))
+        said = "–" if value is None else f"{100 * value:.0f}\u00a0%" if name == "valid" else f"{value:,.0f}"
+        cells.append(f"<td>{said}</td>")
+    return f"<tr class='{'main' if main else 'other'}'>{''.join(cells)}</tr>"
+
+
+def _trials(data: Data, how: Mapping[str, Stroke]) -> str:
+    """Trials beside each other, attempt by attempt."""
+    shown = [(entry, trial_from_dict(entry["trial"])) for entry in data.get("trials") or ()]
+    if not shown:
+        return ""
+    rows = 1 + max(len(trial.episodes) for _, trial in shown)
+    columns = [_trial(entry, trial, how, rows) for entry, trial in shown]
+    same = len(shown) == 2 and shown[0][1].task == shown[1][1].task
+    heading = "The same task, played by both" if same else "Trials to read"
+    rule = f"<p>{escape(data['rule'])}</p>" if data.get("rule") else ""
+    drawn = "".join(columns)
+    key = [said for mark, said in _KEYS.items() if f'class="{mark}"' in drawn]
+    explained = f'<p class="muted">{" ".join(key)}</p>' if key else ""
+    return f'<section><h2>{heading}</h2>{rule}{explained}<div class="trials">{drawn}</div></section>'
+
+
+_KEYS = {
+    "board": "A board shows the end of an attempt; the number in a corner says which move chose that cell.",
+    "ring": "A dashed ring marks a mine that an earlier attempt had opened.",
+}
+
+
+def _trial(entry: Data, trial: Trial, how: Mapping[str, Stroke], rows: int) -> str:
+    name = str(entry.get("method", ""))
+    solved = "not solved" if trial.solved_at is None else f"solved at attempt {trial.solved_at + 1}"
+    sample = charts.legend([name], how) if name in how else f"<p><b>{escape(name)}</b></p>"
+    about = escape(" · ".join(filter(None, [str(entry.get("task", "")), solved])))
+    mines: dict[Cell, int] = {}
+    episodes = []
+    for episode in trial.episodes:
+        task = trial.related[episode.index - 1] if episode.index and trial.related else trial.task
+        episodes.append(_episode(task, episode, {} if trial.related else mines))
+    return (
+        f'<article class="trial" style="grid-row:span {rows}"><header>{sample}<p class="muted">{about}</p></header>'
+        f"{''.join(episodes)}</article>"
+    )
+
+
+def _episode(task: Task, episode: Episode, mines: dict[Cell, int]) -> str:
+    """One attempt; `mines` are those that earlier attempts opened, and learns this one's."""
+    board, current = _final_board(task, episode)
+    hit = list(_cells_of(board, "*")) if board and charts.has_mines(board) else []
+    outcome = _OUTCOMES.get(episode.stop, episode.stop.value)
+    if hit and not episode.won:
+        again = next((mines[cell] for cell in hit if cell in mines), None)
+        outcome += ": opened a mine" if again is None else f": opened the mine of attempt {again} again"
+    drawn = "" if board is None else _drawn(board, episode, mines, current=current)
+    for cell in hit:
+        mines.setdefault(cell, episode.index + 1)
+    moves = "".join(_moves(episode, mines=bool(board and charts.has_mines(board))))
+    error = f'<p class="bad">{_clipped(episode.error)}</p>' if episode.error else ""
+    kind = "good" if episode.won else "bad" if episode.stop is StopReason.LOST else "even"
+    return (
+        f'<section class="episode"><h4>Attempt {episode.index + 1} <span class="{kind}">{escape(outcome)}</span></h4>'
+        f'{_memory(episode)}<div class="played">{drawn}'
+        + (f'<ol class="moves">{moves}</ol>' if moves else '<p class="muted">No move was made.</p>')
+        + f"</div>{error}{_reflection(episode)}</section>"
+    )
+
+
+def _memory(episode: Episode) -> str:
+    """What the agent was told of earlier attempts, without the first observation and the runner's headings."""
+    if not episode.index:
+        return ""
+    if episode.continues:
+        return '<p class="muted">The attempts before are still in its context, word for word.</p>'
+    said = next((message["content"] for message in reversed(episode.opening) if message["role"] == "user"), "")
+    first = episode.turns[0].observation if episode.turns else episode.final
+    said = _HEADING.sub("", _BEGINS.sub("", said.removesuffix(first).rstrip())).strip()
+    if not said:
+        return '<p class="muted">It remembers nothing of the attempts before.</p>'
+    return f'<p class="muted">It remembers:</p><pre class="memory">{_clipped(said, 3 * _LONGEST)}</pre>'
+
+
+def _moves(episode: Episode, *, mines: bool) -> Iterator[str]:
+    after = [turn.observation for turn in episode.turns[1:]] + [episode.final]
+    for turn, seen in zip(episode.turns[:_MOST_MOVES], after, strict=False):
+        text = turn.reply.text.strip()
+        action = _action(turn)
+        thought = text if action not in (text, "") and f"<action>{action}</action>" != text else ""
+        said = f'<b class="move">{_clipped(action or text or "(nothing)")}</b>'
+        if not turn.valid:
+            said += f' <span class="bad">not valid{f": {_clipped(turn.feedback)}" if turn.feedback else ""}</span>'
+        elif turn.feedback:
+            said += f' <span class="muted">{_clipped(turn.feedback)}</span>'
+        shown = _clipped(seen)
+        if "\n" in seen.strip():
+            said += f"<pre>{shown}</pre>"
+        else:
+            marked = re.sub(r"(?<!\S)(\S+=\*)(?!\S)", r'<b class="bad">\1</b>', shown) if mines else shown
+            said += f' <span class="seen">{marked}</span>'
+        if thought:
+            said += f"<details><summary>the whole reply</summary><pre>{_clipped(thought)}</pre></details>"
+        yield f"<li>{said}</li>"
+    if len(episode.turns) > _MOST_MOVES:
+        yield f'<li class="muted">… and {len(episode.turns) - _MOST_MOVES} more moves</li>'
+
+
+def _reflection(episode: Episode) -> str:
+    if episode.reflection is None:
+        return ""
+    form = "" if episode.reflection.valid else " (not in the asked form)"
+    return f'<p class="muted">It notes{form}:</p><pre class="memory">{_clipped(episode.reflection.text)}</pre>'
+
+
+def _clipped(text: str, longest: int = _LONGEST) -> str:
+    """Escaped text, cut where it is too long to read here."""
+    return escape(text if len(text) <= longest else f"{text[:longest]} … [{len(text) - longest:,} more characters]")
+
+
+def _action(turn: Turn) -> str:
+    """What a reply says to do: what stands in its last tags, or all of it."""
+    found: list[str] = _ACTION.findall(turn.reply.text)
+    return (found[-1] if found else turn.reply.text).strip()
+
+
+def _cell_named(action: str, board: Board) -> Cell | None:
+    """The cell an action names, as ``b3`` or ``(3, 2)``; None if it names none on the board."""
+    if named := _NAMED.fullmatch(action):
+        row, col = int(named[2]) - 1, ord(named[1].lower()) - ord("a")
+    elif pair := _PAIR.fullmatch(action):
+        row, col = int(pair[1]) - 1, int(pair[2]) - 1
+    else:
+        return None
+    return (row, col) if 0 <= row < len(board) and 0 <= col < len(board[0]) else None
+
+
+def _cells_of(board: Board, sign: str) -> Iterator[Cell]:
+    return ((row, col) for row, signs in enumerate(board) for col, found in enumerate(signs) if found == sign)
+
+
+def _final_board(task: Task, episode: Episode) -> tuple[Board | None, bool]:
+    """The board at the end of an episode if it shows one, and whether it has the last move in it.
+
+    A turn's state key is the board its reply was given to. What the last move opened is read from the last
+    observation, where that names cells (``b3=2``).
+    """
+    whole = charts.read_board(episode.final)
+    if whole is not None or not episode.turns:
+        return whole, True
+    last = episode.turns[-1]
+    before = charts.read_board(last.state_key)
+    facts = list(_opened([turn.observation for turn in episode.turns] + [episode.final]))
+    sizes = [int(value) for key in ("rows", "cols") for name, value in task.params if name == key]
+    if before is None and facts and len(sizes) == 2:
+        before = (("?",) * sizes[1],) * sizes[0]
+    if before is None:
+        return None, True
+    cells = [list(row) for row in before]
+    for row, col, sign in facts:
+        if 0 <= row < len(cells) and col < len(cells[0]):
+            cells[row][col] = sign
+    return tuple(map(tuple, cells)), not last.valid or any(_opened([episode.final]))
+
+
+def _opened(observations: Iterable[str]) -> Iterator[tuple[int, int, str]]:
+    """(row, column, sign) of each cell that observations made of nothing else name."""
+    for text in observations:
+        found = [_FACT.fullmatch(word) for word in text.split()]
+        if found and all(found):
+            yield from ((int(fact[2]) - 1, ord(fact[1]) - ord("a"), fact[3]) for fact in found if fact)
+
+
+def _drawn(board: Board, episode: Episode, rings: Iterable[Cell], *, current: bool) -> str:
+    order: dict[Cell, int] = {}
+    actions = [_action(turn) for turn in episode.turns]
+    for place, action in enumerate(actions, 1):
+        cell = _cell_named(action, board)
+        if cell is not None:
+            order.setdefault(cell, place)
+    letters = any(_NAMED.fullmatch(action) for action in actions)
+    title = f"The board {'after' if current else 'before'} the last move of attempt {episode.index + 1}"
+    note = "" if current else '<figcaption class="muted">before the last move</figcaption>'
+    drawn = charts.draw_board(board, order, rings, letters=letters, title=title)
+    return f'<figure class="end">{drawn}{note}</figure>'
+
+
+def _notes(data: Data) -> str:
+    paragraphs = "".join(f"<p>{escape(said)}</p>" for said in data.get("about") or ())
+    command = f"<p>Made with</p><pre>{escape(data['command'])}</pre>" if data.get("command") else ""
+    return f"<section><h2>Notes</h2>{paragraphs}{command}</section>" if paragraphs or command else ""
+
+
+_READING = (
+    "<section><h2>How to read p@k</h2><p>p@k is the share of tasks that an agent solves within its first k attempts at "
+    "the same task. A trial ends at the first success, so that p@k can only rise with k: trying again helps an agent "
+    "that plays at random, too. Independent retries show how much: there the agent knows nothing of its earlier "
+    "attempts. What lies above them is what it carried from one attempt to the next. p@1 is the plain success rate.</p>"
+    "</section>"
+)
+
+_CSS = """
+:root{color-scheme:light dark;--back:#fff;--ink:#1d2126;--soft:#5c6570;--rule:#d9dde2;--panel:#f5f6f8;--good:#00704f;
+--bad:#b3341a;--closed:#c9d0d8;--open:#fff;--hit:#c8401f;--c0:#6b7580;--c1:#0072b2;--c2:#d55e00;--c3:#009e73;
+--c4:#cc79a7;--c5:#e69f00;--c6:#56b4e9}
+@media (prefers-color-scheme:dark){:root{--back:#14171b;--ink:#e6e9ed;--soft:#9aa4af;--rule:#343b44;--panel:#1c2127;
+--good:#4cc79b;--bad:#ff8a66;--closed:#46505b;--open:#1a1f25;--hit:#d9532f;--c0:#9aa4af;--c1:#4aa8e0;--c2:#ff7f2a;
+--c3:#2fc49a;--c4:#e19bc4;--c5:#f0b429;--c6:#8ad0f5}}
+body{margin:0;background:var(--back);color:var(--ink);font:16px/1.5 system-ui,sans-serif}
+main{max-width:1080px;margin:0 auto;padding:1.5rem 1rem 4rem}
+h1{font-size:1.7rem;line-height:1.2;margin:.5rem 0 .2rem}h2{font-size:1.25rem;margin:2.6rem 0 .6rem}
+h3,h4{font-size:1rem;margin:.2rem 0}p{margin:.4rem 0;max-width:75ch}.lead{font-size:1.1rem;margin-top:1rem}
+.muted,small{color:var(--soft)}.muted{font-size:.9rem}.good{color:var(--good)}.bad{color:var(--bad)}
+.even{color:var(--soft)}small{font-size:.82em}
+.scroll{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums}
+th,td{padding:.35rem .9rem .35rem 0;text-align:right;border-bottom:1px solid var(--rule);white-space:nowrap}
+th:first-child{text-align:left;white-space:normal}th{font-weight:normal}thead th{color:var(--soft);font-size:.9rem}
+th,td{vertical-align:top}tr.main th,tr.main td{font-weight:bold}tr.main small{font-weight:normal}.note{display:block}
+figure{margin:0}
+.wide{display:grid;grid-template-columns:minmax(0,620px) minmax(200px,1fr);gap:1.5rem;align-items:center}
+.wide .legend{flex-direction:column}.pair,.trials{display:grid;grid-template-columns:1fr 1fr;gap:1rem 2rem}
+.legend{display:flex;flex-wrap:wrap;gap:.2rem 1.2rem;padding:0;margin:.5rem 0;list-style:none;font-size:.92rem}
+.legend svg{width:30px;height:12px;margin-right:.5rem}
+svg{display:inline-block;vertical-align:middle;max-width:100%}.chart{width:100%;font-size:12.5px}
+svg text{fill:var(--soft);font-family:system-ui,sans-serif}.chart .name{fill:var(--ink)}
+.grid,.axis,.ceiling{stroke:var(--rule);fill:none}.axis{stroke:var(--soft)}
+.ceiling{stroke:var(--soft);stroke-dasharray:1 4;stroke-width:1.5;stroke-linecap:round}
+.line,.whisker{fill:none;stroke:var(--c)}.line.main{stroke-width:2.8}.line.thin{stroke-width:1.3}
+.whisker.main{stroke-width:1.5}.whisker.thin{stroke-width:1;opacity:.55}.dot{fill:var(--c)}
+.chart .label{fill:var(--ink);fill:color-mix(in srgb,var(--c) 70%,var(--ink))}.chart .label.main{font-weight:600}
+.c0{--c:var(--c0)}.c1{--c:var(--c1)}.c2{--c:var(--c2)}.c3{--c:var(--c3)}.c4{--c:var(--c4)}.c5{--c:var(--c5)}
+.c6{--c:var(--c6)}
+.trial{display:grid;grid-template-rows:subgrid;align-content:start;min-width:0}.trial .legend{font-weight:bold;margin:0}
+.episode{background:var(--panel);border-radius:8px;padding:.7rem .9rem;min-width:0}
+.played{display:flex;flex-wrap:wrap;gap:.4rem 1.2rem;align-items:flex-start}.played .moves{flex:1 1 190px;min-width:0}
+.moves{margin:.4rem 0;padding-left:1.6rem;font-size:.92rem}.moves li::marker{color:var(--soft)}
+.seen{color:var(--soft);overflow-wrap:anywhere;font-family:ui-monospace,monospace;font-size:.86em}
+.move,pre{font-family:ui-monospace,monospace}
+pre{background:var(--panel);padding:.5rem .7rem;border-radius:6px;margin:.3rem 0;font-size:.86rem;white-space:pre-wrap;
+overflow-wrap:anywhere}.episode pre{background:var(--back)}summary{color:var(--soft);font-size:.86rem;cursor:pointer}
+.board{font-size:12px}.cell{stroke:var(--rule)}.cell.closed{fill:var(--closed)}.cell.open{fill:var(--open)}
+.cell.hit{fill:var(--hit);stroke:var(--hit)}.cell.chosen{stroke:var(--c1);stroke-width:2}
+.board .sign{fill:var(--ink);font-size:16px}.board .faint{font-size:16px;opacity:.5}
+.board .turn{fill:var(--c1);font-size:10px;font-weight:bold}.board .onhit{fill:#fff}.mine{fill:#fff;stroke:#fff}
+.mine path{stroke-width:1.6}.ring{fill:none;stroke:var(--bad);stroke-width:2;stroke-dasharray:3 3}
+@media (max-width:760px){.wide,.pair,.trials{grid-template-columns:minmax(0,1fr)}.wide .legend{flex-direction:row}
+.trial{grid-row:auto!important;grid-template-rows:none;gap:.8rem}
+table{font-size:.92rem}th,td{padding-right:.5rem}td small{display:block}.lead{font-size:1rem}}
+"""

@@ -1,0 +1,179 @@
+"""What is compared: arms, each a training run under its own settings, and the order in which they can run.
+
+Arms that would begin with the same warm start share it: it is a run of its own (`run.updates = 0`), and the arms start
+from its weights. An arm may also go on from where another one ended (`start`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from mulligan.errors import ParameterError, UnknownName, UsageError
+from mulligan.train.config import Config
+from mulligan.train.resolve import resolve, to_tree
+
+WARM_START = "warm start"
+_START = "from"
+_NOT_OF_WARM_START = ("episodes", "temperature")
+"""Entries of [trial] that demonstrations do not depend on."""
+_OF_WARM_START = ("beta1", "beta2", "grad_clip")
+"""Entries of [optim] that the warm start's optimiser uses."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A training run to compare with others."""
+
+    name: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Dotted keys, as on the command line, on top of the sweep's own."""
+    start: str | None = None
+    """The arm whose last weights it starts from; None: its warm start."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Arms to compare, and how."""
+
+    arms: Sequence[Arm]
+    title: str = "Sweep"
+    preset: str | None = "cpu"
+    seeds: Sequence[int] = (0,)
+    tasks: int = 512
+    seed_set: str = "eval"
+    """Tasks the arms are compared on; "validation" while settings are still being chosen."""
+    controls: Sequence[str] = ("independent",)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Of all arms."""
+
+    def __post_init__(self) -> None:
+        names = [arm.name for arm in self.arms]
+        if not names:
+            raise ParameterError("a sweep without arms compares nothing")
+        for name in names:
+            if names.count(name) > 1:
+                raise ParameterError(f"two arms of the sweep are called {name!r}; each needs a name of its own")
+            if name.startswith(WARM_START):
+                raise ParameterError(f"an arm cannot be called {name!r}: warm starts are listed under that name")
+        for arm in self.arms:
+            if arm.start is not None and arm.start not in names[: names.index(arm.name)]:
+                raise UnknownName(f"arm that {arm.name!r} starts from", arm.start, names[: names.index(arm.name)])
+        if not self.seeds:
+            raise ParameterError("seeds=[] leaves nothing to run; give at least one")
+
+
+@dataclass(frozen=True)
+class Work:
+    """One process' work: a training run, then its evaluation."""
+
+    name: str
+    seed: int
+    folder: Path
+    settings: Mapping[str, str]
+    """Everything that differs from the preset."""
+    preset: str | None
+    after: Path | None
+    """Folder of the work it starts from."""
+    evaluation: Mapping[str, Any]
+    threads: int = 1
+
+    @property
+    def updates(self) -> int:
+        return resolve(self.preset, None, self.settings).run.updates
+
+
+def read_sweep(path: str | Path) -> Sweep:
+    """The sweep of a TOML file: `title`, `preset`, `seeds`, `tasks`, `seed_set`, `[settings]`, and `[arms."NAME"]`.
+
+    Settings are dotted keys, ``"algo.gamma_traj" = 0.9``; ``from = "NAME"`` lets an arm start where another one ended.
+    """
+    try:
+        tree = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsageError(f"no file {str(path)!r} to take a sweep from") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"{str(path)!r} cannot be read as TOML: {error}") from None
+    known = ("title", "preset", "seeds", "tasks", "seed_set", "controls", "settings", "arms")
+    for name in tree:
+        if name not in known:
+            raise UnknownName(f"entry in {path}", name, known)
+    for name, kind in (("title", str), ("preset", str), ("seeds", list), ("tasks", int), ("seed_set", str)):
+        if name in tree and not isinstance(tree[name], kind):
+            raise ParameterError(f"{name}={tree[name]!r} in {path} cannot be; give a {kind.__name__}")
+    arms = []
+    for name, table in _table(tree.get("arms", {}), "arms", path).items():
+        settings = dict(_table(table, f"arms.{name}", path))
+        start = settings.pop(_START, None)
+        arms.append(Arm(name, _flags(settings, f"arms.{name}", path), start))
+    rest = {name: value for name, value in tree.items() if name not in ("arms", "settings")}
+    return Sweep(arms, settings=_flags(_table(tree.get("settings", {}), "settings", path), "settings", path), **rest)
+
+
+def plan_work(sweep: Sweep, folder: Path, *, warm_threads: int = 1) -> list[Work]:
+    """Everything to run, in an order in which nothing waits for what comes later; all settings are checked here."""
+    work: list[Work] = []
+    numbers = {arm.name: number for number, arm in enumerate(sweep.arms, 1)}
+    evaluation = {"tasks": sweep.tasks, "seed_set": sweep.seed_set, "controls": list(sweep.controls)}
+    for seed in sweep.seeds:
+        warm: dict[str, Path] = {}
+        for arm in sweep.arms:
+            settings = {"run.threads": "1", **sweep.settings, **arm.settings, "run.seed": str(seed)}
+            config = resolve(sweep.preset, None, settings)
+            start: Path | None = None
+            if arm.start is not None:
+                start = arm_folder(folder, numbers[arm.start], arm.start, seed)
+            elif config.warmstart.steps:
+                key = _warm_key(config)
+                if key not in warm:
+                    start = warm[key] = folder / f"00-warm-start-{len(warm) + 1}-seed{seed}"
+                    alone = {**settings, "run.updates": "0", "trial.episodes": str(config.warmstart.episodes)}
+                    alone["run.threads"] = str(warm_threads)
+                    name = WARM_START if len(warm) == 1 else f"{WARM_START} of {arm.name}"
+                    work.append(Work(name, seed, start, alone, sweep.preset, None, evaluation, warm_threads))
+                start = warm[key]
+            if start is not None:
+                settings |= {"warmstart.steps": "0", "model.name": str(start)}
+            own = arm_folder(folder, numbers[arm.name], arm.name, seed)
+            work.append(Work(arm.name, seed, own, settings, sweep.preset, start, evaluation))
+    return [replace(each, evaluation={**each.evaluation, "seed": each.seed}) for each in work]
+
+
+def arm_folder(folder: Path, number: int, name: str, seed: int) -> Path:
+    """Where an arm's run lies."""
+    short = re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")
+    return folder / f"{number:02d}-{short}-seed{seed}"
+
+
+def _warm_key(config: Config) -> str:
+    """What the weights after the warm start depend on."""
+    tree = to_tree(config)
+    trial = {name: value for name, value in tree["trial"].items() if name not in _NOT_OF_WARM_START}
+    optim = {name: tree["optim"][name] for name in _OF_WARM_START}
+    return json.dumps([config.run.seed, tree["task"], tree["model"], tree["warmstart"], trial, optim], sort_keys=True)
+
+
+def _table(value: object, name: str, path: str | Path) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ParameterError(f"{name}={value!r} in {path} cannot be; it is a table: [{name}]")
+    return value
+
+
+def _flags(table: Mapping[str, Any], name: str, path: str | Path) -> dict[str, str]:
+    """Settings as they would stand on the command line; sections may be tables of their own."""
+    flags: dict[str, str] = {}
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            flags |= {f"{key}.{inner}": text for inner, text in _flags(value, f"{name}.{key}", path).items()}
+        elif isinstance(value, bool):
+            flags[key] = str(value).lower()
+        elif isinstance(value, int | float | str):
+            flags[key] = str(value)
+        else:
+            raise ParameterError(f"{key}={value!r} in [{name}] of {path} cannot be; give a number or a text")
+    return flags

@@ -1,0 +1,119 @@
+"""The demonstration: RL and meta-RL from one warm start, with equal budgets, on boards neither has seen.
+
+Both arms play as many episodes an update (RL: 24 a board, meta-RL: 8 trials of 3) for as many updates, under the same
+settings (preset ``cpu``), which were chosen on validation boards. Beside them stand what could explain the gap away:
+
+meta-RL, γ_traj = 0  the myopic arm: it plays with memory, but no episode earns anything for the next
+independent retries  the same agents without memory: what three tries are worth by luck alone
+demonstrator         whom the warm start imitated, memory included
+RL, 2x updates       on request: RL trained on for as many updates again
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from mulligan.eval.passk import paired_bootstrap
+from mulligan.eval.run import evaluate
+from mulligan.players import as_trained
+from mulligan.policy.scripted import ExpertPolicy
+from mulligan.report.run import load_trials, trial_to_dict
+from mulligan.sweep.arms import WARM_START, Arm, Sweep, Work
+from mulligan.sweep.results import combine
+from mulligan.train.resolve import resolve
+from mulligan.types import Trial
+
+RL, META, MYOPIC, LONGER = "RL", "meta-RL", "meta-RL, γ_traj = 0", "RL, 2x updates"
+RULE = "the first board that RL did not solve in three attempts and meta-RL solved after a failure"
+_AS_RL = {"trial.episodes": "1", "run.group": "24"}
+
+
+def demo_sweep(seed: int, *, recall: float = 0.2, updates: int = 80, tasks: int = 512, longer: bool = False) -> Sweep:
+    """The arms; with `longer`, also RL at twice the updates."""
+    arms = [Arm(RL, _AS_RL), Arm(META)]
+    arms += [Arm(LONGER, _AS_RL, start=RL)] if longer else []
+    arms += [Arm(MYOPIC, {"algo.gamma_traj": "0"})]
+    settings = {
+        "task.env": "minesweeper",
+        "run.updates": str(updates),
+        "warmstart.recall": str(recall),
+        "run.validate_every": str(max(1, updates // 10)),
+        "run.validation_tasks": "100",
+        "run.save_trials_every": "0",
+        "run.checkpoint_every": "20",
+    }
+    return Sweep(arms, "MineSweeper 4x5 with 3 mines, 10 turns", "cpu", (seed,), tasks, settings=settings)
+
+
+def gather(sweep: Sweep, work: Sequence[Work], found: Mapping[Path, Mapping[str, Any]]) -> dict[str, Any]:
+    """Everything the demonstration shows, as plain data: for ``--json``, for the table and for the page."""
+    folders = {each.name: each.folder for each in work}
+    rows = {row["method"]: row for row in combine([found[each.folder] for each in work])}
+    if LONGER in rows:
+        rows[LONGER]["updates"] += rows[RL]["updates"]
+    config = resolve(sweep.preset, None, sweep.settings)
+    scripted, ceiling = _scripted(sweep)
+    order = [WARM_START, RL, f"{RL}, independent retries", LONGER, MYOPIC, META, f"{META}, independent retries"]
+    gap, interval = paired_bootstrap(_solved(folders[META]), _solved(folders[RL]))
+    trials = _to_read(load_trials(folders[RL] / "evaluation"), load_trials(folders[META] / "evaluation"))
+    return {
+        "title": sweep.title,
+        "seed": sweep.seeds[0],
+        "recall": config.warmstart.recall,
+        "updates": config.run.updates,
+        "tasks": sweep.tasks,
+        "episodes": len(rows[RL]["p"]),
+        "ceiling": ceiling,
+        "rows": [scripted, *({name: rows[row][name] for name in _SHOWN} for row in order if row in rows)],
+        "gap": {"points": 100 * gap, "ci": [100 * bound for bound in interval]},
+        "validation_tasks": config.run.validation_tasks,
+        "curves": {name: found[folders[name]]["curve"] for name in (RL, META, MYOPIC)},
+        "trials": trials,
+        "rule": RULE if trials else "",
+        "about": ABOUT,
+    }
+
+
+_SHOWN = ("method", "p", "ci", "tasks", "valid", "updates")
+
+ABOUT = [
+    "All agents are the same tiny language model (0.39 million parameters). It first imitates a mediocre scripted "
+    "player; from those weights RL and meta-RL train with as many episodes an update, for as many updates, under the "
+    "same settings. The settings were chosen on validation boards; the boards in the table were never trained on.",
+    "RL trains on single episodes and is evaluated with the same memory as everybody. Meta-RL trains on trials of "
+    "three episodes, in which later episodes see what earlier ones found.",
+    "Independent retries are the same agents without memory: what they gain from three attempts is luck. With γ_traj "
+    "= 0 the agent learns to use its memory, but not to gather anything for later.",
+]
+
+
+def _scripted(sweep: Sweep) -> tuple[dict[str, Any], float]:
+    """The demonstrator on the same boards, and what a player who sees the mines reaches."""
+    config = resolve(sweep.preset, None, sweep.settings)
+    env, warm = config.task.env, config.warmstart
+    settings, params = as_trained(config, env)
+    options: dict[str, Any] = {"params": params, "tasks": sweep.tasks, "seed_set": sweep.seed_set, "room": False}
+    options |= {"controls": (), "settings": settings, "concurrency": 1, "seed": sweep.seeds[0]}
+    shown = evaluate(env, ExpertPolicy(warm.skill, warm.recall), **options).main
+    name = f"demonstrator, memory on {warm.recall:.0%} of its moves"
+    ceiling = evaluate(env, ExpertPolicy(omniscient=True), **options, episodes=1).main.p[0]
+    row = {"method": name, "tasks": shown.trials, "updates": 0}
+    return {**row, **{key: value for key, value in asdict(shown).items() if key in _SHOWN}}, ceiling
+
+
+def _solved(folder: Path) -> list[float]:
+    return [float(trial.solved_at is not None) for trial in load_trials(folder / "evaluation")]
+
+
+def _to_read(rl: Sequence[Trial], meta: Sequence[Trial]) -> list[dict[str, Any]]:
+    """Two trials at one board, by `RULE`; none where no board fits it."""
+    for failed, solved in zip(rl, meta, strict=True):
+        if failed.solved_at is None and solved.solved_at:
+            pair = ((RL, failed), (META, solved))
+            return [
+                {"method": name, "task": str(trial.task.seed), "trial": trial_to_dict(trial)} for name, trial in pair
+            ]
+    return []

@@ -1,0 +1,64 @@
+"""What the arms of a sweep found, over seeds: plain data, and the table that people read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mulligan.eval.passk import Z95, wilson
+
+Found = Mapping[str, Any]
+
+
+def combine(found: Sequence[Found]) -> list[dict[str, Any]]:
+    """One row an arm, and one for each of its controls, in the order of `found`.
+
+    p@k is the mean over seeds; its interval is Wilson's over the trials of all seeds, so that it says how well the
+    tasks are sampled and not how far seeds are apart: that is in `seeds`.
+    """
+    rows = []
+    for name in dict.fromkeys(result["name"] for result in found):
+        own = [result for result in found if result["name"] == name]
+        rows.append(_row(name, own, [result["main"] for result in own]))
+        for control in own[0]["controls"]:
+            row = _row(f"{name}, {control} retries", own, [result["controls"][control] for result in own])
+            rows.append({**row, "control": control})
+    return rows
+
+
+def _row(name: str, own: Sequence[Found], summaries: Sequence[Found]) -> dict[str, Any]:
+    trials = sum(summary["trials"] for summary in summaries)
+    episodes = len(summaries[0]["p"])
+    solved = [sum(round(summary["p"][k] * summary["trials"]) for summary in summaries) for k in range(episodes)]
+    return {
+        "method": name,
+        "p": [count / trials for count in solved],
+        "ci": [list(wilson(count, trials)) for count in solved],
+        "tasks": summaries[0]["trials"],
+        "valid": sum(summary["valid"] for summary in summaries) / len(summaries),
+        "seeds": {str(result["seed"]): summary["p"] for result, summary in zip(own, summaries, strict=True)},
+        "updates": own[0]["updates"],
+        "minutes": sum(result["seconds"] for result in own) / len(own) / 60,
+    }
+
+
+def difference(first: Found, second: Found, k: int = -1) -> tuple[float, float, float]:
+    """first − second at p@k with its 95 % interval, the two rows taken as independent samples."""
+    one, other = first["p"][k], second["p"][k]
+    trials = [row["tasks"] * len(row["seeds"]) for row in (first, second)]
+    half = Z95 * ((one * (1 - one)) / trials[0] + (other * (1 - other)) / trials[1]) ** 0.5
+    return one - other, one - other - half, one - other + half
+
+
+def markdown(rows: Sequence[Found]) -> str:
+    """The rows as a Markdown table, p@k in percent with half-intervals, and the last p@k of each seed."""
+    episodes = len(rows[0]["p"])
+    titles = ["arm", *(f"p@{k}" for k in range(1, episodes + 1)), f"p@{episodes} by seed", "updates", "minutes"]
+    lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
+    for row in rows:
+        shares = [f"{100 * p:.1f} ± {50 * (ci[1] - ci[0]):.1f}" for p, ci in zip(row["p"], row["ci"], strict=True)]
+        seeds = " / ".join(f"{100 * shares[-1]:.1f}" for shares in row["seeds"].values())
+        spent = "" if row.get("control") else f"{row['minutes']:.1f}"
+        updates = "" if row.get("control") else str(row["updates"])
+        lines.append("| " + " | ".join([row["method"], *shares, seeds, updates, spent]) + " |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,126 @@
+"""Processes side by side: each starts when what it needs is done and there are cores for it; they end together."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mulligan.errors import MulliganError
+from mulligan.sweep.arms import Work
+from mulligan.sweep.worker import RESULT
+
+OnProgress = Callable[[Work, str, int, int], None]
+"""Called with the work, its stage, how much of that is done and how much there is."""
+_LOG = "worker.log"
+
+
+def run_work(work: Sequence[Work], cores: int, on_progress: OnProgress) -> dict[Path, dict[str, Any]]:
+    """Do what is not done yet, on so many cores; returns what each folder's arm found.
+
+    The first failure ends all the others, as an interruption does; what they got done is kept and gone on with when
+    the same work is asked for again.
+    """
+    waiting = [each for each in work if read_result(each.folder) is None]
+    done = {each.folder for each in work} - {each.folder for each in waiting}
+    running: dict[Path, _Process] = {}
+    said: queue.Queue[tuple[Work, dict[str, Any] | None]] = queue.Queue()
+    try:
+        while waiting or running:
+            for each in list(waiting):
+                free = cores - sum(process.work.threads for process in running.values())
+                if each.after in (None, *done) and (each.threads <= free or not running):
+                    waiting.remove(each)
+                    running[each.folder] = _Process(each, said)
+            one, progress = said.get()
+            if progress is not None:
+                on_progress(one, progress["stage"], progress["done"], progress["total"])
+                continue
+            running.pop(one.folder).check()
+            done.add(one.folder)
+            on_progress(one, "done", 1, 1)
+    finally:
+        for process in running.values():
+            process.end()
+    return {each.folder: found for each in work if (found := read_result(each.folder)) is not None}
+
+
+def read_result(folder: Path) -> dict[str, Any] | None:
+    """What the arm in `folder` found; None while it is not done."""
+    path = folder / RESULT
+    if not path.is_file():
+        return None
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+class _Process:
+    """A worker under way; a thread passes on what it says, and None when it has ended."""
+
+    def __init__(self, work: Work, said: queue.Queue[tuple[Work, dict[str, Any] | None]]) -> None:
+        self.work = work
+        work.folder.mkdir(parents=True, exist_ok=True)
+        self.log = work.folder / _LOG
+        threads = str(work.threads)
+        environment: Mapping[str, str] = {
+            "OMP_WAIT_POLICY": "PASSIVE",  # where cores are shared with others, threads that spin cost seven times more
+            **os.environ,
+            "OMP_NUM_THREADS": threads,
+            "MKL_NUM_THREADS": threads,
+        }
+        with self.log.open("w", encoding="utf-8") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "mulligan.sweep.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=dict(environment),
+            )
+        order = {
+            "name": work.name,
+            "folder": str(work.folder),
+            "preset": work.preset,
+            "settings": dict(work.settings),
+            "evaluation": dict(work.evaluation),
+        }
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(order) + "\n")
+        self.process.stdin.flush()  # it stays open: its end tells the worker that nobody listens any more
+        self.listener = threading.Thread(target=self._listen, args=(said,), daemon=True)
+        self.listener.start()
+
+    def _listen(self, said: queue.Queue[tuple[Work, dict[str, Any] | None]]) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith("{"):
+                said.put((self.work, json.loads(line)))
+        self.process.wait()
+        said.put((self.work, None))
+
+    def check(self) -> None:
+        """Complain if the worker, which has ended, failed."""
+        self._close()
+        if self.process.returncode or read_result(self.work.folder) is None:
+            lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            last = lines[-1] if lines else "it said nothing"
+            raise MulliganError(
+                f"{self.work.name!r} with seed {self.work.seed} failed (exit code {self.process.returncode}): {last}; "
+                f"all it said is in {self.log}"
+            )
+
+    def end(self) -> None:
+        self.process.kill()
+        self._close()
+
+    def _close(self) -> None:
+        self.listener.join()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()

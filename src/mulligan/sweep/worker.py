@@ -1,0 +1,118 @@
+"""One arm in a process of its own: train or go on training, evaluate, write ``arm.json``.
+
+``python -m mulligan.sweep.worker`` reads what to do as a JSON line from standard input and says how far it is, a JSON
+line each, on standard output. When standard input ends, whoever started it is gone, and it goes too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+RESULT = "arm.json"
+WARMING = "warm start"
+Say = Callable[[Mapping[str, Any]], None]
+
+
+def main() -> None:
+    """Do what standard input says."""
+    order = json.loads(sys.stdin.readline())
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+
+    def say(progress: Mapping[str, Any]) -> None:
+        sys.stdout.write(json.dumps(progress) + "\n")
+        sys.stdout.flush()
+
+    work(order, say)
+
+
+def work(order: Mapping[str, Any], say: Say) -> dict[str, Any]:
+    """Train and evaluate one arm; what an earlier process got done is not done again."""
+    from mulligan.report.run import RunFolder, to_json
+    from mulligan.train.loop import train
+    from mulligan.train.metrics import MetricsFile
+    from mulligan.train.resolve import resolve
+
+    folder = Path(order["folder"])
+    config = resolve(order["preset"], None, order["settings"])
+    began = time.perf_counter()
+
+    def on_update(metrics: Mapping[str, Any]) -> None:
+        if "update" in metrics:
+            say({"stage": "training", "done": metrics["update"], "total": metrics["updates"]})
+        else:
+            say({"stage": WARMING, "done": metrics["warmstart"], "total": metrics["steps"]})
+
+    train(config, folder, resume=(folder / "config.toml").is_file(), on_update=on_update)
+    trained = time.perf_counter()
+    lines = MetricsFile(folder / "metrics.jsonl").read()
+    found = {
+        "name": order["name"],
+        "seed": config.run.seed,
+        "settings": dict(order["settings"]),
+        "preset": order["preset"],
+        "updates": config.run.updates,
+        "curve": [point for line in lines if (point := _point(line))],
+        "seconds": trained - began,
+        **_evaluate(config.task.env, folder, order["evaluation"], say),
+        "evaluation_seconds": time.perf_counter() - trained,
+    }
+    RunFolder(folder).write_text(RESULT, to_json(found))
+    return found
+
+
+def _evaluate(env: str, folder: Path, wanted: Mapping[str, Any], say: Say) -> dict[str, Any]:
+    """The arm on frozen tasks: as it was trained, three episodes, and the controls."""
+    from mulligan.api import evaluate
+
+    arms = 1 + len(wanted["controls"])
+    counts: dict[str, int] = {}
+
+    def progress(arm: str, done: int, total: int) -> None:
+        counts[arm] = done
+        if sum(counts.values()) % 32 == 0:
+            say({"stage": "evaluation", "done": sum(counts.values()), "total": arms * total})
+
+    run = folder / "evaluation"
+    result = evaluate(
+        env,
+        str(folder),
+        tasks=wanted["tasks"],
+        seed_set=wanted["seed_set"],
+        seed=wanted["seed"],
+        controls=tuple(wanted["controls"]),
+        room=False,
+        concurrency=256,
+        run=run,
+        resume=(run / "config.toml").is_file(),
+        progress=progress,
+    )
+    controls = {name: asdict(summary) for name, summary in result.controls.items()}
+    return {
+        "main": asdict(result.main),
+        "controls": controls,
+        "memory": result.settings.memory_mode,
+        "seed_set": wanted["seed_set"],
+    }
+
+
+def _point(line: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Where a learning curve passes: p@1 … on validation tasks."""
+    names = sorted(name for name in line if name.startswith("validation/p@"))
+    return {"update": line["update"], "p": [line[name] for name in names]} if names else None
+
+
+def _leave_with_parent() -> None:
+    os.read(0, 1)  # not through sys.stdin: its lock would be held when this process ends by itself
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""``mulligan sweep`` and ``mulligan demo`` with real processes; ``make test-slow`` runs the demonstration in full."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mulligan.cli import main
+from mulligan.sweep import demo
+
+KEPT = Path(__file__).parents[2] / "results" / "demo"
+SWEEP = """
+title = "two arms"
+preset = "test"
+seeds = [0]
+tasks = 10
+[settings]
+"task.env" = "bandit"
+"run.updates" = 2
+"run.validate_every" = 1
+"run.validation_tasks" = 4
+"warmstart.steps" = 2
+[arms."RL"]
+"trial.episodes" = 1
+[arms."meta-RL"]
+from = "RL"
+"""
+
+
+def call(*words: str) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        main(list(words))
+    return int(stopped.value.code or 0)
+
+
+def test_a_sweep_trains_evaluates_and_is_not_done_twice(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("sweep.toml").write_text(SWEEP)
+    assert call("sweep", "sweep.toml", "--run", "out", "--json") == 0
+    data = json.loads(capsys.readouterr().out)
+    assert [row["method"] for row in data["rows"] if not row.get("control")] == ["warm start", "RL", "meta-RL"]
+    assert all(row["tasks"] == 10 and len(row["p"]) == 3 for row in data["rows"])
+    curves = {arm["name"]: [point["update"] for point in arm["curve"]] for arm in data["arms"]}
+    assert curves["RL"] == curves["meta-RL"] == [0, 1, 2]
+    assert "| meta-RL |" in Path("out/table.md").read_text()
+    before = {path: path.stat().st_mtime_ns for path in Path("out").glob("*/arm.json")}
+    assert call("sweep", "sweep.toml", "--run", "out") == 0
+    assert "| meta-RL |" in capsys.readouterr().out
+    assert before == {path: path.stat().st_mtime_ns for path in Path("out").glob("*/arm.json")}
+
+
+def test_an_arm_that_fails_is_named_with_its_reason(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("sweep.toml").write_text(SWEEP + "[arms.x]\n")
+    Path("out").mkdir()
+    (tmp_path / "out" / "03-x-seed0").write_text("in the way")
+    assert call("sweep", "sweep.toml", "--run", "out") == 2
+    error = capsys.readouterr().err
+    assert "03-x-seed0" in error
+    assert "Traceback" not in error
+
+
+def test_a_worker_leaves_when_nobody_listens_any_more(tmp_path):
+    settings = {"task.env": "bandit", "run.updates": "1000000"}
+    order = {"name": "a", "folder": str(tmp_path / "arm"), "preset": "test", "settings": settings, "evaluation": {}}
+    command = [sys.executable, "-m", "mulligan.sweep.worker"]
+    worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert worker.stdin is not None
+    assert worker.stdout is not None
+    worker.stdin.write(json.dumps(order) + "\n")
+    worker.stdin.flush()
+    assert json.loads(worker.stdout.readline())["stage"] in ("warm start", "training")
+    worker.stdin.close()
+    worker.stdout.close()
+    assert worker.wait(timeout=120) != 0
+
+
+def test_the_demonstration_in_small(tmp_path, monkeypatch, capsys):
+    """Every row, the page and the JSON; what it learns is for the slow test."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    full = demo.demo_sweep
+
+    def small(seed: int, **asked: object):
+        sweep = full(seed, **asked)
+        quick = {"warmstart.steps": "3", "warmstart.trials": "20", "run.tasks": "2", "run.validation_tasks": "5"}
+        return replace(sweep, settings={**sweep.settings, **quick})
+
+    monkeypatch.setattr(demo, "demo_sweep", small)
+    words = ("demo", "--updates", "1", "--tasks", "12", "--longer", "--run", "out")
+    assert call(*words, "--json") == 0
+    data = json.loads(capsys.readouterr().out)
+    names = [row["method"] for row in data["rows"]]
+    assert names[1:] == [
+        "warm start",
+        "RL",
+        "RL, independent retries",
+        "RL, 2x updates",
+        "meta-RL, γ_traj = 0",
+        "meta-RL",
+        "meta-RL, independent retries",
+    ]
+    assert all(row["tasks"] == 12 and len(row["p"]) == len(row["ci"]) == 3 for row in data["rows"])
+    assert data["minutes"] > 0
+    assert {row["method"]: row["updates"] for row in data["rows"]}["RL, 2x updates"] == 2
+    page = Path("out/report.html").read_text()
+    assert all(name in page for name in names)
+    assert call(*words) == 0  # all is there: it only shows it again
+    assert "RL, 2x updates" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_meta_rl_beats_rl_where_it_counts(seed, tmp_path, monkeypatch, capsys):
+    """The demonstration as a newcomer runs it, over three seeds; the numbers are kept under results/demo."""
+    monkeypatch.chdir(tmp_path)
+    assert call("demo", "--seed", str(seed), "--run", "out", "--json") == 0
+    data = json.loads(capsys.readouterr().out)
+    KEPT.mkdir(parents=True, exist_ok=True)
+    kept = {name: value for name, value in data.items() if name not in ("run", "about", "rule")}
+    (KEPT / f"seed-{seed}.json").write_text(json.dumps(kept, indent=1) + "\n")
+    rows = {row["method"]: row for row in data["rows"]}
+    rl, meta, alone = rows["RL"], rows["meta-RL"], rows["meta-RL, independent retries"]
+    assert rl["tasks"] == meta["tasks"] == 512
+    assert meta["p"][2] - rl["p"][2] >= 0.15
+    assert meta["ci"][2][0] > rl["ci"][2][1], "the intervals overlap"
+    assert rl["p"][0] >= meta["p"][0] - 0.03
+    assert meta["p"][2] - alone["p"][2] >= 0.15, "the gain is not the memory's"

@@ -1,0 +1,407 @@
+"""The HTML report: it says what the data say, whatever text is in them, and whichever parts are missing."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import mulligan
+from mulligan.errors import StopReason
+from mulligan.policy.scripted import ExpertPolicy, ScriptedPolicy
+from mulligan.report import charts
+from mulligan.report.page import page, write_page
+from mulligan.report.run import trial_to_dict
+
+SVG = "{http://www.w3.org/2000/svg}"
+# Mines of this board lie on c1, e2 and e4 (a test below would fail if that changed).
+TASK = mulligan.make_task("minesweeper", 7, rows=4, cols=5, mines=3, view="compact", turns=10)
+
+
+def plain(trial: mulligan.Trial) -> dict:
+    return json.loads(json.dumps(trial_to_dict(trial)))
+
+
+def played(*replies: str, task: mulligan.Task = TASK, style: str = "bare", memory: str = "history") -> mulligan.Trial:
+    return mulligan.run_trial_sync(task, ScriptedPolicy(list(replies)), episodes=3, memory=memory, style=style)
+
+
+def row(method: str, shares: list[float], half: float = 0.04) -> dict:
+    spans = [[share - half, share + half] for share in shares]
+    return {"method": method, "p": shares, "ci": spans, "tasks": 512, "valid": 0.98, "updates": 80}
+
+
+def curve(*last: float) -> list[dict]:
+    return [{"update": 0, "p": [0.2, 0.25, 0.3]}, {"update": 80, "p": list(last)}]
+
+
+@pytest.fixture
+def data() -> dict:
+    rows = [
+        row("warm start", [0.2, 0.25, 0.3]),
+        row("RL", [0.477, 0.492, 0.498]),
+        row("RL, independent retries", [0.471, 0.51, 0.53]),
+        row("meta-RL", [0.451, 0.668, 0.771]),
+        row("meta-RL, independent retries", [0.449, 0.553, 0.597]),
+    ]
+    return {
+        "title": "MineSweeper 4x5 with 3 mines, 10 turns",
+        "seed": 5,
+        "minutes": 4.7,
+        "tasks": 512,
+        "episodes": 3,
+        "ceiling": 0.973,
+        "rows": rows,
+        "gap": {"points": 27.3, "ci": [22.1, 32.4]},
+        "curves": {"RL": curve(0.48, 0.49, 0.5), "meta-RL": curve(0.45, 0.67, 0.77)},
+        "trials": [
+            # attempt by attempt: d4, then the mine e4 | e4 at once, again | the mine e2
+            {"method": "RL", "task": "ms#7", "trial": plain(played("d4", "e4", "e4", "e2"))},
+            # the mine e4 | everything safe: a1 opens all but d1, e1 and e3
+            {"method": "meta-RL", "task": "ms#7", "trial": plain(played("e4", "a1", "d1", "e1", "e3"))},
+        ],
+        "rule": "The first board that tells them apart.",
+        "about": ["First note.", "Second note."],
+        "command": "mulligan demo --seed 5",
+    }
+
+
+def parse(text: str) -> ElementTree.Element:
+    return ElementTree.fromstring(text)
+
+
+def words(element: ElementTree.Element) -> str:
+    """The text a reader sees, with single spaces."""
+    return " ".join("".join(element.itertext()).replace("\u00a0", " ").split())
+
+
+def part(text: str, heading: str) -> ElementTree.Element:
+    return next(found for found in parse(text).iter("section") if found.findtext("h2") == heading)
+
+
+def episodes(text: str, trial: int) -> list[ElementTree.Element]:
+    column = [found for found in parse(text).iter("article") if found.get("class") == "trial"][trial]
+    return [found for found in column.iter("section") if found.get("class") == "episode"]
+
+
+def test_the_table_has_the_numbers_of_the_data(data):
+    data["rows"][0]["note"] = "before any training"
+    table = next(part(page(data), "Share of tasks solved within k attempts").iter("table"))
+    found = [[words(cell) for cell in line] for line in table.iter("tr")]
+    assert found[0] == ["method", "p@1", "p@2", "p@3", "updates", "valid"]
+    assert words(table.find("tbody/tr/th/small")) == "before any training"
+    # the half-width of [p - 0.04, p + 0.04] is 4 points
+    assert found[2] == ["RL", "47.7 ±4.0", "49.2 ±4.0", "49.8 ±4.0", "80", "98 %"]
+    assert found[4] == ["meta-RL", "45.1 ±4.0", "66.8 ±4.0", "77.1 ±4.0", "80", "98 %"]
+    assert len(found) == 1 + len(data["rows"])
+
+
+def test_the_summary_is_computed_from_the_rows(data):
+    said = words(parse(page(data)))
+    assert "meta-RL solves 77.1 % of the tasks" in said
+    assert "trained with RL, 49.8 %" in said
+    assert "+27.3 points (95 % interval +22.1 to +32.4" in said
+    assert "meta-RL gains 32.0 points and RL 2.1" in said  # 77.1 - 45.1 and 49.8 - 47.7
+    assert "the same meta-RL agent reaches 59.7 %" in said
+    assert "is 97.3 %" in said
+    assert "512 held-out tasks · 3 attempts at each · 4.7 minutes · seed 5" in said
+    assert "includes 0" not in said
+    data["rows"][3]["p"][2] = 0.614
+    assert "meta-RL solves 61.4 % of the tasks" in words(parse(page(data)))
+
+
+def test_a_gap_that_may_be_nothing_is_called_so(data):
+    data["gap"] = {"points": -1.2, "ci": [-4.0, 1.5]}
+    said = words(parse(page(data)))
+    assert "-1.2 points" in said
+    assert "the interval includes 0" in said
+
+
+def test_without_rl_and_meta_rl_the_best_row_is_named(data):
+    data["rows"] = [row("one", [0.1, 0.2]), row("two", [0.3, 0.4])]
+    data["gap"] = None
+    assert "two does best: it solves 40.0 % of the tasks within 2 attempts, 30.0 % at the first." in words(
+        parse(page(data))
+    )
+
+
+def test_every_method_is_in_table_and_legend(data):
+    text = page(data)
+    names = [entry["method"] for entry in data["rows"]]
+    chart = part(text, "p@k by attempt")
+    assert [words(item) for item in chart.iter("li")] == names
+    assert len(list(chart.iter(f"{SVG}polyline"))) == len(names)
+    assert [words(item) for item in part(text, "Learning curves").iter("li")] == list(data["curves"])
+
+
+def test_methods_look_different_and_variants_share_a_colour(data):
+    how = charts.strokes(entry["method"] for entry in data["rows"])
+    assert len({(stroke.colour, stroke.dash) for stroke in how.values()}) == len(how)
+    assert how["RL"].colour == how["RL, independent retries"].colour != how["meta-RL"].colour
+    assert how["RL"].main
+    assert not how["RL, independent retries"].main
+    assert how["RL"] == charts.strokes(["x", "meta-RL", "RL"])["RL"]  # whatever else is drawn
+
+
+def test_lines_are_drawn_where_the_data_are(data):
+    data["rows"] = [row("RL", [0.0, 0.5, 1.0], half=0.0)]
+    chart = part(page(data), "p@k by attempt")
+    drawn = next(chart.iter(f"{SVG}polyline")).get("points")
+    places = [tuple(map(float, point.split(","))) for point in drawn.split()]
+    # the plot lies between y = 330 - 44 = 286 (0 %) and y = 14 (100 %)
+    assert [y for _, y in places] == [286.0, 150.0, 14.0]
+    # between x = 46 and 480 - 124 = 356, which are 0.8 and 3.2 attempts: 46 + 310 * (k - 0.8) / 2.4
+    assert [x for x, _ in places] == pytest.approx([71.8, 201.0, 330.2], abs=0.05)
+
+
+@given(st.lists(st.tuples(st.text("abcR L-", min_size=1, max_size=20), st.floats(0, 1), st.floats(0, 1)), max_size=8))
+def test_labels_lie_in_the_picture_and_apart(found):
+    lines = [charts.Line(name, ((0.0, first), (1.0, last))) for name, first, last in {f[0]: f for f in found}.values()]
+    how = charts.strokes(line.name for line in lines)
+    axes = charts.Axes("t", "x", "y", ((0.0, "0"),), (0.0, 1.0), 1.0)
+    chart = ElementTree.fromstring(charts.line_chart(axes, lines, how))
+    boxes = [
+        (float(text.get("x")), float(text.get("y")), 8.2 * len(text.text or ""))
+        for text in chart.iter(f"{SVG}text")
+        if "label" in text.get("class")
+    ]
+    assert len(boxes) >= bool([line for line in lines if len(line.name) <= 14])  # at least one finds room
+    for place, (x, y, width) in enumerate(boxes):
+        assert x + width <= charts.WIDTH
+        assert all(abs(y - other) > 12 for _, other, _ in boxes[:place])
+
+
+@given(st.integers(0, 10**7))
+def test_ticks_are_few_and_evenly_spaced(last):
+    ticks = [tick for tick, _ in charts.whole_ticks(last)]
+    assert ticks[0] == 0
+    assert len(ticks) <= 7
+    assert ticks[-1] <= last < ticks[-1] + (ticks[1] if len(ticks) > 1 else 1)
+
+
+NASTY = "<script>alert(1)</script> & \"quoted\" 'too' \x00\x1b\ud800 ]]> é漢"
+
+
+def test_any_text_is_shown_as_text(data):
+    for entry in data["rows"]:
+        if entry["method"] == "warm start":
+            entry["method"], entry["note"] = NASTY, NASTY
+    data["curves"][NASTY] = curve(0.1, 0.2, 0.3)
+    data |= {"title": NASTY, "rule": NASTY, "about": [NASTY], "command": NASTY}
+    trial = mulligan.run_trial_sync(TASK, lambda messages: NASTY, episodes=2, memory="both")
+    data["trials"] = [{"method": NASTY, "task": NASTY, "trial": plain(trial)}]
+    text = page(data)
+    text.encode("utf-8")
+    tree = parse(text)  # would fail on a control character or a bare & or <
+    assert not list(tree.iter("script"))
+    shown = words(tree)
+    assert shown.count("<script>alert(1)</script> & \"quoted\" 'too'") > 10
+    assert "é漢" in shown
+
+
+def test_the_page_needs_nothing_else(data):
+    text = page(data)
+    assert len(text.encode()) < 300_000
+    tags = {element.tag.removeprefix(SVG) for element in parse(text).iter()}
+    assert not tags & {"script", "img", "link", "iframe", "object", "image", "use"}
+    assert not re.search(r"url\(|@import|(src|href)=", text)
+    assert "prefers-color-scheme:dark" in text
+
+
+def test_every_picture_is_well_formed_alone(data):
+    pictures = re.findall(r"<svg.*?</svg>", page(data), re.DOTALL)
+    # 5 boards, 3 charts, samples of lines: 5 + 2 in the legends and 2 above the trials
+    assert len(pictures) == 5 + 3 + 5 + 2 + 2
+    for picture in pictures:
+        assert ElementTree.fromstring(picture).tag == f"{SVG}svg"
+
+
+def test_moves_stand_in_order_with_what_they_showed(data):
+    first, second, third = episodes(page(data), 0)
+    assert [words(item) for item in first.iter("li")] == ["d4 d4=1", "e4 e4=*"]
+    assert [words(item) for item in second.iter("li")] == ["e4 e4=*"]
+    assert [words(item) for item in third.iter("li")] == ["e2 e2=*"]
+    solved = episodes(page(data), 1)[1]
+    assert [words(item).split()[0] for item in solved.iter("li")] == ["a1", "d1", "e1", "e3"]
+    assert words(solved.find("h4")) == "Attempt 2 won"
+
+
+def test_memory_is_what_the_agent_was_shown(data):
+    first, second, third = episodes(page(data), 0)
+    assert first.find("pre") is None
+    assert second.findtext("pre") == "d4=ok e4=*"
+    assert third.findtext("pre") == "d4=ok e4=*\ne4=*"
+
+
+def test_memory_in_the_plain_style_is_without_headings():
+    trial = played("<action>e4</action>", "<action>e2</action>", "<action>c1</action>", style="plain")
+    second = episodes(page({"trials": [{"method": "x", "trial": plain(trial)}]}), 0)[1]
+    assert second.findtext("pre") == "Episode 1: you did not win, reward 0.\ne4=*"
+
+
+def test_no_memory_is_said():
+    trial = played("e4", "e2", "c1", memory="none")
+    assert "It remembers nothing" in words(episodes(page({"trials": [{"method": "x", "trial": plain(trial)}]}), 0)[2])
+
+
+def board_of(episode: ElementTree.Element) -> tuple[list[str], dict[str, str]]:
+    """The kinds of the cells of the drawn board row by row, and what text stands where in it."""
+    (picture,) = (found for found in episode.iter(f"{SVG}svg") if found.get("class") == "board")
+    kinds = [found.get("class").split()[1] for found in picture.iter(f"{SVG}rect")]
+    turns = [found for found in picture.iter(f"{SVG}text") if "turn" in found.get("class").split()]
+    return kinds, {found.text: f"{found.get('x')},{found.get('y')}" for found in turns}
+
+
+def test_the_board_has_the_last_move_in_it(data):
+    first, second, third = episodes(page(data), 0)
+    kinds, turns = board_of(first)
+    # d4 and e4 are the 19th and 20th of 4 × 5 cells
+    assert kinds == ["closed"] * 18 + ["open", "hit"]
+    # a cell has 34 px after a margin of 20; the number stands 4 right of its corner and 11 below
+    assert turns == {"1": "126.0,133.0", "2": "160.0,133.0"}
+    assert board_of(second)[0] == ["closed"] * 19 + ["hit"]  # one move: there is no board before it
+    assert board_of(third)[0] == ["closed"] * 9 + ["hit"] + ["closed"] * 10
+    won, turns = board_of(episodes(page(data), 1)[1])
+    assert (won.count("open"), won.count("closed"), won.count("hit")) == (17, 3, 0)
+    assert sorted(turns) == ["1", "2", "3", "4"]
+
+
+def test_a_board_that_lacks_the_last_move_says_so():
+    trial = played("d4", "e4", "e2", "c1")
+    told = replace(trial.episodes[0], final="It went wrong.")
+    (only,) = episodes(page({"trials": [{"method": "x", "trial": plain(replace(trial, episodes=(told,)))}]}), 0)
+    assert words(next(only.iter("figcaption"))) == "before the last move"
+    assert board_of(only)[0] == ["closed"] * 18 + ["open", "closed"]
+
+
+def test_a_mine_opened_twice_is_told_and_known_mines_are_ringed(data):
+    first, second, third = episodes(page(data), 0)
+    assert words(first.find("h4")) == "Attempt 1 lost: opened a mine"
+    assert words(second.find("h4")) == "Attempt 2 lost: opened the mine of attempt 1 again"
+    assert words(third.find("h4")) == "Attempt 3 lost: opened a mine"
+    rings = [len([ring for ring in found.iter(f"{SVG}circle") if ring.get("class") == "ring"]) for found in
+             (first, second, third)]  # fmt: skip
+    assert rings == [0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("  1 2 3\n1 ? 0 *\n2 1 2 ?", (("?", "0", "*"), ("1", "2", "?"))),
+        ("  1 2\n1 ? 0", (("?", "0"),)),
+        ("# _\nP O", (("#", "_"), ("P", "O"))),
+        (". X\nO .\nYou are O, to move.", ((".", "X"), ("O", "."))),
+        ("??1\n0*2", (("?", "?", "1"), ("0", "*", "2"))),
+        ("e4=*", None),
+        ("all closed", None),
+        ("nothing\nnew", None),
+        ("10\n20", None),
+        ("", None),
+        ("? ?\n?", None),
+    ],
+)
+def test_boards_are_told_from_words(text, expected):
+    assert charts.read_board(text) == expected
+
+
+def test_a_star_is_a_mine_only_in_minesweeper():
+    assert charts.has_mines((("?", "*"), ("1", "0")))
+    assert not charts.has_mines((("#", "*"), ("P", "_")))
+
+
+@pytest.mark.parametrize(
+    ("env", "params"), [("sokoban", {}), ("bandit", {}), ("minesweeper", {}), ("minesweeper", {"view": "compact"})]
+)
+@pytest.mark.parametrize("memory", ["none", "history", "both"])
+def test_trials_of_any_environment_can_be_read(env, params, memory):
+    task = mulligan.make_task(env, 2, **params)
+    trial = mulligan.run_trial_sync(task, ExpertPolicy(0.5, 0.5), episodes=3, memory=memory)
+    text = page({"trials": [{"method": "expert", "task": "x", "trial": plain(trial)}]})
+    shown = episodes(text, 0)
+    assert len(shown) == len(trial.episodes)
+    for found, episode in zip(shown, trial.episodes, strict=True):
+        assert len(list(found.iter("li"))) == len(episode.turns)
+        assert sum(svg.get("class") == "board" for svg in found.iter(f"{SVG}svg")) == (env != "bandit")
+        if episode.reflection is not None:
+            assert words(found).endswith(" ".join(episode.reflection.text.split()))
+
+
+def test_a_trial_that_never_began_is_shown(data):
+    whole = played("e4", "e2", "c1")
+    broken = replace(whole.episodes[0], turns=(), final="", stop=StopReason.ENV_RAISED, error="ValueError: <gone>")
+    data["trials"] = [{"method": "RL", "task": "x", "trial": plain(replace(whole, episodes=(broken,)))}]
+    (only,) = episodes(page(data), 0)
+    assert "No move was made." in words(only)
+    assert "cut short: the environment failed" in words(only)
+    assert "ValueError: <gone>" in words(only)
+
+
+def test_invalid_replies_say_why():
+    trial = mulligan.run_trial_sync(TASK, ScriptedPolicy(["d4", "d4", "z9", "e4"]), episodes=1, style="bare")
+    (only,) = episodes(page({"trials": [{"method": "x", "trial": plain(trial)}]}), 0)
+    said = [words(item) for item in only.iter("li")]
+    assert said[1] == "d4 not valid: d4 is open already. nothing new"
+    assert said[2].startswith("z9 not valid: That is not on the board")
+
+
+def test_long_replies_and_trials_are_cut(data):
+    task = mulligan.make_task("minesweeper", 7, turns=90)
+    chatter = mulligan.run_trial_sync(task, lambda messages: "x" * 20_000, episodes=3, memory="none")
+    data["trials"] = [{"method": "RL", "trial": plain(chatter)}] * 2
+    text = page(data)
+    assert len(text.encode()) < 300_000
+    assert "19,600 more characters" in text
+    assert "… and 50 more moves" in text
+
+
+@pytest.mark.parametrize("name", ["title", "seed", "minutes", "tasks", "episodes", "ceiling", "rows", "gap", "curves",
+                                  "trials", "rule", "about", "command"])  # fmt: skip
+def test_any_part_may_be_missing(data, name):
+    without = {key: value for key, value in data.items() if key != name}
+    tree = parse(page(without))
+    assert words(tree).endswith("p@1 is the plain success rate.")
+    assert page({**data, name: None}) == page(without)
+    if name != "trials":
+        assert len(list(tree.iter("article"))) == 2
+
+
+def test_no_data_at_all_still_makes_a_page():
+    assert "How to read p@k" in words(parse(page({})))
+
+
+def test_numbers_that_are_not_known_are_dashes(data):
+    data["rows"][1] |= {"p": [0.4, None, float("nan")], "ci": None, "updates": None, "valid": None}
+    data["curves"]["RL"][1]["p"] = [None, None, None]
+    text = page(data)
+    table = next(part(text, "Share of tasks solved within k attempts").iter("table"))
+    assert [words(cell) for cell in list(table.iter("tr"))[2]] == ["RL", "40.0", "–", "–", "–", "–"]
+    assert "nan" not in text
+
+
+def test_one_point_of_a_curve_is_enough(data):
+    data["curves"] = {"RL": [{"update": 0, "p": [0.2]}]}
+    assert len(list(part(page(data), "Learning curves").iter(f"{SVG}polyline"))) == 1
+
+
+def test_the_data_are_not_changed_and_the_page_is_the_same_each_time(data):
+    before = copy.deepcopy(data)
+    assert page(data) == page(data)
+    assert data == before
+
+
+def test_a_page_is_written_whole_or_not_at_all(data, tmp_path):
+    path = tmp_path / "new" / "report.html"
+    write_page(path, data)
+    written = path.read_text(encoding="utf-8")
+    assert written == page(data)
+    data["trials"][0]["trial"] = {"episodes": []}
+    with pytest.raises(KeyError):
+        write_page(path, data)
+    assert path.read_text(encoding="utf-8") == written
+    assert [file.name for file in path.parent.iterdir()] == ["report.html"]

@@ -1,0 +1,119 @@
+"""Which arms share a warm start, what a sweep file may say, and how results are put together over seeds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mulligan.errors import MulliganError, ParameterError, UnknownName, UsageError
+from mulligan.sweep.arms import Arm, Sweep, plan_work, read_sweep
+from mulligan.sweep.results import combine, difference, markdown
+
+RL = {"trial.episodes": "1", "run.group": "24"}
+
+
+def _plan(*arms: Arm, seeds=(0,)):
+    return plan_work(Sweep(arms, seeds=seeds), Path("/sweep"))
+
+
+def test_arms_share_a_warm_start_exactly_where_it_would_be_the_same():
+    work = _plan(
+        Arm("RL", RL),
+        Arm("meta-RL"),
+        Arm("far", {"algo.gamma_traj": "0.9", "optim.lr": "1e-4", "run.updates": "7"}),
+        Arm("reflection", {"trial.memory": "reflection"}),
+        Arm("strangers", {"warmstart.recall": "0"}),
+    )
+    start = {each.name: each.after for each in work}
+    assert start["RL"] == start["meta-RL"] == start["far"] != start["reflection"] != start["strangers"] != start["RL"]
+    warm = [each for each in work if each.after is None]
+    assert [each.name for each in warm] == ["warm start", "warm start of reflection", "warm start of strangers"]
+    assert all(each.updates == 0 for each in warm)
+    by_name = {each.name: each for each in work}
+    assert by_name["meta-RL"].settings["model.name"] == str(start["meta-RL"])
+    assert by_name["meta-RL"].settings["warmstart.steps"] == "0"
+    assert by_name["far"].updates == 7
+
+
+def test_every_seed_has_its_own_runs_and_nothing_waits_for_what_comes_later():
+    work = _plan(Arm("RL", RL), Arm("RL, more", RL, start="RL"), seeds=(3, 4))
+    assert len({each.folder for each in work}) == len(work) == 6
+    for place, each in enumerate(work):
+        assert each.after is None or each.after in [before.folder for before in work[:place]]
+        assert each.settings["run.seed"] == str(each.evaluation["seed"]) == str(each.seed)
+    more = next(each for each in work if each.name == "RL, more" and each.seed == 4)
+    assert more.after == next(each.folder for each in work if each.name == "RL" and each.seed == 4)
+
+
+def test_without_a_warm_start_an_arm_starts_by_itself():
+    (only,) = _plan(Arm("bare", {"warmstart.steps": "0"}))
+    assert only.after is None
+    assert "model.name" not in only.settings
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "said"),
+    [
+        ("seeds = [0]", ParameterError, "without arms"),
+        ("[arms.a]\n[arms.b]\nfrom = 'c'", UnknownName, "'c'"),
+        ("[arms.a]\nfrom = 'a'", UnknownName, "'a'"),
+        ("title = 3\n[arms.a]", ParameterError, "title=3"),
+        ("sedes = [0]\n[arms.a]", UnknownName, "did you mean 'seeds'"),
+        ("seeds = []\n[arms.a]", ParameterError, "at least one"),
+        ("arms = 3", ParameterError, "table"),
+        ("[arms.a]\n'algo.gamma_traj' = [1]", ParameterError, "algo.gamma_traj"),
+        ("[arms.'warm start']", ParameterError, "warm start"),
+        ("[arms.a", UsageError, "TOML"),
+    ],
+)
+def test_a_wrong_sweep_file_is_explained_in_one_line(tmp_path, text, error, said):
+    file = tmp_path / "sweep.toml"
+    file.write_text(text)
+    with pytest.raises(error, match=said) as caught:
+        read_sweep(file)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_wrong_setting_is_found_before_anything_runs(tmp_path):
+    file = tmp_path / "sweep.toml"
+    file.write_text("[arms.a]\n[arms.b]\n'algo.gama_traj' = 1\n")
+    with pytest.raises(MulliganError, match=r"algo\.gamma_traj"):
+        plan_work(read_sweep(file), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["sweep.toml"]
+
+
+def test_settings_may_be_tables_too(tmp_path):
+    file = tmp_path / "sweep.toml"
+    file.write_text("[settings.run]\nupdates = 3\n[arms.a.algo]\ngamma_traj = 0.5\n[arms.a]\n'env.mines' = 4\n")
+    sweep = read_sweep(file)
+    assert sweep.settings == {"run.updates": "3"}
+    assert sweep.arms[0].settings == {"algo.gamma_traj": "0.5", "env.mines": "4"}
+
+
+def _found(name: str, seed: int, p: list[float], trials: int = 100):
+    summary = {"p": p, "trials": trials, "valid": 1.0}
+    alone = {"independent": {**summary, "p": [0.1] * len(p)}}
+    return {"name": name, "seed": seed, "main": summary, "controls": alone, "updates": 5, "seconds": 60.0}
+
+
+def test_seeds_are_averaged_and_all_their_trials_make_the_interval():
+    rows = combine([_found("a", 0, [0.2, 0.4]), _found("a", 1, [0.4, 0.8]), _found("b", 0, [0.1, 0.1])])
+    assert [row["method"] for row in rows] == ["a", "a, independent retries", "b", "b, independent retries"]
+    first = rows[0]
+    assert first["p"] == pytest.approx([0.3, 0.6])
+    assert first["seeds"] == {"0": [0.2, 0.4], "1": [0.4, 0.8]}
+    # Wilson for 60 of 200: centre (0.3 + 1.9207/200) / (1 + 3.8415/200) = 0.3038,
+    # half 1.96 / 1.0192 × sqrt(0.21/200 + 3.8415/160000) = 0.0630
+    assert first["ci"][0] == pytest.approx([0.2408, 0.3668], abs=2e-4)
+    gap, low, high = difference(rows[0], rows[2])
+    # 0.6 − 0.1; half 1.96 × sqrt(0.24/200 + 0.09/100) = 0.0898
+    assert (gap, low, high) == pytest.approx((0.5, 0.4102, 0.5898), abs=2e-4)
+
+
+def test_the_table_shows_every_arm_with_its_seeds():
+    text = markdown(combine([_found("a", 0, [0.2, 0.4]), _found("a", 1, [0.4, 0.8])]))
+    lines = text.splitlines()
+    assert lines[0] == "| arm | p@1 | p@2 | p@2 by seed | updates | minutes |"
+    assert "| a | 30.0 ± 6.3 | 60.0 ± 6.7 | 40.0 / 80.0 | 5 | 1.0 |" in lines
+    assert lines[3].startswith("| a, independent retries | 10.0")
