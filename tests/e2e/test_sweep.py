@@ -54,14 +54,30 @@ def test_a_sweep_trains_evaluates_and_is_not_done_twice(tmp_path, monkeypatch, c
     assert before == {path: path.stat().st_mtime_ns for path in Path("out").glob("*/arm.json")}
 
 
-def test_an_arm_that_fails_is_named_with_its_reason(tmp_path, monkeypatch, capsys):
+def test_a_folder_of_other_settings_is_not_passed_off_as_this_sweep(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    Path("sweep.toml").write_text(SWEEP + "[arms.x]\n")
-    Path("out").mkdir()
-    (tmp_path / "out" / "03-x-seed0").write_text("in the way")
+    Path("sweep.toml").write_text(SWEEP)
+    arm = Path("out/00-warm-start-1-seed0")
+    arm.mkdir(parents=True)
+    done = {"settings": {"warmstart.steps": "9"}, "preset": "test", "evaluation": {}}
+    (arm / "arm.json").write_text(json.dumps(done))
+    assert call("sweep", "sweep.toml", "--run", "out") == 2
+    assert "other settings" in capsys.readouterr().err
+
+
+def test_an_arm_that_fails_is_named_with_its_reason(tmp_path, monkeypatch, capsys):
+    """The world breaks only when it is played: nothing could have known before."""
+    monkeypatch.chdir(tmp_path)
+    example = (Path(__file__).parents[2] / "examples" / "my_env.py").read_text()
+    Path("broken.py").write_text(example.replace('self.said = "No guess yet."', "raise SystemExit('out of order')"))
+    text = SWEEP.replace('"bandit"', '"broken.py:GuessNumber"').replace(
+        '"warmstart.steps" = 2', '"warmstart.steps" = 0'
+    )
+    Path("sweep.toml").write_text(text)
     assert call("sweep", "sweep.toml", "--run", "out") == 2
     error = capsys.readouterr().err
-    assert "03-x-seed0" in error
+    assert "'RL' with seed 0 failed" in error
+    assert "out of order" in error
     assert "Traceback" not in error
 
 
@@ -76,8 +92,9 @@ def test_a_worker_leaves_when_nobody_listens_any_more(tmp_path):
     worker.stdin.flush()
     assert json.loads(worker.stdout.readline())["stage"] in ("warm start", "training")
     worker.stdin.close()
+    worker.stdout.read()  # its pipe stays open: it leaves because nobody is there, not because nobody reads
     worker.stdout.close()
-    assert worker.wait(timeout=120) != 0
+    assert worker.wait(timeout=120) == 1
 
 
 def test_the_demonstration_in_small(tmp_path, monkeypatch, capsys):
@@ -101,7 +118,7 @@ def test_the_demonstration_in_small(tmp_path, monkeypatch, capsys):
         "RL",
         "RL, independent retries",
         "RL, 2x updates",
-        "meta-RL, γ_traj = 0",
+        "meta-RL, gamma_traj 0",
         "meta-RL",
         "meta-RL, independent retries",
     ]
@@ -121,7 +138,7 @@ def test_meta_rl_beats_rl_where_it_counts(seed, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert call("demo", "--seed", str(seed), "--run", "out", "--json") == 0
     data = json.loads(capsys.readouterr().out)
-    KEPT.mkdir(parents=True, exist_ok=True)
+    KEPT.mkdir(parents=True, exist_ok=True)  # also where they disappoint
     kept = {name: value for name, value in data.items() if name not in ("run", "about", "rule")}
     (KEPT / f"seed-{seed}.json").write_text(json.dumps(kept, indent=1) + "\n")
     rows = {row["method"]: row for row in data["rows"]}

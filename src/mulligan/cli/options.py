@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import time
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn, get_args
 
-from mulligan.errors import ParameterError, UnknownName, UsageError
+from mulligan.errors import MissingExtra, ParameterError, UnknownName, UsageError
 from mulligan.types import Memory, Restart, Sampling, Stop
 
 ENDPOINT_OPTIONS = ("base_url", "model", "api_key_env", "concurrency", "timeout", "retries")
@@ -141,6 +142,22 @@ def endpoint_options(options: argparse.Namespace) -> dict[str, Any]:
     if options.concurrency < 1:
         raise ParameterError(f"concurrency={options.concurrency} cannot be; give at least 1")
     return {name: getattr(options, name) for name in ENDPOINT_OPTIONS}
+
+
+def available_cores(asked: int | None) -> int:
+    """As many cores as were asked for, or as this process may use."""
+    if asked is not None and asked < 1:
+        raise ParameterError(f"cores={asked} cannot be; give at least 1")
+    return asked or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+
+
+def check_installed(what: str) -> None:
+    """Say which extra is missing where `what` needs torch and it is not there."""
+    try:
+        import torch  # noqa: F401
+        import transformers  # noqa: F401
+    except ImportError as error:
+        raise MissingExtra(what, "train") from error
 
 
 def new_run_path(kind: str, env: str, *more: str) -> Path:

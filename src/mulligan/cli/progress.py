@@ -61,11 +61,13 @@ def work_progress(work: Sequence[Work], *, quiet: bool = False) -> Iterator[OnPr
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+    from mulligan.sweep.worker import RESULT
+
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[stage]}"), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        whole = progress.add_task("all", total=len(work), stage=f"0 of {len(work)} runs")
+        done = sum((each.folder / RESULT).is_file() for each in work)
+        whole = progress.add_task("all", total=len(work), completed=done, stage=f"{done} of {len(work)} runs")
         bars: dict[object, TaskID] = {}
-        done = 0
 
         def show(one: Work, stage: str, count: int, total: int) -> None:
             nonlocal done

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mulligan.cli.options import Parser, new_run_path
+from mulligan.cli.options import Parser, available_cores, check_installed, new_run_path
 from mulligan.cli.progress import work_progress
 
 if TYPE_CHECKING:
@@ -50,11 +50,13 @@ def run(parser: Parser, words: list[str]) -> int:
     sweep = read_sweep(options.file)
     folder = Path(options.run or new_run_path("sweep", Path(options.file).stem))
     work = plan_work(sweep, folder.absolute())
-    cores = options.cores or os.cpu_count() or 1
+    cores = available_cores(options.cores)
+    check_installed("mulligan sweep")
     try:
         data = run_sweep(sweep, work, cores, quiet=options.json)
     except KeyboardInterrupt:
-        sys.stderr.write(f"interrupted; continue with: mulligan sweep {options.file} --run {folder}\n")
+        again = shlex.join(["mulligan", "sweep", *words] + ([] if options.run else ["--run", str(folder)]))
+        sys.stderr.write(f"interrupted; continue with: {again}\n")
         return 130
     (folder / "sweep.json").write_text(to_json(data), encoding="utf-8")
     (folder / "table.md").write_text(markdown(data["rows"]), encoding="utf-8")

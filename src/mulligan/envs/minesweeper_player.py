@@ -31,7 +31,8 @@ Ways = dict[int, tuple[int, list[int]]]
 class Sweeper:
     """Plays one world for a whole trial; sees what an agent sees unless it is omniscient.
 
-    It remembers what an agent's memory says: in the compact view its own moves, otherwise every open cell.
+    It remembers the cells that an agent's memory tells of: in the compact view its own moves, otherwise every open one;
+    and, unlike the compact memory, the number each showed.
     """
 
     def __init__(self, world: MineSweeper, kind: str, rng: random.Random, skill: float, recall: float) -> None:

@@ -15,6 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from mulligan.errors import ParameterError, UnknownName, UsageError
+from mulligan.eval.plan import CONTROLS
+from mulligan.players import as_trained
+from mulligan.rollout.tasksets import task_set
 from mulligan.train.config import Config
 from mulligan.train.resolve import resolve, to_tree
 
@@ -64,8 +67,11 @@ class Sweep:
         for arm in self.arms:
             if arm.start is not None and arm.start not in names[: names.index(arm.name)]:
                 raise UnknownName(f"arm that {arm.name!r} starts from", arm.start, names[: names.index(arm.name)])
-        if not self.seeds:
-            raise ParameterError("seeds=[] leaves nothing to run; give at least one")
+        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
+            raise ParameterError(f"seeds={list(self.seeds)} cannot be; give at least one, and each once")
+        for control in self.controls:
+            if control not in CONTROLS:
+                raise UnknownName("control", control, CONTROLS)
 
 
 @dataclass(frozen=True)
@@ -83,10 +89,6 @@ class Work:
     evaluation: Mapping[str, Any]
     threads: int = 1
 
-    @property
-    def updates(self) -> int:
-        return resolve(self.preset, None, self.settings).run.updates
-
 
 def read_sweep(path: str | Path) -> Sweep:
     """The sweep of a TOML file: `title`, `preset`, `seeds`, `tasks`, `seed_set`, `[settings]`, and `[arms."NAME"]`.
@@ -103,13 +105,16 @@ def read_sweep(path: str | Path) -> Sweep:
     for name in tree:
         if name not in known:
             raise UnknownName(f"entry in {path}", name, known)
-    for name, kind in (("title", str), ("preset", str), ("seeds", list), ("tasks", int), ("seed_set", str)):
+    kinds = {"title": str, "preset": str, "seeds": list, "tasks": int, "seed_set": str, "controls": list}
+    for name, kind in kinds.items():
         if name in tree and not isinstance(tree[name], kind):
             raise ParameterError(f"{name}={tree[name]!r} in {path} cannot be; give a {kind.__name__}")
     arms = []
     for name, table in _table(tree.get("arms", {}), "arms", path).items():
         settings = dict(_table(table, f"arms.{name}", path))
         start = settings.pop(_START, None)
+        if not isinstance(start, str | None):
+            raise ParameterError(f"{_START}={start!r} in [arms.{name}] of {path} cannot be; give the name of an arm")
         arms.append(Arm(name, _flags(settings, f"arms.{name}", path), start))
     rest = {name: value for name, value in tree.items() if name not in ("arms", "settings")}
     return Sweep(arms, settings=_flags(_table(tree.get("settings", {}), "settings", path), "settings", path), **rest)
@@ -118,6 +123,7 @@ def read_sweep(path: str | Path) -> Sweep:
 def plan_work(sweep: Sweep, folder: Path, *, warm_threads: int = 1) -> list[Work]:
     """Everything to run, in an order in which nothing waits for what comes later; all settings are checked here."""
     work: list[Work] = []
+    checked: set[str] = set()
     numbers = {arm.name: number for number, arm in enumerate(sweep.arms, 1)}
     evaluation = {"tasks": sweep.tasks, "seed_set": sweep.seed_set, "controls": list(sweep.controls)}
     for seed in sweep.seeds:
@@ -125,6 +131,7 @@ def plan_work(sweep: Sweep, folder: Path, *, warm_threads: int = 1) -> list[Work
         for arm in sweep.arms:
             settings = {"run.threads": "1", **sweep.settings, **arm.settings, "run.seed": str(seed)}
             config = resolve(sweep.preset, None, settings)
+            _check(config, sweep, checked)
             start: Path | None = None
             if arm.start is not None:
                 start = arm_folder(folder, numbers[arm.start], arm.start, seed)
@@ -142,6 +149,17 @@ def plan_work(sweep: Sweep, folder: Path, *, warm_threads: int = 1) -> list[Work
             own = arm_folder(folder, numbers[arm.name], arm.name, seed)
             work.append(Work(arm.name, seed, own, settings, sweep.preset, start, evaluation))
     return [replace(each, evaluation={**each.evaluation, "seed": each.seed}) for each in work]
+
+
+def _check(config: Config, sweep: Sweep, known: set[str]) -> None:
+    """Whether an arm trains anything and can be evaluated: better known before the first warm start than after it."""
+    if config.run.updates < 1:
+        raise ParameterError(f"run.updates={config.run.updates} trains nothing; give at least 1")
+    _, params = as_trained(config, config.task.env)
+    worlds = f"{config.task.env} {params}"
+    if worlds not in known:
+        task_set(config.task.env, sweep.tasks, sweep.seed_set, **params)
+        known.add(worlds)
 
 
 def arm_folder(folder: Path, number: int, name: str, seed: int) -> Path:

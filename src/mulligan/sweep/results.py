@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mulligan.eval.passk import Z95, wilson
+from mulligan.eval.passk import wilson
+from mulligan.report.tables import CONTROL_NAMES
 
 Found = Mapping[str, Any]
 
@@ -13,15 +14,16 @@ Found = Mapping[str, Any]
 def combine(found: Sequence[Found]) -> list[dict[str, Any]]:
     """One row an arm, and one for each of its controls, in the order of `found`.
 
-    p@k is the mean over seeds; its interval is Wilson's over the trials of all seeds, so that it says how well the
-    tasks are sampled and not how far seeds are apart: that is in `seeds`.
+    p@k is the mean over seeds; its interval is Wilson's over the trials of all seeds, as if all were independent. All
+    seeds play the same tasks, and training differs from seed to seed: look at `seeds` for how far they are apart.
     """
     rows = []
     for name in dict.fromkeys(result["name"] for result in found):
         own = [result for result in found if result["name"] == name]
         rows.append(_row(name, own, [result["main"] for result in own]))
         for control in own[0]["controls"]:
-            row = _row(f"{name}, {control} retries", own, [result["controls"][control] for result in own])
+            label = f"{name}, {CONTROL_NAMES.get(control, control)}"
+            row = _row(label, own, [result["controls"][control] for result in own])
             rows.append({**row, "control": control})
     return rows
 
@@ -42,12 +44,9 @@ def _row(name: str, own: Sequence[Found], summaries: Sequence[Found]) -> dict[st
     }
 
 
-def difference(first: Found, second: Found, k: int = -1) -> tuple[float, float, float]:
-    """first − second at p@k with its 95 % interval, the two rows taken as independent samples."""
-    one, other = first["p"][k], second["p"][k]
-    trials = [row["tasks"] * len(row["seeds"]) for row in (first, second)]
-    half = Z95 * ((one * (1 - one)) / trials[0] + (other * (1 - other)) / trials[1]) ** 0.5
-    return one - other, one - other - half, one - other + half
+def differences(first: Found, second: Found, k: int = -1) -> list[float]:
+    """first − second at p@k, seed by seed, for the seeds that both rows have."""
+    return [first["seeds"][seed][k] - second["seeds"][seed][k] for seed in first["seeds"] if seed in second["seeds"]]
 
 
 def markdown(rows: Sequence[Found]) -> str:

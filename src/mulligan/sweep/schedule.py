@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mulligan.errors import MulliganError
+from mulligan.errors import MulliganError, UsageError
 from mulligan.sweep.arms import Work
 from mulligan.sweep.worker import RESULT
 
@@ -27,7 +27,7 @@ def run_work(work: Sequence[Work], cores: int, on_progress: OnProgress) -> dict[
     The first failure ends all the others, as an interruption does; what they got done is kept and gone on with when
     the same work is asked for again.
     """
-    waiting = [each for each in work if read_result(each.folder) is None]
+    waiting = [each for each in work if not _is_done(each)]
     done = {each.folder for each in work} - {each.folder for each in waiting}
     running: dict[Path, _Process] = {}
     said: queue.Queue[tuple[Work, dict[str, Any] | None]] = queue.Queue()
@@ -49,6 +49,19 @@ def run_work(work: Sequence[Work], cores: int, on_progress: OnProgress) -> dict[
         for process in running.values():
             process.end()
     return {each.folder: found for each in work if (found := read_result(each.folder)) is not None}
+
+
+def _is_done(work: Work) -> bool:
+    """Whether an earlier process has done just this; what was done under other settings is not passed off as this."""
+    found = read_result(work.folder)
+    if found is None:
+        return False
+    for name, now in (("settings", work.settings), ("preset", work.preset), ("evaluation", work.evaluation)):
+        if found[name] != now:
+            raise UsageError(
+                f"{work.folder} was made with other settings ({name}: {found[name]}); choose another folder"
+            )
+    return True
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:
@@ -76,11 +89,11 @@ class _Process:
         }
         with self.log.open("w", encoding="utf-8") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "mulligan.sweep.worker"],
+                [sys.executable, "-P", "-m", "mulligan.sweep.worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                text=True,
+                encoding="utf-8",
                 env=dict(environment),
             )
         order = {
@@ -98,11 +111,12 @@ class _Process:
 
     def _listen(self, said: queue.Queue[tuple[Work, dict[str, Any] | None]]) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if line.startswith("{"):
+        try:
+            for line in self.process.stdout:
                 said.put((self.work, json.loads(line)))
-        self.process.wait()
-        said.put((self.work, None))
+        finally:
+            self.process.wait()
+            said.put((self.work, None))
 
     def check(self) -> None:
         """Complain if the worker, which has ended, failed."""

@@ -24,24 +24,32 @@ Say = Callable[[Mapping[str, Any]], None]
 def main() -> None:
     """Do what standard input says."""
     order = json.loads(sys.stdin.readline())
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # whatever an environment prints goes to the log, not between the lines of progress
+    import torch  # noqa: F401  (on Windows, loading it while another thread reads standard input never ends)
+
     threading.Thread(target=_leave_with_parent, daemon=True).start()
 
     def say(progress: Mapping[str, Any]) -> None:
-        sys.stdout.write(json.dumps(progress) + "\n")
-        sys.stdout.flush()
+        out.write(json.dumps(progress) + "\n")
+        out.flush()
 
     work(order, say)
 
 
 def work(order: Mapping[str, Any], say: Say) -> dict[str, Any]:
     """Train and evaluate one arm; what an earlier process got done is not done again."""
+    from mulligan.errors import UsageError
     from mulligan.report.run import RunFolder, to_json
     from mulligan.train.loop import train
     from mulligan.train.metrics import MetricsFile
-    from mulligan.train.resolve import resolve
+    from mulligan.train.resolve import from_run, resolve
 
     folder = Path(order["folder"])
     config = resolve(order["preset"], None, order["settings"])
+    begun = (folder / "config.toml").is_file()
+    if begun and from_run(RunFolder.open(folder)) != config:
+        raise UsageError(f"{folder} holds a run with other settings; choose another folder")
     began = time.perf_counter()
 
     def on_update(metrics: Mapping[str, Any]) -> None:
@@ -50,7 +58,7 @@ def work(order: Mapping[str, Any], say: Say) -> dict[str, Any]:
         else:
             say({"stage": WARMING, "done": metrics["warmstart"], "total": metrics["steps"]})
 
-    train(config, folder, resume=(folder / "config.toml").is_file(), on_update=on_update)
+    train(config, folder, resume=begun, on_update=on_update)
     trained = time.perf_counter()
     lines = MetricsFile(folder / "metrics.jsonl").read()
     found = {
@@ -58,6 +66,7 @@ def work(order: Mapping[str, Any], say: Say) -> dict[str, Any]:
         "seed": config.run.seed,
         "settings": dict(order["settings"]),
         "preset": order["preset"],
+        "evaluation": dict(order["evaluation"]),
         "updates": config.run.updates,
         "curve": [point for line in lines if (point := _point(line))],
         "seconds": trained - began,
@@ -105,7 +114,7 @@ def _evaluate(env: str, folder: Path, wanted: Mapping[str, Any], say: Say) -> di
 
 def _point(line: Mapping[str, Any]) -> dict[str, Any] | None:
     """Where a learning curve passes: p@1 … on validation tasks."""
-    names = sorted(name for name in line if name.startswith("validation/p@"))
+    names = [name for name in line if name.startswith("validation/p@")]
     return {"update": line["update"], "p": [line[name] for name in names]} if names else None
 
 

@@ -182,7 +182,9 @@ def _tidy(folder: Path, keep: int) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Have a file, or the names in a folder, reach the disk."""
+    """Have a file, or the names in a folder, reach the disk; Windows syncs neither what is only read nor folders."""
+    if os.name == "nt":
+        return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

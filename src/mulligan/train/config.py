@@ -191,6 +191,8 @@ class AlgoConfig:
     """Weight of the entropy bonus, at the first update."""
     entropy_end: float | None = None
     """Entropy weight at the last update; None keeps it constant."""
+    reflection_entropy: bool = False
+    """Whether the entropy bonus falls on reflections too: it makes actions explore, and reflections untrue."""
     aggregate: Literal["token", "turn", "trial"] = "token"
     """What counts alike in the loss: tokens, turns or trials."""
     logp_old: Literal["auto", "sampler", "trainer"] = "auto"

@@ -97,7 +97,7 @@ class Trainer:
         if self.config.algo.kl_weight:
             self._load_reference()
         self.metrics.cut(start)
-        if self.config.run.validate_every and not self.metrics.read():
+        if self.config.run.validate_every and start == 0 and not self.metrics.read():
             self.metrics.write({"update": 0, **self._validate()})
         for update in range(start, self.config.run.updates):
             found = self._update(update)

@@ -272,7 +272,7 @@ class Learner:
                 share=share,
                 logp_ref=batch.logp_ref,
                 logp_sampler=None if own is None else batch.logp_sampler,
-                entropy=scores.entropy if options.entropy_weight else scores.entropy.detach(),
+                entropy=self._entropy(batch, scores, options),
             )
             loss, found = policy_loss(tokens, options)
             if self.critic is not None and data.targets is not None:
@@ -288,6 +288,14 @@ class Learner:
         if self.critic is not None:
             metrics["value_loss"] = value_part
         return {**metrics, **self._apply(metrics["loss"], [self.optimiser])}
+
+    def _entropy(self, batch: MicroBatch, scores: Scores, options: LossOptions) -> Tensor:
+        """Of each token, with a gradient where the bonus is meant."""
+        if not options.entropy_weight:
+            return scores.entropy.detach()
+        if self.config.algo.reflection_entropy:
+            return scores.entropy
+        return torch.where(batch.reflects, scores.entropy.detach(), scores.entropy)
 
     def _shares(self, packed: list[MicroBatch]) -> list[Tensor]:
         """Each token's share of the whole step, cut into the micro-batches."""

@@ -123,16 +123,20 @@ def slow_loss(model, rows, advantages, config):
                 distribution = logp[span.start + place - 1]
                 entropy = -(distribution.exp() * distribution).sum()
                 total = total - torch.minimum(ratio * advantage, clipped * advantage) / tokens
-                total = total - config.algo.entropy_weight * entropy / tokens
+                if config.algo.reflection_entropy or not span.reflects:
+                    total = total - config.algo.entropy_weight * entropy / tokens
     return total
 
 
-def test_the_gradient_is_that_of_the_formula():
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_the_gradient_is_that_of_the_formula(everywhere):
     settings = config(
-        algo=AlgoConfig(entropy_weight=0.02), optim=OptimConfig(lr=1e-3, warmup=1, epochs=1, grad_clip=1e9)
+        algo=AlgoConfig(entropy_weight=0.02, reflection_entropy=everywhere),
+        optim=OptimConfig(lr=1e-3, warmup=1, epochs=1, grad_clip=1e9),
     )
     loaded, plain = load(TINY), load(TINY).model
     rows, advantages = hand_made_rows(loaded)
+    assert {span.reflects for row in rows for span in row.spans} == {False, True}
     # Move both models off the sampling policy, so that ratios differ from 1 and some are clipped.
     noise = torch.Generator().manual_seed(1)
     with torch.no_grad():

@@ -1,0 +1,86 @@
+"""I spy: an environment that a tiny model learns in seconds, with and without a demonstrator (docs/own-env.md)."""
+
+import random
+from string import ascii_lowercase
+
+from mulligan.envs.base import action_text
+from mulligan.seeding import generator
+from mulligan.types import Episode, Step, Task
+
+
+class ISpy:
+    """Guess what each thing begins with; the letters are told when the episode is over."""
+
+    defaults = {"letters": 8, "things": 1}  # noqa: RUF012
+    turns = 1
+
+    def __init__(self, task: Task) -> None:
+        self.task, self.letters = task, ascii_lowercase[: task.integer("letters")]
+        rng = generator(task.seed, "i spy")
+        self.secret = [rng.choice(self.letters) for _ in range(task.integer("things"))]
+
+    def rules(self) -> str:
+        return (
+            f"I spy {len(self.secret)} thing(s), each beginning with a letter from a to {self.letters[-1]}. I say a "
+            "thing's number, you a word that begins with its letter: <action>apple</action>. All must be right. In the "
+            "end I tell the letters: a1 means that thing 1 begins with a."
+        )
+
+    def reset(self, chance: int = 0) -> str:
+        self.said = ""  # the first letters of the words so far
+        return self.see()
+
+    def step(self, reply: str) -> Step:
+        letter = (action_text(reply) or "").lower()[:1]
+        if not letter or letter not in self.letters or len(self.said) == len(self.secret):
+            return Step(self.see(), valid=False, state_key=self.said, feedback=f"Begin with a to {self.letters[-1]}.")
+        progress = (letter == self.secret[len(self.said)]) / len(self.secret)
+        self.said += letter
+        done, won = len(self.said) == len(self.secret), self.said == "".join(self.secret)
+        return Step(self.see(), reward=float(won), done=done, won=won, state_key=self.said, shaping=progress)
+
+    def see(self) -> str:
+        return self.told() if len(self.said) == len(self.secret) else str(len(self.said) + 1)
+
+    def told(self) -> str:
+        return " ".join(f"{letter}{number}" for number, letter in enumerate(self.secret[: len(self.said)], 1))
+
+    def legal(self) -> list[str]:
+        return [f"<action>{letter}</action>" for letter in self.letters]
+
+    def digest(self, episode: Episode) -> str:
+        return self.told()
+
+
+class ISpyThree(ISpy):
+    """Three things in a row: 512 worlds, and a demonstrator."""
+
+    defaults = {"letters": 8, "things": 3}  # noqa: RUF012
+    turns = 3
+
+    def world_key(self) -> str:
+        return "".join(self.secret)
+
+    def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> "Player":
+        return Player(self, kind, rng, skill, recall)
+
+
+class Player:
+    """Says what it was told in an earlier episode; where it was told nothing, any letter."""
+
+    def __init__(self, world: ISpy, kind: str, rng: random.Random, skill: float, recall: float) -> None:
+        self.world, self.kind, self.rng, self.skill, self.recall = world, kind, rng, skill, recall
+        self.told: list[str] = []
+
+    def act(self) -> str:
+        number, letters = len(self.world.said), list(self.world.letters)
+        if self.rng.random() < self.skill:
+            if self.kind == "omniscient":
+                letters = [self.world.secret[number]]
+            elif number < len(self.told) and self.rng.random() < self.recall:
+                letters = [self.told[number]]
+        return f"<action>{self.rng.choice(letters)}</action>"
+
+    def see(self, step: Step) -> None:
+        if step.done:
+            self.told = self.world.secret

@@ -1,0 +1,28 @@
+"""The figures in the documents are those of the files they name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mulligan.sweep.arms import read_sweep
+from mulligan.sweep.results import combine
+
+ROOT = Path(__file__).parents[2]
+ABLATIONS = json.loads((ROOT / "results" / "ablations" / "arms.json").read_text())
+
+
+@pytest.mark.parametrize(
+    "arm", read_sweep(ROOT / "results" / "ablations" / "sweep.toml").arms, ids=lambda arm: arm.name
+)
+def test_every_ablation_is_in_the_document_with_the_figures_of_its_runs(arm):
+    own = sorted((result for result in ABLATIONS if result["name"] == arm.name), key=lambda result: result["seed"])
+    row, control = combine(own)
+    cells = [f"{100 * p:.1f} ± {50 * (high - low):.1f}" for p, (low, high) in zip(row["p"], row["ci"], strict=True)]
+    cells += [f"{100 * control['p'][-1]:.1f}", " / ".join(f"{100 * p[-1]:.1f}" for p in row["seeds"].values())]
+    assert f"| {' | '.join(cells)} |" in (ROOT / "docs" / "ablations.md").read_text()
+    # The runs were made with the arm's settings.
+    for key, value in arm.settings.items():
+        assert all(result["settings"][key] == value for result in own)
