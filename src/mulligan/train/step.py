@@ -102,11 +102,15 @@ class Learner:
         """Those of the warm start, which the updates do not go on with."""
         warm, optim = self.config.warmstart, self.config.optim
         weights = self.weights()
-        # An embedding is a table, not a map: its rows are stepped one by one.
+        # An embedding is a table, not a map: its rows are stepped one by one. An adapter's factors are no maps either.
         tables = {id(layer.weight) for layer in self.model.modules() if isinstance(layer, torch.nn.Embedding)}
         tables.add(id(self.model.get_output_embeddings().weight))
-        names = [name for name, p in self.model.named_parameters() if p.ndim == 2 and id(p) not in tables]
-        inside = [weights[name] for name in names if name in weights] if warm.optimiser == "muon" else []
+        maps = [
+            name
+            for name, p in self.model.named_parameters()
+            if name in weights and p.ndim == 2 and id(p) not in tables and "lora_" not in name
+        ]
+        inside = [weights[name] for name in maps] if warm.optimiser == "muon" else []
         chosen = {id(p) for p in inside}
         rest = [p for p in weights.values() if id(p) not in chosen]
         betas = (optim.beta1, optim.beta2)

@@ -17,7 +17,15 @@ from mulligan.models.load import LoraSettings, load
 from mulligan.policy.local import Demonstrated, LocalPolicy
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.train import step as step_module
-from mulligan.train.config import AlgoConfig, Config, ModelConfig, OptimConfig, RunConfig, TrialConfig
+from mulligan.train.config import (
+    AlgoConfig,
+    Config,
+    ModelConfig,
+    OptimConfig,
+    RunConfig,
+    TrialConfig,
+    WarmstartConfig,
+)
 from mulligan.train.pack import pack
 from mulligan.train.rows import rows_of
 from mulligan.train.step import Learner, UpdateData
@@ -371,3 +379,18 @@ def test_small_steps_are_not_lost_in_bfloat16():
     assert moved > 0.5 * sum(weight.numel() for weight in before.values())
     for name, parameter in loaded.model.named_parameters():
         assert torch.equal(parameter, learner.weights()[name].to(torch.bfloat16))
+
+
+@pytest.mark.parametrize("adapter", [False, True])
+def test_muon_steps_the_maps_inside_the_layers_and_adamw_all_else(adapter):
+    loaded = load(TINY, lora=LoraSettings(rank=2, alpha=4) if adapter else None)
+    learner = Learner(loaded.model, config(warmstart=WarmstartConfig(optimiser="muon")))
+    found = learner.warm_optimisers()
+    stepped = [id(p) for optimiser in found for group in optimiser.param_groups for p in group["params"]]
+    assert sorted(stepped) == sorted(map(id, learner.trainable()))  # each once
+    maps = {
+        id(p) for each in found if isinstance(each, torch.optim.Muon) for g in each.param_groups for p in g["params"]
+    }
+    names = {name for name, p in loaded.model.named_parameters() if id(p) in maps}
+    assert len(names) == (0 if adapter else 2 * 7)  # q, k, v, o, gate, up, down of two layers
+    assert not any("embed" in name for name in names)
