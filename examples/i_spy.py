@@ -9,15 +9,15 @@ from mulligan.types import Episode, Step, Task
 
 
 class ISpy:
-    """Guess what each thing begins with; the letters are told when the episode is over."""
+    """Guess what a thing begins with, one thing a turn; the letters are told in the end."""
 
-    defaults = {"letters": 8, "things": 1}  # noqa: RUF012
+    defaults = {"letters": 8}  # noqa: RUF012
     turns = 1
 
     def __init__(self, task: Task) -> None:
         self.task, self.letters = task, ascii_lowercase[: task.integer("letters")]
         rng = generator(task.seed, "i spy")
-        self.secret = [rng.choice(self.letters) for _ in range(task.integer("things"))]
+        self.secret = [rng.choice(self.letters) for _ in range(task.turns)]
 
     def rules(self) -> str:
         return (
@@ -27,7 +27,7 @@ class ISpy:
         )
 
     def reset(self, chance: int = 0) -> str:
-        self.said = ""  # the first letters of the words so far
+        self.said = ""  # the first letter of each word so far
         return self.see()
 
     def step(self, reply: str) -> Step:
@@ -53,9 +53,8 @@ class ISpy:
 
 
 class ISpyThree(ISpy):
-    """Three things in a row: 512 worlds, and a demonstrator."""
+    """Three things, and all must be right: 512 worlds, and a demonstrator."""
 
-    defaults = {"letters": 8, "things": 3}  # noqa: RUF012
     turns = 3
 
     def world_key(self) -> str:
@@ -66,7 +65,7 @@ class ISpyThree(ISpy):
 
 
 class Player:
-    """Says what it was told in an earlier episode; where it was told nothing, any letter."""
+    """Says the letters that it was told in an earlier episode; before it was told any, random ones."""
 
     def __init__(self, world: ISpy, kind: str, rng: random.Random, skill: float, recall: float) -> None:
         self.world, self.kind, self.rng, self.skill, self.recall = world, kind, rng, skill, recall
@@ -77,7 +76,7 @@ class Player:
         if self.rng.random() < self.skill:
             if self.kind == "omniscient":
                 letters = [self.world.secret[number]]
-            elif number < len(self.told) and self.rng.random() < self.recall:
+            elif self.told and self.rng.random() < self.recall:
                 letters = [self.told[number]]
         return f"<action>{self.rng.choice(letters)}</action>"
 
