@@ -33,7 +33,7 @@ def task_set(env: str, tasks: int, seed_set: str = "eval", **params: Any) -> lis
         if in_vain >= _PATIENCE + _PATIENCE_EACH * len(found):
             raise ParameterError(
                 f"{env}: the {seed_set} set has only about {len(found)} different worlds with these parameters; "
-                f"ask for fewer than {tasks} tasks"
+                f"ask for at most that many tasks, not {tasks}"
             )
         in_vain += 1
         if task is None:

@@ -191,6 +191,11 @@ def check(config: Config) -> None:
             raise UnknownName(key, name, known)
     params = config.task.params
     for env, _ in Mixture.parse(config.task.env, params).weights:
+        if config.warmstart.steps and not hasattr(registry.spec(env).build, "player"):
+            raise ParameterError(
+                f"warmstart.steps={config.warmstart.steps} needs somebody to imitate, and {env} has no player(); "
+                "write one, or give 0"
+            )
         own = {*registry.spec(env).defaults, "turns"}
         registry.make_task(env, 0, **{key: value for key, value in params.items() if key in own})
 

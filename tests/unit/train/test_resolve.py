@@ -298,3 +298,10 @@ def test_any_configuration_survives_the_disk_exactly(config):
     assert again == config
     pairs = [(again.task.params[key], value) for key, value in config.task.params.items()]
     assert all(type(found) is type(value) for found, value in pairs)  # 1, 1.0 and True are equal, and not the same
+
+
+def test_a_warm_start_without_anybody_to_imitate_is_refused_at_once():
+    env = str(Path(__file__).parents[3] / "examples" / "my_env.py") + ":GuessNumber"
+    with pytest.raises(ParameterError, match=r"has no player\(\)"):
+        resolve("cpu", None, {"task.env": env})
+    assert resolve("cpu", None, {"task.env": env, "warmstart.steps": "0"}).warmstart.steps == 0
