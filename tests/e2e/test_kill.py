@@ -488,7 +488,9 @@ def test_the_command_killed_again_and_again(whole, tmp_path):
     model, alone = tmp_path / "model", tmp_path / "alone"
     save(checkpoint.load_model(whole), model)
     assert killed_on_the_way(alone, model, 0) == 0
-    assert all(line["loss/value_loss"] > 0 and line["loss/kl_ref"] > 0 for line in content(alone / "metrics.jsonl"))
+    before, *updates = content(alone / "metrics.jsonl")
+    assert before.keys() == {"update", "validation/p@1", "validation/p@2", "validation/p@3"}
+    assert all(line["loss/value_loss"] > 0 and line["loss/kl_ref"] > 0 for line in updates)
     kills = runs = 0
     while kills < KILLS:  # a run may be through before it has been killed often enough
         runs += 1
