@@ -92,9 +92,12 @@ def test_a_worker_leaves_when_nobody_listens_any_more(tmp_path):
     worker.stdin.flush()
     assert json.loads(worker.stdout.readline())["stage"] in ("warm start", "training")
     worker.stdin.close()
-    worker.stdout.read()  # its pipe stays open: it leaves because nobody is there, not because nobody reads
-    worker.stdout.close()
-    assert worker.wait(timeout=120) == 1
+    worker.stdin = None
+    try:
+        worker.communicate(timeout=120)  # its output is read: it leaves because nobody is there, not for a broken pipe
+    finally:
+        worker.kill()
+    assert worker.returncode == 1
 
 
 def test_the_demonstration_in_small(tmp_path, monkeypatch, capsys):

@@ -26,3 +26,20 @@ def test_every_ablation_is_in_the_document_with_the_figures_of_its_runs(arm):
     # The runs were made with the arm's settings.
     for key, value in arm.settings.items():
         assert all(result["settings"][key] == value for result in own)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("meta-RL", "RL"),
+        ("γ_traj 0", "RL"),
+        ("meta-RL", "γ_traj 0"),
+        ("meta-RL, reflection", "RL, reflection"),
+        ("meta-RL, demonstrator without memory", "RL, demonstrator without memory"),
+    ],
+)
+def test_the_differences_by_seed_are_those_of_the_runs(one, other):
+    p3 = {name: {r["seed"]: r["main"]["p"][2] for r in ABLATIONS if r["name"] == name} for name in (one, other)}
+    apart = [100 * (p3[one][seed] - p3[other][seed]) for seed in sorted(p3[one].keys() & p3[other].keys())]
+    said = f"{sum(apart) / len(apart):+.1f} points (by seed {', '.join(f'{points:+.1f}' for points in apart)})"
+    assert said in (ROOT / "docs" / "ablations.md").read_text()

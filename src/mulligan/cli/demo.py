@@ -1,4 +1,4 @@
-"""RL and meta-RL from one warm start, with equal budgets, on MineSweeper: what a second and a third attempt are worth.
+"""RL and meta-RL from one warm start on MineSweeper: what a second and a third attempt are worth.
 
 Trains a tiny language model from nothing, in about four minutes on two cores, and prints p@k on boards it has never
 seen. The report has the learning curves and two trials to read."""

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from mulligan.errors import ParameterError, UnknownName, UsageError
+from mulligan.errors import ParameterError, UnknownName
 from mulligan.eval.plan import CONTROLS
 from mulligan.players import as_trained
 from mulligan.rollout.tasksets import task_set
 from mulligan.train.config import Config
-from mulligan.train.resolve import resolve, to_tree
+from mulligan.train.resolve import as_table, read_toml, resolve, to_tree
 
 WARM_START = "warm start"
 _START = "from"
@@ -95,12 +94,7 @@ def read_sweep(path: str | Path) -> Sweep:
 
     Settings are dotted keys, ``"algo.gamma_traj" = 0.9``; ``from = "NAME"`` lets an arm start where another one ended.
     """
-    try:
-        tree = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UsageError(f"no file {str(path)!r} to take a sweep from") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(f"{str(path)!r} cannot be read as TOML: {error}") from None
+    tree, where = read_toml(Path(path), "a sweep"), f" in {path}"
     known = ("title", "preset", "seeds", "tasks", "seed_set", "controls", "settings", "arms")
     for name in tree:
         if name not in known:
@@ -110,14 +104,15 @@ def read_sweep(path: str | Path) -> Sweep:
         if name in tree and not isinstance(tree[name], kind):
             raise ParameterError(f"{name}={tree[name]!r} in {path} cannot be; give a {kind.__name__}")
     arms = []
-    for name, table in _table(tree.get("arms", {}), "arms", path).items():
-        settings = dict(_table(table, f"arms.{name}", path))
+    for name, table in as_table(tree.get("arms", {}), "arms", where).items():
+        settings = dict(as_table(table, f"arms.{name}", where))
         start = settings.pop(_START, None)
         if not isinstance(start, str | None):
             raise ParameterError(f"{_START}={start!r} in [arms.{name}] of {path} cannot be; give the name of an arm")
         arms.append(Arm(name, _flags(settings, f"arms.{name}", path), start))
     rest = {name: value for name, value in tree.items() if name not in ("arms", "settings")}
-    return Sweep(arms, settings=_flags(_table(tree.get("settings", {}), "settings", path), "settings", path), **rest)
+    common = as_table(tree.get("settings", {}), "settings", where)
+    return Sweep(arms, settings=_flags(common, "settings", path), **rest)
 
 
 def plan_work(sweep: Sweep, folder: Path, *, warm_threads: int = 1) -> list[Work]:
@@ -174,12 +169,6 @@ def _warm_key(config: Config) -> str:
     trial = {name: value for name, value in tree["trial"].items() if name not in _NOT_OF_WARM_START}
     optim = {name: tree["optim"][name] for name in _OF_WARM_START}
     return json.dumps([config.run.seed, tree["task"], tree["model"], tree["warmstart"], trial, optim], sort_keys=True)
-
-
-def _table(value: object, name: str, path: str | Path) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise ParameterError(f"{name}={value!r} in {path} cannot be; it is a table: [{name}]")
-    return value
 
 
 def _flags(table: Mapping[str, Any], name: str, path: str | Path) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The demonstration: RL and meta-RL from one warm start, with equal budgets, on boards neither has seen.
+"""The demonstration: RL and meta-RL from one warm start, on boards neither has seen.
 
 RL plays 24 episodes a board and update, meta-RL 8 trials of at most 3: never more, and fewer where a trial is solved
 early. Both train for as many updates under the same settings (preset ``cpu``), which were chosen on validation boards.

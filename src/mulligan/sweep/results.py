@@ -44,11 +44,6 @@ def _row(name: str, own: Sequence[Found], summaries: Sequence[Found]) -> dict[st
     }
 
 
-def differences(first: Found, second: Found, k: int = -1) -> list[float]:
-    """first − second at p@k, seed by seed, for the seeds that both rows have."""
-    return [first["seeds"][seed][k] - second["seeds"][seed][k] for seed in first["seeds"] if seed in second["seeds"]]
-
-
 def markdown(rows: Sequence[Found]) -> str:
     """The rows as a Markdown table, p@k in percent with half-intervals, and the last p@k of each seed."""
     episodes = len(rows[0]["p"])

@@ -8,7 +8,7 @@ import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,7 @@ class _Process:
         work.folder.mkdir(parents=True, exist_ok=True)
         self.log = work.folder / _LOG
         threads = str(work.threads)
-        environment: Mapping[str, str] = {
+        environment = {
             "OMP_WAIT_POLICY": "PASSIVE",  # where cores are shared with others, threads that spin cost seven times more
             **os.environ,
             "OMP_NUM_THREADS": threads,
@@ -94,7 +94,7 @@ class _Process:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 encoding="utf-8",
-                env=dict(environment),
+                env=environment,
             )
         order = {
             "name": work.name,

@@ -92,7 +92,7 @@ def resolve(
     given = Layer("", {_normal(key): value for key, value in (flags or {}).items()}, {}, is_text=True)
     layers = [given]
     if file is not None:
-        tree = _read_file(Path(file))
+        tree = read_toml(Path(file), "settings")
         layers.insert(0, _layer(tree, f" in {file}"))
         preset = preset if preset is not None else _base(tree, f" in {file}")
     layers = [*_preset_layers(preset), *layers]
@@ -240,11 +240,12 @@ def _preset_layers(name: str | None) -> list[Layer]:
     return layers
 
 
-def _read_file(path: Path) -> dict[str, Any]:
+def read_toml(path: Path, what: str) -> dict[str, Any]:
+    """The tree of a TOML file that should hold `what`."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UsageError(f"no file {str(path)!r} to take settings from") from None
+        raise UsageError(f"no file {str(path)!r} to take {what} from") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"{str(path)!r} cannot be read as TOML: {error}") from None
 
@@ -257,11 +258,11 @@ def _base(tree: Mapping[str, Any], where: str) -> str | None:
 
 
 def _layer(tree: Mapping[str, Any], where: str) -> Layer:
-    cases = _table(tree.get(_FOR, {}), _FOR, where)
+    cases = as_table(tree.get(_FOR, {}), _FOR, where)
     return Layer(
         where,
         _flat({key: value for key, value in tree.items() if key not in (_BASE, _FOR)}, where),
-        {env: _flat(_table(case, f"{_FOR}.{env}", where), where) for env, case in cases.items()},
+        {env: _flat(as_table(case, f"{_FOR}.{env}", where), where) for env, case in cases.items()},
     )
 
 
@@ -272,16 +273,17 @@ def _flat(tree: Mapping[str, Any], where: str) -> dict[str, object]:
         if section not in _sections():
             inside = next(iter(table), "") if isinstance(table, Mapping) else ""
             raise unknown_setting(f"setting{where}", _normal(f"{section}.{inside}".rstrip(".")))
-        for name, value in _table(table, section, where).items():
+        for name, value in as_table(table, section, where).items():
             key = _normal(f"{section}.{name}")
             if key == PARAMS:
-                values.update({f"{key}.{param}": entry for param, entry in _table(value, key, where).items()})
+                values.update({f"{key}.{param}": entry for param, entry in as_table(value, key, where).items()})
             else:
                 values[key] = value
     return values
 
 
-def _table(value: object, name: str, where: str) -> Mapping[str, Any]:
+def as_table(value: object, name: str, where: str) -> Mapping[str, Any]:
+    """`value` as the table that it has to be."""
     if not isinstance(value, Mapping):
         raise ParameterError(f"{name}={value!r}{where} cannot be; it is a table: [{name}]")
     return value
