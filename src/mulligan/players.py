@@ -1,6 +1,6 @@
 """Every policy by name: those of `mulligan.policy.spec`, and what a run folder or a model has learned.
 
-random | expert[:SKILL[:RECALL]] | omniscient | human | endpoint:MODEL | file.py:function | RUN FOLDER | nano | hf:MODEL
+random | expert[:SKILL[:RECALL]] | omniscient | human | endpoint:MODEL | file.py:function | RUN FOLDER | nano | smollm2 | hf:MODEL
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def player_from(spec: str, *, device: str = "auto", slots: int = 256, **endpoint
     """The policy that `spec` names; `endpoint` are options of `EndpointPolicy`, the others those of local models."""
     if (Path(spec) / "config.toml").is_file():
         return _local(spec, device, slots, trained=True)
-    if spec.partition(":")[0] in ("nano", "hf"):
+    if spec.partition(":")[0] in ("nano", "smollm2", "hf"):
         return _local(spec, device, slots, trained=False)
     return policy_from(spec, **endpoint)
 

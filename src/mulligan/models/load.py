@@ -1,16 +1,20 @@
 """Models by name: made, loaded and saved.
 
 nano[:hidden=128,layers=3,…]  a fresh tiny model (see `mulligan.models.nano`)
+smollm2                       SmolLM2-135M-Instruct (see `mulligan.models.smollm2`)
 hf:FOLDER_OR_HUB_NAME         any causal language model with safetensors weights and a chat template
 FOLDER                        what `save` wrote: a whole model, or a LoRA adapter and where its base is
 
-Code that comes with a model is never run, and pickled weights are never read.
+Code that comes with a model is never run, and pickled weights are never read. What can be told from the files alone,
+a missing chat template, an attention that is not supported, too little memory, is told before weights are loaded.
 """
 
 from __future__ import annotations
 
 import copy
 import json
+import math
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,13 +24,15 @@ from typing import Any, Literal
 import torch
 
 from mulligan.errors import ParameterError, UnknownName, UsageError
+from mulligan.models import smollm2
 from mulligan.models.nano import nano_model, nano_tokenizer, own_randomness
 from mulligan.models.renderer import Renderer
 from mulligan.seeding import derive
 
 Precision = Literal["auto", "float32", "bfloat16"]
-NAMES = ("nano", "hf:FOLDER_OR_HUB_NAME", "FOLDER")
+NAMES = ("nano", "smollm2", "hf:FOLDER_OR_HUB_NAME", "FOLDER")
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+_WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _ADAPTER, _ADAPTER_WEIGHTS, _BASE = "adapter_config.json", "adapter_model.safetensors", "base"
 _NEEDED = ("*.json", "*.safetensors", "*.jinja", "*.model", "*.txt")
 
@@ -81,17 +87,20 @@ def load(
         sizes = _sizes(spec, rest)
         model = nano_model(seed, **sizes).to(precision)  # type: ignore[arg-type]
         tokenizer = nano_tokenizer(model.config.max_position_embeddings)
+        renderer = Renderer(tokenizer, **(template or {}))
     else:
-        folder, source = _find(spec)
         with _quietly():
-            model, tokenizer = _read_folder(folder, source, precision)
+            folder, source = _find(spec)
+            tokenizer = _read_tokenizer(folder, source)
+            renderer = Renderer(tokenizer, **(template or {}))
+            model = _read_model(folder, source, precision, place)
     if lora is not None:
         model = _add_lora(model, lora, seed, spec)
     model = model.to(place)
     if gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     model.eval()
-    return Loaded(model, tokenizer, Renderer(tokenizer, **(template or {})), spec)
+    return Loaded(model, tokenizer, renderer, spec)
 
 
 def save(loaded: Loaded, folder: str | Path, *, merge: bool = False) -> None:
@@ -148,6 +157,9 @@ def _dtype(name: str, device: torch.device) -> torch.dtype:
 
 def _find(spec: str) -> tuple[Path, str]:
     """The folder that holds the model, and what to call it: a hub name is fetched, once, into the hub's own cache."""
+    if spec == "smollm2":
+        folder = smollm2.model_folder()
+        return folder, str(folder)  # a name that PEFT finds too
     named_hub, name = spec.startswith("hf:"), spec.removeprefix("hf:")
     if name and Path(name).is_dir():
         return Path(name), name
@@ -164,42 +176,180 @@ def _find(spec: str) -> tuple[Path, str]:
         raise UsageError(f"model {spec!r}: no folder, and not to be had from the hub: {_line(failure)}") from None
 
 
-def _read_folder(folder: Path, source: str, dtype: torch.dtype) -> tuple[Any, Any]:
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    if (folder / _ADAPTER).is_file():
-        return _read_adapter(folder, source, dtype)
-    if not (folder / "config.json").is_file():
-        raise UsageError(f"model {source!r}: no config.json there, so it is not a model of transformers")
-    _need_safetensors(folder, source)
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, use_safetensors=True, trust_remote_code=False)
-    except (OSError, ValueError, KeyError, ImportError) as failure:
-        raise UsageError(f"model {source!r} cannot be loaded: {_line(failure)}") from None
-    model.name_or_path = source  # what an adapter calls its base: a hub name, not the cache's folder
-    return model, tokenizer
-
-
-def _read_adapter(folder: Path, source: str, dtype: torch.dtype) -> tuple[Any, Any]:
-    from peft import PeftModel
+def _read_tokenizer(folder: Path, source: str) -> Any:
     from transformers import AutoTokenizer
 
-    _need_safetensors(folder, source)
-    base = folder / _BASE
-    base_source = str(base)
-    if not base.is_dir():
-        base_source = json.loads((folder / _ADAPTER).read_text(encoding="utf-8")).get("base_model_name_or_path") or ""
-        base, base_source = _find(f"hf:{base_source}")
-    model, tokenizer = _read_folder(base, base_source, dtype)
-    if (folder / "tokenizer_config.json").is_file():
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    return PeftModel.from_pretrained(model, str(folder), is_trainable=True), tokenizer
+    if _is_adapter(folder) and not (folder / "tokenizer_config.json").is_file():
+        return _read_tokenizer(*_base(folder, source))
+    _need_config(folder, source)
+    try:
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    except Exception as failure:  # the library tokenizers raises nothing more special
+        raise UsageError(
+            f"the tokenizer of model {source!r} cannot be loaded: {_line(failure)}; fetch it again"
+        ) from failure
 
 
-def _need_safetensors(folder: Path, source: str) -> None:
-    if not any(folder.glob("*.safetensors")):
-        raise UsageError(f"model {source!r}: no safetensors weights there; save the model again with transformers")
+def _read_model(folder: Path, source: str, dtype: torch.dtype, device: torch.device) -> Any:
+    from safetensors import SafetensorError
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    if _is_adapter(folder):
+        return _read_adapter(folder, source, dtype, device)
+    _need_config(folder, source)
+    files = _weight_files(folder, source)
+    try:
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        _need_full_attention(config, source)
+        _need_memory(sum(_weights_in(file) for file in files), source, dtype, device)
+        found: Any = AutoModelForCausalLM.from_pretrained(
+            folder,
+            dtype=dtype,
+            use_safetensors=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,
+        )
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as failure:
+        raise UsageError(f"model {source!r} cannot be loaded: {_line(failure)}") from failure
+    model, report = found
+    _need_all_weights(report, source)
+    # What an adapter calls its base: a hub name, not the hub's cache; a folder so that it is found from anywhere.
+    model.name_or_path = str(Path(source).absolute()) if Path(source).is_dir() else source
+    return model
+
+
+def _read_adapter(folder: Path, source: str, dtype: torch.dtype, device: torch.device) -> Any:
+    from peft import PeftModel
+    from safetensors import SafetensorError
+
+    _weights_in(_weight_files(folder, source)[0])
+    model = _read_model(*_base(folder, source), dtype, device)
+    try:
+        return PeftModel.from_pretrained(model, str(folder), is_trainable=True)
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as failure:
+        raise UsageError(f"the adapter {source!r} cannot be loaded: {_line(failure)}") from failure
+
+
+def _is_adapter(folder: Path) -> bool:
+    return (folder / _ADAPTER).is_file()
+
+
+def _base(folder: Path, source: str) -> tuple[Path, str]:
+    """Where the model is that an adapter belongs to, and what to call it."""
+    if (folder / _BASE).is_dir():
+        return folder / _BASE, str(folder / _BASE)
+    try:
+        named = json.loads((folder / _ADAPTER).read_text(encoding="utf-8")).get("base_model_name_or_path")
+    except (ValueError, AttributeError):
+        raise UsageError(f"the adapter {source!r} cannot be loaded: {_ADAPTER} is damaged") from None
+    if not named:
+        raise UsageError(f"the adapter {source!r} does not name its model: set base_model_name_or_path in {_ADAPTER}")
+    if Path(named).name == smollm2.FOLDER and not Path(named).is_dir():  # another machine's, or another cache
+        return _find("smollm2")
+    return _find(f"hf:{named}")
+
+
+def _need_config(folder: Path, source: str) -> None:
+    if not _is_adapter(folder) and not (folder / "config.json").is_file():
+        raise UsageError(f"model {source!r}: no config.json there, so it is not a model of transformers")
+
+
+def _need_full_attention(config: Any, source: str) -> None:
+    """Refuse what `mulligan.models.attention` cannot do: it would not fail, but attend to the wrong tokens."""
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
+
+    text = config.get_text_config()
+    kind = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
+    lacking = {*(getattr(text, "layer_types", None) or ())} - {"full_attention"}
+    if getattr(text, "sliding_window", None) and getattr(text, "use_sliding_window", True):
+        lacking.add("sliding_attention")
+    if kind is None:
+        what = "is not a causal language model"
+    elif not getattr(kind, "_supports_attention_backend", False):
+        what = "does not take its attention from the attention interface of transformers"
+    elif lacking:
+        what = f"has layers of {' and '.join(sorted(lacking))}"
+    else:
+        return
+    raise UsageError(
+        f"model {source!r} ({config.model_type}) {what}: not supported; "
+        "use one with full attention in all layers, such as Llama, Qwen3 or SmolLM2"
+    )
+
+
+# ------------------------------------------------------------------------------------------------- weights and memory
+
+
+def _weight_files(folder: Path, source: str) -> list[Path]:
+    """The safetensors files that transformers, or PEFT for an adapter, reads."""
+    names = [_ADAPTER_WEIGHTS if _is_adapter(folder) else _WEIGHTS]
+    if not (folder / names[0]).is_file() and (folder / _INDEX).is_file():
+        try:
+            names = sorted(set(json.loads((folder / _INDEX).read_text(encoding="utf-8"))["weight_map"].values()))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise UsageError(f"model {source!r}: {_INDEX} is damaged; fetch the model again") from None
+    for name in names:
+        if not (folder / name).is_file():
+            raise UsageError(f"model {source!r}: no safetensors weights there: {name} is missing; fetch it again")
+    return [folder / name for name in names]
+
+
+def _weights_in(file: Path) -> int:
+    """How many weights a safetensors file holds; only its head is read, and compared with its size."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, framework="pt") as opened:
+            names = opened.keys()
+            return sum(math.prod(opened.get_slice(name).get_shape()) for name in names)
+    except (SafetensorError, OSError) as failure:
+        ours = file.parent.name == smollm2.FOLDER
+        way_out = f"delete {file.parent}: it is made anew" if ours else "fetch the model again"
+        raise UsageError(f"{file} is damaged: {_line(failure)}; {way_out}") from None
+
+
+def _need_all_weights(report: Mapping[str, Any], source: str) -> None:
+    """Refuse a model of which transformers drew some weights at random, since its files lack them."""
+    lacking = sorted({*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])})
+    if lacking:
+        what = f"{len(lacking)} weights are missing or of the wrong shape, e.g. {lacking[0]}"
+        raise UsageError(f"model {source!r}: {what}; fetch it again")
+
+
+def _need_memory(weights: int, source: str, dtype: torch.dtype, device: torch.device) -> None:
+    needed = weights * dtype.itemsize
+    for place in dict.fromkeys((device, torch.device("cpu"))):  # on their way to a GPU the weights pass through memory
+        free = _free_memory(place)
+        if free is not None and needed > free:
+            way_out = "use a smaller model" if dtype.itemsize == 2 else "use dtype bfloat16 or a smaller model"
+            raise UsageError(
+                f"model {source!r} needs {_size(needed)} as {str(dtype).removeprefix('torch.')}, but {place} has only "
+                f"{_size(free)} free; {way_out}"
+            )
+
+
+def _free_memory(device: torch.device) -> int | None:
+    """Bytes that are free on a device; None where the system does not say."""
+    if device.type == "cuda":
+        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0]) + unused
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
+        pass
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")  # all of it, free or not
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**30:.3g} GiB"
+
+
+# ---------------------------------------------------------------------------------------------------------------- LoRA
 
 
 def _add_lora(model: Any, lora: LoraSettings, seed: int, spec: str) -> Any:
@@ -240,18 +390,21 @@ def _save_adapter(loaded: Loaded, folder: Path) -> None:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Without the progress bars of transformers: loading is part of some command that has its own."""
+    """Without the progress bars and tables of transformers: loading is part of some command that has its own."""
     from transformers.utils import logging
 
-    shown = logging.is_progress_bar_enabled()
+    shown, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     try:
         yield
     finally:
+        logging.set_verbosity(verbosity)
         if shown:
             logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def _line(error: BaseException) -> str:
-    """The first line of what a library had to say."""
-    return str(error).strip().partition("\n")[0] or type(error).__name__
+    """What a library had to say: its first line, and the second where the first only announces it."""
+    lines = [line.strip(" ,") for line in str(error).strip().split("\n")]
+    return " ".join(lines[: 2 if lines[0].endswith(":") else 1]) or type(error).__name__

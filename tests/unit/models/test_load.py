@@ -8,13 +8,25 @@ from pathlib import Path
 import pytest
 import torch
 from peft import AutoPeftModelForCausalLM
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from safetensors.torch import save_file
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GPTNeoConfig,
+    GPTNeoForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
 from transformers.utils import logging
 
 from mulligan.errors import ParameterError, UnknownName, UsageError
-from mulligan.models.load import LoraSettings, load, save
+from mulligan.models.load import LoraSettings, _free_memory, load, save
 
 LORA = LoraSettings(rank=4)
+TINY = {"vocab_size": 1600, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+LLAMA_LIKE = TINY | {"intermediate_size": 32, "num_key_value_heads": 1}
 
 
 @pytest.fixture(autouse=True)
@@ -145,6 +157,27 @@ def test_an_adapter_of_a_model_with_a_folder_is_saved_alone(tmp_path):
     assert torch.equal(logits(load(str(tmp_path / "adapter")).model), logits(loaded.model))
 
 
+def test_an_adapter_of_a_folder_is_found_from_any_other(tmp_path, monkeypatch):
+    save(load("nano", seed=6), tmp_path / "here" / "model")
+    monkeypatch.chdir(tmp_path / "here")
+    save(load("hf:model", lora=LORA), "../adapter")
+    monkeypatch.chdir(tmp_path)
+    assert torch.equal(logits(load("./adapter").model), logits(load("here/model").model))
+
+
+def test_weights_in_several_files_are_read(tmp_path):
+    loaded = load("nano", seed=7)
+    loaded.model.save_pretrained(tmp_path, max_shard_size="400KB")
+    loaded.tokenizer.save_pretrained(tmp_path)
+    shards = sorted(tmp_path.glob("model-*.safetensors"))
+    assert len(shards) > 1
+    assert equal(weights(load(str(tmp_path))), weights(loaded))
+    shards[-1].unlink()
+    assert f"{shards[-1].name} is missing" in refused(str(tmp_path))
+    (tmp_path / "model.safetensors.index.json").write_text("{")
+    assert "index.json is damaged" in refused(str(tmp_path))
+
+
 def test_a_merged_model_is_whole_and_says_the_same(tmp_path):
     loaded = trained_adapter()
     before = {name: weight.clone() for name, weight in weights(loaded).items()}
@@ -226,3 +259,132 @@ def test_options_that_cannot_be_are_refused(tmp_path):
 def test_a_missing_gpu_is_told():
     assert "use 'cpu'" in refused("nano", device="cuda")
     assert load("nano", device="auto").model.device.type == "cpu"
+
+
+def test_a_model_without_a_chat_template_is_refused_before_its_weights_are_read(tmp_path):
+    save(load("nano"), tmp_path)
+    (tmp_path / "chat_template.jinja").unlink()
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    assert "has no chat template; use an instruction-tuned model's" in refused(str(tmp_path))
+
+
+def folder_with(model, folder: Path) -> str:
+    model.save_pretrained(folder)
+    load("nano").tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        (lambda: MistralForCausalLM(MistralConfig(**LLAMA_LIKE, sliding_window=8)), "(mistral) has layers of sliding"),
+        (
+            lambda: Qwen3ForCausalLM(
+                Qwen3Config(**LLAMA_LIKE, head_dim=16, use_sliding_window=True, sliding_window=8, max_window_layers=1)
+            ),
+            "(qwen3) has layers of sliding_attention",
+        ),
+        (
+            lambda: GPTNeoForCausalLM(
+                GPTNeoConfig(
+                    vocab_size=1600, hidden_size=32, num_layers=2, num_heads=2, attention_types=[[["global"], 2]]
+                )
+            ),
+            "(gpt_neo) does not take its attention from the attention interface",
+        ),
+    ],
+    ids=["sliding window", "sliding layers", "no interface"],
+)
+def test_an_attention_that_would_be_wrong_is_refused(tmp_path, model, told):
+    said = refused(folder_with(model(), tmp_path))
+    assert told in said
+    assert "such as Llama" in said
+
+
+def test_full_attention_is_taken_whatever_the_family(tmp_path):
+    config = Qwen3Config(**LLAMA_LIKE, head_dim=16, use_sliding_window=False, sliding_window=8)
+    model = Qwen3ForCausalLM(config)
+    assert torch.equal(logits(load(folder_with(model, tmp_path)).model), logits(model.eval()))
+    plain = MistralForCausalLM(MistralConfig(**LLAMA_LIKE, sliding_window=None))
+    assert torch.equal(logits(load(folder_with(plain, tmp_path / "mistral")).model), logits(plain.eval()))
+
+
+def test_a_model_larger_than_memory_is_refused_with_both_numbers(tmp_path, monkeypatch):
+    loaded = load("nano:hidden=256,layers=4")
+    save(loaded, tmp_path)
+    count = sum(weight.numel() for weight in loaded.model.parameters())
+    # In bfloat16 it takes 2 bytes a weight, and that is free, to the byte; in float32 it takes 4.
+    monkeypatch.setattr("mulligan.models.load._free_memory", lambda device: 2 * count)
+    assert load(str(tmp_path), dtype="bfloat16").model.dtype == torch.bfloat16
+    said = refused(str(tmp_path), dtype="float32")
+    assert f"needs {4 * count / 2**30:.3g} GiB as float32, but cpu has only {2 * count / 2**30:.3g} GiB free" in said
+    assert "use dtype bfloat16" in said
+    monkeypatch.setattr("mulligan.models.load._free_memory", lambda device: 2 * count - 1)
+    assert "use a smaller model" in refused(str(tmp_path), dtype="bfloat16")
+
+
+def test_the_memory_of_this_machine_is_known():
+    free = _free_memory(torch.device("cpu"))
+    assert free is not None
+    assert 2**26 < free < 2**50  # 64 MiB, which this test already takes, and a million GiB
+
+
+def cut(content: bytes) -> bytes:
+    return content[:-10]
+
+
+def pointer(_: bytes) -> bytes:
+    """What a clone without Git LFS leaves instead of the weights."""
+    return b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12345\n"
+
+
+@pytest.mark.parametrize("damage", [cut, pointer, lambda _: b""], ids=["cut", "pointer", "empty"])
+def test_damaged_weights_are_told_in_one_line(tmp_path, damage):
+    save(load("nano"), tmp_path / "model")
+    save(load(f"hf:{tmp_path / 'model'}", lora=LORA), tmp_path / "adapter")
+    for file in (tmp_path / "adapter" / "adapter_model.safetensors", tmp_path / "model" / "model.safetensors"):
+        file.write_bytes(damage(file.read_bytes()))
+        said = refused(str(file.parent))
+        assert f"{file} is damaged" in said
+        assert "fetch the model again" in said
+
+
+def test_weights_that_are_missing_are_not_drawn_at_random(tmp_path, capfd):
+    loaded = load("nano")
+    save(loaded, tmp_path)
+    named = {name: value for name, value in loaded.model.state_dict().items() if "layers.1.mlp" not in name}
+    del named["lm_head.weight"]  # tied: the embeddings stand for it
+    save_file(named, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    assert "3 weights are missing or of the wrong shape, e.g. model.layers.1.mlp.down_proj.weight" in refused(
+        str(tmp_path)
+    )
+    assert capfd.readouterr().err == ""
+
+
+def test_weights_of_another_shape_than_the_configuration_says_are_refused(tmp_path):
+    save(load("nano"), tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"intermediate_size": 8}))
+    # Three matrices of the feed-forward part in each of two layers.
+    assert "6 weights are missing or of the wrong shape" in refused(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "tokenizer_config.json"])
+def test_other_damaged_files_are_told_in_one_line(tmp_path, name):
+    save(load("nano"), tmp_path)
+    file = tmp_path / name
+    file.write_text(file.read_text()[:-20])
+    assert "cannot be loaded" in refused(str(tmp_path))
+
+
+def test_an_adapter_that_cannot_find_its_model_says_so(tmp_path):
+    save(load("nano"), tmp_path / "model")
+    save(load(str(tmp_path / "model"), lora=LORA), tmp_path / "adapter")
+    file = tmp_path / "adapter" / "adapter_config.json"
+    noted = json.loads(file.read_text())
+    file.write_text(json.dumps(noted | {"base_model_name_or_path": str(tmp_path / "gone")}))
+    assert "there is no folder" in refused(str(tmp_path / "adapter"))
+    file.write_text(json.dumps(noted | {"base_model_name_or_path": None}))
+    assert "does not name its model" in refused(str(tmp_path / "adapter"))
+    file.write_text("{")
+    assert "adapter_config.json is damaged" in refused(str(tmp_path / "adapter"))
