@@ -92,5 +92,9 @@ class ContextFull(PolicyError):
     """The conversation has outgrown the model's context."""
 
 
+class DeviceLost(MulliganError):
+    """The device that the model runs on failed; nothing of it can be used again in this process."""
+
+
 class RunFolderError(MulliganError):
     """A run folder that cannot be read or must not be written."""

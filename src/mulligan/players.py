@@ -1,6 +1,7 @@
 """Every policy by name: those of `mulligan.policy.spec`, and what a run folder or a model has learned.
 
-random | expert[:SKILL[:RECALL]] | omniscient | human | endpoint:MODEL | file.py:function | RUN FOLDER | nano | smollm2 | hf:MODEL
+random | expert[:SKILL[:RECALL]] | omniscient | human | endpoint:MODEL | file.py:function | RUN FOLDER
+nano | smollm2 | hf:MODEL
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def _local(spec: str, device: str, slots: int, *, trained: bool) -> Policy:
     try:
         import torch
 
-        from mulligan.engine.slots import SlotEngine
+        from mulligan.engine.choose import make_engine
         from mulligan.models.load import load
         from mulligan.policy.local import LocalPolicy
         from mulligan.train.checkpoint import load_model
@@ -74,4 +75,4 @@ def _local(spec: str, device: str, slots: int, *, trained: bool) -> Policy:
     where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     loaded = load_model(spec, where) if trained else load(spec, device=where)
     loaded.model.eval()
-    return LocalPolicy(SlotEngine(loaded.model, slots=slots), loaded.renderer, name=spec.rstrip("/"))
+    return LocalPolicy(make_engine(loaded.model, slots=slots), loaded.renderer, name=spec.rstrip("/"))

@@ -44,11 +44,13 @@ async def collect(
     proceed: Callable[[], bool] = lambda: True,
     retries: int = 0,
     on_failure: Callable[[Trial], None] = lambda trial: None,
+    on_last: Callable[[], None] = lambda: None,
 ) -> None:
     """Play `jobs`, `concurrency` at a time; `on_trial` gets each trial with the place of its job as it ends.
 
     `proceed` is asked before each new trial; False lets those under way finish. A trial that failed outside agent and
-    task is played again with the same seed, up to `retries` times; `on_failure` gets every failed attempt.
+    task is played again with the same seed, up to `retries` times; `on_failure` gets every failed attempt. `on_last` is
+    called as soon as the last job has begun.
     """
     waiting = iter(enumerate(jobs))
     judge = _Judge()
@@ -57,6 +59,8 @@ async def collect(
         for place, job in waiting:
             if not proceed():
                 return
+            if place + 1 == len(jobs):
+                asyncio.get_running_loop().call_soon(on_last)
             for _ in range(retries + 1):
                 trial = await run_trial(
                     job.task,

@@ -119,10 +119,11 @@ async def play_groups(
     concurrency: int,
     retries: int,
     on_failure: Callable[[Trial], None] = lambda trial: None,
+    on_last: Callable[[], None] = lambda: None,
 ) -> list[Group]:
     """`group` trials of each task, all at once; failed ones played again with the same seed, up to `retries` times.
 
-    `on_failure` gets every failed attempt, also those that a retry mends.
+    `on_failure` gets every failed attempt, also those that a retry mends; `on_last` is called when all have begun.
     """
     jobs = [
         Job(draw.task, derive(seed, "trial", update, place), index, related=draw.related)
@@ -138,6 +139,7 @@ async def play_groups(
         on_trial=found.__setitem__,
         retries=retries,
         on_failure=on_failure,
+        on_last=on_last,
     )
     if all(trial.failed for trial in found.values()):
         errors = {episode.error for trial in found.values() for episode in trial.episodes if episode.error}

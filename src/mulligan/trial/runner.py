@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from mulligan.envs import registry
 from mulligan.envs.base import Env
-from mulligan.errors import ContextFull, Fault, MulliganError, StopReason, UnknownName, UsageError
+from mulligan.errors import ContextFull, DeviceLost, Fault, MulliganError, StopReason, UnknownName, UsageError
 from mulligan.policy.base import Conversation, Policy, ReplyFunction, Spectator, World, as_policy
 from mulligan.seeding import derive
 from mulligan.trial import memory as remembering
@@ -74,13 +74,14 @@ def run_trial_sync(task: Task | Env, policy: Policy | ReplyFunction, **options: 
 
 def run_async(start: Callable[[], Any]) -> Any:
     """The result of a coroutine, from synchronous code, whether or not an event loop is running in this thread."""
-    if not _loop_is_running():
+    if not loop_is_running():
         return asyncio.run(start())
     with ThreadPoolExecutor(max_workers=1) as thread:
         return thread.submit(lambda: asyncio.run(start())).result()
 
 
-def _loop_is_running() -> bool:
+def loop_is_running() -> bool:
+    """Whether this thread is inside an event loop, as a notebook's is."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -205,7 +206,7 @@ class _TrialPlay:
                 if turns:  # as at the turn limit: not moving must not be better than losing
                     turns[-1] = replace(turns[-1], reward=turns[-1].reward + self.timeout_reward)
                 break
-            except UsageError:
+            except (UsageError, DeviceLost):
                 raise
             except Exception as failure:  # a failure of the model is data too
                 stop, error = StopReason.REQUEST_FAILED, _said(failure)
@@ -322,7 +323,7 @@ class _TrialPlay:
             if self.spectator is not None:
                 self.spectator.ended(episode)
             completion = await self._reply(asked, sampling)
-        except UsageError:
+        except (UsageError, DeviceLost):
             raise
         except Exception as failure:
             return replace(episode, error=f"no reflection: {_said(failure)}")

@@ -1,0 +1,186 @@
+"""A Llama-like model of transformers as the few operations it is, over slots of cached keys and values.
+
+The weights are the model's own: what is trained is what is sampled. The projections of queries, keys and values are
+laid side by side in memory (as are gate and up), and the model's parameters become views of that, so that one matrix
+product does what took three, without a copy to keep in step.
+
+Known families: those whose layers are RMS norm, rotary attention with grouped keys (with or without norms and biases)
+and a gated SiLU, i.e. Llama (SmolLM2), Mistral, Qwen2 and Qwen3. `mulligan.engine.slots` runs all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding, linear
+
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+
+
+class _Adapter(NamedTuple):
+    """A low-rank addition to some of a projection's outputs."""
+
+    begin: int
+    end: int
+    down: Tensor
+    up: Tensor
+    scale: float
+
+
+class Projection:
+    """One matrix product for one or more linear layers of the model that read the same input."""
+
+    def __init__(self, layers: Sequence[Any]) -> None:
+        bases = [getattr(layer, "base_layer", layer) for layer in layers]
+        self.weight = side_by_side([base.weight for base in bases])
+        biases = [base.bias for base in bases if base.bias is not None]
+        self.bias = side_by_side(biases) if len(biases) == len(bases) else None
+        self.adapters: list[_Adapter] = []
+        begin = 0
+        for layer, base in zip(layers, bases, strict=True):
+            end = begin + base.out_features
+            for name in getattr(layer, "active_adapters", ()) if layer is not base else ():
+                if name in layer.lora_A:
+                    down, up = layer.lora_A[name].weight, layer.lora_B[name].weight
+                    self.adapters.append(_Adapter(begin, end, down, up, layer.scaling[name]))
+            begin = end
+
+    def __call__(self, x: Tensor) -> Tensor:
+        found = linear(x, self.weight, self.bias)
+        for begin, end, down, up, scale in self.adapters:
+            found[:, begin:end] += linear(linear(x.to(down.dtype), down), up).mul_(scale)
+        return found
+
+
+def side_by_side(weights: Sequence[torch.nn.Parameter]) -> Tensor:
+    """The weights as one tensor [sum of outputs, …]; where they are more than one, they become views of it."""
+    if len(weights) == 1:
+        return weights[0].data
+    first = weights[0].data
+    whole = first.untyped_storage().nbytes() == sum(weight.numel() * weight.element_size() for weight in weights)
+    if whole and all(
+        weight.data.untyped_storage().data_ptr() == first.untyped_storage().data_ptr() for weight in weights
+    ):
+        # They already are: of an earlier engine over the same model.
+        size = (sum(len(weight) for weight in weights), *first.shape[1:])
+        return torch.as_strided(first, size, first.stride(), 0)
+    joined = torch.cat([weight.data for weight in weights])
+    begin = 0
+    for weight in weights:
+        weight.data = joined[begin : begin + len(weight)]
+        begin += len(weight)
+    return joined
+
+
+class _Layer(NamedTuple):
+    before: Tensor
+    """Weight of the norm before attention."""
+    packed: Projection
+    norms: Tensor | None
+    """[2, size] weights of the norms of queries and keys."""
+    out: Projection
+    between: Tensor
+    both: Projection
+    down: Projection
+
+
+class CompactModel:
+    """The model, with a cache of `slots` + 1 sequences of up to `context` tokens; the last slot is for idle work."""
+
+    def __init__(self, model: Any, slots: int, context: int, ops: ModuleType) -> None:
+        whole = model.get_base_model() if hasattr(model, "get_base_model") else model
+        config, body = whole.config, whole.model
+        self.ops, self.context, self.slots = ops, context, slots
+        self.eps = config.rms_norm_eps
+        self.embedding = body.embed_tokens.weight
+        self.device, self.dtype = self.embedding.device, self.embedding.dtype
+        self.query, self.kv = config.num_attention_heads, config.num_key_value_heads
+        self.size = getattr(config, "head_dim", None) or config.hidden_size // self.query
+        self.layers = [self._layer(layer) for layer in body.layers]
+        self.norm = body.norm.weight
+        self.head = Projection([whole.lm_head])
+        self.scale = body.layers[0].self_attn.scaling
+        self.table = rotations(body.rotary_emb, context)
+        shape = (slots + 1, self.kv, context, self.size)
+        self.keys = [torch.zeros(shape, device=self.device, dtype=self.dtype) for _ in self.layers]
+        self.values = [torch.zeros(shape, device=self.device, dtype=self.dtype) for _ in self.layers]
+        self.tile = ops.tile_tokens(self.query // self.kv)
+
+    def _layer(self, layer: Any) -> _Layer:
+        attention, mlp = layer.self_attn, layer.mlp
+        norms = None
+        if hasattr(attention, "q_norm"):
+            norms = side_by_side([attention.q_norm.weight, attention.k_norm.weight]).view(2, self.size)
+        return _Layer(
+            layer.input_layernorm.weight,
+            Projection([attention.q_proj, attention.k_proj, attention.v_proj]),
+            norms,
+            Projection([attention.o_proj]),
+            layer.post_attention_layernorm.weight,
+            Projection([mlp.gate_proj, mlp.up_proj]),
+            Projection([mlp.down_proj]),
+        )
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of keys and values that one token takes."""
+        return int(2 * len(self.layers) * self.kv * self.size * self.keys[0].element_size())
+
+    def forward(
+        self,
+        tokens: Tensor,
+        slots: Tensor,
+        positions: Tensor,
+        decoding: int,
+        tiles: tuple[Tensor, Tensor] | None = None,
+    ) -> Tensor | None:
+        """Take in tokens [T], each at its position of its slot; logits [decoding, vocabulary] of the first `decoding`.
+
+        The others are parts of prompts, in tiles (see `mulligan.engine.kernels.attend`): only their keys and values
+        matter, so that the last layer does no more than that for them.
+        """
+        ops = self.ops
+        hidden = embedding(tokens, self.embedding)
+        added: Tensor | None = None
+        for number, layer in enumerate(self.layers):
+            x = ops.add_norm(hidden, added, layer.before, self.eps)
+            packed = layer.packed(x)
+            keys, values = self.keys[number], self.values[number]
+            ops.rotate_store(packed, layer.norms, self.table, slots, positions, keys, values, self.eps)
+            if number == len(self.layers) - 1:
+                if not decoding:
+                    return None
+                hidden, packed, tiles = hidden[:decoding], packed[:decoding], None
+            mixed = packed.new_empty(len(packed), self.query * self.size)
+            ops.attend(packed, slots, positions, decoding, tiles, keys, values, self.scale, mixed)
+            x = ops.add_norm(hidden, layer.out(mixed), layer.between, self.eps)
+            added = layer.down(ops.gate(layer.both(x)))
+        return self.head(ops.add_norm(hidden, added, self.norm, self.eps))
+
+
+def rotations(rotary: Any, context: int) -> Tensor:
+    """[position, size] cosines, then sines, of half a head each, as the model's own rotary embedding has them."""
+    frequency = rotary.inv_freq.float()
+    angle = torch.arange(context, device=frequency.device, dtype=torch.float32).unsqueeze(1) * frequency
+    return torch.cat((angle.cos(), angle.sin()), -1) * float(getattr(rotary, "attention_scaling", 1.0))
+
+
+def why_not(model: Any) -> str | None:
+    """Why a model cannot run compactly; None where it can."""
+    whole = model.get_base_model() if hasattr(model, "get_base_model") else model
+    config = whole.config
+    if config.model_type not in FAMILIES:
+        return f"{config.model_type} is not one of {', '.join(FAMILIES)}"
+    if getattr(config, "hidden_act", "silu") != "silu":
+        return f"its activation is {config.hidden_act}, not silu"
+    rotary = whole.model.rotary_emb
+    if "dynamic" in str(getattr(rotary, "rope_type", "default")) or getattr(rotary, "rope_type", "") == "longrope":
+        return f"its rotary embedding ({rotary.rope_type}) changes with the length"
+    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    if size & (size - 1) or 2 * rotary.inv_freq.numel() != size:
+        return f"heads of {size} with {2 * rotary.inv_freq.numel()} rotated are not supported"
+    return None

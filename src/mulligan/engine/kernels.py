@@ -1,0 +1,324 @@
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+"""What a step of a Llama-like model does between its matrix products, as Triton kernels.
+
+`mulligan.engine.plain` says the same in torch, one function each; the tests hold the two together. No shape is compiled
+in: a kernel is compiled once a model, in a second or two, whatever the number of tokens, slots or positions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from mulligan.engine.state import DONE, GREEDY, LAST, LEFT, LENGTH, SCALE, SEED, STATE, STOPS
+
+
+@triton.jit
+def _add_norm(hidden, added, weight, out, size, eps, HAS_ADDED: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    place = tl.arange(0, BLOCK)
+    inside = place < size
+    value = tl.load(hidden + row * size + place, mask=inside, other=0.0)
+    if HAS_ADDED:
+        value = value + tl.load(added + row * size + place, mask=inside, other=0.0)
+        tl.store(hidden + row * size + place, value, mask=inside)
+    wide = value.to(tl.float32)
+    wide = wide * tl.rsqrt(tl.sum(wide * wide, 0) / size + eps)
+    scaled = wide.to(out.dtype.element_ty) * tl.load(weight + place, mask=inside, other=0.0)
+    tl.store(out + row * size + place, scaled.to(out.dtype.element_ty), mask=inside)
+
+
+def add_norm(hidden: Tensor, added: Tensor | None, weight: Tensor, eps: float) -> Tensor:
+    """Add into `hidden` [T, size] in place, and return its RMS norm."""
+    out = torch.empty_like(hidden)
+    rows, size = hidden.shape
+    block = triton.next_power_of_2(size)
+    _add_norm[(rows,)](
+        hidden, hidden if added is None else added, weight, out, size, eps, added is not None, block,
+        num_warps=4 if block <= 2048 else 8,
+    )  # fmt: skip
+    return out
+
+
+@triton.jit
+def _rotate_store(
+    packed, norms, table, slots, positions, keys, values, stride_slot, stride_head, eps,
+    QUERY: tl.constexpr, KV: tl.constexpr, SIZE: tl.constexpr, HALF: tl.constexpr, NORMED: tl.constexpr,
+):  # fmt: skip
+    token, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    slot, position = tl.load(slots + token).to(tl.int64), tl.load(positions + token).to(tl.int64)
+    place = tl.arange(0, HALF)
+    source = packed + token * ((QUERY + 2 * KV) * SIZE) + head * SIZE
+    low, high = tl.load(source + place), tl.load(source + HALF + place)
+    if head < QUERY + KV:
+        x, y = low.to(tl.float32), high.to(tl.float32)
+        if NORMED:
+            # Norms of queries and keys, one after the other: [2, SIZE].
+            own = norms + (head >= QUERY).to(tl.int32) * SIZE
+            shrink = tl.rsqrt((tl.sum(x * x, 0) + tl.sum(y * y, 0)) / SIZE + eps)
+            x = ((x * shrink).to(low.dtype) * tl.load(own + place)).to(tl.float32)
+            y = ((y * shrink).to(low.dtype) * tl.load(own + HALF + place)).to(tl.float32)
+        cosine, sine = tl.load(table + position * SIZE + place), tl.load(table + position * SIZE + HALF + place)
+        low, high = (x * cosine - y * sine).to(low.dtype), (y * cosine + x * sine).to(low.dtype)
+    if head < QUERY:
+        tl.store(source + place, low)
+        tl.store(source + HALF + place, high)
+    elif head < QUERY + KV:
+        target = keys + slot * stride_slot + (head - QUERY) * stride_head + position * SIZE
+        tl.store(target + place, low)
+        tl.store(target + HALF + place, high)
+    else:
+        target = values + slot * stride_slot + (head - QUERY - KV) * stride_head + position * SIZE
+        tl.store(target + place, low)
+        tl.store(target + HALF + place, high)
+
+
+def rotate_store(
+    packed: Tensor,
+    norms: Tensor | None,
+    table: Tensor,
+    slots: Tensor,
+    positions: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    eps: float,
+) -> None:
+    """Norm and rotate queries and keys of `packed` [T, (query + 2 kv) heads × size]; keys and values go to the cache.
+
+    Queries stay in `packed`. table: [position, size], cosines then sines. keys, values: [slot, kv head, position,
+    size].
+    """
+    _, kv, _, size = keys.shape
+    heads = packed.shape[1] // size
+    _rotate_store[(len(packed), heads)](
+        packed, packed if norms is None else norms, table, slots, positions, keys, values,
+        keys.stride(0), keys.stride(1), eps, heads - 2 * kv, kv, size, size // 2, norms is not None,
+        num_warps=1,
+    )  # fmt: skip
+
+
+@triton.jit
+def _attend(
+    packed, slots, positions, starts, counts, keys, values, out, scale, first, stride_slot, stride_head,
+    QUERY: tl.constexpr, KV: tl.constexpr, SIZE: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr,
+    KEYS: tl.constexpr, TILED: tl.constexpr,
+):  # fmt: skip
+    tile, head = tl.program_id(0), tl.program_id(1)
+    if TILED:
+        token, count = tl.load(starts + tile), tl.load(counts + tile)
+    else:
+        token, count = first + tile, 1
+    if count > 0:
+        slot, position = tl.load(slots + token).to(tl.int64), tl.load(positions + token)
+        row = tl.arange(0, ROWS)
+        own = row // GROUP
+        real = own < count
+        column = tl.arange(0, SIZE)
+        width: tl.constexpr = (QUERY + 2 * KV) * SIZE
+        at = (
+            (token + own).to(tl.int64)[:, None] * width + (head * GROUP + row % GROUP)[:, None] * SIZE + column[None, :]
+        )
+        query = tl.load(packed + at, mask=real[:, None], other=0.0)
+        query = (query.to(tl.float32) * scale).to(query.dtype)
+        past = slot * stride_slot + head * stride_head
+        seen = position + own
+        best = tl.full([ROWS], -float("inf"), tl.float32)
+        total = tl.zeros([ROWS], tl.float32)
+        mixed = tl.zeros([ROWS, SIZE], tl.float32)
+        end = position + count
+        for begin in range(0, end, KEYS):
+            key_at = begin + tl.arange(0, KEYS)
+            there = key_at < end
+            key = tl.load(keys + past + key_at[None, :] * SIZE + column[:, None], mask=there[None, :], other=0.0)
+            score = tl.dot(query, key, input_precision="ieee")
+            score = tl.where(key_at[None, :] <= seen[:, None], score, -float("inf"))
+            highest = tl.maximum(best, tl.max(score, 1))
+            weight = tl.exp2(score - highest[:, None])
+            shrink = tl.exp2(best - highest)
+            total = total * shrink + tl.sum(weight, 1)
+            value = tl.load(values + past + key_at[:, None] * SIZE + column[None, :], mask=there[:, None], other=0.0)
+            mixed = mixed * shrink[:, None] + tl.dot(weight.to(value.dtype), value, input_precision="ieee")
+            best = highest
+        mixed = mixed / total[:, None]
+        to = (token + own).to(tl.int64)[:, None] * (QUERY * SIZE)
+        to += (head * GROUP + row % GROUP)[:, None] * SIZE + column[None, :]
+        tl.store(out + to, mixed.to(out.dtype.element_ty), mask=real[:, None])
+
+
+class Launch:
+    """How attention is laid out on the GPU: rows of queries a program, keys a turn, warps, stages."""
+
+    decode: tuple[int, int, int] = (32, 1, 2)
+    prefill: tuple[int, int, int] = (128, 4, 3)
+    tile_rows = 64
+
+
+def tile_tokens(group: int) -> int:
+    """Tokens of one sequence that a program of the tiled kernel takes."""
+    return max(1, Launch.tile_rows // group)
+
+
+def attend(
+    packed: Tensor,
+    slots: Tensor,
+    positions: Tensor,
+    decoding: int,
+    tiles: tuple[Tensor, Tensor] | None,
+    keys: Tensor,
+    values: Tensor,
+    scale: float,
+    out: Tensor,
+) -> None:
+    """Each query of `packed` against the keys of its slot up to its own position; [T, query heads × size] to `out`.
+
+    The first `decoding` tokens stand for themselves; tiles: (first token [tile], tokens [tile]), each of one slot with
+    consecutive positions.
+    """
+    _, kv, _, size = keys.shape
+    query = packed.shape[1] // size - 2 * kv
+    group = query // kv
+    # The exponential's base is 2 on the GPU: log2(e) goes into the scale.
+    given: list[Any] = [keys, values, out, scale * 1.4426950408889634]
+    strides = [keys.stride(0), keys.stride(1)]
+    if decoding:
+        block, warps, stages = Launch.decode
+        _attend[(decoding, kv)](
+            packed, slots, positions, slots, slots, *given, 0, *strides,
+            query, kv, size, group, max(16, triton.next_power_of_2(group)), block, False,
+            num_warps=warps, num_stages=stages,
+        )  # fmt: skip
+    if tiles is not None:
+        block, warps, stages = Launch.prefill
+        _attend[(len(tiles[0]), kv)](
+            packed, slots, positions, *tiles, *given, 0, *strides,
+            query, kv, size, group, max(16, triton.next_power_of_2(tile_tokens(group) * group)), block, True,
+            num_warps=warps, num_stages=stages,
+        )  # fmt: skip
+
+
+@triton.jit
+def _gate(both, out, size, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    place = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = place < size
+    gate = tl.load(both + row * 2 * size + place, mask=inside, other=0.0)
+    up = tl.load(both + row * 2 * size + size + place, mask=inside, other=0.0)
+    wide = gate.to(tl.float32)
+    active = (wide / (1.0 + tl.exp(-wide))).to(gate.dtype)
+    tl.store(out + row * size + place, active * up, mask=inside)
+
+
+def gate(both: Tensor) -> Tensor:
+    """silu of the first half of each row, times the second half. both: [T, 2 × size]."""
+    rows, size = both.shape[0], both.shape[1] // 2
+    out = both.new_empty(rows, size)
+    block = min(2048, triton.next_power_of_2(size))
+    _gate[(rows, triton.cdiv(size, block))](both, out, size, block, num_warps=4)
+    return out
+
+
+@triton.jit
+def _begin(
+    state, rows, slots, positions, tokens, scratch,
+    STATE: tl.constexpr, LAST: tl.constexpr, LENGTH: tl.constexpr, DONE: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0)
+    slot = tl.load(rows + row)
+    idle = tl.load(state + slot * STATE + DONE) != 0
+    slot = tl.where(idle, scratch, slot)
+    tl.store(slots + row, slot)
+    tl.store(positions + row, tl.where(idle, 0, tl.load(state + slot * STATE + LENGTH)))
+    tl.store(tokens + row, tl.where(idle, 0, tl.load(state + slot * STATE + LAST)))
+
+
+def begin(state: Tensor, rows: Tensor, slots: Tensor, positions: Tensor, tokens: Tensor) -> None:
+    """Where each row's slot stands: its last token, and the position that goes to. Rows of done slots do idle work."""
+    _begin[(len(rows),)](state, rows, slots, positions, tokens, len(state) - 1, STATE, LAST, LENGTH, DONE, num_warps=1)
+
+
+@triton.jit
+def _block_sums(
+    logits, state, rows, highest, sums, vocabulary, blocks,
+    STATE: tl.constexpr, SCALE: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    row, block = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    slot = tl.load(rows + row)
+    scale = tl.load(state + slot * STATE + SCALE).to(tl.float32, bitcast=True)
+    place = block * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(logits + row * vocabulary + place, mask=place < vocabulary, other=-float("inf")).to(tl.float32)
+    value = value * scale
+    top = tl.max(value, 0)
+    tl.store(highest + row * blocks + block, top)
+    tl.store(sums + row * blocks + block, tl.sum(tl.exp(value - top), 0))
+
+
+@triton.jit
+def _draw(
+    logits, state, rows, highest, sums, ids, logprobs, done, vocabulary, blocks,
+    STATE: tl.constexpr, LAST: tl.constexpr, LENGTH: tl.constexpr, LEFT: tl.constexpr, DONE: tl.constexpr,
+    SEED: tl.constexpr, SCALE: tl.constexpr, GREEDY: tl.constexpr, STOPS: tl.constexpr, STOP_BLOCK: tl.constexpr,
+    BLOCK: tl.constexpr, BLOCKS: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    own = state + tl.load(rows + row) * STATE
+    idle = tl.load(own + DONE) != 0
+    length, left = tl.load(own + LENGTH), tl.load(own + LEFT)
+    scale = tl.load(own + SCALE).to(tl.float32, bitcast=True)
+    greedy = tl.load(own + GREEDY) != 0
+    every = tl.arange(0, BLOCKS)
+    there = every < blocks
+    top = tl.load(highest + row * blocks + every, mask=there, other=-float("inf"))
+    best = tl.max(top, 0)
+    mass = tl.where(there, tl.load(sums + row * blocks + every, mask=there, other=0.0) * tl.exp(top - best), 0.0)
+    total = tl.sum(mass, 0)
+    # A number in [0, total) falls into a block, and then onto a token of it.
+    before = tl.cumsum(mass, 0)
+    number = tl.rand(tl.load(own + SEED), length) * total
+    chosen = tl.minimum(tl.sum((before <= number).to(tl.int32), 0), blocks - 1)
+    chosen = tl.where(greedy, tl.argmax(top, 0), chosen)
+    rest = number - tl.sum(tl.where(every < chosen, mass, 0.0), 0)
+    place = chosen * BLOCK + tl.arange(0, BLOCK)
+    inside = place < vocabulary
+    value = tl.load(logits + row * vocabulary + place, mask=inside, other=-float("inf")).to(tl.float32) * scale
+    weight = tl.where(inside, tl.exp(value - best), 0.0)
+    reached = tl.cumsum(weight, 0)
+    # Rounding may leave the number behind the last token: it is then the last one that has any weight.
+    last = tl.max(tl.where(weight > 0.0, tl.arange(0, BLOCK), 0), 0)
+    within = tl.minimum(tl.sum((reached <= rest).to(tl.int32), 0), last)
+    within = tl.where(greedy, tl.argmax(value, 0), within)
+    token = chosen * BLOCK + within
+    logprob = tl.sum(tl.where(tl.arange(0, BLOCK) == within, value, 0.0), 0) - best - tl.log(total)
+    stop = tl.arange(0, STOP_BLOCK)
+    stopped = tl.sum((tl.load(own + STOPS + stop, mask=stop < STATE - STOPS, other=-1) == token).to(tl.int32), 0) > 0
+    finished = stopped | (left <= 1)
+    # 0: nothing was drawn; 1: a token; 2: the last one, a stop token; 3: the last one, of the limit.
+    said = tl.where(idle, 0, tl.where(stopped, 2, tl.where(finished, 3, 1)))
+    tl.store(ids + row, token)
+    tl.store(logprobs + row, logprob)
+    tl.store(done + row, said)
+    if not idle:
+        tl.store(own + LAST, token)
+        tl.store(own + LENGTH, length + 1)
+        tl.store(own + LEFT, left - 1)
+        tl.store(own + DONE, finished.to(tl.int32))
+
+
+def draw(logits: Tensor, state: Tensor, rows: Tensor, ids: Tensor, logprobs: Tensor, done: Tensor) -> None:
+    """One token for each row of logits [row, vocabulary], by its slot's own number; the slot's state goes on."""
+    count, vocabulary = logits.shape
+    block = 1024
+    blocks = triton.cdiv(vocabulary, block)
+    highest = torch.empty(count, blocks, device=logits.device, dtype=torch.float32)
+    sums = torch.empty_like(highest)
+    _block_sums[(count, blocks)](
+        logits, state, rows, highest, sums, vocabulary, blocks, STATE, SCALE, block, num_warps=4
+    )
+    _draw[(count,)](
+        logits, state, rows, highest, sums, ids, logprobs, done, vocabulary, blocks,
+        STATE, LAST, LENGTH, LEFT, DONE, SEED, SCALE, GREEDY, STOPS, triton.next_power_of_2(STATE - STOPS),
+        block, triton.next_power_of_2(blocks), num_warps=4,
+    )  # fmt: skip

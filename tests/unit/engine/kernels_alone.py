@@ -1,0 +1,91 @@
+"""The GPU's kernels say what the plain functions say. Run by test_kernels.py, in a process of its own."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from mulligan.engine import kernels, plain
+from mulligan.engine.state import DONE, GREEDY, LEFT, LENGTH, SCALE, SEED, STATE, STOPS
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+KINDS = (torch.int32, torch.float32, torch.int32)
+
+
+def numbers(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(DEVICE)
+
+
+def whole(*values: int) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.int32, device=DEVICE)
+
+
+@pytest.mark.parametrize("adds", [True, False])
+def test_norm(adds):
+    hidden, added, weight = numbers(5, 48), numbers(5, 48, seed=1), numbers(48, seed=2)
+    other = hidden.clone()
+    got = kernels.add_norm(hidden, added if adds else None, weight, 1e-5)
+    want = plain.add_norm(other, added if adds else None, weight, 1e-5)
+    torch.testing.assert_close(got, want)
+    torch.testing.assert_close(hidden, other)
+
+
+def test_gate():
+    both = numbers(4, 96)
+    torch.testing.assert_close(kernels.gate(both), plain.gate(both))
+
+
+@pytest.mark.parametrize(("kv", "group", "size", "normed"), [(3, 3, 16, False), (2, 4, 32, True), (2, 1, 16, False)])
+def test_attention_over_slots(kv, group, size, normed):
+    # Two tokens that decode (slots 0 and 1), then parts of two prompts: slot 2 from position 3, slot 3 from the start.
+    slots, positions = whole(0, 1, *[2] * 9, *[3] * 25), whole(7, 0, *range(3, 12), *range(25))
+    packed = numbers(36, (kv * group + 2 * kv) * size)
+    caches = [numbers(5, kv, 40, size, seed=seed) for seed in (1, 2)]
+    norms, table = (numbers(2, size, seed=3) if normed else None), numbers(40, size, seed=4)
+    other, other_caches = packed.clone(), [cache.clone() for cache in caches]
+    kernels.rotate_store(packed, norms, table, slots, positions, *caches, 1e-6)
+    plain.rotate_store(other, norms, table, slots, positions, *other_caches, 1e-6)
+    torch.testing.assert_close(packed, other)
+    for cache, its in zip(caches, other_caches, strict=True):
+        torch.testing.assert_close(cache, its)
+    tile = kernels.tile_tokens(group)
+    pieces = [
+        (begin + place, min(tile, count - place))
+        for begin, count in ((2, 9), (11, 25))
+        for place in range(0, count, tile)
+    ]
+    pieces.append((0, 0))  # an empty tile
+    tiles = whole(*(begin for begin, _ in pieces)), whole(*(count for _, count in pieces))
+    out = torch.zeros(36, kv * group * size, device=DEVICE)
+    its = out.clone()
+    kernels.attend(packed, slots, positions, 2, tiles, *caches, size**-0.5, out)
+    plain.attend(other, slots, positions, 2, tiles, *other_caches, size**-0.5, its)
+    torch.testing.assert_close(out, its, rtol=1e-4, atol=1e-4)
+
+
+def test_drawing_gives_the_same_tokens_and_moves_the_same_state():
+    slots, vocabulary = 40, 3000
+    state = torch.zeros(slots + 1, STATE, dtype=torch.int32, device=DEVICE)
+    state[:, STOPS:] = -1
+    state[:, SEED] = whole(*range(5, 5 + 7 * (slots + 1), 7))
+    state[:, LENGTH] = whole(*range(slots + 1))
+    state[:, LEFT] = whole(*(place % 3 + 1 for place in range(slots + 1)))
+    state[:, SCALE] = torch.full((slots + 1,), 1 / 0.7, device=DEVICE).view(torch.int32)
+    state[:, GREEDY] = whole(*(int(place % 5 == 0) for place in range(slots + 1)))
+    state[3, DONE] = 1
+    rows, logits = whole(*reversed(range(slots))), 2 * numbers(slots, vocabulary)
+    state[7, STOPS + 2] = logits[slots - 1 - 7].argmax()
+    state[7, GREEDY], state[7, LEFT] = 1, 5  # will say its stop token, with room left
+    other = state.clone()
+    found = [[torch.zeros(slots, dtype=kind, device=DEVICE) for kind in KINDS] for _ in range(2)]
+    kernels.draw(logits, state, rows, *found[0])
+    plain.draw(logits, other, rows, *found[1])
+    assert torch.equal(found[0][0], found[1][0])
+    torch.testing.assert_close(found[0][1], found[1][1])
+    assert torch.equal(found[0][2], found[1][2])
+    assert set(found[0][2].tolist()) == {0, 1, 2, 3}
+    assert torch.equal(state, other)
+    begun = [[torch.zeros(slots, dtype=torch.int32, device=DEVICE) for _ in range(3)] for _ in range(2)]
+    kernels.begin(state, rows, *begun[0])
+    plain.begin(other, rows, *begun[1])
+    assert all(torch.equal(one, same) for one, same in zip(*begun, strict=True))

@@ -1,0 +1,312 @@
+"""The engine for GPUs, on a CPU: without graphs, the same results. On a GPU the same tests run with them."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import random
+
+import pytest
+import torch
+
+from mulligan.engine.choose import make_engine
+from mulligan.engine.compact import why_not
+from mulligan.engine.graphs import GraphEngine
+from mulligan.engine.slots import SlotEngine
+from mulligan.errors import ContextFull, DeviceLost, ParameterError, UsageError
+from mulligan.models.load import LoraSettings, load, save
+from mulligan.types import Sampling
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+SHAPE = {
+    "hidden_size": 96,
+    "intermediate_size": 112,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "vocab_size": 500,
+    "max_position_embeddings": 128,
+}
+
+
+def a_model(family: str, **more):
+    """A small model whose replies depend on everything: norms and biases are not left at 1 and 0."""
+    import transformers
+
+    kind = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3", "mistral": "Mistral"}[family]
+    if family in ("qwen3", "mistral"):
+        more = {"head_dim": 16, **more}
+    config = getattr(transformers, f"{kind}Config")(**{**SHAPE, **more})
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = getattr(transformers, f"{kind}ForCausalLM")(config).eval()
+        for name, parameter in model.named_parameters():
+            if "norm" in name or "bias" in name:
+                torch.nn.init.uniform_(parameter, 0.5, 1.5)
+            else:
+                torch.nn.init.normal_(parameter, std=0.2)
+    return model.to(DEVICE)
+
+
+FAMILIES = {
+    "llama": {},
+    "smollm2": {"num_attention_heads": 9, "num_key_value_heads": 3, "hidden_size": 144, "tie_word_embeddings": True},
+    "llama with scaled rotations": {
+        "rope_parameters": {
+            "rope_type": "llama3",
+            "rope_theta": 10000.0,
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 32,
+        }
+    },
+    "qwen2": {},
+    "qwen3": {},
+    "mistral": {"sliding_window": None},
+}
+
+
+def family_model(name: str):
+    return a_model(name.partition(" ")[0].replace("smollm2", "llama"), **FAMILIES[name])
+
+
+def greedy_of(model, ids: list[int], count: int) -> list[int]:
+    found = list(ids)
+    with torch.no_grad():
+        for _ in range(count):
+            found.append(int(model(torch.tensor([found], device=DEVICE)).logits[0, -1].float().argmax()))
+    return found[len(ids) :]
+
+
+def play(engine, model, streams: int, seed: int = 0) -> int:
+    """Conversations of three turns of all lengths, checked against the plain model; returns how many were right."""
+
+    async def one(number: int) -> bool:
+        rng = random.Random(seed * 1000 + number)
+        stream = await engine.open()
+        sequence: list[int] = []
+        right = True
+        for _ in range(3):
+            ids = [rng.randrange(SHAPE["vocab_size"]) for _ in range(rng.choice([1, 2, 5, 28]))]
+            sequence += ids
+            count = rng.randint(1, 6)
+            got = await stream.extend(ids, Sampling(0.0, 1.0, count), (), rng)
+            right &= list(got.ids) == greedy_of(model, sequence, count)
+            sequence += got.ids
+            right &= stream.length == len(sequence)
+        stream.close()
+        return right
+
+    async def everybody() -> int:
+        return sum(await asyncio.gather(*(one(number) for number in range(streams))))
+
+    return asyncio.run(everybody())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_replies_are_those_of_the_plain_model(family):
+    model = family_model(family)
+    reference = copy.deepcopy(model)
+    assert why_not(model) is None
+    engine = GraphEngine(model, slots=3, chunk=20)  # fewer slots than streams, prompts longer than a reading
+    assert play(engine, reference, 7) == 7
+    assert sorted(engine.free) == [0, 1, 2]
+    assert not engine.live
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3"])
+def test_logits_are_those_of_the_plain_model(family):
+    model = family_model(family)
+    reference = copy.deepcopy(model)
+    engine = GraphEngine(model, slots=2)
+    ids = torch.arange(40, device=DEVICE) * 7 % SHAPE["vocab_size"]
+    compact = engine.device.model
+
+    def whole(*values: int) -> torch.Tensor:
+        return torch.tensor(values, dtype=torch.int32, device=DEVICE)
+
+    with torch.no_grad():
+        want = reference(ids.unsqueeze(0)).logits[0, -1]
+        tiles = whole(0, 8, 16, 24, 32), whole(8, 8, 8, 8, 7)
+        compact.forward(ids[:39], whole(*[1] * 39), whole(*range(39)), 0, tiles)
+        got = compact.forward(ids[39:], whole(1), whole(39), 1)[0]
+    torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_lora_counts_and_training_it_changes_replies():
+    loaded = load("nano:hidden=128,context=128", lora=LoraSettings(rank=4), device=DEVICE)
+    model = loaded.model
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter, std=0.3)
+    engine = GraphEngine(model, slots=2)
+    ids = list(range(5, 25))
+
+    def reply() -> list[int]:
+        async def once() -> list[int]:
+            stream = await engine.open()
+            got = await stream.extend(ids, Sampling(0.0, 1.0, 6), (), random.Random(0))
+            stream.close()
+            return list(got.ids)
+
+        return asyncio.run(once())
+
+    before = reply()
+    assert before == greedy_of(model, ids, 6)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "lora_B" in name:
+                parameter.mul_(-3)
+    assert reply() == greedy_of(model, ids, 6) != before
+
+
+def test_weights_stay_the_models_own(tmp_path):
+    """Training, saving and loading see nothing of how the engine lays weights out."""
+    loaded = load("nano:hidden=128,context=64", device=DEVICE)
+    names = [name for name, _ in loaded.model.named_parameters()]
+    before = {name: value.clone() for name, value in loaded.model.state_dict().items()}
+    engine = GraphEngine(loaded.model, slots=2)
+    again = GraphEngine(loaded.model, slots=1)
+    first, second = engine.device.model.layers[0].packed.weight, again.device.model.layers[0].packed.weight
+    assert first.data_ptr() == second.data_ptr()  # a second engine over the model shares, and does not take over
+    assert [name for name, _ in loaded.model.named_parameters()] == names
+    for name, value in loaded.model.state_dict().items():
+        assert torch.equal(value, before[name]), name
+    with torch.no_grad():
+        for parameter in loaded.model.parameters():
+            parameter.add_(0.05 * torch.ones_like(parameter))
+    assert play(engine, copy.deepcopy(loaded.model), 2) == 2
+    save(loaded, tmp_path / "saved")
+    for name, value in load(str(tmp_path / "saved"), device=DEVICE).model.state_dict().items():
+        assert torch.equal(value, loaded.model.state_dict()[name]), name
+
+
+def test_samples_follow_the_distribution_and_report_its_logarithm():
+    model = a_model("llama")
+    engine = GraphEngine(model, slots=8)
+    ids = [5, 6, 7]
+    with torch.no_grad():
+        logits = model(torch.tensor([ids], device=DEVICE)).logits[0, -1].float()
+    # The likely tokens alone, so that 2,000 draws are enough to compare shares.
+    logp = torch.log_softmax(logits / 0.25, -1).cpu()
+
+    async def draws(number: int, top_p: float) -> list[tuple[int, float]]:
+        stream, rng = await engine.open(), random.Random(number)
+        found = []
+        for _ in range(250):
+            stream.restart()
+            got = await stream.extend(ids, Sampling(0.25, top_p, 1), (), rng)
+            found.append((got.ids[0], got.logprobs[0]))
+        stream.close()
+        return found
+
+    async def everybody(top_p: float) -> list[tuple[int, float]]:
+        return [one for part in await asyncio.gather(*(draws(n, top_p) for n in range(8))) for one in part]
+
+    found = asyncio.run(everybody(1.0))
+    assert all(abs(logprob - logp[token].item()) < 1e-4 for token, logprob in found)
+    counts = torch.bincount(torch.tensor([token for token, _ in found]), minlength=len(logp)) / len(found)
+    error = 4 * (logp.exp() * (1 - logp.exp()) / len(found)).sqrt() + 1e-3
+    assert bool(((counts - logp.exp()).abs() < error).all())
+    # The nucleus: the fewest tokens that reach half of the probability, renormalised.
+    order = logp.argsort(descending=True)
+    size = int((logp[order].exp().cumsum(0) < 0.5).sum()) + 1
+    nucleus = set(order[:size].tolist())
+    mass = logp[order[:size]].logsumexp(0).item()
+    for token, logprob in asyncio.run(everybody(0.5)):
+        assert token in nucleus
+        assert abs(logprob - (logp[token].item() - mass)) < 1e-3
+
+
+def test_a_reply_depends_on_its_own_seed_and_not_on_company():
+    model = a_model("llama")
+
+    async def reply(engine: GraphEngine, seed: int) -> tuple[int, ...]:
+        stream = await engine.open()
+        got = await stream.extend([3, 1, 4], Sampling(1.0, 1.0, 12), (), random.Random(seed))
+        stream.close()
+        return got.ids
+
+    async def alone() -> list[tuple[int, ...]]:
+        return [await reply(GraphEngine(model, slots=1), seed) for seed in range(4)]
+
+    async def together() -> list[tuple[int, ...]]:
+        engine = GraphEngine(model, slots=3)
+        return await asyncio.gather(*(reply(engine, seed) for seed in range(4)))
+
+    found = asyncio.run(alone())
+    assert found == asyncio.run(together())
+    assert len(set(found)) == 4
+
+
+def test_stops_and_limits():
+    model = a_model("llama")
+    engine = GraphEngine(model, slots=2, context=40)
+    told = greedy_of(model, [9, 8, 7], 6)
+
+    async def talk() -> None:
+        stream = await engine.open()
+        stop = told[3]
+        got = await stream.extend([9, 8, 7], Sampling(0.0, 1.0, 30), (499, stop), random.Random(0))
+        end = told.index(stop) + 1
+        assert (list(got.ids), got.finish) == (told[:end], "stop")
+        got = await stream.extend([1], Sampling(0.0, 1.0, 100), (), random.Random(0))
+        assert got.finish == "length"
+        assert stream.length == 40  # the context is full
+        with pytest.raises(ContextFull, match="leaves no room in a context of 40"):
+            await stream.extend([1], Sampling(0.0, 1.0, 1), (), random.Random(0))
+        with pytest.raises(ParameterError, match="at most 8"):
+            await stream.extend([1], Sampling(), tuple(range(9)), random.Random(0))
+        stream.close()
+
+    asyncio.run(talk())
+
+
+def test_a_reply_that_is_given_up_leaves_its_slot_to_others():
+    model = a_model("llama")
+    engine = GraphEngine(model, slots=1)
+    want = greedy_of(model, [1, 2], 4)
+
+    async def talk() -> None:
+        stream = await engine.open()
+        reply = asyncio.ensure_future(stream.extend([5] * 9, Sampling(1.0, 1.0, 50), (), random.Random(0)))
+        waits = asyncio.ensure_future(engine.open())
+        for _ in range(12):
+            await asyncio.sleep(0)
+        reply.cancel()
+        stream.close()
+        other = await waits
+        got = await other.extend([1, 2], Sampling(0.0, 1.0, 4), (), random.Random(0))
+        assert list(got.ids) == want
+        other.close()
+
+    asyncio.run(talk())
+
+
+def test_a_lost_device_is_said_once_and_ends_everything(monkeypatch):
+    engine = GraphEngine(a_model("llama"), slots=2)
+
+    def break_down(*_: object, **__: object) -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered\nand much more")
+
+    monkeypatch.setattr(engine.device, "decode", break_down)
+
+    async def talk() -> None:
+        stream = await engine.open()
+        with pytest.raises(DeviceLost, match=r"illegal memory access was encountered; start again with --resume$"):
+            await stream.extend([1], Sampling(), (), random.Random(0))
+        with pytest.raises(DeviceLost):
+            await stream.extend([1], Sampling(), (), random.Random(0))
+
+    asyncio.run(talk())
+
+
+def test_the_engine_is_chosen_by_device_and_family():
+    model = a_model("llama")
+    assert isinstance(make_engine(model, slots=2), GraphEngine if DEVICE == "cuda" else SlotEngine)
+    assert isinstance(make_engine(model, slots=2, kind="slots"), SlotEngine)
+    odd = a_model("llama", hidden_act="gelu")
+    assert isinstance(make_engine(odd, slots=2), SlotEngine)
+    with pytest.raises(UsageError, match="its activation is gelu, not silu"):
+        make_engine(odd, slots=2, kind="graphs")
