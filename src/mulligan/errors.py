@@ -96,5 +96,13 @@ class DeviceLost(MulliganError):
     """The device that the model runs on failed; nothing of it can be used again in this process."""
 
 
+def lost_device(error: Exception, doing: str) -> DeviceLost | None:
+    """What to raise instead of a failure of the device itself; None for any other error."""
+    line = str(error).strip().partition("\n")[0]
+    if type(error).__name__ != "AcceleratorError" and "CUDA error" not in line:
+        return None
+    return DeviceLost(f"the device failed while {doing}: {line}; start again with --resume")
+
+
 class RunFolderError(MulliganError):
     """A run folder that cannot be read or must not be written."""

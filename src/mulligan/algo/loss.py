@@ -107,7 +107,7 @@ def policy_loss(tokens: Tokens, options: LossOptions) -> tuple[Tensor, dict[str,
     loss = -torch.minimum(ratio * advantage, clipped * advantage)
     with torch.no_grad():
         sums = {
-            "tokens": torch.tensor(float(len(share)), device=share.device),
+            "tokens": torch.full((), float(len(share)), device=share.device),  # torch.tensor would wait for a GPU
             "clip": (clipped * advantage < ratio * advantage).float().sum(),
             "kl_old": k3(tokens.logp_new, tokens.logp_old).sum(),
         }
@@ -161,10 +161,13 @@ def summarise(parts: Iterable[Mapping[str, Tensor]]) -> dict[str, float]:
     clip (share of tokens whose clip is active), kl_old, kl_ref, entropy, sampler/mismatch (mean |logp_old -
     logp_sampler|), sampler/weight (mean w).
     """
-    total: dict[str, float] = {}
+    found: dict[str, list[Tensor]] = {}
     for part in parts:
         for name, value in part.items():
-            total[name] = total.get(name, 0.0) + float(value)
+            found.setdefault(name, []).append(value)
+    # All sums are made where they are, and read at once.
+    sums = [torch.stack(values).double().sum() for values in found.values()]
+    total: dict[str, float] = dict(zip(found, torch.stack(sums).tolist(), strict=True)) if sums else {}
     tokens = max(total.pop("tokens", 0.0), 1.0)
     return {name: value if name == "loss" else value / tokens for name, value in total.items()}
 

@@ -8,7 +8,9 @@ NAMES = {
     "env": "environment steps per second on one core, random legal play, resets included; memory of a live world",
     "trial": "what the trial loop adds to a turn, with a policy that answers at once",
     "algo": "credit and advantages of 100,000 turns",
-    "engine": "the slot engine against transformers.generate in lock-step, over the same trials",
+    "engine": "decoding against transformers.generate and the memory's bandwidth; whole rollouts",
+    "step": "an update of meta-RL against one of RL, and rollouts in lock-step",
+    "update": "a whole update of the weights: packing, forward, backward, optimiser; tokens per second, memory",
 }
 
 

@@ -1,153 +1,293 @@
-"""The slot engine against `transformers.generate` in lock-step batches, over the same trials, in one run.
+"""The engine against `transformers.generate`, and against what the memory's bandwidth allows; then whole rollouts.
 
-Lock-step is what training loops commonly do: all trials are asked at once, the batch is padded to the longest context,
-every turn reads its whole context again, and a turn ends when the slowest reply has ended. Both sides play the same
-MineSweeper tasks with the same random nano model, the same prompts and limits, at temperature 1.
+A decoding step must read all weights once and the keys and values of every sequence: bytes over bandwidth (that of a
+large copy, measured in the same run) is the limit. A rollout plays MineSweeper with replies of one length, environments
+and tokenisation included; below it the engine alone is fed the same numbers of tokens. On a GPU the model is SmolLM2,
+on a CPU nano.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from mulligan.bench import Report
 from mulligan.envs import registry
-from mulligan.types import Message, Sampling, Task
+from mulligan.errors import UsageError
+from mulligan.types import Sampling, Task
 
-TRIALS = 128
-REPLY, EPISODES = 8, 3
+EPISODES = 3
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What is measured."""
+
+    generate: tuple[int, ...]
+    decode: tuple[int, ...]
+    prompt: int
+    new: int
+    slots: int
+    trials: int
+    replies: tuple[int, ...]
+
+
+GPU = Sizes((512, 1024), (64, 256, 512, 1024), 400, 32, 1024, 1024, (64, 15))
+CPU = Sizes((8, 32), (8, 32), 100, 16, 32, 32, (64, 15))
 
 
 def run() -> Report:
     import torch
 
+    gpu = torch.cuda.is_available()
+    sizes = GPU if gpu else CPU
+    loaded, name = subject("cuda" if gpu else "cpu")
+    bandwidth = _bandwidth(loaded.model.device)
+    rows: list[tuple[str | float, ...]] = []
+    slowest: dict[int, float] = {}
+    with torch.no_grad():
+        for count in sizes.generate:
+            step, rate = _generate(loaded, count, sizes)
+            slowest[count] = rate
+            rows.append(("transformers.generate, eager", count, rate, 1000 * step, "", ""))
+    engine, warm = _engine(loaded, sizes.slots, sizes.prompt + 2 * sizes.new)
+    for count in sizes.decode:
+        step, rate, limit = _decode(engine, loaded, count, sizes, bandwidth)
+        times = f"{rate / slowest[count]:.1f}" if count in slowest else ""
+        rows.append(("engine, decoding", count, rate, 1000 * step, f"{100 * limit / step:.0f} %", times))
+    del engine
+    for reply in sizes.replies:
+        played, alone = _rollout(loaded, sizes, reply)
+        label = f"{reply}-token replies"
+        rows.append((f"rollout, {label}", sizes.slots, played, "", f"{100 * played / alone:.0f} % of the next", ""))
+        rows.append((f"engine alone, {label}", sizes.slots, alone, "", "", ""))
+    lengths = f"prompts of {sizes.prompt} tokens, {sizes.new} new ones"
+    title = f"{name}, {lengths}; {bandwidth / 1e12:.2f} TB/s; warm-up {warm:.1f} s"
+    columns = ("what", "sequences", "sampled tok/s", "ms a step", "share of the limit", "times generate")
+    return Report(title, columns, tuple(rows))
+
+
+def subject(device: str) -> tuple[Any, str]:
+    """The model that is measured, and what to call it."""
     from mulligan.models.load import load
 
-    rows: list[tuple[str | float, ...]] = []
-    for label, params, style in (
-        ("compact view, bare", {"rows": 4, "cols": 5, "view": "compact", "turns": 10}, "bare"),
-        ("board view, plain", {}, "plain"),
-    ):
-        tasks = [registry.make_task("minesweeper", seed, **params) for seed in range(TRIALS)]
-        loaded = load("nano:context=4096")
-        loaded.model.eval()
-        with torch.no_grad():
-            slow_turns, slow_tokens, slow = _lock_step(loaded, tasks, style)
-        fast_turns, fast_tokens, fast = _engine(loaded, tasks, style)
-        rows.append((label, slow_tokens / slow, fast_tokens / fast, (slow / slow_turns) / (fast / fast_turns)))
-    title = (
-        f"{TRIALS} trials of {EPISODES} episodes, replies of at most {REPLY} tokens, {torch.get_num_threads()} threads"
-    )
-    return Report(title, ("trials", "lock-step tok/s", "engine tok/s", "times faster"), tuple(rows))
+    if device == "cpu":
+        return load("nano:context=4096"), "nano"
+    try:
+        return load("smollm2", device=device, dtype="bfloat16"), "SmolLM2-135M, bfloat16"
+    except UsageError:
+        return load("nano:context=4096", device=device, dtype="bfloat16"), "nano, bfloat16 (smollm2 is not installed)"
 
 
-def _engine(loaded: Any, tasks: list[Task], style: str) -> tuple[int, int, float]:
-    from mulligan.engine.slots import SlotEngine
+def _wait(device: Any) -> None:
+    import torch
+
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def _timed(device: Any, work: Callable[[], object]) -> float:
+    _wait(device)
+    began = time.perf_counter()
+    work()
+    _wait(device)
+    return time.perf_counter() - began
+
+
+def _bandwidth(device: Any) -> float:
+    """Bytes a second of a large copy, read and write."""
+    import torch
+
+    size = 2**30 if device.type == "cuda" else 2**27
+    source = torch.zeros(size, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    target.copy_(source)
+    return 2 * size / min(_timed(device, lambda: target.copy_(source)) for _ in range(5))
+
+
+def _generate(loaded: Any, count: int, sizes: Sizes) -> tuple[float, float]:
+    """Seconds a step and tokens a second of `generate`, reading the prompts not counted."""
+    import torch
+
+    model = loaded.model
+    model.set_attn_implementation("sdpa")
+    vocabulary = model.config.vocab_size
+    ids = torch.randint(3, vocabulary, (count, sizes.prompt), device=model.device)
+
+    def sample(new: int) -> Callable[[], object]:
+        return lambda: model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=new,
+            min_new_tokens=new,
+            do_sample=True,
+            temperature=0.7,
+            top_k=0,
+            pad_token_id=0,
+        )
+
+    sample(2)()
+    first, whole = _timed(model.device, sample(1)), _timed(model.device, sample(1 + sizes.new))
+    step = (whole - first) / sizes.new
+    return step, count / step
+
+
+def _engine(loaded: Any, slots: int, context: int) -> tuple[Any, float]:
+    from mulligan.engine.choose import make_engine
+
+    began = time.perf_counter()
+    engine = make_engine(loaded.model, slots=slots, context=context)
+    if hasattr(engine, "warm_up"):
+        engine.warm_up()
+    return engine, time.perf_counter() - began
+
+
+def _decode(engine: Any, loaded: Any, count: int, sizes: Sizes, bandwidth: float) -> tuple[float, float, float]:
+    """Seconds a step, tokens a second, and the least seconds a step that the bandwidth allows.
+
+    On a GPU the steps alone; on a CPU `count` streams whose prompts are read, for `new` tokens each.
+    """
+    if hasattr(engine, "device"):
+        step = _steps_alone(engine.device, count, sizes) / sizes.new
+    else:
+        step = _streams(engine, loaded, count, sizes) / sizes.new
+    weights = sum(p.numel() * p.element_size() for p in loaded.model.parameters())
+    config = loaded.model.config
+    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    past = 2 * config.num_hidden_layers * config.num_key_value_heads * size * loaded.model.dtype.itemsize
+    limit = (weights + count * (sizes.prompt + sizes.new / 2) * past) / bandwidth
+    return step, count / step, limit
+
+
+def _steps_alone(device: Any, count: int, sizes: Sizes) -> float:
+    """Seconds of `new` decoding steps of `count` slots that hold a prompt each."""
+    import numpy as np
+
+    from mulligan.engine.state import DONE, LEFT, LENGTH, SCALE, STATE, STOPS
+
+    states = np.zeros((count, 1 + STATE), dtype=np.int32)
+    states[:, 0] = slots = np.arange(count)
+    own = states[:, 1:]
+    own[:, LEFT], own[:, STOPS:], own[:, DONE] = 10**6, -1, 0
+    own[:, SCALE] = np.float32(1 / 0.7).view(np.int32)
+    spans = []
+
+    def steps() -> None:
+        for _ in range(sizes.new):
+            flight = device.decode(slots)
+        flight.wait()
+
+    for _ in range(4):
+        own[:, LENGTH] = sizes.prompt
+        device.admit(states)
+        device.decode(slots).wait()
+        own[:, LENGTH] = sizes.prompt
+        device.admit(states)
+        spans.append(_timed(device.device, steps))
+    own[:, DONE] = 1
+    device.admit(states)
+    return sorted(spans)[1]
+
+
+def _streams(engine: Any, loaded: Any, count: int, sizes: Sizes) -> float:
+    rng = random.Random(0)
+    vocabulary = loaded.model.config.vocab_size
+
+    async def play() -> float:
+        streams = [await engine.open() for _ in range(count)]
+        prompt = [rng.randrange(3, vocabulary) for _ in range(sizes.prompt - 2)]
+        await asyncio.gather(*(s.extend(prompt, Sampling(0.7, 1.0, 1), (), rng) for s in streams))
+        began = time.perf_counter()
+        await asyncio.gather(*(s.extend([5], Sampling(0.7, 1.0, sizes.new), (), rng) for s in streams))
+        spent = time.perf_counter() - began
+        for stream in streams:
+            stream.close()
+        return spent
+
+    return asyncio.run(play())
+
+
+class Endless:
+    """A renderer whose replies never end before their limit."""
+
+    def __init__(self, renderer: Any) -> None:
+        self.renderer, self.stop_ids = renderer, frozenset[int]()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.renderer, name)
+
+
+class Noting:
+    """An engine that notes how many tokens it was given, and where sequences began."""
+
+    def __init__(self, engine: Any) -> None:
+        self.engine = engine
+        self.trials: list[list[int | None]] = []
+        """For each stream: tokens appended, or None where a new sequence began."""
+
+    async def open(self) -> Any:
+        stream = _NotingStream(await self.engine.open())
+        self.trials.append(stream.noted)
+        return stream
+
+
+class _NotingStream:
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+        self.noted: list[int | None] = []
+
+    async def extend(self, ids: Sequence[int], sampling: Sampling, stop: Collection[int], rng: random.Random) -> Any:
+        self.noted.append(len(ids))
+        return await self.stream.extend(ids, sampling, stop, rng)
+
+    def restart(self) -> None:
+        self.noted.append(None)
+        self.stream.restart()
+
+    def close(self) -> None:
+        self.stream.close()
+
+
+def _rollout(loaded: Any, sizes: Sizes, reply: int) -> tuple[float, float]:
+    """Sampled tokens a second of whole trials, and of the engine alone on as many tokens."""
     from mulligan.policy.local import LocalPolicy
     from mulligan.trial.runner import run_trial
 
-    policy = LocalPolicy(SlotEngine(loaded.model), loaded.renderer)
-    sampling = Sampling(1.0, 1.0, REPLY)
+    engine, _ = _engine(loaded, sizes.slots, 2048)
+    noting = Noting(engine)
+    policy = LocalPolicy(noting, Endless(loaded.renderer))
+    sampling = Sampling(1.0, 1.0, reply)
+    tasks = [registry.make_task("minesweeper", seed) for seed in range(sizes.trials)]
 
-    async def all_of_them() -> list[Any]:
-        return await asyncio.gather(
-            *(
-                run_trial(task, policy, memory="history", style=style, sampling=sampling, episodes=EPISODES)
-                for task in tasks
-            )
+    async def trial(task: Task) -> Any:
+        return await run_trial(
+            task, policy, memory="history", episodes=EPISODES, stop="never", sampling=sampling, seed=task.seed
         )
 
-    started = time.perf_counter()
-    trials = asyncio.run(all_of_them())
-    seconds = time.perf_counter() - started
-    replies = [turn.reply for trial in trials for episode in trial.episodes for turn in episode.turns]
-    return len(replies), sum(reply.completion_tokens for reply in replies), seconds
+    async def all_trials() -> list[Any]:
+        return await asyncio.gather(*(trial(task) for task in tasks))
 
+    found: list[Any] = []
+    device = loaded.model.device
+    spent = _timed(device, lambda: found.extend(asyncio.run(all_trials())))
+    sampled = sum(turn.reply.completion_tokens for t in found for e in t.episodes for turn in e.turns)
+    rng = random.Random(0)
 
-class _Asking:
-    """A conversation that hands its prompt to the lock-step loop and waits for the round's answer."""
+    async def same(noted: Sequence[int | None]) -> None:
+        stream = await engine.open()
+        for count in noted:
+            if count is None:
+                stream.restart()
+            else:
+                await stream.extend([7] * count, sampling, (), rng)
+        stream.close()
 
-    def __init__(self, room: _LockStep) -> None:
-        self.room = room
+    async def all_same() -> None:
+        await asyncio.gather(*(same(noted) for noted in noting.trials))
 
-    async def reply(self, messages: list[Message], sampling: Sampling) -> Any:
-        return await self.room.ask(list(messages))
-
-    def close(self) -> None:
-        pass
-
-
-class _LockStep:
-    """Collects the prompts of all live trials, then answers them in one padded batch of `generate`."""
-
-    name = "lock-step"
-
-    def __init__(self, loaded: Any) -> None:
-        self.loaded = loaded
-        self.asked: list[tuple[list[Message], asyncio.Future[Any]]] = []
-        self.tokens = 0
-
-    def start(self, task: Task, seed: int) -> Any:
-        return _Asking(self)
-
-    async def ask(self, messages: list[Message]) -> Any:
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.asked.append((messages, answer))
-        return await answer
-
-    def answer_round(self) -> None:
-        import torch
-
-        from mulligan.types import Completion
-
-        round_, self.asked = self.asked, []
-        prompts = [self._ids(messages) for messages, _ in round_]
-        longest = max(map(len, prompts))
-        stop = sorted(self.loaded.renderer.stop_ids)
-        ids = torch.tensor([[stop[0]] * (longest - len(prompt)) + prompt for prompt in prompts])
-        mask = torch.tensor([[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts])
-        found = self.loaded.model.generate(
-            input_ids=ids,
-            attention_mask=mask,
-            do_sample=True,
-            temperature=1.0,
-            top_k=0,
-            max_new_tokens=REPLY,
-            eos_token_id=stop,
-            pad_token_id=stop[0],
-        )
-        for (_, answer), reply in zip(round_, found[:, longest:].tolist(), strict=True):
-            end = next((place + 1 for place, token in enumerate(reply) if token in stop), len(reply))
-            self.tokens += end
-            answer.set_result(Completion(self.loaded.renderer.decode_reply(reply[:end]), completion_tokens=end))
-
-    def _ids(self, messages: list[Message]) -> list[int]:
-        found: list[int] = self.loaded.tokenizer.apply_chat_template(
-            messages, add_generation_prompt=True, tokenize=True, return_dict=False
-        )
-        return found
-
-
-def _lock_step(loaded: Any, tasks: list[Task], style: str) -> tuple[int, int, float]:
-    from mulligan.trial.runner import run_trial
-
-    room = _LockStep(loaded)
-    loaded.model.set_attn_implementation("sdpa")
-
-    async def all_of_them() -> list[Any]:
-        trials = [
-            asyncio.ensure_future(run_trial(task, room, memory="history", style=style, episodes=EPISODES))
-            for task in tasks
-        ]
-        while not all(trial.done() for trial in trials):
-            await asyncio.sleep(0)
-            if room.asked and sum(not trial.done() for trial in trials) == len(room.asked):
-                room.answer_round()
-        return [trial.result() for trial in trials]
-
-    started = time.perf_counter()
-    trials = asyncio.run(all_of_them())
-    seconds = time.perf_counter() - started
-    turns = sum(len(episode.turns) for trial in trials for episode in trial.episodes)
-    return turns, room.tokens, seconds
+    alone = _timed(device, lambda: asyncio.run(all_same()))
+    return sampled / spent, sampled / alone

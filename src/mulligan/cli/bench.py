@@ -42,7 +42,7 @@ def _print(report: Report) -> None:
         table.add_column(column, justify="right" if number else "left", no_wrap=True)
     for row in report.rows:
         table.add_row(*map(_text, row))
-    Console().print(table)
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
 
 
 def _text(cell: str | float) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import random
+import time
 from collections import deque
 from collections.abc import Collection, Sequence
 from itertools import chain
@@ -27,13 +28,17 @@ from mulligan.engine.base import Sampled
 from mulligan.engine.compact import CompactModel, why_not
 from mulligan.engine.device import Array, Device, Flight
 from mulligan.engine.state import GREEDY, LAST, LEFT, LENGTH, MOST_STOPS, SCALE, SEED, STATE, STOPS, TOP_P
-from mulligan.errors import ContextFull, DeviceLost, ParameterError, UsageError
+from mulligan.errors import ContextFull, DeviceLost, ParameterError, UsageError, lost_device
 from mulligan.types import Sampling
 
 PATIENCE = 4
 """Decoding steps that a prompt waits for others at most."""
 CROWD = 16
 """Prompts are read together once one in so many live streams waits for it."""
+SHARE_OF_MEMORY = 0.35
+"""Of what is free, for keys and values, unless the context is set."""
+SHORTEST = 1024
+"""A context shorter than this is not chosen without asking."""
 HANDED_OUT = 32
 """Replies handed out between two steps: however many end at once, the GPU is not left waiting while all are played."""
 
@@ -41,6 +46,7 @@ HANDED_OUT = 32
 class GraphEngine:
     """`slots` streams at a time; the others wait for a place. Prompts are read `chunk` tokens at a time at most.
 
+    context: the longest sequence; None: the model's own limit, or on a GPU what a third of its free memory holds.
     ahead: decoding steps that are queued before the results of the first are looked at.
     """
 
@@ -54,7 +60,7 @@ class GraphEngine:
             raise UsageError(f"the engine for GPUs cannot run this model: {reason}")
         longest = model.config.max_position_embeddings
         self.model, self.slots, self.ahead = model, slots, ahead
-        self.context = min(context or longest, longest)
+        self.context = min(context or _affordable(model, slots), longest)
         self.device = Device(compact(model, slots, self.context), slots, chunk)
         self.free = list(range(slots))
         self.live: dict[int, _Stream] = {}
@@ -79,6 +85,8 @@ class GraphEngine:
         self.logprobs = np.zeros((slots, 64), dtype=np.float32)
         self.steps = self.tokens = 0
         """Decoding steps, and tokens that the model took in, since the engine was made."""
+        self.waited = 0.0
+        """Seconds that the host waited for the device: about 0 where Python is what takes the time."""
 
     def warm_up(self) -> None:
         """Do now what would otherwise be done when it is first needed: compile, capture."""
@@ -215,7 +223,9 @@ class GraphEngine:
 
     def _land(self, flight: Flight, numbers: Array) -> None:
         """Take in a step's results; those whose reply is complete get it."""
+        began = time.perf_counter()
         tokens, logprobs, said = flight.wait()
+        self.waited += time.perf_counter() - began
         rows = flight.rows
         mine = (said > 0) & (self.reply_number[rows] == numbers)
         slots = rows[mine]
@@ -238,10 +248,8 @@ class GraphEngine:
 
     def _fail(self, error: Exception) -> None:
         """Tell everybody; after a failure of the device nothing can be asked again."""
-        if isinstance(error, RuntimeError) and not isinstance(error, torch.OutOfMemoryError):
-            line = str(error).strip().partition("\n")[0]
-            self.lost = DeviceLost(f"the device failed while sampling: {line}; start again with --resume")
-            error = self.lost
+        self.lost = lost_device(error, "sampling")
+        error = self.lost or error
         self.flights.clear()
         self.complete.clear()
         self.asked = []
@@ -309,6 +317,25 @@ class _Stream:
         if not self.closed:
             self.closed = True
             self.engine.release(self)
+
+
+def _affordable(model: Any, slots: int) -> int:
+    """The longest context for so many slots that leaves memory to whatever else is done with the model."""
+    weight = next(model.parameters())
+    longest = int(model.config.max_position_embeddings)
+    if weight.device.type != "cuda":
+        return longest
+    config = model.config
+    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    token = 2 * config.num_hidden_layers * config.num_key_value_heads * size * weight.element_size()
+    free, _ = torch.cuda.mem_get_info(weight.device)
+    fits = int(free * SHARE_OF_MEMORY / (token * (slots + 1))) // 256 * 256
+    if fits < min(longest, SHORTEST):
+        raise UsageError(
+            f"keys and values of {slots} slots leave each {fits} tokens in a third of the GPU's free memory "
+            f"({free / 2**30:.0f} GiB); lower engine.slots, or set engine.context"
+        )
+    return min(fits, longest)
 
 
 def compact(model: Any, slots: int, context: int) -> CompactModel:

@@ -47,34 +47,33 @@ def add_norm(hidden: Tensor, added: Tensor | None, weight: Tensor, eps: float) -
 @triton.jit
 def _rotate_store(
     packed, norms, table, slots, positions, keys, values, stride_slot, stride_head, eps,
-    QUERY: tl.constexpr, KV: tl.constexpr, SIZE: tl.constexpr, HALF: tl.constexpr, NORMED: tl.constexpr,
+    QUERY: tl.constexpr, KV: tl.constexpr, SIZE: tl.constexpr, HALF: tl.constexpr, HEADS: tl.constexpr,
+    NORMED: tl.constexpr,
 ):  # fmt: skip
-    token, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    token = tl.program_id(0).to(tl.int64)
     slot, position = tl.load(slots + token).to(tl.int64), tl.load(positions + token).to(tl.int64)
-    place = tl.arange(0, HALF)
-    source = packed + token * ((QUERY + 2 * KV) * SIZE) + head * SIZE
-    low, high = tl.load(source + place), tl.load(source + HALF + place)
-    if head < QUERY + KV:
-        x, y = low.to(tl.float32), high.to(tl.float32)
-        if NORMED:
-            # Norms of queries and keys, one after the other: [2, SIZE].
-            own = norms + (head >= QUERY).to(tl.int32) * SIZE
-            shrink = tl.rsqrt((tl.sum(x * x, 0) + tl.sum(y * y, 0)) / SIZE + eps)
-            x = ((x * shrink).to(low.dtype) * tl.load(own + place)).to(tl.float32)
-            y = ((y * shrink).to(low.dtype) * tl.load(own + HALF + place)).to(tl.float32)
-        cosine, sine = tl.load(table + position * SIZE + place), tl.load(table + position * SIZE + HALF + place)
-        low, high = (x * cosine - y * sine).to(low.dtype), (y * cosine + x * sine).to(low.dtype)
-    if head < QUERY:
-        tl.store(source + place, low)
-        tl.store(source + HALF + place, high)
-    elif head < QUERY + KV:
-        target = keys + slot * stride_slot + (head - QUERY) * stride_head + position * SIZE
-        tl.store(target + place, low)
-        tl.store(target + HALF + place, high)
-    else:
-        target = values + slot * stride_slot + (head - QUERY - KV) * stride_head + position * SIZE
-        tl.store(target + place, low)
-        tl.store(target + HALF + place, high)
+    head, place = tl.arange(0, HEADS)[:, None], tl.arange(0, HALF)[None, :]
+    there = head < QUERY + 2 * KV
+    source = packed + token * ((QUERY + 2 * KV) * SIZE) + head * SIZE + place
+    low, high = tl.load(source, mask=there, other=0.0), tl.load(source + HALF, mask=there, other=0.0)
+    x, y = low.to(tl.float32), high.to(tl.float32)
+    if NORMED:
+        # Norms of queries and keys, one after the other: [2, SIZE].
+        own = norms + (head >= QUERY).to(tl.int32) * SIZE + place
+        shrink = tl.rsqrt((tl.sum(x * x, 1) + tl.sum(y * y, 1)) / SIZE + eps)[:, None]
+        x = ((x * shrink).to(low.dtype) * tl.load(own)).to(tl.float32)
+        y = ((y * shrink).to(low.dtype) * tl.load(own + HALF)).to(tl.float32)
+    cosine, sine = tl.load(table + position * SIZE + place), tl.load(table + position * SIZE + HALF + place)
+    turned, other = (x * cosine - y * sine).to(low.dtype), (y * cosine + x * sine).to(low.dtype)
+    tl.store(source, turned, mask=head < QUERY)
+    tl.store(source + HALF, other, mask=head < QUERY)
+    past = slot * stride_slot + position * SIZE + place
+    key = keys + past + (head - QUERY) * stride_head
+    tl.store(key, turned, mask=(head >= QUERY) & (head < QUERY + KV))
+    tl.store(key + HALF, other, mask=(head >= QUERY) & (head < QUERY + KV))
+    value = values + past + (head - QUERY - KV) * stride_head
+    tl.store(value, low, mask=(head >= QUERY + KV) & there)
+    tl.store(value + HALF, high, mask=(head >= QUERY + KV) & there)
 
 
 def rotate_store(
@@ -94,10 +93,11 @@ def rotate_store(
     """
     _, kv, _, size = keys.shape
     heads = packed.shape[1] // size
-    _rotate_store[(len(packed), heads)](
+    block = triton.next_power_of_2(heads)
+    _rotate_store[(len(packed),)](
         packed, packed if norms is None else norms, table, slots, positions, keys, values,
-        keys.stride(0), keys.stride(1), eps, heads - 2 * kv, kv, size, size // 2, norms is not None,
-        num_warps=1,
+        keys.stride(0), keys.stride(1), eps, heads - 2 * kv, kv, size, size // 2, block, norms is not None,
+        num_warps=2 if block * size <= 1024 else 4,
     )  # fmt: skip
 
 

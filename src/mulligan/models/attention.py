@@ -6,12 +6,18 @@ every layer through the attention interface of transformers. It works for every 
 
 PackedPlan  whole sequences side by side, causal within each: training and scoring
 SlotPlan    new tokens of many conversations, each against its own cached past: sampling (see `mulligan.engine.slots`)
+
+`compile_layers` has torch.compile fuse what stands between the matrix products of a layer. All layers share one piece
+of compiled code, for any number of tokens; plans that are not packed run as if nothing had been compiled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+import inspect
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -19,7 +25,16 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from mulligan.errors import UsageError
 
+try:
+    from torch.nn.attention.varlen import varlen_attn
+except ImportError:  # before torch 2.10
+    varlen_attn = None  # type: ignore[assignment]
+
 NAME = "mulligan"
+LEAST_LONGEST = 2048
+"""What the longest sequence is taken for at least; more than needed costs nothing."""
+_GROUPS_ARE_TOLD = varlen_attn is not None and "enable_gqa" in inspect.signature(varlen_attn).parameters
+"""Whether this torch must be told of fewer heads of keys than of queries; at first, it just took them."""
 
 
 class Plan(Protocol):
@@ -33,38 +48,67 @@ class Plan(Protocol):
 def use_plans(model: Any) -> None:
     """Make `model` take its attention from the plan it is called with: ``model(input_ids=…, plan=plan)``."""
     from transformers import AttentionInterface
-    from transformers.masking_utils import AttentionMaskInterface
 
     if getattr(model.config, "sliding_window", None) and getattr(model.config, "use_sliding_window", True):
         raise UsageError(f"{model.config.model_type}: models with sliding-window attention are not supported")
+    # No mask is registered under the name: the plan masks. To make one, transformers would look into the positions,
+    # and have the host wait for a GPU.
     AttentionInterface.register(NAME, _attention)
-    AttentionMaskInterface.register(NAME, _no_mask)
     model.set_attn_implementation(NAME)
 
 
 def forward(model: Any, ids: Tensor, positions: Tensor, plan: Plan, keep: Tensor) -> Tensor:
     """Logits [len(keep), vocabulary] at the places `keep` of packed tokens. ids, positions: [T]."""
-    output = model(
-        input_ids=ids.unsqueeze(0), position_ids=positions.unsqueeze(0), plan=plan, logits_to_keep=keep, use_cache=False
-    )
+    with _as_planned(model, plan):
+        output = model(
+            input_ids=ids.unsqueeze(0),
+            position_ids=positions.unsqueeze(0),
+            plan=plan,
+            logits_to_keep=keep,
+            use_cache=False,
+        )
     logits: Tensor = output.logits[0]
     return logits
 
 
-def _no_mask(*_: Any, **__: Any) -> None:
-    """The plan masks; transformers need not build anything."""
-    return
+def states(model: Any, ids: Tensor, positions: Tensor, plan: Plan) -> Tensor:
+    """The last hidden states [T, size] of packed tokens: what the output layer reads. ids, positions: [T]."""
+    with _as_planned(model, plan):
+        output = model.get_decoder()(
+            input_ids=ids.unsqueeze(0), position_ids=positions.unsqueeze(0), plan=plan, use_cache=False
+        )
+    hidden: Tensor = output.last_hidden_state[0]
+    return hidden
+
+
+def compile_layers(model: Any, backend: str | Callable[..., Any] = "inductor") -> None:
+    """Have torch compile the layers of `model` when they are first called with a `PackedPlan`.
+
+    Parameters, their names, what is saved and copies of the model stay as they are.
+    """
+    from transformers.modeling_layers import GradientCheckpointingLayer
+
+    layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
+    for layer in layers:
+        layer.compile(backend=backend, dynamic=True)
+    model.has_compiled_layers = bool(layers)
+
+
+def _as_planned(model: Any, plan: Plan) -> AbstractContextManager[Any]:
+    """Leaves compiled code out where the plan is not one it was compiled for."""
+    if isinstance(plan, PackedPlan) or not getattr(model, "has_compiled_layers", False):
+        return nullcontext()
+    stance: AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
+    return stance
 
 
 def _attention(
     module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, *, plan: Plan, **options: Any
 ) -> tuple[Tensor, None]:
+    # The number of a layer would be a constant of its compiled code: every layer would be compiled on its own.
+    layer = 0 if isinstance(plan, PackedPlan) else module.layer_idx
     mixed = plan.attend(
-        module.layer_idx,
-        query[0].transpose(0, 1),
-        key[0].transpose(0, 1),
-        value[0].transpose(0, 1),
-        options.get("scaling"),
+        layer, query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1), options.get("scaling")
     )
     return mixed.unsqueeze(0), None
 
@@ -72,57 +116,99 @@ def _attention(
 class PackedPlan:
     """Sequences of the given lengths, one after another in the packed row, each causal in itself.
 
-    Sequences of about one length share a padded block, so that little is padded and only inside attention.
+    On a GPU in half precision nothing is padded at all. Elsewhere sequences of about one length share a padded block,
+    so that little is padded and only inside attention.
     """
 
-    def __init__(self, lengths: Sequence[int], device: torch.device | str = "cpu", slack: float = 1.25) -> None:
-        size = torch.tensor(lengths)
-        starts = size.cumsum(0) - size
-        order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
-        self.shapes: list[tuple[int, int]] = []
-        """(sequences, padded length) of each block."""
-        spread: list[Tensor] = []
-        place = torch.empty(int(size.sum()), dtype=torch.long)
-        flat = first = 0
-        while first < len(order):
-            longest = lengths[order[first]]
-            last = first
-            while last < len(order) and lengths[order[last]] * slack >= longest:
-                last += 1
-            members = torch.tensor(order[first:last])
-            offset = torch.arange(longest)
-            real = offset < size[members].unsqueeze(1)
-            block = torch.where(real, starts[members].unsqueeze(1) + offset, 0)
-            place[block[real]] = (flat + torch.arange(block.numel()).view_as(block))[real]
-            self.shapes.append((len(members), longest))
-            spread.append(block.flatten())
-            flat += block.numel()
-            first = last
-        self.spread = torch.cat(spread).to(device)
-        """[F] the token that stands at each place of the blocks, all flattened; padding repeats token 0."""
-        self.place = place.to(device)
-        """[T] where each token stands among those places."""
+    def __init__(
+        self,
+        lengths: Sequence[int],
+        device: torch.device | str = "cpu",
+        slack: float = 1.25,
+        ends: Tensor | None = None,
+    ) -> None:
+        """`ends`: where each sequence ends, with a 0 before the first, as int32 on a GPU; made here if not given."""
+        self.lengths, self.device, self.slack = lengths, torch.device(device), slack
+        if ends is None and self.device.type == "cuda":
+            ends = torch.tensor([0, *lengths]).cumsum(0).to(self.device, torch.int32)
+        self.ends = ends if varlen_attn is not None else None
+        self.longest = max(LEAST_LONGEST, 1 << (max(lengths) - 1).bit_length())
+        """At least the longest length; one of few values."""
+
+    @cached_property
+    def blocks(self) -> Blocks:
+        return _blocks(self.lengths, self.slack, self.device)
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float | None) -> Tensor:
-        grouped = query.shape[1] != key.shape[1]
-        sizes = [count * length for count, length in self.shapes]
-        blocks = [torch.split(_spread(x, self.spread, self.place), sizes) for x in (query, key, value)]
-        found = []
-        for shape, *parts in zip(self.shapes, *blocks, strict=True):
-            query, key, value = (part.unflatten(0, shape).transpose(1, 2) for part in parts)
-            # Padding stands behind the real tokens, where causal attention never looks.
-            mixed = scaled_dot_product_attention(
-                query,
-                key,
-                value,
-                is_causal=True,
-                scale=scaling,
-                enable_gqa=grouped,
-            )
-            found.append(mixed.transpose(1, 2).flatten(0, 1))
-        joined = found[0] if len(found) == 1 else torch.cat(found)
-        gathered: Tensor = _Gather.apply(joined, self.place)  # type: ignore[no-untyped-call]
-        return gathered
+        if self.ends is not None and query.dtype in (torch.bfloat16, torch.float16):
+            return varlen(query, key, value, self.ends, self.longest, scaling)
+        mixed: Tensor = _in_blocks(self, query, key, value, scaling)
+        return mixed
+
+
+def varlen(query: Tensor, key: Tensor, value: Tensor, ends: Tensor, longest: int, scaling: float | None) -> Tensor:
+    """Causal attention within each of the sequences that end at `ends`. query: [T, heads, size]; ends: [1 + rows]."""
+    options: dict[str, Any] = {"enable_gqa": query.shape[1] != key.shape[1]} if _GROUPS_ARE_TOLD else {}
+    causal = (-1, 0)  # a window over all before and none after
+    query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
+    mixed = varlen_attn(query, key, value, ends, ends, longest, longest, scale=scaling, window_size=causal, **options)
+    assert isinstance(mixed, Tensor)
+    return mixed
+
+
+class Blocks(NamedTuple):
+    """Where packed tokens stand in padded blocks, F places in all."""
+
+    shapes: list[tuple[int, int]]
+    """(sequences, padded length) of each block."""
+    spread: Tensor
+    """[F] the token that stands at each place of the blocks, all flattened; padding repeats token 0."""
+    place: Tensor
+    """[T] where each token stands among those places."""
+
+
+def _blocks(lengths: Sequence[int], slack: float, device: torch.device) -> Blocks:
+    """Blocks of sequences whose lengths differ by no more than the factor `slack`."""
+    size = torch.tensor(lengths)
+    starts = size.cumsum(0) - size
+    order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
+    shapes: list[tuple[int, int]] = []
+    spread: list[Tensor] = []
+    place = torch.empty(int(size.sum()), dtype=torch.long)
+    flat = first = 0
+    while first < len(order):
+        longest = lengths[order[first]]
+        last = first
+        while last < len(order) and lengths[order[last]] * slack >= longest:
+            last += 1
+        members = torch.tensor(order[first:last])
+        offset = torch.arange(longest)
+        real = offset < size[members].unsqueeze(1)
+        block = torch.where(real, starts[members].unsqueeze(1) + offset, 0)
+        place[block[real]] = (flat + torch.arange(block.numel()).view_as(block))[real]
+        shapes.append((len(members), longest))
+        spread.append(block.flatten())
+        flat += block.numel()
+        first = last
+    return Blocks(shapes, torch.cat(spread).to(device), place.to(device))
+
+
+# Of other numbers and shapes every time, blocks would be compiled over and over.
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _in_blocks(plan: PackedPlan, query: Tensor, key: Tensor, value: Tensor, scaling: float | None) -> Tensor:
+    shapes, spread, place = plan.blocks
+    grouped = query.shape[1] != key.shape[1]
+    sizes = [count * length for count, length in shapes]
+    blocks = [torch.split(_spread(x, spread, place), sizes) for x in (query, key, value)]
+    found = []
+    for shape, *parts in zip(shapes, *blocks, strict=True):
+        query, key, value = (part.unflatten(0, shape).transpose(1, 2) for part in parts)
+        # Padding stands behind the real tokens, where causal attention never looks.
+        mixed = scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=grouped)
+        found.append(mixed.transpose(1, 2).flatten(0, 1))
+    joined = found[0] if len(found) == 1 else torch.cat(found)
+    gathered: Tensor = _Gather.apply(joined, place)  # type: ignore[no-untyped-call]
+    return gathered
 
 
 def _spread(packed: Tensor, spread: Tensor, place: Tensor) -> Tensor:

@@ -32,6 +32,10 @@ class RunConfig:
     """How often a trial that failed outside agent and task is played again."""
     concurrency: int = 1024
     """Trials under way at a time."""
+    staleness: int = 0
+    """Updates whose trials may begin while the last trials of this update are still played, so that the device does not
+    wait for the slowest: they begin with weights that are so many updates old at most. A resumed run then is not the
+    same to the bit. 0: every trial is played with the newest weights."""
     threads: int = 0
     """Threads of torch on CPU; 0 leaves torch's own choice."""
     checkpoint_every: int = 10
@@ -112,6 +116,8 @@ class ModelConfig:
     """0: twice the rank."""
     gradient_checkpointing: bool = False
     """Compute activations twice rather than keep them: slower, in less memory."""
+    compile: Literal["auto", "on", "off"] = "auto"
+    """Have torch.compile fuse the layers for training, once a run; auto: on a GPU."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +129,10 @@ class EngineConfig:
     context: int = 0
     """Longest sequence; 0: the model's own limit."""
     chunk: int = 512
-    """Prompt tokens of one sequence that one step takes in at most."""
+    """Prompt tokens of one sequence that one step takes in at most (on a GPU the engine chooses)."""
+    kind: Literal["auto", "slots", "graphs"] = "auto"
+    """slots: through the model's own code, any model and device; graphs: CUDA graphs over known families; auto: graphs
+    on a GPU where the family is known."""
 
 
 @dataclass(frozen=True)
@@ -229,8 +238,9 @@ class OptimConfig:
     """Decay of their squares."""
     weight_decay: float = 0.0
     """Of AdamW."""
-    tokens: int = 16384
-    """Tokens of a micro-batch; halved when memory runs out."""
+    tokens: int = 0
+    """Tokens of a micro-batch; halved when memory runs out. 0: as suits the model and the device, 16384 on CPU and at
+    most 65536 on a GPU."""
 
 
 @dataclass(frozen=True)
@@ -270,17 +280,18 @@ class Config:
 
 _LEAST = {
     0: (
-        "run.updates", "run.retries", "run.threads", "run.save_trials_every", "run.validate_every", "task.turns_from",
+        "run.updates", "run.retries", "run.staleness", "run.threads", "run.save_trials_every", "run.validate_every",
+        "task.turns_from",
         "model.lora_rank", "model.lora_alpha", "engine.context", "warmstart.steps", "warmstart.weight_decay",
         "warmstart.warmup", "algo.shaping", "algo.invalid_penalty", "algo.length_penalty", "algo.reflection_weight",
         "algo.clip_high", "algo.kl_weight", "algo.entropy_weight", "algo.value_weight", "optim.warmup",
-        "optim.weight_decay",
+        "optim.weight_decay", "optim.tokens",
     ),
     1: (
         "run.tasks", "run.group", "run.concurrency", "run.checkpoint_every", "run.keep", "run.validation_tasks",
         "run.validation_episodes", "run.max_bad_steps", "trial.episodes", "trial.max_tokens", "trial.reflection_tokens",
         "trial.memory_tokens", "trial.max_reflections", "engine.slots", "engine.chunk", "warmstart.trials",
-        "warmstart.episodes", "warmstart.batch", "optim.epochs", "optim.minibatches", "optim.tokens",
+        "warmstart.episodes", "warmstart.batch", "optim.epochs", "optim.minibatches",
     ),
 }  # fmt: skip
 _SHARES = (

@@ -6,13 +6,16 @@ is derived from (seed, update), so that a run resumed from a checkpoint goes on 
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -23,7 +26,8 @@ from mulligan.algo.batch import StepBatch, samples_of
 from mulligan.algo.build import batch_from_groups
 from mulligan.algo.loss import mismatch_warning
 from mulligan.algo.normalise import History
-from mulligan.engine.slots import SlotEngine
+from mulligan.engine.choose import make_engine
+from mulligan.errors import lost_device
 from mulligan.policy.local import LocalPolicy
 from mulligan.report.run import RunFolder
 from mulligan.rollout.collect import Job, collect
@@ -36,10 +40,11 @@ from mulligan.train.resolve import from_run, to_tree
 from mulligan.train.rows import rows_of
 from mulligan.train.step import Learner, UpdateData
 from mulligan.train.warmstart import warm_start
-from mulligan.trial.runner import run_async
+from mulligan.trial.runner import loop_is_running
 from mulligan.types import Group, Trial
 
 OnUpdate = Callable[[dict[str, Any]], None]
+Result = TypeVar("Result")
 
 
 def train(config: Config | None, run: str | Path, *, resume: bool = False, on_update: OnUpdate | None = None) -> Path:
@@ -60,6 +65,43 @@ def train(config: Config | None, run: str | Path, *, resume: bool = False, on_up
     return folder.path
 
 
+@dataclass
+class _Playing:
+    """The trials of one update, begun."""
+
+    groups: list[Group] = field(default_factory=list)
+    task: asyncio.Future[None] = field(init=False)
+    all_begun: asyncio.Event = field(default_factory=asyncio.Event)
+    """Every trial has begun: places that become free are the next update's."""
+    failures: Counter[str] = field(default_factory=Counter)
+    """Failed attempts by reason, also those that a retry mended."""
+    replaced: int = 0
+    replaced_episodes: int = 0
+
+
+class _Loop:
+    """One event loop for a whole run: what is under way when a call ends rests until the next call.
+
+    In a thread of its own where this one has a running loop (a notebook).
+    """
+
+    def __init__(self) -> None:
+        self.thread = ThreadPoolExecutor(max_workers=1) if loop_is_running() else None
+        self.runner = asyncio.Runner()
+
+    def run(self, start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        if self.thread is None:
+            return self.runner.run(start())
+        return self.thread.submit(lambda: self.runner.run(start())).result()
+
+    def close(self) -> None:
+        if self.thread is None:
+            self.runner.close()
+        else:
+            self.thread.submit(self.runner.close).result()
+            self.thread.shutdown()
+
+
 class Trainer:
     """A training run under way."""
 
@@ -73,8 +115,12 @@ class Trainer:
         critic = heads(config.algo.form) if config.algo.estimator == "ppo" else 0
         self.learner = Learner(self.loaded.model, config, critic)
         engine = config.engine
-        self.engine = SlotEngine(
-            self.loaded.model, slots=engine.slots, context=engine.context or None, chunk=engine.chunk
+        self.engine = make_engine(
+            self.loaded.model,
+            slots=engine.slots,
+            context=engine.context or None,
+            chunk=engine.chunk,
+            kind=engine.kind,
         )
         self.policy = LocalPolicy(self.engine, self.loaded.renderer, config.model.name)
         self.settings = trial_settings(config)
@@ -83,15 +129,24 @@ class Trainer:
         self.options = Options(algo.baseline, algo.scale, algo.step_weight, algo.gae_lambda)
         self.mixture = Mixture.parse(config.task.env, config.task.params, config.task.seed_set)
         self.history = History()
-        self.failures: Counter[str] = Counter()
-        """Failed attempts of the update under way by reason, also those that a retry mended."""
-        self.replaced_episodes = 0
+        self.loop = _Loop()
+        self.playing: dict[int, _Playing] = {}
+        """Updates whose trials have begun."""
         self.metrics = MetricsFile(folder.path / "metrics.jsonl")
         if config.run.validate_every:  # a set that is too small should be known before, not after the first updates
             self._validation_jobs()
 
     def run(self) -> None:
         """From the newest checkpoint, or from the beginning, to the last update."""
+        gc.collect()
+        gc.freeze()  # the model's many objects stay: looking through them again and again would cost more than playing
+        try:
+            self._run()
+        finally:
+            self.loop.close()
+            gc.unfreeze()
+
+    def _run(self) -> None:
         newest = checkpoint.newest(self.folder.path)
         start = checkpoint.restore(newest, self.learner, self.history) if newest else self._begin()
         if self.config.algo.kl_weight:
@@ -140,9 +195,8 @@ class Trainer:
         began = time.perf_counter()
         self.loaded.model.eval()
         tokens = self.engine.tokens
-        self.failures.clear()
-        self.replaced_episodes = 0
-        groups, replaced = self._play(update)
+        played_out = self._played(update)
+        groups = played_out.groups
         played = time.perf_counter()
         batch = self._batch(groups)
         trials = [groups[group].trials[index] for group, index in batch.source]
@@ -161,7 +215,10 @@ class Trainer:
             else torch.tensor(advantages.targets, dtype=torch.float32, device=self.device),
         )
         budget = self.learner.tokens
-        learned = self.learner.update(data, update=update, on_bad=lambda bad: self._keep_bad(update, bad))
+        try:
+            learned = self.learner.update(data, update=update, on_bad=lambda bad: self._keep_bad(update, bad))
+        except RuntimeError as error:
+            raise lost_device(error, "training") or error from None
         ended = time.perf_counter()
         self._keep_trials(update, groups)
         sampled = sum(len(span.ids) for row in rows for span in row.spans)
@@ -169,9 +226,9 @@ class Trainer:
             **describe_groups(groups, self.settings.episodes),
             **{f"loss/{name}": value for name, value in learned.items()},
             **advantages.metrics,
-            "groups/replaced": replaced,
-            "episodes/replaced": self.replaced_episodes,
-            **{f"failures/{name}": count for name, count in sorted(self.failures.items())},
+            "groups/replaced": played_out.replaced,
+            "episodes/replaced": played_out.replaced_episodes,
+            **{f"failures/{name}": count for name, count in sorted(played_out.failures.items())},
             "tokens/rows": sum(len(row.ids) for row in rows),
             "tokens/sampled": sampled,
             "optim/tokens": self.learner.tokens,
@@ -190,38 +247,65 @@ class Trainer:
             said.append(f"{learned['skipped']:.0f} steps skipped: the loss was not finite; the batch is in bad/")
         return "; ".join(text for text in said if text) or None
 
-    def _play(self, update: int) -> tuple[list[Group], int]:
-        """The groups of an update; with dynamic sampling, those that teach nothing are replaced once."""
-        groups = self._groups(update, self.config.run.tasks, "")
-        if not self.config.algo.dynamic_sampling:
-            return groups, 0
-        dull = [place for place, group in enumerate(groups) if not self._has_signal(group)]
-        if dull:
-            self.replaced_episodes = sum(len(t.episodes) for place in dull for t in groups[place].trials)
-            for place, group in zip(dull, self._groups(update, len(dull), "again"), strict=True):
-                groups[place] = group
-        return groups, len(dull)
+    def _played(self, update: int) -> _Playing:
+        """The groups of an update; with staleness, those of the next begin as soon as all of these have begun."""
 
-    def _groups(self, update: int, count: int, name: str) -> list[Group]:
+        async def finish() -> _Playing:
+            playing = self.playing.pop(update, None) or self._begin_playing(update)
+            following = asyncio.ensure_future(self._begin_ahead(update, playing))
+            try:
+                await playing.task
+            finally:
+                following.cancel()
+            return playing
+
+        return self.loop.run(finish)
+
+    async def _begin_ahead(self, update: int, before: _Playing) -> None:
+        """Begin the updates after `update` that staleness allows, each when all trials of the one before have begun."""
+        run = self.config.run
+        for number in range(update + 1, min(update + run.staleness, run.updates - 1) + 1):
+            await before.all_begun.wait()
+            if number not in self.playing:
+                self.playing[number] = self._begin_playing(number)
+            before = self.playing[number]
+
+    def _begin_playing(self, update: int) -> _Playing:
+        playing = _Playing()
+        playing.task = asyncio.ensure_future(self._play(update, playing))
+        return playing
+
+    async def _play(self, update: int, playing: _Playing) -> None:
+        """The groups of an update; with dynamic sampling, those that teach nothing are replaced once."""
+        playing.groups = groups = await self._groups(update, self.config.run.tasks, "", playing)
+        if not self.config.algo.dynamic_sampling:
+            return
+        dull = [place for place, group in enumerate(groups) if not self._has_signal(group)]
+        playing.replaced = len(dull)
+        if dull:
+            playing.replaced_episodes = sum(len(t.episodes) for place in dull for t in groups[place].trials)
+            again = await self._groups(update, len(dull), "again", playing)
+            for place, group in zip(dull, again, strict=True):
+                groups[place] = group
+
+    async def _groups(self, update: int, count: int, name: str, playing: _Playing) -> list[Group]:
         run = self.config.run
         related = self.settings.episodes - 1 if self.config.trial.tasks == "related" else 0
         draws = draw_tasks(
             self.mixture, count, seed=run.seed, update=update, related=related, turns=self._turns(update), name=name
         )
-        groups: list[Group] = run_async(
-            lambda: play_groups(
-                draws,
-                run.group,
-                self.policy,
-                self.settings,
-                seed=run.seed if not name else run.seed + 1,
-                update=update,
-                concurrency=run.concurrency,
-                retries=run.retries,
-                on_failure=lambda trial: self.failures.update([trial.episodes[-1].stop.value]),
-            )
+        return await play_groups(
+            draws,
+            run.group,
+            self.policy,
+            self.settings,
+            seed=run.seed if not name else run.seed + 1,
+            update=update,
+            concurrency=run.concurrency,
+            retries=run.retries,
+            on_failure=lambda trial: playing.failures.update([trial.episodes[-1].stop.value]),
+            on_last=playing.all_begun.set,
         )
-        return groups
 
     def _turns(self, update: int) -> int | None:
         """The curriculum's turn limit: from `turns_from`, rising evenly over the first half of the run."""
@@ -262,7 +346,9 @@ class Trainer:
         found: dict[int, Trial] = {}
         settings = replace(self.settings, episodes=run.validation_episodes)
         jobs = self._validation_jobs()
-        run_async(lambda: collect(jobs, self.policy, settings, concurrency=run.concurrency, on_trial=found.__setitem__))
+        self.loop.run(
+            lambda: collect(jobs, self.policy, settings, concurrency=run.concurrency, on_trial=found.__setitem__)
+        )
         shares = pass_at([found[place] for place in sorted(found)], run.validation_episodes)
         return {f"validation/p@{k}": share for k, share in enumerate(shares, 1)}
 

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from mulligan.models.attention import PackedPlan
 from mulligan.train.rows import Row, Span
 
+MOST_TOKENS = {"cpu": 2**14, "cuda": 2**16}
+SHARE_OF_MEMORY = 0.35
+"""Of a GPU's memory, what the activations of a micro-batch may take."""
+
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """Rows side by side. T tokens in all, K of them sampled."""
+    """Rows side by side. T tokens in all, K of them sampled, in S spans."""
 
     ids: Tensor
     """[T]"""
@@ -38,7 +46,7 @@ class MicroBatch:
     reflects: Tensor
     """[K] True for tokens of a reflection."""
     first: Tensor
-    """[K] True for the first token of a step: its prediction stands at the last prompt token."""
+    """[S] place among the K of the first token of each span: its prediction stands at the last prompt token."""
     spans: Sequence[Span]
     """In the order of the sampled tokens."""
 
@@ -48,58 +56,129 @@ class MicroBatch:
 
 
 def pack(rows: Sequence[Row], tokens: int, device: torch.device | str = "cpu") -> list[MicroBatch]:
-    """Micro-batches of at most `tokens` tokens (a longer row stands alone), rows of like length together."""
-    order = sorted(range(len(rows)), key=lambda number: -len(rows[number].ids))
-    batches: list[list[Row]] = []
-    size = 0
-    for number in order:
-        row = rows[number]
-        if not row.spans:
-            continue
-        if not batches or size + len(row.ids) > tokens:
-            batches.append([])
-            size = 0
-        batches[-1].append(row)
-        size += len(row.ids)
-    return [_join(batch, device) for batch in batches]
+    """Micro-batches of at most `tokens` tokens (a longer row stands alone), rows of like length together.
+
+    As few as can be in that order, and of about one size.
+    """
+    told = sorted((row for row in rows if row.spans), key=lambda row: -len(row.ids))
+    sizes = [len(row.ids) for row in told]
+    joined = [_join(told[begin:end]) for begin, end in _cuts(sizes, tokens)]
+    # One transfer of everything, which the host does not wait for.
+    whole = iter(_sent([part for each in joined for part in each.whole], device))
+    real = iter(_sent([part for each in joined for part in each.real], device))
+    return [_placed(each, [next(whole) for _ in each.whole], [next(real) for _ in each.real]) for each in joined]
 
 
-def _join(rows: Sequence[Row], device: torch.device | str) -> MicroBatch:
-    ids: list[int] = []
-    positions: list[int] = []
-    keep: list[int] = []
-    for row in rows:
-        start = len(ids)
-        ids += row.ids
-        positions += range(len(row.ids))
-        for span in row.spans:
-            keep += range(start + span.start - 1, start + span.start - 1 + len(span.ids))
+def token_budget(config: Any, device: torch.device, *, checkpointing: bool) -> int:
+    """Tokens of a micro-batch that suit a model of this configuration (of transformers) on this device.
+
+    A layer keeps about 8 vectors of the hidden and 4 of the inner size for each token, or with checkpointing the one
+    it was given.
+    """
+    if device.type != "cuda":
+        return MOST_TOKENS["cpu"]
+    inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
+    kept = config.hidden_size if checkpointing else 8 * config.hidden_size + 4 * inner
+    room = SHARE_OF_MEMORY * torch.cuda.get_device_properties(device).total_memory
+    fitting = int(room / (2 * config.num_hidden_layers * kept))
+    return min(MOST_TOKENS["cuda"], 1 << max(fitting, 1024).bit_length() - 1)
+
+
+def _cuts(sizes: Sequence[int], tokens: int) -> list[tuple[int, int]]:
+    """Begin and end of each micro-batch: with the lowest limit that needs no more of them than `tokens` does."""
+    cuts = _filled(sizes, tokens)
+    low, high = sum(sizes) // max(1, len(cuts)), tokens
+    while low < high:
+        limit = (low + high) // 2
+        if len(_filled(sizes, limit)) > len(cuts):
+            low = limit + 1
+        else:
+            high = limit
+    return _filled(sizes, high)
+
+
+def _filled(sizes: Sequence[int], limit: int) -> list[tuple[int, int]]:
+    cuts: list[tuple[int, int]] = []
+    begin = size = 0
+    for place, length in enumerate(sizes):
+        if place > begin and size + length > limit:
+            cuts.append((begin, place))
+            begin, size = place, 0
+        size += length
+    return [*cuts, (begin, len(sizes))] if sizes else []
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    """A micro-batch as it is put together, before it goes to its device."""
+
+    lengths: list[int]
+    spans: list[Span]
+    whole: list[NDArray[np.int64]]
+    real: list[NDArray[np.float32]]
+    has_old: bool
+    has_reference: bool
+
+
+def _join(rows: Sequence[Row]) -> _Joined:
+    lengths = np.array([len(row.ids) for row in rows])
+    starts = lengths.cumsum() - lengths
+    ids = np.fromiter(chain.from_iterable(row.ids for row in rows), np.int64, int(lengths.sum()))
     spans = [span for row in rows for span in row.spans]
-    sizes = torch.tensor([len(span.ids) for span in spans])
+    sizes = np.array([len(span.ids) for span in spans])
+    first = sizes.cumsum() - sizes
+    place = np.array([start + span.start - 1 for start, row in zip(starts, rows, strict=True) for span in row.spans])
+    keep = np.repeat(place - first, sizes) + np.arange(sizes.sum())
 
-    def each(values: list[int] | list[bool]) -> Tensor:
+    def each(values: Iterable[int]) -> NDArray[np.int64]:
         """A value of each span, for each of its tokens."""
-        return torch.repeat_interleave(torch.tensor(values), sizes).to(device)
+        return np.repeat(np.fromiter(values, np.int64, len(spans)), sizes)
 
-    def floats(name: str) -> Tensor:
-        lists = [getattr(span, name) for span in spans]
-        whole = [v for values, span in zip(lists, spans, strict=True) for v in (values or [0.0] * len(span.ids))]
-        return torch.tensor(whole, dtype=torch.float32, device=device)
+    def floats(name: str) -> NDArray[np.float32]:
+        lists = (getattr(span, name) or repeat(0.0, len(span.ids)) for span in spans)
+        return np.fromiter(chain.from_iterable(lists), np.float32, int(sizes.sum()))
 
-    first = torch.zeros(len(keep), dtype=torch.bool)
-    first[sizes.cumsum(0) - sizes] = True
+    has_old, has_reference = spans[0].old is not None, spans[0].reference is not None
+    names = ["logprobs", *["old"] * has_old, *["reference"] * has_reference]
+    whole = [
+        ids,
+        np.arange(len(ids)) - np.repeat(starts, lengths),
+        keep,
+        ids[keep + 1],
+        each(span.step for span in spans),
+        each(span.trial for span in spans),
+        each(span.reflects for span in spans),
+        first,
+        np.concatenate([[0], lengths.cumsum()]),
+    ]
+    return _Joined(lengths.tolist(), spans, whole, [floats(name) for name in names], has_old, has_reference)
+
+
+def _placed(joined: _Joined, whole: Sequence[Tensor], real: Sequence[Tensor]) -> MicroBatch:
+    ids, positions, keep, target, step, trial, reflects, first, ends = whole
+    found = iter(real)
     return MicroBatch(
-        ids=torch.tensor(ids, device=device),
-        positions=torch.tensor(positions, device=device),
-        plan=PackedPlan([len(row.ids) for row in rows], device),
-        keep=torch.tensor(keep, device=device),
-        target=torch.tensor([token for span in spans for token in span.ids], device=device),
-        logp_sampler=floats("logprobs"),
-        logp_old=floats("old") if spans[0].old is not None else None,
-        logp_ref=floats("reference") if spans[0].reference is not None else None,
-        step=each([span.step for span in spans]),
-        trial=each([span.trial for span in spans]),
-        reflects=each([span.reflects for span in spans]),
-        first=first.to(device),
-        spans=spans,
+        ids=ids,
+        positions=positions,
+        plan=PackedPlan(joined.lengths, ids.device, ends=ends.int() if ids.is_cuda else None),
+        keep=keep,
+        target=target,
+        logp_sampler=next(found),
+        logp_old=next(found) if joined.has_old else None,
+        logp_ref=next(found) if joined.has_reference else None,
+        step=step,
+        trial=trial,
+        reflects=reflects.bool(),
+        first=first,
+        spans=joined.spans,
     )
+
+
+def _sent(parts: Sequence[NDArray[Any]], device: torch.device | str) -> list[Tensor]:
+    """The arrays as tensors on `device`, in one transfer."""
+    if not parts:
+        return []
+    tensor = torch.from_numpy(np.concatenate(parts))
+    if torch.device(device).type == "cuda":
+        tensor = tensor.pin_memory()
+    return list(torch.split(tensor.to(device, non_blocking=True), [len(part) for part in parts]))

@@ -1,39 +1,35 @@
 """One update of the weights: from rows and advantages to optimiser steps.
 
 The number of optimiser steps is `epochs` × `minibatches`, whatever the trials were like. A step whose loss is not
-finite is skipped; when memory runs out, the micro-batch is halved and the step tried again.
+finite is skipped; when memory runs out, the micro-batch is halved and the step tried again. The host reads nothing back
+from a GPU until the micro-batches of a step are done.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from mulligan.algo.loss import LossOptions, Tokens, policy_loss, summarise, token_shares, value_loss
 from mulligan.errors import MulliganError
-from mulligan.models.attention import forward, use_plans
+from mulligan.models.attention import compile_layers, use_plans
 from mulligan.seeding import generator
+from mulligan.train import masters
 from mulligan.train.config import Config
-from mulligan.train.pack import MicroBatch, pack
+from mulligan.train.head import Head, Scores
+from mulligan.train.pack import MicroBatch, pack, token_budget
 from mulligan.train.rows import Row
 
 Result = TypeVar("Result")
 SMALLEST_BUDGET = 64
 """Tokens of a micro-batch below which running out of memory is final."""
-
-
-class Scores(NamedTuple):
-    """What the model says of the sampled tokens of a micro-batch. Every tensor is [K]."""
-
-    logp: Tensor
-    entropy: Tensor
-    hidden: Tensor
-    """[K, size] what the output layer read; at a step's first token it is the state of the last prompt token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,37 +43,53 @@ class UpdateData:
     """[step, head] of the critic."""
 
 
+@dataclass(slots=True)
+class _Minibatch:
+    """Rows of one optimiser step, packed once for all passes over them."""
+
+    rows: list[Row]
+    budget: int = 0
+    """Tokens of a micro-batch that it is packed for; 0: it is not packed."""
+    packed: list[MicroBatch] = field(default_factory=list)
+    shares: list[Tensor] = field(default_factory=list)
+    """[K] each, of the whole step."""
+    old: list[Tensor] = field(default_factory=list)
+    """[K] each, log-probabilities of the first pass: before any step, where there is one minibatch."""
+
+
 class Learner:
     """The model with its optimiser; knows tokens and advantages, and nothing of trials or estimators."""
 
-    def __init__(self, model: Any, config: Config, heads: int = 0) -> None:
+    def __init__(
+        self, model: Any, config: Config, heads: int = 0, *, backend: str | Callable[..., Any] = "inductor"
+    ) -> None:
+        """`backend`: of torch.compile, where `model.compile` asks for it."""
         use_plans(model)
         self.model, self.config = model, config
         self.device = next(model.parameters()).device
-        self.tokens = config.optim.tokens
+        self.tokens = config.optim.tokens or token_budget(
+            model.config, self.device, checkpointing=config.model.gradient_checkpointing
+        )
         self.bad_in_a_row = 0
+        compiled = _compiles(config.model.compile, self.device)
+        self.head = Head(model, compiled, backend)
+        if compiled:
+            compile_layers(model, backend)
         size = model.config.hidden_size
         self.critic = torch.nn.Linear(size, heads, device=self.device) if heads else None
         if self.critic is not None:
             torch.nn.init.zeros_(self.critic.weight)
             torch.nn.init.zeros_(self.critic.bias)
         self.reference: dict[str, Tensor] | None = None
-        # Steps of 1e-6 vanish in bfloat16, so that the optimiser works on float32 copies and the model follows them.
-        self.masters: dict[str, torch.nn.Parameter] = {
-            name: torch.nn.Parameter(parameter.detach().float().clone())
-            for name, parameter in model.named_parameters()
-            if parameter.requires_grad and parameter.dtype != torch.float32
-        }
+        self.masters = masters.copies(model)
         self.optimiser = self._new_optimiser(config.optim.lr, config.optim.weight_decay)
-        self._read: list[Tensor] = []
-        model.get_output_embeddings().register_forward_pre_hook(lambda _, given: self._read.append(given[0]))
 
     def _new_optimiser(self, lr: float, weight_decay: float) -> torch.optim.AdamW:
         optim = self.config.optim
         groups: list[dict[str, Any]] = [{"params": self.trainable(), "weight_decay": weight_decay}]
         if self.critic is not None:
             groups.append({"params": list(self.critic.parameters()), "weight_decay": 0.0})
-        return torch.optim.AdamW(groups, lr=lr, betas=(optim.beta1, optim.beta2), fused=False)
+        return torch.optim.AdamW(groups, lr=lr, betas=(optim.beta1, optim.beta2), fused=self.device.type == "cuda")
 
     def trainable(self) -> list[torch.nn.Parameter]:
         """What the optimiser steps: the weights, or their float32 copies."""
@@ -91,12 +103,9 @@ class Learner:
             if parameter.requires_grad
         }
 
-    @torch.no_grad()
     def follow_masters(self) -> None:
         """Bring the model's weights to where their float32 copies are."""
-        for name, parameter in self.model.named_parameters():
-            if name in self.masters:
-                parameter.copy_(self.masters[name])
+        masters.follow(self.model, self.masters)
 
     def warm_optimisers(self) -> list[torch.optim.Optimizer]:
         """Those of the warm start, which the updates do not go on with."""
@@ -115,7 +124,9 @@ class Learner:
         rest = [p for p in weights.values() if id(p) not in chosen]
         betas = (optim.beta1, optim.beta2)
         found: list[torch.optim.Optimizer] = [
-            torch.optim.AdamW(rest, lr=warm.lr, betas=betas, weight_decay=warm.weight_decay, fused=False)
+            torch.optim.AdamW(
+                rest, lr=warm.lr, betas=betas, weight_decay=warm.weight_decay, fused=self.device.type == "cuda"
+            )
         ]
         if inside:
             found.append(
@@ -133,18 +144,13 @@ class Learner:
 
     def score(self, batch: MicroBatch, temperature: float) -> Scores:
         """Log-probability and entropy of each sampled token under the sampling distribution."""
-        self._read.clear()
-        logits = forward(self.model, batch.ids, batch.positions, batch.plan, batch.keep).float() / temperature
-        logp = torch.log_softmax(logits, dim=-1)
-        entropy = -(logp.exp() * logp).sum(-1)
-        hidden = self._read.pop()[0]
-        self._read.clear()
-        return Scores(logp.gather(1, batch.target.unsqueeze(1)).squeeze(1), entropy, hidden)
+        return self.head.score(batch, temperature)
 
     def look_over(self, rows: Sequence[Row], steps: int) -> Tensor | None:
         """What must be known before the first step of an update: logp_old and logp_ref, noted on the spans.
 
-        Returns the critic's values [step, head], where there is a critic.
+        Where every row is part of the first step, that step finds logp_old by itself. Returns the critic's values
+        [step, head], where there is a critic.
         """
         return self._fitting(lambda: self._look_over(rows, steps))
 
@@ -152,19 +158,21 @@ class Learner:
     def _look_over(self, rows: Sequence[Row], steps: int) -> Tensor | None:
         self.model.eval()
         temperature = self.config.trial.temperature
-        own, critic = self._uses_own_logp(), self.critic
+        own, critic = self._uses_own_logp() and not self._finds_old_by_itself(), self.critic
         values = None if critic is None else torch.zeros(steps, critic.out_features, device=self.device)
+        packed = pack(rows, self.tokens, self.device) if own or critic is not None or self.config.algo.kl_weight else []
         if own or critic is not None:
-            for batch in pack(rows, self.tokens, self.device):
+            found = []
+            for batch in packed:
                 scores = self.score(batch, temperature)
-                if own:
-                    _note(batch, "old", scores.logp)
+                found.append(scores.logp)
                 if values is not None and critic is not None:
                     values[batch.step[batch.first]] = critic(scores.hidden[batch.first].float())
+            if self._uses_own_logp():
+                _note(packed, "old", found)
         if self.config.algo.kl_weight:
             with self._reference_weights():
-                for batch in pack(rows, self.tokens, self.device):
-                    _note(batch, "reference", self.score(batch, temperature).logp)
+                _note(packed, "reference", [self.score(batch, temperature).logp for batch in packed])
         return values
 
     @contextmanager
@@ -199,7 +207,7 @@ class Learner:
             entropy_weight=algo.entropy_weight + (entropy_end - algo.entropy_weight) * progress,
             sampler_weight_limit=algo.sampler_weight_limit,
         )
-        parts = self._minibatches(data.rows, update)
+        parts = [_Minibatch(rows) for rows in self._minibatches(data.rows, update)]
         metrics: dict[str, float] = {}
         mismatch: float | None = None
         skipped = 0
@@ -212,7 +220,7 @@ class Learner:
                 mismatch = apart if mismatch is None else mismatch
                 if found["skipped"]:
                     skipped += 1
-                    on_bad({"rows": part, "advantages": data.advantages, "metrics": found})
+                    on_bad({"rows": part.rows, "advantages": data.advantages, "metrics": found})
             metrics = {name: sum(found.get(name, 0.0) for found in passes) / len(passes) for name in passes[0]}
         metrics["sampler/mismatch"] = metrics.get("sampler/mismatch", mismatch or 0.0)
         return {**metrics, "skipped": float(skipped), "lr": self.optimiser.param_groups[0]["lr"]}
@@ -237,9 +245,13 @@ class Learner:
         weight = next(self.model.parameters())
         return choice == "trainer" or (choice == "auto" and (weight.is_cuda or weight.dtype != torch.float32))
 
-    def _step(self, rows: list[Row], data: UpdateData, options: LossOptions) -> dict[str, float]:
+    def _finds_old_by_itself(self) -> bool:
+        """Whether the first step of an update goes over all rows, with the log-probabilities that are asked for."""
+        return self._uses_own_logp() and self.config.optim.minibatches == 1
+
+    def _step(self, part: _Minibatch, data: UpdateData, options: LossOptions) -> dict[str, float]:
         """One optimiser step, in micro-batches that fit."""
-        return self._fitting(lambda: self._try_step(rows, data, options))
+        return self._fitting(lambda: self._try_step(part, data, options))
 
     def _fitting(self, work: Callable[[], Result]) -> Result:
         """`work`, with smaller micro-batches for as long as memory runs out."""
@@ -249,49 +261,75 @@ class Learner:
             except (torch.OutOfMemoryError, RuntimeError) as error:
                 if not _out_of_memory(error) or self.tokens <= SMALLEST_BUDGET:
                     raise
-                self.tokens //= 2
-                if self.device.type == "cuda":
-                    torch.cuda.empty_cache()
+            # Only here, when the error is gone, are the tensors gone too that its traceback held.
+            self.tokens //= 2
+            self._no_gradient()
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()
 
     def _no_gradient(self) -> None:
         self.optimiser.zero_grad(set_to_none=True)
         for parameter in self.model.parameters():
             parameter.grad = None
 
-    def _try_step(self, rows: list[Row], data: UpdateData, options: LossOptions) -> dict[str, float]:
+    def _pack(self, part: _Minibatch) -> None:
+        """Pack a minibatch anew where micro-batches have become smaller."""
+        if part.budget == self.tokens:
+            return
+        if len(part.old) == len(part.packed):
+            _note(part.packed, "old", part.old)  # of a first pass that was finished
+        part.old = []
+        part.packed = pack(part.rows, self.tokens, self.device)
+        part.shares = self._shares(part.packed) if part.packed else []
+        part.budget = self.tokens
+
+    def _logp_old(self, part: _Minibatch, place: int, scores: Scores) -> Tensor | None:
+        """The trainer's own log-probabilities before the update for a micro-batch, where they are used."""
+        batch = part.packed[place]
+        if batch.logp_old is not None or not self._finds_old_by_itself():
+            return batch.logp_old
+        if place == len(part.old):
+            part.old.append(scores.logp.detach())
+        return part.old[place]
+
+    def _try_step(self, part: _Minibatch, data: UpdateData, options: LossOptions) -> dict[str, float]:
         self.model.train()
         self._no_gradient()
-        packed = pack(rows, self.tokens, self.device)
-        if not packed:
+        if len(part.old) < len(part.packed):
+            part.old = []  # of a first pass that was not finished
+        self._pack(part)
+        if not part.packed:
             return {"loss": 0.0, "grad_norm": 0.0, "skipped": 0.0}
         sums = []
-        value_part = apart = 0.0
-        for batch, share in zip(packed, self._shares(packed), strict=True):
-            scores = self.score(batch, self.config.trial.temperature)
-            own = batch.logp_old
-            tokens = Tokens(
-                logp_new=scores.logp,
-                logp_old=batch.logp_sampler if own is None else own,
-                advantage=data.advantages[batch.step],
-                share=share,
-                logp_ref=batch.logp_ref,
-                logp_sampler=None if own is None else batch.logp_sampler,
-                entropy=self._entropy(batch, scores, options),
-            )
-            loss, found = policy_loss(tokens, options)
-            if self.critic is not None and data.targets is not None:
-                critic = self._critic_loss(batch, scores, data.targets, len(data.advantages))
-                value_part += float(critic.detach())
-                loss = loss + self.config.algo.value_weight * critic
-            loss.backward()  # type: ignore[no-untyped-call]
-            sums.append(found)
-            apart += float((scores.logp.detach() - batch.logp_sampler).abs().sum())
+        value_part = apart = torch.zeros((), device=self.device)
+        with masters.taking_gradients(self.model, self.masters):
+            for place, (batch, share) in enumerate(zip(part.packed, part.shares, strict=True)):
+                scores = self.score(batch, self.config.trial.temperature)
+                own = self._logp_old(part, place, scores)
+                tokens = Tokens(
+                    logp_new=scores.logp,
+                    logp_old=batch.logp_sampler if own is None else own,
+                    advantage=data.advantages[batch.step],
+                    share=share,
+                    logp_ref=batch.logp_ref,
+                    logp_sampler=None if own is None else batch.logp_sampler,
+                    entropy=self._entropy(batch, scores, options),
+                )
+                loss, found = policy_loss(tokens, options)
+                if self.critic is not None and data.targets is not None:
+                    critic = self._critic_loss(batch, scores, data.targets, len(data.advantages))
+                    value_part = value_part + critic.detach()
+                    loss = loss + self.config.algo.value_weight * critic
+                apart = apart + (scores.logp.detach() - batch.logp_sampler).abs().sum()
+                sums.append(found)
+                loss.backward()  # type: ignore[no-untyped-call]
+        applied = self._apply(sum(found["loss"] for found in sums), [self.optimiser])  # type: ignore[arg-type]
         metrics = summarise(sums)
         # Before the first step of an update both are the same policy: what is left is how far the numerics are apart.
-        metrics["apart"] = apart / sum(len(batch.target) for batch in packed)
+        metrics["apart"] = float(apart) / sum(len(batch.target) for batch in part.packed)
         if self.critic is not None:
-            metrics["value_loss"] = value_part
-        return {**metrics, **self._apply(metrics["loss"], [self.optimiser])}
+            metrics["value_loss"] = float(value_part)
+        return {**metrics, **applied}
 
     def _entropy(self, batch: MicroBatch, scores: Scores, options: LossOptions) -> Tensor:
         """Of each token, with a gradient where the bonus is meant."""
@@ -302,16 +340,16 @@ class Learner:
         return torch.where(batch.reflects, scores.entropy.detach(), scores.entropy)
 
     def _shares(self, packed: list[MicroBatch]) -> list[Tensor]:
-        """Each token's share of the whole step, cut into the micro-batches."""
-        weight = torch.cat([batch.reflects for batch in packed]).float()
-        weight = 1.0 + (self.config.algo.reflection_weight - 1.0) * weight
-        shares = token_shares(
-            torch.cat([batch.step for batch in packed]),
-            torch.cat([batch.trial for batch in packed]),
-            weight,
-            self.config.algo.aggregate,
+        """Each token's share of the whole step, cut into the micro-batches. Computed on the host, which knows all."""
+        spans = [span for batch in packed for span in batch.spans]
+        sizes = np.array([len(span.ids) for span in spans])
+        step, trial, reflects = (
+            torch.from_numpy(np.repeat(np.array([getattr(span, name) for span in spans]), sizes))
+            for name in ("step", "trial", "reflects")
         )
-        return list(torch.split(shares, [len(batch.target) for batch in packed]))
+        weight = 1.0 + (self.config.algo.reflection_weight - 1.0) * reflects.float()
+        shares = token_shares(step, trial, weight, self.config.algo.aggregate)
+        return list(torch.split(shares.to(self.device), [len(batch.target) for batch in packed]))
 
     def _critic_loss(self, batch: MicroBatch, scores: Scores, targets: Tensor, steps: int) -> Tensor:
         assert self.critic is not None
@@ -319,16 +357,12 @@ class Learner:
         share = torch.full((len(values),), 1.0 / steps, device=self.device)
         return value_loss(values, targets[batch.step[batch.first]], share)
 
-    def _apply(self, loss: float, optimisers: Sequence[torch.optim.Optimizer]) -> dict[str, float]:
+    def _apply(self, loss: Tensor, optimisers: Sequence[torch.optim.Optimizer]) -> dict[str, float]:
         """Clip and step, unless loss or gradient is not finite."""
-        for name, parameter in self.model.named_parameters():
-            if name in self.masters:
-                self.masters[name].grad = None if parameter.grad is None else parameter.grad.float()
-                parameter.grad = None
         parameters = [p for optimiser in optimisers for group in optimiser.param_groups for p in group["params"]]
-        norm = float(torch.nn.utils.clip_grad_norm_(parameters, self.config.optim.grad_clip))
-        finite = torch.isfinite(torch.tensor([loss, norm])).all().item()
-        if finite:
+        clipped = torch.nn.utils.clip_grad_norm_(parameters, self.config.optim.grad_clip)
+        found, norm = torch.stack([loss.float(), clipped.float()]).tolist()
+        if math.isfinite(found) and math.isfinite(norm):
             for optimiser in optimisers:
                 optimiser.step()
             self.follow_masters()
@@ -337,7 +371,7 @@ class Learner:
         self.bad_in_a_row += 1
         if self.bad_in_a_row >= self.config.run.max_bad_steps:
             raise MulliganError(
-                f"the loss was not finite in {self.bad_in_a_row} steps in a row (loss {loss}, gradient norm {norm}); "
+                f"the loss was not finite in {self.bad_in_a_row} steps in a row (loss {found}, gradient norm {norm}); "
                 "a lower learning rate is the usual way out; batches of updates are kept under bad/ in the run folder"
             )
         return {"grad_norm": 0.0, "skipped": 1.0}
@@ -354,22 +388,35 @@ class Learner:
                 group["lr"] = lr
         packed = pack(rows, self.tokens, self.device)
         count = sum(len(batch.target) for batch in packed)
-        total = 0.0
-        for batch in packed:
-            loss = -self.score(batch, 1.0).logp.sum() / count
-            loss.backward()  # type: ignore[no-untyped-call]
-            total += float(loss.detach())
+        total = torch.zeros((), device=self.device)
+        with masters.taking_gradients(self.model, self.masters):
+            for batch in packed:
+                loss = -self.score(batch, 1.0).logp.sum() / count
+                loss.backward()  # type: ignore[no-untyped-call]
+                total = total + loss.detach()
         self._apply(total, optimisers)
-        return total
+        return float(total)
 
 
-def _note(batch: MicroBatch, name: str, logp: Tensor) -> None:
-    """Write log-probabilities of a micro-batch onto its spans."""
+def _compiles(choice: str, device: torch.device) -> bool:
+    """Whether layers are compiled: by default on a GPU for which there is a compiler."""
+    if choice == "auto":
+        from torch.utils._triton import has_triton
+
+        return device.type == "cuda" and has_triton()
+    return choice == "on"
+
+
+def _note(packed: Sequence[MicroBatch], name: str, logp: Sequence[Tensor]) -> None:
+    """Write log-probabilities of micro-batches onto their spans."""
+    if not packed:
+        return
+    whole = torch.cat(list(logp)).tolist()
     start = 0
-    whole = logp.tolist()
-    for span in batch.spans:
-        setattr(span, name, whole[start : start + len(span.ids)])
-        start += len(span.ids)
+    for batch in packed:
+        for span in batch.spans:
+            setattr(span, name, whole[start : start + len(span.ids)])
+            start += len(span.ids)
 
 
 def _out_of_memory(error: BaseException) -> bool:

@@ -16,7 +16,7 @@ from mulligan.errors import MulliganError, UsageError
 from mulligan.models.load import LoraSettings, load
 from mulligan.policy.local import Demonstrated, LocalPolicy
 from mulligan.policy.scripted import ExpertPolicy
-from mulligan.train import step as step_module
+from mulligan.train import head as head_module
 from mulligan.train.config import (
     AlgoConfig,
     Config,
@@ -283,18 +283,18 @@ def test_out_of_memory_halves_the_micro_batch(monkeypatch):
     loaded = load(TINY)
     rows, advantages = hand_made_rows(loaded)
     learner = Learner(loaded.model, config(optim=OptimConfig(lr=1e-3, warmup=1, epochs=1, tokens=4096)))
-    real = step_module.forward
+    real = head_module.states
 
     def cramped(model, ids, *rest):
         if len(ids) > 400:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return real(model, ids, *rest)
 
-    monkeypatch.setattr(step_module, "forward", cramped)
+    monkeypatch.setattr(head_module, "states", cramped)
     learner.update(UpdateData(rows, advantages), update=0, on_bad=pytest.fail)
     assert learner.tokens <= 512
     other = load(TINY)
-    monkeypatch.setattr(step_module, "forward", real)
+    monkeypatch.setattr(head_module, "states", real)
     rows, advantages = hand_made_rows(other)
     Learner(other.model, config()).update(UpdateData(rows, advantages), update=0, on_bad=pytest.fail)
     torch.testing.assert_close(weights(loaded.model), weights(other.model), atol=2e-5, rtol=1e-3)

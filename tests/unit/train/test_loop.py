@@ -33,6 +33,7 @@ from mulligan.train.config import (
 )
 from mulligan.train.loop import Trainer, train
 from mulligan.train.metrics import MetricsFile
+from mulligan.train.step import Learner
 from mulligan.types import Group, Sampling, Step
 
 TINY = "nano:hidden=32,layers=1"
@@ -329,3 +330,35 @@ def test_folders(tmp_path):
     before = weights(run)
     train(None, run, resume=True)
     assert torch.equal(before, weights(run))
+
+
+def test_with_staleness_the_next_update_begins_before_this_one_ends(tmp_path, monkeypatch):
+    """With few places, the last trials of an update leave some empty: the next update's trials take them."""
+    order: list[tuple[str, int]] = []
+    play, update = Trainer._play, Learner.update
+
+    async def noting(self, number, playing):
+        order.append(("begins", number))
+        await play(self, number, playing)
+        order.append(("played", number))
+
+    def learning(self, data, *, update: int, on_bad):
+        order.append(("learns", update))
+        return learn(self, data, update=update, on_bad=on_bad)
+
+    learn = update
+    monkeypatch.setattr(Trainer, "_play", noting)
+    monkeypatch.setattr(Learner, "update", learning)
+    base = small()
+    train(replace(base, run=replace(base.run, updates=4, staleness=1), engine=EngineConfig(slots=5)), tmp_path / "late")
+    for number in range(3):
+        assert order.index(("begins", number + 1)) < order.index(("played", number))
+    for number in range(2):  # but not two updates ahead
+        assert order.index(("learns", number)) < order.index(("begins", number + 2))
+    assert [entry for entry in order if entry[0] == "learns"] == [("learns", number) for number in range(4)]
+    assert ("begins", 4) not in order
+    assert [line["update"] for line in metrics(tmp_path / "late")] == [1, 2, 3, 4]
+    order.clear()
+    train(replace(base, run=replace(base.run, updates=3)), tmp_path / "fresh")
+    for number in range(2):
+        assert order.index(("learns", number)) < order.index(("begins", number + 1))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from mulligan.errors import MulliganError, ParameterError, UnknownName, UsageError
 from mulligan.report.run import to_toml
+from mulligan.sweep.demo import demo_sweep
 from mulligan.train.config import Config
 from mulligan.train.resolve import (
     PARAMS,
@@ -50,7 +51,7 @@ def test_later_layers_win(write):
 
 
 def test_a_preset_builds_on_its_base():
-    """RL beside meta-RL must differ in episodes and group alone, with equally many episodes an update."""
+    """RL beside meta-RL has equally many episodes an update, and differs in nothing but that and its entropy bonus."""
     meta, plain = resolve("cpu"), resolve("cpu-rl")
     assert (plain.trial.episodes, plain.run.group) == (1, 24)
     assert meta.run.group * meta.trial.episodes == plain.run.group * plain.trial.episodes
@@ -58,8 +59,12 @@ def test_a_preset_builds_on_its_base():
         plain,
         run=dataclasses.replace(plain.run, group=meta.run.group),
         trial=dataclasses.replace(plain.trial, episodes=meta.trial.episodes),
+        algo=dataclasses.replace(plain.algo, entropy_end=meta.algo.entropy_end),
     )
     assert same == meta
+    # The demonstration's arm of RL is that preset.
+    (rl,) = (arm for arm in demo_sweep(0).arms if arm.name == "RL")
+    assert resolve("cpu", None, rl.settings) == plain
 
 
 def test_a_file_may_name_its_base_unless_a_preset_is_given(write):

@@ -1,0 +1,340 @@
+"""A whole update of the weights, packing to optimiser, on rows like those of MineSweeper, with models drawn at random.
+
+Tokens a second are those of an update that nobody disturbs. Times of its parts come from another one, in which the host
+waits for the GPU between them; `look over` is the extra pass that updates need where they have several minibatches, a
+critic or a KL term. From Python: `run(shape="qwen3-4b")` for a large model, `profile()` for where a GPU's time goes.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from mulligan.bench import Report
+
+Numbers = dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A model, and how much an update gives it to read."""
+
+    family: str
+    sizes: dict[str, Any]
+    rows: int
+    length: tuple[int, int]
+    """Tokens of a row, from and to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way to compute the same update."""
+
+    name: str
+    compile: str = "on"
+    checkpointing: bool = False
+    lora: int = 0
+    """Rank; 0 trains all weights."""
+    half_adapters: bool = False
+    """Adapters in bfloat16, stepped in float32; PEFT makes them float32, and computes so."""
+    whole_logits: bool = False
+    """All logits of a micro-batch at a time."""
+
+
+_NANO = {"vocab_size": 2000, "hidden_size": 96, "intermediate_size": 256, "num_hidden_layers": 2}
+_SMOLLM2 = {"vocab_size": 49152, "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30}
+_QWEN3 = {"vocab_size": 151936, "hidden_size": 2560, "intermediate_size": 9728, "num_hidden_layers": 36}
+SHAPES = {
+    "nano": Shape("Llama", {**_NANO, "num_attention_heads": 4, "num_key_value_heads": 4}, 80, (60, 140)),
+    "smollm2": Shape("Llama", {**_SMOLLM2, "num_attention_heads": 9, "num_key_value_heads": 3}, 512, (300, 700)),
+    "qwen3-4b": Shape(
+        "Qwen3", {**_QWEN3, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128}, 128, (300, 700)
+    ),
+}
+WAYS = {
+    "nano": (Way("eager", "off"), Way("eager, logits in slices", "off")),
+    "smollm2": (Way("eager", "off"), Way("compiled"), Way("compiled, whole logits", whole_logits=True)),
+    "qwen3-4b": (
+        Way("full"),
+        Way("full, checkpoints", checkpointing=True),
+        Way("LoRA", lora=16),
+        Way("LoRA, bf16", lora=16, half_adapters=True),
+    ),
+}
+
+
+def run(
+    shape: str | None = None, *, ways: Sequence[Way] | None = None, tokens: int = 0, epochs: int = 1, repeats: int = 3
+) -> Report:
+    """shape: of `SHAPES`; by default smollm2 on a GPU, nano elsewhere. tokens: of a micro-batch, 0 for the default."""
+    import torch
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    name = shape or ("smollm2" if device.type == "cuda" else "nano")
+    asked = ways or WAYS[name]
+    found, reference = [], None
+    for way in asked:
+        numbers, logp = _measure(SHAPES[name], way, device, tokens, epochs, repeats)
+        found.append(numbers)
+        if reference is None:
+            reference = logp
+        numbers["logp against the first"] = float((logp - reference).abs().mean())
+        _clear(device)
+    rows = [(measure, *(_text(measure, numbers.get(measure)) for numbers in found)) for measure in found[0]]
+    place = torch.cuda.get_device_name() if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
+    title = f"one update of {name}, {epochs} epoch, {place}, torch {torch.__version__}; times in ms"
+    return Report(title, ("", *(way.name for way in asked)), tuple(rows))
+
+
+def profile(shape: str = "smollm2", way: Way | None = None, tokens: int = 0, lines: int = 40) -> str:
+    """A table of where the time of one update goes, kernel by kernel."""
+    import torch
+    from torch.profiler import ProfilerActivity
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    bench = _Bench(SHAPES[shape], way or Way("compiled", "on" if device.type == "cuda" else "off"), device, tokens, 1)
+    bench.update()
+    bench.update()
+    activities = [ProfilerActivity.CPU, *[ProfilerActivity.CUDA] * (device.type == "cuda")]
+    with torch.profiler.profile(activities=activities) as profiler:
+        bench.update()
+        bench.wait()
+    kind = "self_device_time_total" if device.type == "cuda" else "self_cpu_time_total"
+    return str(profiler.key_averages().table(sort_by=kind, row_limit=lines, max_name_column_width=70))
+
+
+def _measure(shape: Shape, way: Way, device: Any, tokens: int, epochs: int, repeats: int) -> tuple[Numbers, Any]:
+    """What one way of computing an update costs, and the log-probabilities it starts from."""
+    import torch
+
+    bench = _Bench(shape, way, device, tokens, epochs)
+    began = time.perf_counter()
+    logp = bench.look_over()  # also compiles
+    bench.update()
+    first = time.perf_counter() - began
+    bench.forget_peak()
+    times = [bench.timed(bench.update) for _ in range(repeats)]
+    peak = bench.peak()
+    parts = bench.in_parts()
+    again = bench.look_over()
+    looked = bench.timed(bench.look_over)
+    seen: list[Any] = []
+    bench.update(seen=seen)
+    seconds = statistics.median(times)
+    return {
+        "tokens/s": bench.tokens * epochs / seconds,
+        "tokens/s with looking over": bench.tokens * epochs / (seconds + looked),
+        "update": 1000 * seconds,
+        **{f"  {part}": 1000 * taken for part, taken in parts.items()},
+        "look over": 1000 * looked,
+        "first update, with compiling": 1000 * first,
+        "peak of memory (GB)": peak,
+        "weights, masters, moments (GB)": bench.resting(),
+        "tokens": float(bench.tokens),
+        "sampled": float(bench.sampled),
+        "tokens of a micro-batch": float(bench.learner.tokens),
+        "logp, look over against first step": float((again - torch.cat(seen[: bench.batches])).abs().mean()),
+    }, logp
+
+
+class _Bench:
+    """A model, its learner and rows to learn from."""
+
+    def __init__(self, shape: Shape, way: Way, device: Any, tokens: int, epochs: int) -> None:
+        import torch
+
+        from mulligan.train.config import AlgoConfig, Config, ModelConfig, OptimConfig
+        from mulligan.train.step import Learner, UpdateData
+
+        self.device = device
+        model = _model(shape, way, device)
+        choice: Any = way.compile
+        config = Config(
+            model=ModelConfig(compile=choice, gradient_checkpointing=way.checkpointing),
+            algo=AlgoConfig(logp_old="trainer"),
+            optim=OptimConfig(lr=1e-6, warmup=1, lr_end=1.0, epochs=epochs, tokens=tokens),
+        )
+        self.learner = Learner(model, config)
+        if way.whole_logits:
+            self.learner.head.few = 2**62
+        elif "slices" in way.name:
+            self.learner.head.few = 0
+        rows, steps = _rows(shape)
+        advantages = torch.randn(steps, generator=torch.Generator().manual_seed(0)).to(device)
+        self.data = UpdateData(rows, advantages)
+        self.steps = steps
+        self.tokens = sum(len(row.ids) for row in rows)
+        self.sampled = sum(len(span.ids) for row in rows for span in row.spans)
+        self.batches = 0
+        """Micro-batches of a pass."""
+
+    def update(self, seen: list[Any] | None = None) -> None:
+        def refuse(_: Any) -> None:
+            raise RuntimeError("the loss of the benchmark is not finite")
+
+        with self._wrapped("score", lambda scores: None if seen is None else seen.append(scores.logp.detach())):
+            self.learner.update(self.data, update=0, on_bad=refuse)
+
+    def look_over(self) -> Any:
+        """The extra pass; the log-probabilities, in the order of packing."""
+        import torch
+
+        found: list[Any] = []
+        self.learner._finds_old_by_itself = lambda: False  # type: ignore[method-assign]
+        try:
+            with self._wrapped("score", lambda scores: found.append(scores.logp)):
+                self.learner.look_over(self.data.rows, self.steps)
+        finally:
+            del self.learner._finds_old_by_itself
+        for row in self.data.rows:
+            for span in row.spans:
+                span.old = None
+        self.batches = len(found)
+        return torch.cat(found)
+
+    def in_parts(self) -> Numbers:
+        """Seconds of each part of an update, the host waiting for each."""
+        spent: Counter[str] = Counter()
+        names = {"_pack": "packing", "score": "forward", "_apply": "optimiser"}
+        originals = {name: getattr(self.learner, name) for name in names}
+        for name, part in names.items():
+            setattr(self.learner, name, self._timing(originals[name], part, spent))
+        try:
+            whole = self.timed(self.update)
+        finally:
+            for name in names:
+                delattr(self.learner, name)
+        spent["backward, loss, rest"] = whole - sum(spent.values())  # type: ignore[assignment]
+        return dict(spent)
+
+    def _timing(self, work: Callable[..., Any], part: str, spent: Counter[str]) -> Callable[..., Any]:
+        def timed(*given: Any, **options: Any) -> Any:
+            self.wait()
+            began = time.perf_counter()
+            result = work(*given, **options)
+            self.wait()
+            spent[part] += time.perf_counter() - began  # type: ignore[assignment]
+            return result
+
+        return timed
+
+    @contextmanager
+    def _wrapped(self, name: str, look: Callable[[Any], None]) -> Iterator[None]:
+        real = getattr(self.learner, name)
+
+        def looked(*given: Any) -> Any:
+            result = real(*given)
+            look(result)
+            return result
+
+        before = self.learner.__dict__.get(name)
+        setattr(self.learner, name, looked)
+        try:
+            yield
+        finally:
+            if before is None:
+                delattr(self.learner, name)
+            else:
+                setattr(self.learner, name, before)
+
+    def timed(self, work: Callable[[], Any]) -> float:
+        self.wait()
+        began = time.perf_counter()
+        work()
+        self.wait()
+        return time.perf_counter() - began
+
+    def wait(self) -> None:
+        import torch
+
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    def forget_peak(self) -> None:
+        import torch
+
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+
+    def peak(self) -> float:
+        """GB that tensors took at most; on a CPU, nobody counts."""
+        import torch
+
+        return torch.cuda.max_memory_allocated() / 1e9 if self.device.type == "cuda" else float("nan")
+
+    def resting(self) -> float:
+        """GB that stay between updates, gradients gone."""
+        import torch
+
+        self.learner._no_gradient()
+        return torch.cuda.memory_allocated() / 1e9 if self.device.type == "cuda" else float("nan")
+
+
+def _model(shape: Shape, way: Way, device: Any) -> Any:
+    import torch
+    import transformers
+
+    settings = getattr(transformers, f"{shape.family}Config")(**shape.sizes, tie_word_embeddings=True)
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.bfloat16 if device.type == "cuda" else torch.float32)
+    try:
+        with torch.random.fork_rng(), torch.device(device):
+            torch.manual_seed(0)
+            model = getattr(transformers, f"{shape.family}ForCausalLM")(settings)
+    finally:
+        torch.set_default_dtype(before)
+    if way.lora:
+        from peft import LoraConfig, get_peft_model
+
+        adapter = LoraConfig(r=way.lora, lora_alpha=2 * way.lora, target_modules="all-linear", task_type="CAUSAL_LM")
+        model = get_peft_model(model, adapter).to(device)
+        if way.half_adapters:
+            model = model.to(torch.bfloat16)
+    if way.checkpointing:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    return model
+
+
+def _rows(shape: Shape) -> tuple[list[Any], int]:
+    """Rows of turns, a quarter of whose tokens are sampled; and how many turns they have."""
+    from mulligan.train.rows import Row, Span
+
+    rng = random.Random(0)
+    vocabulary = shape.sizes["vocab_size"]
+    rows, step = [], 0
+    for number in range(shape.rows):
+        row, length = Row(), rng.randint(*shape.length)
+        while len(row.ids) < length:
+            turn = rng.randint(30, 80)
+            reply = max(1, int(turn * rng.uniform(0.2, 0.3)))
+            row.ids += [rng.randrange(vocabulary) for _ in range(turn - reply)]
+            ids = tuple(rng.randrange(vocabulary) for _ in range(reply))
+            row.spans.append(Span(len(row.ids), ids, tuple(-11.0 for _ in ids), step, number, False))
+            row.ids += ids
+            step += 1
+        rows.append(row)
+    return rows, step
+
+
+def _clear(device: Any) -> None:
+    import torch
+
+    gc.collect()
+    if device.type == "cuda":
+        torch._dynamo.reset()
+        torch.cuda.empty_cache()
+
+
+def _text(measure: str, value: float | None) -> str:
+    if value is None or value != value:
+        return "-"
+    if measure.startswith("logp"):
+        return f"{value:.6f}"
+    return f"{value:,.1f}" if value < 1000 else f"{value:,.0f}"

@@ -1,0 +1,60 @@
+"""Float32 copies of weights in half precision: what the optimiser steps, and where gradients add up.
+
+Steps of 1e-6 vanish in bfloat16, and so do the small parts of a large sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+
+def copies(model: Any) -> dict[str, Parameter]:
+    """A float32 copy of each parameter of `model` that is trained and less precise, by name."""
+    return {
+        name: Parameter(parameter.detach().float().clone())
+        for name, parameter in model.named_parameters()
+        if parameter.requires_grad and parameter.dtype != torch.float32
+    }
+
+
+@torch.no_grad()
+def follow(model: Any, masters: Mapping[str, Parameter]) -> None:
+    """Bring the weights of `model` to where their copies are."""
+    if masters:
+        own = dict(model.named_parameters())
+        torch._foreach_copy_([own[name] for name in masters], list(masters.values()))
+
+
+@contextmanager
+def taking_gradients(model: Any, masters: Mapping[str, Parameter]) -> Iterator[None]:
+    """Inside, gradients of the weights add up in the copies' `grad`, and are kept nowhere else.
+
+    A gradient is handed over as soon as it is there, so that there is one whole copy of them all and not two.
+    """
+    own = dict(model.named_parameters())
+    hooks = [
+        own[name].register_post_accumulate_grad_hook(partial(_hand_over, master)) for name, master in masters.items()
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+@torch.no_grad()
+def _hand_over(master: Parameter, parameter: Tensor) -> None:
+    if parameter.grad is None:
+        return
+    if master.grad is None:
+        master.grad = parameter.grad.float()
+    else:
+        master.grad += parameter.grad
+    parameter.grad = None
