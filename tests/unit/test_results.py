@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -43,3 +44,11 @@ def test_the_differences_by_seed_are_those_of_the_runs(one, other):
     apart = [100 * (p3[one][seed] - p3[other][seed]) for seed in sorted(p3[one].keys() & p3[other].keys())]
     said = f"{sum(apart) / len(apart):+.1f} points (by seed {', '.join(f'{points:+.1f}' for points in apart)})"
     assert said in (ROOT / "docs" / "ablations.md").read_text()
+
+
+def test_the_figures_of_performance_are_those_of_the_benchmarks():
+    kept = " ".join(path.read_text() for path in (ROOT / "results" / "h200-engine").glob("*.txt"))
+    said = (ROOT / "docs" / "performance.md").read_text()
+    numbers = set(re.findall(r"\d{1,3}(?:,\d{3})+", said))
+    assert len(numbers) > 10
+    assert not [number for number in numbers if number not in kept]

@@ -12,7 +12,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mulligan.bench import Report
@@ -59,6 +59,9 @@ def run() -> Report:
         step, rate, limit = _decode(engine, loaded, count, sizes, bandwidth)
         times = f"{rate / slowest[count]:.1f}" if count in slowest else ""
         rows.append(("engine, decoding", count, rate, 1000 * step, f"{100 * limit / step:.0f} %", times))
+    if hasattr(engine, "device"):
+        step, read = _reading(engine.device, sizes.prompt)
+        rows.append(("engine, reading prompts (tokens read)", read, read / step, 1000 * step, "", ""))
     del engine
     for reply in sizes.replies:
         played, alone = _rollout(loaded, sizes, reply)
@@ -188,9 +191,38 @@ def _steps_alone(device: Any, count: int, sizes: Sizes) -> float:
         own[:, LENGTH] = sizes.prompt
         device.admit(states)
         spans.append(_timed(device.device, steps))
-    own[:, DONE] = 1
-    device.admit(states)
     return sorted(spans)[1]
+
+
+def _reading(device: Any, prompt: int) -> tuple[float, int]:
+    """Seconds that reading a chunk of whole prompts takes, and its tokens."""
+    import numpy as np
+
+    count = device.chunk // prompt
+    slots, positions = np.repeat(np.arange(count), prompt), np.tile(np.arange(prompt), count)
+    tokens = np.full(len(slots), 7)
+
+    def chunks() -> None:
+        for _ in range(8):
+            device.read(tokens, slots, positions)
+
+    chunks()
+    return min(_timed(device.device, chunks) for _ in range(3)) / 8, len(tokens)
+
+
+def profile(rows: int = 1024, context: int = 400) -> str:
+    """Where the time of a decoding step goes, kernel by kernel; for a GPU, from Python."""
+    import numpy as np
+    from torch.profiler import ProfilerActivity
+    from torch.profiler import profile as recording
+
+    loaded, _ = subject("cuda")
+    engine, _ = _engine(loaded, rows, context + 64)
+    _steps_alone(engine.device, rows, replace(GPU, prompt=context))
+    with recording(activities=[ProfilerActivity.CUDA]) as found:
+        engine.device.decode(np.arange(rows)).wait()
+        _wait(loaded.model.device)
+    return str(found.key_averages().table(sort_by="cuda_time_total", row_limit=20, max_name_column_width=60))
 
 
 def _streams(engine: Any, loaded: Any, count: int, sizes: Sizes) -> float:

@@ -14,11 +14,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from mulligan.bench import Report
+from mulligan.bench.engine import subject
 from mulligan.types import Completion, Message, Sampling, Task
 
 RL = {"trial.episodes": "1", "run.group": "24"}
@@ -56,9 +57,12 @@ GPU = Setup(
 CPU = Setup("cpu", {"warmstart.steps": "0", "engine.slots": "64", "trial.reflection_tokens": "12"}, 8, 0)
 
 
-def run() -> Report:
+def run(shape: str = "") -> Report:
+    """shape: "" for the comparison; or a model of that size drawn at random, for one update of the papers' size."""
     import torch
 
+    if shape:
+        return _large(shape)
     gpu = torch.cuda.is_available()
     setup = GPU if gpu else CPU
     rows: list[tuple[str | float, ...]] = []
@@ -86,18 +90,51 @@ def run() -> Report:
     return Report(f"Updates, {setup.common.get('model.name', 'nano')}; tokens in thousands", columns, tuple(rows))
 
 
+def _large(shape: str) -> Report:
+    """Meta-RL's update of the papers' size with a large model: all weights, and LoRA."""
+    import torch
+
+    from mulligan.bench.update import SHAPES, Way, random_model
+    from mulligan.errors import UnknownName
+    from mulligan.models.load import Loaded
+
+    if shape not in SHAPES:
+        raise UnknownName("shape", shape, SHAPES)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    texts, _ = subject(str(device))
+    setup = replace(GPU, common={**GPU.common, "engine.slots": "128", "optim.tokens": "16384"})
+    rows: list[tuple[str | float, ...]] = []
+    for name, way in (("all weights", Way("all", "on", checkpointing=True)), ("LoRA", Way("LoRA", "on", lora=16))):
+        model = random_model(SHAPES[shape], way, device)
+        loaded = Loaded(model, texts.tokenizer, texts.renderer, shape)
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+        with tempfile.TemporaryDirectory() as folder:
+            bench = _Bench(setup, Path(folder), loaded)
+            (row,) = bench.compare(name, GPU.papers, {shape: {**META, "trial.memory": "history"}})
+            bench.close()
+        peak = torch.cuda.max_memory_allocated() / 1e9 if device.type == "cuda" else 0.0
+        rows.append((*row[:7], peak))
+        del bench, loaded, model
+        gc.collect()
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+    columns = ("update", "episodes", "sampled", "read", "rollout s", "training s", "in all", "peak of memory (GB)")
+    return Report(f"One update of meta-RL, {shape} drawn at random; tokens in thousands", columns, tuple(rows))
+
+
 class _Bench:
     """One trainer, told different things."""
 
-    def __init__(self, setup: Setup, folder: Path) -> None:
+    def __init__(self, setup: Setup, folder: Path, loaded: Any = None) -> None:
         from mulligan.report.run import RunFolder
         from mulligan.train.loop import Trainer
         from mulligan.train.resolve import to_tree
 
-        self.setup = setup
+        self.setup, self.once = setup, loaded is not None
         config = self._config(META, 1)
         run = RunFolder.create(folder / "run", {"kind": "train", **to_tree(config)})
-        self.trainer = Trainer(config, run, lambda metrics: None)
+        self.trainer = Trainer(config, run, lambda metrics: None, loaded=loaded)
         if hasattr(self.trainer.engine, "warm_up"):
             self.trainer.engine.warm_up()
         gc.collect()
@@ -139,7 +176,7 @@ class _Bench:
         return rows
 
     def _measure(self, config: Any) -> dict[str, float]:
-        """One update, after one that is not counted; with staleness two, since the first finds nothing begun."""
+        """One update after one that is not counted; of small ones, which vary, the mean of four after two."""
         from mulligan.train.config import trial_settings
 
         trainer = self.trainer
@@ -147,7 +184,8 @@ class _Bench:
         trainer.settings = trial_settings(config)
         trainer.playing.clear()
         spans = []
-        for update in range(2 + config.run.staleness):
+        before, counted = (1, 1) if self.once or config.run.tasks >= self.setup.full else (2, 4)
+        for update in range(before + counted):
             taken, steps = trainer.engine.tokens, trainer.engine.steps
             waited = getattr(trainer.engine, "waited", 0.0)
             began = time.perf_counter()
@@ -167,7 +205,8 @@ class _Bench:
             )
         for playing in trainer.playing.values():
             playing.task.cancel()
-        return {**spans[-1], "episodes": config.run.tasks * config.run.group * config.trial.episodes}
+        mean = {name: sum(span[name] for span in spans[before:]) / counted for name in spans[0]}
+        return {**mean, "episodes": config.run.tasks * config.run.group * config.trial.episodes}
 
     def _settle(self) -> None:
         import torch
@@ -176,13 +215,17 @@ class _Bench:
             torch.cuda.synchronize()
 
     def lock_step(self, tasks: int) -> list[tuple[str | float, ...]]:
-        """Rollouts alone, of the same tasks and limits."""
+        """Rollouts alone, of the same tasks and limits, by the model as transformers loads it."""
+        from mulligan.models.load import load
+
+        model = self._config(META, tasks).model
+        loaded = load(model.name, device=str(self.trainer.device), dtype=model.dtype)
         rows: list[tuple[str | float, ...]] = []
         first = 0.0
         for name, settings in (("RL", RL), ("meta-RL, history", {**META, "trial.memory": "history"})):
             config = self._config(settings, tasks)
             began = time.perf_counter()
-            sampled = _lock_step(self.trainer.loaded, config)
+            sampled = _lock_step(loaded, config)
             self._settle()
             spent = time.perf_counter() - began
             first = first or spent
@@ -271,10 +314,5 @@ def _lock_step(loaded: Any, config: Any) -> int:
             if room.asked and sum(not trial.done() for trial in trials) == len(room.asked):
                 room.answer_round()
 
-    try:
-        asyncio.run(all_of_them())
-    finally:
-        from mulligan.models.attention import use_plans
-
-        use_plans(loaded.model)
+    asyncio.run(all_of_them())
     return room.tokens

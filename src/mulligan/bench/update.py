@@ -154,7 +154,7 @@ class _Bench:
         from mulligan.train.step import Learner, UpdateData
 
         self.device = device
-        model = _model(shape, way, device)
+        model = random_model(shape, way, device)
         choice: Any = way.compile
         config = Config(
             model=ModelConfig(compile=choice, gradient_checkpointing=way.checkpointing),
@@ -277,7 +277,7 @@ class _Bench:
         return torch.cuda.memory_allocated() / 1e9 if self.device.type == "cuda" else float("nan")
 
 
-def _model(shape: Shape, way: Way, device: Any) -> Any:
+def random_model(shape: Shape, way: Way, device: Any) -> Any:
     import torch
     import transformers
 

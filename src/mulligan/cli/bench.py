@@ -8,11 +8,12 @@ import sys
 
 from mulligan.bench import NAMES, Report
 from mulligan.cli.options import Parser
-from mulligan.errors import UnknownName
+from mulligan.errors import UnknownName, UsageError
 
 
 def add_options(parser: Parser) -> None:
     parser.add_argument("name", nargs="?", default="all", help="; ".join(f"{k}: {v}" for k, v in NAMES.items()))
+    parser.add_argument("--shape", help="of 'update' and 'step': a model of this size drawn at random, e.g. qwen3-4b")
     parser.add_argument("--json", action="store_true", help="for programs")
 
 
@@ -21,9 +22,12 @@ def run(parser: Parser, words: list[str]) -> int:
     if options.name != "all" and options.name not in NAMES:
         raise UnknownName("benchmark", options.name, ["all", *NAMES])
     wanted = list(NAMES) if options.name == "all" else [options.name]
+    if options.shape and options.name not in ("update", "step"):
+        raise UsageError("--shape is for 'update' and 'step'")
+    given = {"shape": options.shape} if options.shape else {}
     found = {}
     for name in wanted:
-        report: Report = importlib.import_module(f"mulligan.bench.{name}").run()
+        report: Report = importlib.import_module(f"mulligan.bench.{name}").run(**given)
         found[name] = [dict(zip(report.columns, row, strict=True)) for row in report.rows]
         if not options.json:
             _print(report)

@@ -28,6 +28,7 @@ from mulligan.algo.loss import mismatch_warning
 from mulligan.algo.normalise import History
 from mulligan.engine.choose import make_engine
 from mulligan.errors import lost_device
+from mulligan.models.load import Loaded
 from mulligan.policy.local import LocalPolicy
 from mulligan.report.run import RunFolder
 from mulligan.rollout.collect import Job, collect
@@ -105,13 +106,14 @@ class _Loop:
 class Trainer:
     """A training run under way."""
 
-    def __init__(self, config: Config, folder: RunFolder, on_update: OnUpdate) -> None:
+    def __init__(self, config: Config, folder: RunFolder, on_update: OnUpdate, *, loaded: Loaded | None = None) -> None:
+        """`loaded`: the model, where it is not the one that the configuration names (a benchmark's)."""
         self.config, self.folder, self.on_update = config, folder, on_update
         if config.run.threads:
             torch.set_num_threads(config.run.threads)
         device = config.model.device
         self.device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-        self.loaded = checkpoint.load_base(config, self.device)
+        self.loaded = loaded or checkpoint.load_base(config, self.device)
         critic = heads(config.algo.form) if config.algo.estimator == "ppo" else 0
         self.learner = Learner(self.loaded.model, config, critic)
         engine = config.engine
