@@ -99,7 +99,8 @@ class DeviceLost(MulliganError):
 def lost_device(error: Exception, doing: str) -> DeviceLost | None:
     """What to raise instead of a failure of the device itself; None for any other error."""
     line = str(error).strip().partition("\n")[0]
-    if type(error).__name__ != "AcceleratorError" and "CUDA error" not in line:
+    signs = ("CUDA error", "CUDA driver error", "Triton Error [CUDA]")
+    if type(error).__name__ != "AcceleratorError" and not any(sign in line for sign in signs):
         return None
     return DeviceLost(f"the device failed while {doing}: {line}; start again with --resume")
 

@@ -95,30 +95,29 @@ def _large(shape: str) -> Report:
     import torch
 
     from mulligan.bench.update import SHAPES, Way, random_model
-    from mulligan.errors import UnknownName
+    from mulligan.errors import UnknownName, UsageError
     from mulligan.models.load import Loaded
 
     if shape not in SHAPES:
         raise UnknownName("shape", shape, SHAPES)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if not torch.cuda.is_available():
+        raise UsageError("there is no GPU for a model of that size")
+    device = torch.device("cuda")
     texts, _ = subject(str(device))
     setup = replace(GPU, common={**GPU.common, "engine.slots": "128", "optim.tokens": "16384"})
     rows: list[tuple[str | float, ...]] = []
     for name, way in (("all weights", Way("all", "on", checkpointing=True)), ("LoRA", Way("LoRA", "on", lora=16))):
         model = random_model(SHAPES[shape], way, device)
         loaded = Loaded(model, texts.tokenizer, texts.renderer, shape)
-        if device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats()
+        torch.cuda.reset_peak_memory_stats()
         with tempfile.TemporaryDirectory() as folder:
             bench = _Bench(setup, Path(folder), loaded)
             (row,) = bench.compare(name, GPU.papers, {shape: {**META, "trial.memory": "history"}})
             bench.close()
-        peak = torch.cuda.max_memory_allocated() / 1e9 if device.type == "cuda" else 0.0
-        rows.append((*row[:7], peak))
+        rows.append((*row[:7], torch.cuda.max_memory_allocated() / 1e9))
         del bench, loaded, model
         gc.collect()
-        if device.type == "cuda":
-            torch.cuda.empty_cache()
+        torch.cuda.empty_cache()
     columns = ("update", "episodes", "sampled", "read", "rollout s", "training s", "in all", "peak of memory (GB)")
     return Report(f"One update of meta-RL, {shape} drawn at random; tokens in thousands", columns, tuple(rows))
 

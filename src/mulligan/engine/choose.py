@@ -7,6 +7,7 @@ from typing import Any, Literal
 from mulligan.engine.compact import why_not
 from mulligan.engine.graphs import GraphEngine
 from mulligan.engine.slots import SlotEngine
+from mulligan.errors import UsageError, lost_device
 
 Kind = Literal["auto", "slots", "graphs"]
 
@@ -17,5 +18,22 @@ def make_engine(
     """The engine for `model`: "auto" takes CUDA graphs on a GPU, where the model's family is known, else the slots."""
     on_gpu = next(model.parameters()).device.type == "cuda"
     if kind == "graphs" or (kind == "auto" and on_gpu and why_not(model) is None):
-        return GraphEngine(model, slots=slots, context=context)
+        engine = GraphEngine(model, slots=slots, context=context)
+        failure = _failure(engine)
+        if failure is None:
+            return engine
+        if kind == "graphs":
+            raise UsageError(f"the kernels do not run on this GPU: {failure}; leave engine.kind at 'auto'")
     return SlotEngine(model, slots=slots, context=context, chunk=chunk)
+
+
+def _failure(engine: GraphEngine) -> str | None:
+    """Why the kernels do not run on this GPU (too little shared memory, no compiler); None where they do."""
+    try:
+        engine.device.try_out()
+    except Exception as error:  # Triton raises what it likes
+        lost = lost_device(error, "compiling kernels")
+        if lost is not None:
+            raise lost from None
+        return f"{type(error).__name__}: {error}".partition("\n")[0]
+    return None

@@ -18,6 +18,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding, linear
 
+from mulligan.errors import UsageError
+
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 
 
@@ -104,11 +106,18 @@ class CompactModel:
         self.norm = body.norm.weight
         self.head = Projection([whole.lm_head])
         self.scale = body.layers[0].self_attn.scaling
-        self.table = rotations(body.rotary_emb, context)
+        self.table = rotations(body.rotary_emb, context, self.dtype)
         shape = (slots + 1, self.kv, context, self.size)
         self.keys = [torch.zeros(shape, device=self.device, dtype=self.dtype) for _ in self.layers]
         self.values = [torch.zeros(shape, device=self.device, dtype=self.dtype) for _ in self.layers]
         self.tile = ops.tile_tokens(self.query // self.kv)
+        self.whole = whole
+        self.places = [weight.data_ptr() for weight in whole.parameters()]
+
+    def check_weights(self) -> None:
+        """A `UsageError` where the model's weights are no longer those that were laid out here."""
+        if [weight.data_ptr() for weight in self.whole.parameters()] != self.places:
+            raise UsageError("the model was moved or its weights were exchanged; make a new engine")
 
     def _layer(self, layer: Any) -> _Layer:
         attention, mlp = layer.self_attn, layer.mlp
@@ -162,11 +171,12 @@ class CompactModel:
         return self.head(ops.add_norm(hidden, added, self.norm, self.eps))
 
 
-def rotations(rotary: Any, context: int) -> Tensor:
+def rotations(rotary: Any, context: int, dtype: torch.dtype) -> Tensor:
     """[position, size] cosines, then sines, of half a head each, as the model's own rotary embedding has them."""
     frequency = rotary.inv_freq.float()
     angle = torch.arange(context, device=frequency.device, dtype=torch.float32).unsqueeze(1) * frequency
-    return torch.cat((angle.cos(), angle.sin()), -1) * float(getattr(rotary, "attention_scaling", 1.0))
+    table = torch.cat((angle.cos(), angle.sin()), -1) * float(getattr(rotary, "attention_scaling", 1.0))
+    return table.to(dtype).float()  # as rough as the model's own
 
 
 def why_not(model: Any) -> str | None:
@@ -180,7 +190,35 @@ def why_not(model: Any) -> str | None:
     rotary = whole.model.rotary_emb
     if "dynamic" in str(getattr(rotary, "rope_type", "default")) or getattr(rotary, "rope_type", "") == "longrope":
         return f"its rotary embedding ({rotary.rope_type}) changes with the length"
+    kinds = set(getattr(config, "layer_types", None) or ())
+    if kinds - {"full_attention"} or (
+        getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True)
+    ):
+        return "its attention does not see all of the past"
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    if size & (size - 1) or 2 * rotary.inv_freq.numel() != size:
+    if size < 16 or size & (size - 1) or 2 * rotary.inv_freq.numel() != size:
         return f"heads of {size} with {2 * rotary.inv_freq.numel()} rotated are not supported"
+    return _strange_adapter(model)
+
+
+_ADAPTED = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+
+
+def _strange_adapter(model: Any) -> str | None:
+    """Why a model's adapter cannot be added as it is here: only plain LoRA on a layer's projections can."""
+    if not hasattr(model, "peft_config"):
+        return None
+    from peft.tuners.lora import Linear
+
+    if any(str(config.peft_type.value) != "LORA" for config in model.peft_config.values()):
+        return "its adapter is not LoRA"
+    for path, layer in model.named_modules():
+        if not hasattr(layer, "base_layer"):
+            continue
+        if not isinstance(layer, Linear) or path.rpartition(".")[2] not in _ADAPTED:
+            return f"its adapter changes {path}"
+        if layer.merged or layer.disable_adapters:
+            return "its adapter is merged or switched off"
+        if any(layer.use_dora.get(name) or layer.lora_bias.get(name) for name in layer.active_adapters):
+            return "its adapter is more than low-rank factors"
     return None

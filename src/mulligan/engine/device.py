@@ -22,7 +22,8 @@ from mulligan.engine.compact import CompactModel
 from mulligan.engine.state import DONE, STATE
 
 Array = np.ndarray[Any, np.dtype[Any]]
-_RING = 32
+RING = 32
+"""Copies under way to or from the host, of each kind."""
 _SMALL_ROWS = (8, 32, 64, 128)
 _SMALL_PROMPTS = (64, 256, 512, 1024, 1536, 2048, 3072, 4096, 6144)
 
@@ -50,9 +51,7 @@ class _Ring:
 
     def __init__(self, size: int, device: torch.device) -> None:
         self.gpu = device.type == "cuda"
-        self.parts = [
-            torch.zeros(size, dtype=torch.int32, pin_memory=self.gpu) for _ in range(_RING if self.gpu else 1)
-        ]
+        self.parts = [torch.zeros(size, dtype=torch.int32, pin_memory=self.gpu) for _ in range(RING if self.gpu else 1)]
         self.events: list[torch.cuda.Event | None] = [None] * len(self.parts)
         self.turn = 0
 
@@ -80,11 +79,13 @@ class Device:
         self.model, self.rows, self.chunk = model, rows, chunk
         device = self.device = model.device
         self.gpu = device.type == "cuda"
+        if self.gpu:
+            torch.cuda.set_device(device)  # streams, events, graphs and kernels all go to the current one
         self.state = torch.zeros(model.slots + 1, STATE, dtype=torch.int32, device=device)
         self.state[:, DONE] = 1
         self.row_buckets = [n for n in _SMALL_ROWS if n < rows] + [*range(256, rows, 256), rows]
         self.prompt_buckets = [n for n in _SMALL_PROMPTS if n < chunk] + [chunk]
-        self.tiles = {size: max(16, size // 4) for size in self.prompt_buckets}
+        self.tiles = {size: max(16, size // min(4, model.tile)) for size in self.prompt_buckets}
         most_feed = max(3 * size + 2 * self.tiles[size] for size in self.prompt_buckets)
         self.row_slots = torch.full((rows,), model.slots, dtype=torch.int32, device=device)
         self.tokens, self.slots, self.positions = (
@@ -198,11 +199,21 @@ class Device:
             self.feed.zero_()
             self.feed[bucket : 2 * bucket] = self.model.slots
 
+    def try_out(self) -> None:
+        """A small decoding step and a large reading, on the idle slot: raises where the kernels cannot be compiled."""
+        if not self.gpu:
+            return
+        with torch.no_grad():
+            self._capture(("decode", self.row_buckets[0]), lambda: self._decode(self.row_buckets[0], False))
+            self._capture(("read", self.chunk), lambda: self._read(self.chunk))
+        torch.cuda.synchronize()
+
     def warm_up(self) -> None:
         """Capture everything that common work needs, so that no reply waits for it."""
         if not self.gpu:
             return
         with torch.no_grad():
+            self.row_slots.fill_(self.model.slots)
             for bucket in self.row_buckets:
                 self._play(("decode", bucket), lambda bucket=bucket: self._decode(bucket, False))  # type: ignore[misc]
             for bucket in self.prompt_buckets:

@@ -26,7 +26,7 @@ import torch
 
 from mulligan.engine.base import Sampled
 from mulligan.engine.compact import CompactModel, why_not
-from mulligan.engine.device import Array, Device, Flight
+from mulligan.engine.device import RING, Array, Device, Flight
 from mulligan.engine.state import GREEDY, LAST, LEFT, LENGTH, MOST_STOPS, SCALE, SEED, STATE, STOPS, TOP_P
 from mulligan.errors import ContextFull, DeviceLost, ParameterError, UsageError, lost_device
 from mulligan.types import Sampling
@@ -53,7 +53,7 @@ class GraphEngine:
     def __init__(
         self, model: Any, *, slots: int = 256, context: int | None = None, chunk: int = 8192, ahead: int = 2
     ) -> None:
-        if slots < 1 or chunk < 1 or ahead < 0:
+        if slots < 1 or chunk < 1 or not 0 <= ahead < RING - 1:
             raise ParameterError(f"slots={slots}, chunk={chunk}, ahead={ahead} cannot be")
         reason = why_not(model)
         if reason is not None:
@@ -131,8 +131,12 @@ class GraphEngine:
         if self.lost is not None:
             raise self.lost
         self.asked.append(stream)
+        loop = asyncio.get_running_loop()
         if self.pump is None or self.pump.done():
-            self.pump = asyncio.get_running_loop().create_task(self._run())
+            self.device.model.check_weights()
+            self.pump = loop.create_task(self._run())
+        elif self.pump.get_loop() is not loop:
+            raise UsageError("the engine is in use in another event loop")
 
     async def _run(self) -> None:
         try:
@@ -296,6 +300,9 @@ class _Stream:
         self.engine.ask(self)
         try:
             return await self.reply
+        except asyncio.CancelledError:
+            self.engine.forget(self)
+            raise
         finally:
             self.reply = None
 
@@ -311,11 +318,14 @@ class _Stream:
             self.reply.set_exception(error)
 
     def restart(self) -> None:
+        self.engine.forget(self)
         self.cached, self.pending = 0, []
 
     def close(self) -> None:
         if not self.closed:
             self.closed = True
+            if self.reply is not None:
+                self.reply.cancel()
             self.engine.release(self)
 
 
@@ -329,6 +339,7 @@ def _affordable(model: Any, slots: int) -> int:
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     token = 2 * config.num_hidden_layers * config.num_key_value_heads * size * weight.element_size()
     free, _ = torch.cuda.mem_get_info(weight.device)
+    free += torch.cuda.memory_reserved(weight.device) - torch.cuda.memory_allocated(weight.device)
     fits = int(free * SHARE_OF_MEMORY / (token * (slots + 1))) // 256 * 256
     if fits < min(longest, SHORTEST):
         raise UsageError(

@@ -123,7 +123,6 @@ def _attend(
             (token + own).to(tl.int64)[:, None] * width + (head * GROUP + row % GROUP)[:, None] * SIZE + column[None, :]
         )
         query = tl.load(packed + at, mask=real[:, None], other=0.0)
-        query = (query.to(tl.float32) * scale).to(query.dtype)
         past = slot * stride_slot + head * stride_head
         seen = position + own
         best = tl.full([ROWS], -float("inf"), tl.float32)
@@ -134,7 +133,7 @@ def _attend(
             key_at = begin + tl.arange(0, KEYS)
             there = key_at < end
             key = tl.load(keys + past + key_at[None, :] * SIZE + column[:, None], mask=there[None, :], other=0.0)
-            score = tl.dot(query, key, input_precision="ieee")
+            score = tl.dot(query, key, input_precision="ieee") * scale
             score = tl.where(key_at[None, :] <= seen[:, None], score, -float("inf"))
             highest = tl.maximum(best, tl.max(score, 1))
             weight = tl.exp2(score - highest[:, None])
@@ -278,7 +277,8 @@ def _draw(
     # A number in [0, total) falls into a block, and then onto a token of it.
     before = tl.cumsum(mass, 0)
     number = tl.rand(tl.load(own + SEED), length) * total
-    chosen = tl.minimum(tl.sum((before <= number).to(tl.int32), 0), blocks - 1)
+    # Rounding may leave the number behind all of them: it is then in the last block that has any mass.
+    chosen = tl.minimum(tl.sum((before <= number).to(tl.int32), 0), tl.max(tl.where(mass > 0.0, every, 0), 0))
     chosen = tl.where(greedy, tl.argmax(top, 0), chosen)
     rest = number - tl.sum(tl.where(every < chosen, mass, 0.0), 0)
     place = chosen * BLOCK + tl.arange(0, BLOCK)
@@ -290,7 +290,7 @@ def _draw(
     last = tl.max(tl.where(weight > 0.0, tl.arange(0, BLOCK), 0), 0)
     within = tl.minimum(tl.sum((reached <= rest).to(tl.int32), 0), last)
     within = tl.where(greedy, tl.argmax(value, 0), within)
-    token = chosen * BLOCK + within
+    token = tl.minimum(chosen * BLOCK + within, vocabulary - 1)  # also where logits are not numbers
     logprob = tl.sum(tl.where(tl.arange(0, BLOCK) == within, value, 0.0), 0) - best - tl.log(total)
     stop = tl.arange(0, STOP_BLOCK)
     stopped = tl.sum((tl.load(own + STOPS + stop, mask=stop < STATE - STOPS, other=-1) == token).to(tl.int32), 0) > 0

@@ -31,7 +31,7 @@ class RunConfig:
     retries: int = 2
     """How often a trial that failed outside agent and task is played again."""
     concurrency: int = 1024
-    """Trials under way at a time."""
+    """Trials under way at a time, of each update that is played."""
     staleness: int = 0
     """Updates whose trials may begin while the last trials of this update are still played, so that the device does not
     wait for the slowest: they begin with weights that are so many updates old at most. A resumed run then is not the
@@ -127,7 +127,7 @@ class EngineConfig:
     slots: int = 256
     """Sequences at a time."""
     context: int = 0
-    """Longest sequence; 0: the model's own limit."""
+    """Longest sequence; 0: the model's own limit, or on a GPU what a third of the free memory holds."""
     chunk: int = 512
     """Prompt tokens of one sequence that one step takes in at most (on a GPU the engine chooses)."""
     kind: Literal["auto", "slots", "graphs"] = "auto"

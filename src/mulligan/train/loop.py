@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import torch
 
 from mulligan.algo.advantage import Options, estimator
-from mulligan.algo.advantage.base import without_signal
+from mulligan.algo.advantage.base import Advantages, without_signal
 from mulligan.algo.advantage.ppo import heads
 from mulligan.algo.batch import StepBatch, samples_of
 from mulligan.algo.build import batch_from_groups
@@ -38,7 +38,7 @@ from mulligan.train import checkpoint
 from mulligan.train.config import Config, trial_settings
 from mulligan.train.metrics import MetricsFile, describe_groups
 from mulligan.train.resolve import from_run, to_tree
-from mulligan.train.rows import rows_of
+from mulligan.train.rows import Row, rows_of
 from mulligan.train.step import Learner, UpdateData
 from mulligan.train.warmstart import warm_start
 from mulligan.trial.runner import loop_is_running
@@ -145,8 +145,8 @@ class Trainer:
         try:
             self._run()
         finally:
-            self.loop.close()
             gc.unfreeze()
+            self.loop.close()
 
     def _run(self) -> None:
         newest = checkpoint.newest(self.folder.path)
@@ -204,21 +204,9 @@ class Trainer:
         trials = [groups[group].trials[index] for group, index in batch.source]
         rows, steps = rows_of(trials)
         assert steps == len(batch), f"{steps} steps have tokens, {len(batch)} have returns"
-        values = self.learner.look_over(rows, steps)
-        if values is not None:
-            batch = replace(batch, critic=values.double().cpu().numpy())
-        advantages = estimator(self.config.algo.estimator)(batch, self.options, self.history)
-        self.history.observe(batch)
-        data = UpdateData(
-            rows,
-            torch.tensor(advantages.values, dtype=torch.float32, device=self.device),
-            None
-            if advantages.targets is None
-            else torch.tensor(advantages.targets, dtype=torch.float32, device=self.device),
-        )
         budget = self.learner.tokens
         try:
-            learned = self.learner.update(data, update=update, on_bad=lambda bad: self._keep_bad(update, bad))
+            advantages, learned = self._learn(update, batch, rows, steps)
         except RuntimeError as error:
             raise lost_device(error, "training") or error from None
         ended = time.perf_counter()
@@ -240,9 +228,25 @@ class Trainer:
             "time/engine_tokens_per_s": (self.engine.tokens - tokens) / max(1e-9, played - began),
         }
 
+    def _learn(self, update: int, batch: StepBatch, rows: list[Row], steps: int) -> tuple[Advantages, dict[str, float]]:
+        """Advantages, then the optimiser's steps."""
+        values = self.learner.look_over(rows, steps)
+        if values is not None:
+            batch = replace(batch, critic=values.double().cpu().numpy())
+        advantages = estimator(self.config.algo.estimator)(batch, self.options, self.history)
+        self.history.observe(batch)
+        targets = advantages.targets
+        data = UpdateData(
+            rows,
+            torch.tensor(advantages.values, dtype=torch.float32, device=self.device),
+            None if targets is None else torch.tensor(targets, dtype=torch.float32, device=self.device),
+        )
+        return advantages, self.learner.update(data, update=update, on_bad=lambda bad: self._keep_bad(update, bad))
+
     def _warning(self, learned: dict[str, float], budget: int) -> str | None:
         """What a person should know of this update, if anything."""
-        said = [mismatch_warning(learned)]
+        # Trials that began before the last update were drawn from other weights: that is no fault.
+        said = [mismatch_warning(learned)] if not self.config.run.staleness else []
         if self.learner.tokens < budget:
             said.append(f"out of memory: micro-batches now hold {self.learner.tokens} tokens instead of {budget}")
         if learned["skipped"]:
@@ -275,6 +279,8 @@ class Trainer:
     def _begin_playing(self, update: int) -> _Playing:
         playing = _Playing()
         playing.task = asyncio.ensure_future(self._play(update, playing))
+        # What goes wrong in an update that nobody waits for yet is raised when somebody does, or was raised before.
+        playing.task.add_done_callback(lambda task: task.cancelled() or task.exception())
         return playing
 
     async def _play(self, update: int, playing: _Playing) -> None:

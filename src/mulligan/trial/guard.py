@@ -37,4 +37,13 @@ async def call_with_timeout(seconds: float, function: Callable[[Given], Answer],
             loop.call_soon_threadsafe(deliver, result, error)
 
     threading.Thread(target=work, name="mulligan-env", daemon=True).start()
-    return await asyncio.wait_for(answer, seconds)
+    try:
+        return await asyncio.wait_for(asyncio.shield(answer), seconds)
+    except TimeoutError:
+        # Where the loop itself rested meanwhile, an answer that came in time is delivered only now.
+        await asyncio.sleep(0)
+        if answer.done():
+            return answer.result()
+        raise
+    finally:
+        answer.cancel()

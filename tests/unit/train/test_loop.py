@@ -156,6 +156,7 @@ def test_every_memory_mode_trains(tmp_path, memory):
         {"task": TaskConfig(env="minesweeper", params={"view": "compact", "rows": 3, "cols": 3}, turns_from=2)},
         {"trial": TrialConfig(episodes=2, memory="history", style="bare", max_tokens=2, window=1)},
         {"run": RunConfig(updates=2, tasks=2, group=3, threads=1, validate_every=1, validation_tasks=4)},
+        {"model": ModelConfig(name="nano:hidden=64,layers=1"), "engine": EngineConfig(slots=5, kind="graphs")},
     ],
     ids=lambda sections: "-".join(sections) if isinstance(sections, dict) else None,
 )
@@ -362,3 +363,18 @@ def test_with_staleness_the_next_update_begins_before_this_one_ends(tmp_path, mo
     train(replace(base, run=replace(base.run, updates=3)), tmp_path / "fresh")
     for number in range(2):
         assert order.index(("learns", number)) < order.index(("begins", number + 1))
+
+
+def test_what_goes_wrong_in_the_next_update_is_said_when_it_is_its_turn(tmp_path, monkeypatch):
+    play = Trainer._play
+
+    async def breaking(self, number, playing):
+        if number == 1:
+            raise MulliganError("the second update breaks")
+        await play(self, number, playing)
+
+    monkeypatch.setattr(Trainer, "_play", breaking)
+    base = small()
+    with pytest.raises(MulliganError, match="the second update breaks"):
+        train(replace(base, run=replace(base.run, staleness=1)), tmp_path / "run")
+    assert [line["update"] for line in metrics(tmp_path / "run")] == [1]
