@@ -222,7 +222,7 @@ def test_replies_report_their_logarithm_and_stay_in_the_nucleus():
 
     found = asyncio.run(everybody(1.0))
     assert all(abs(logprob - logp[token].item()) < 1e-4 for token, logprob in found)
-    assert len({token for token, _ in found}) > 10
+    assert len({token for token, _ in found}) > 5
     # The nucleus: the fewest tokens that reach half of the probability, renormalised.
     order = logp.argsort(descending=True)
     size = int((logp[order].exp().cumsum(0) < 0.5).sum()) + 1
