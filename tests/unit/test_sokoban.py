@@ -17,6 +17,7 @@ from mulligan.envs.base import Env
 from mulligan.envs.registry import build, make, make_task
 from mulligan.envs.sokoban import NAMES, Sokoban, say
 from mulligan.errors import ParameterError, StopReason, UnknownName, UsageError
+from mulligan.trial.runner import run_trial_sync
 from mulligan.types import Completion, Episode, Step, Turn
 
 ROOT = Path(__file__).parents[2]
@@ -571,6 +572,25 @@ def test_digest_tells_the_moves_played_and_the_last_board(tmp_path: Path) -> Non
         "moves right | right, right\n1 of 1 boxes on goals; the board at the end:\n"
         "# # # # # # #\n# _ _ _ P * #\n# # # # # # #"
     )
+
+
+def test_replies_without_tags_are_remembered_as_they_were_played():
+    """In the style "bare" the runner adds the tags: what is told of an episode must not depend on that."""
+    said = {}
+    for style in ("bare", "plain"):
+        trial = run_trial_sync(
+            make_task("sokoban", seed=3), lambda messages, style=style: "up, up" if style == "bare" else UP_UP,
+            episodes=1, style=style,
+        )  # fmt: skip
+        (episode,) = trial.episodes
+        assert all(turn.valid for turn in episode.turns)
+        env = build(trial.task)
+        said[style] = env.digest(episode), env.reflect(episode)
+    assert said["bare"] == said["plain"]
+    assert "up, up | up, up" in said["bare"][0]
+
+
+UP_UP = "<action>up, up</action>"
 
 
 def test_reflection_finds_the_move_that_lost(tmp_path: Path) -> None:

@@ -247,7 +247,10 @@ class Sokoban:
         board, place, home = self._start
         cells, played = bytearray(board, "ascii"), list[_Played]()
         for number, turn in enumerate(episode.turns, start=1):
-            understood = read(turn.reply.text, self.cols, self.moves) if turn.valid else ""
+            text = turn.reply.text
+            if "<action>" not in text.lower():  # valid all the same: the tags were understood (style "bare")
+                text = f"<action>{text}</action>"
+            understood = read(text, self.cols, self.moves) if turn.valid else ""
             if isinstance(understood, str):
                 continue
             done: list[str] = []
