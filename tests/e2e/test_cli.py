@@ -314,7 +314,14 @@ def test_ctrl_c_keeps_what_was_played(folder):
         "    await asyncio.sleep(0.02)\n    return '<action>1</action>'\n"
     )
     words = ["eval", "bandit", "--policy", "slow.py:answer", "--tasks", "400", "--run", "r", "--concurrency", "2"]
-    process = subprocess.Popen([*COMMAND, *words], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*COMMAND, *words],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        # A shell that runs the tests in the background has them ignore Ctrl-C, and a child inherits that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     file = folder / "r" / "trials" / "main.jsonl.gz"
     deadline = time.monotonic() + 60
     while not (file.exists() and file.stat().st_size) and time.monotonic() < deadline:
