@@ -320,7 +320,7 @@ def test_ctrl_c_keeps_what_was_played(folder):
         stdout=subprocess.PIPE,
         text=True,
         # A shell that runs the tests in the background has them ignore Ctrl-C, and a child inherits that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 (no threads here)
     )
     file = folder / "r" / "trials" / "main.jsonl.gz"
     deadline = time.monotonic() + 60
