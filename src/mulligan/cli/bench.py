@@ -50,4 +50,6 @@ def _print(report: Report) -> None:
 
 
 def _text(cell: str | float) -> str:
-    return cell if isinstance(cell, str) else f"{cell:,.1f}" if cell < 100 else f"{cell:,.0f}"
+    if isinstance(cell, str | int):
+        return cell if isinstance(cell, str) else f"{cell:,}"
+    return f"{cell:,.1f}" if cell < 100 else f"{cell:,.0f}"
