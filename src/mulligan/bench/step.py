@@ -3,7 +3,8 @@
 All episodes are played (no trial stops early). RL plays 24 single episodes of each task, meta-RL 8 trials of 3
 episodes. "Slots full" has as many trials under way as the engine has slots; the papers' size is 16 tasks. Lock-step is
 what training loops commonly do: everybody is asked at once, `transformers.generate` reads the whole context again, and
-the slowest reply ends the turn. On a GPU the model is SmolLM2, on a CPU nano.
+the slowest reply ends the turn. |Δlogp| is the mean difference between the sampler's and the trainer's
+log-probabilities of the same tokens, before the first step. On a GPU the model is SmolLM2, on a CPU nano.
 """
 
 from __future__ import annotations
@@ -86,7 +87,18 @@ def run(shape: str = "") -> Report:
             )
         rows += bench.lock_step(setup.papers or setup.full)
         bench.close()
-    columns = ("update", "episodes", "sampled", "read", "rollout s", "training s", "in all", "to RL", "to RL, a token")
+    columns = (
+        "update",
+        "episodes",
+        "sampled",
+        "read",
+        "rollout s",
+        "training s",
+        "in all",
+        "to RL",
+        "to RL, a token",
+        "|Δlogp|",
+    )
     return Report(f"Updates, {setup.common.get('model.name', 'nano')}; tokens in thousands", columns, tuple(rows))
 
 
@@ -170,6 +182,7 @@ class _Bench:
                     whole,
                     f"{whole / first[0]:.2f}",
                     f"{per_token / first[1]:.2f}",
+                    f"{found['apart']:.4f}",
                 )
             )
         return rows
@@ -198,6 +211,7 @@ class _Bench:
                     "read": taken - found["tokens/sampled"],
                     "rollout": found["time/rollout"],
                     "training": whole - found["time/rollout"],
+                    "apart": found["loss/sampler/mismatch"],
                     "steps": trainer.engine.steps - steps,
                     "waited": getattr(trainer.engine, "waited", 0.0) - waited,
                 }
@@ -230,7 +244,7 @@ class _Bench:
             first = first or spent
             episodes = config.run.tasks * config.run.group * config.trial.episodes
             label = f"{name}: {tasks} tasks, lock-step"
-            rows.append((label, episodes, sampled / 1000, "", spent, "", "", f"{spent / first:.2f}", ""))
+            rows.append((label, episodes, sampled / 1000, "", spent, "", "", f"{spent / first:.2f}", "", ""))
         return rows
 
 
