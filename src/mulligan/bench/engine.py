@@ -154,14 +154,14 @@ def _decode(engine: Any, loaded: Any, count: int, sizes: Sizes, bandwidth: float
 
     On a GPU the steps alone; on a CPU `count` streams whose prompts are read, for `new` tokens each.
     """
+    from mulligan.engine.places import token_bytes
+
     if hasattr(engine, "device"):
         step = _steps_alone(engine.device, count, sizes) / sizes.new
     else:
         step = _streams(engine, loaded, count, sizes) / sizes.new
     weights = sum(p.numel() * p.element_size() for p in loaded.model.parameters())
-    config = loaded.model.config
-    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    past = 2 * config.num_hidden_layers * config.num_key_value_heads * size * loaded.model.dtype.itemsize
+    past = token_bytes(loaded.model.config, loaded.model.dtype)
     limit = (weights + count * (sizes.prompt + sizes.new / 2) * past) / bandwidth
     return step, count / step, limit
 

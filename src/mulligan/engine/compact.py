@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding, linear
 
+from mulligan.engine.places import cache_heads
 from mulligan.errors import UsageError
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
@@ -100,8 +101,8 @@ class CompactModel:
         self.eps = config.rms_norm_eps
         self.embedding = body.embed_tokens.weight
         self.device, self.dtype = self.embedding.device, self.embedding.dtype
-        self.query, self.kv = config.num_attention_heads, config.num_key_value_heads
-        self.size = getattr(config, "head_dim", None) or config.hidden_size // self.query
+        self.query = config.num_attention_heads
+        self.kv, self.size = cache_heads(config)
         self.layers = [self._layer(layer) for layer in body.layers]
         self.norm = body.norm.weight
         self.head = Projection([whole.lm_head])
@@ -133,11 +134,6 @@ class CompactModel:
             Projection([mlp.gate_proj, mlp.up_proj]),
             Projection([mlp.down_proj]),
         )
-
-    @property
-    def cache_bytes(self) -> int:
-        """Bytes of keys and values that one token takes."""
-        return int(2 * len(self.layers) * self.kv * self.size * self.keys[0].element_size())
 
     def forward(
         self,
@@ -195,7 +191,7 @@ def why_not(model: Any) -> str | None:
         getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True)
     ):
         return "its attention does not see all of the past"
-    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    _, size = cache_heads(config)
     if size < 16 or size & (size - 1) or 2 * rotary.inv_freq.numel() != size:
         return f"heads of {size} with {2 * rotary.inv_freq.numel()} rotated are not supported"
     return _strange_adapter(model)

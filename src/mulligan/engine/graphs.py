@@ -27,8 +27,9 @@ import torch
 from mulligan.engine.base import Sampled
 from mulligan.engine.compact import CompactModel, why_not
 from mulligan.engine.device import RING, Array, Device, Flight
+from mulligan.engine.places import Waiting, room_after, token_bytes
 from mulligan.engine.state import GREEDY, LAST, LEFT, LENGTH, MOST_STOPS, SCALE, SEED, STATE, STOPS, TOP_P
-from mulligan.errors import ContextFull, DeviceLost, ParameterError, UsageError, lost_device
+from mulligan.errors import DeviceLost, ParameterError, UsageError, lost_device
 from mulligan.types import Sampling
 
 PATIENCE = 4
@@ -64,7 +65,7 @@ class GraphEngine:
         self.device = Device(compact(model, slots, self.context), slots, chunk)
         self.free = list(range(slots))
         self.live: dict[int, _Stream] = {}
-        self.waiting: deque[asyncio.Future[_Stream]] = deque()
+        self.waiting = Waiting(self._seat)
         self.asked: list[_Stream] = []
         self.patience = 0
         self.flights: deque[tuple[Flight, Array]] = deque()
@@ -93,18 +94,11 @@ class GraphEngine:
         self.device.warm_up()
 
     async def open(self) -> _Stream:
-        if self.free and not self.waiting:
-            return self._seat()
-        place: asyncio.Future[_Stream] = asyncio.get_running_loop().create_future()
-        self.waiting.append(place)
-        try:
-            return await place
-        except asyncio.CancelledError:
-            if place.done() and not place.cancelled():
-                place.result().close()
-            raise
+        return await self.waiting.open()
 
-    def _seat(self) -> _Stream:
+    def _seat(self) -> _Stream | None:
+        if not self.free:
+            return None
         slot = heapq.heappop(self.free)
         self.live[slot] = _Stream(self, slot)
         return self.live[slot]
@@ -114,10 +108,7 @@ class GraphEngine:
         self.forget(stream)
         del self.live[stream.slot]
         heapq.heappush(self.free, stream.slot)
-        while self.waiting and self.free:
-            place = self.waiting.popleft()
-            if not place.done():
-                place.set_result(self._seat())
+        self.waiting.admit()
 
     def forget(self, stream: _Stream) -> None:
         """Whatever is still being drawn for a stream is nobody's."""
@@ -130,13 +121,13 @@ class GraphEngine:
         """A prompt to read, and a reply to draw."""
         if self.lost is not None:
             raise self.lost
-        self.asked.append(stream)
         loop = asyncio.get_running_loop()
         if self.pump is None or self.pump.done():
             self.device.model.check_weights()
             self.pump = loop.create_task(self._run())
         elif self.pump.get_loop() is not loop:
             raise UsageError("the engine is in use in another event loop")
+        self.asked.append(stream)
 
     async def _run(self) -> None:
         try:
@@ -287,11 +278,7 @@ class _Stream:
     ) -> Sampled:
         if len(stop) > MOST_STOPS:
             raise ParameterError(f"{len(stop)} stop tokens; at most {MOST_STOPS} are possible")
-        room = min(sampling.max_tokens, self.engine.context - self.length - len(ids))
-        if room < 1:
-            raise ContextFull(
-                f"the prompt of {self.length + len(ids)} tokens leaves no room in a context of {self.engine.context}"
-            )
+        room = room_after(self.length + len(ids), sampling.max_tokens, self.engine.context)
         self.pending += ids
         if not self.pending:
             raise ParameterError("a reply needs at least one token before it")
@@ -335,9 +322,7 @@ def _affordable(model: Any, slots: int) -> int:
     longest = int(model.config.max_position_embeddings)
     if weight.device.type != "cuda":
         return longest
-    config = model.config
-    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    token = 2 * config.num_hidden_layers * config.num_key_value_heads * size * weight.element_size()
+    token = token_bytes(model.config, weight.dtype)
     free, _ = torch.cuda.mem_get_info(weight.device)
     free += torch.cuda.memory_reserved(weight.device) - torch.cuda.memory_allocated(weight.device)
     fits = int(free * SHARE_OF_MEMORY / (token * (slots + 1))) // 256 * 256

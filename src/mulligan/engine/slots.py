@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import deque
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
@@ -21,7 +20,8 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from mulligan.engine.base import Sampled
-from mulligan.errors import ContextFull, ParameterError
+from mulligan.engine.places import Waiting, cache_heads, room_after
+from mulligan.errors import ParameterError
 from mulligan.models.attention import forward, use_plans
 from mulligan.types import Sampling
 
@@ -40,24 +40,17 @@ class SlotEngine:
         self.context = min(context or model.config.max_position_embeddings, model.config.max_position_embeddings)
         self.cache = _Cache(model, slots, self.context)
         self.live: list[_Stream] = []
-        self.waiting: deque[asyncio.Future[_Stream]] = deque()
+        self.waiting = Waiting(self._seat)
         self.pump: asyncio.Task[None] | None = None
         self.steps = self.tokens = 0
         """Model runs, and tokens they took in, since the engine was made."""
 
     async def open(self) -> _Stream:
-        if len(self.live) < self.slots and not self.waiting:
-            return self._seat()
-        place: asyncio.Future[_Stream] = asyncio.get_running_loop().create_future()
-        self.waiting.append(place)
-        try:
-            return await place
-        except asyncio.CancelledError:
-            if place.done() and not place.cancelled():
-                place.result().close()
-            raise
+        return await self.waiting.open()
 
-    def _seat(self) -> _Stream:
+    def _seat(self) -> _Stream | None:
+        if len(self.live) == self.slots:
+            return None
         stream = _Stream(self, len(self.live))
         self.live.append(stream)
         return stream
@@ -69,14 +62,7 @@ class SlotEngine:
             self.cache.move(last.slot, stream.slot, last.cached)
             last.slot = stream.slot
             self.live[stream.slot] = last
-        self._admit()
-
-    def _admit(self) -> None:
-        """Seat those who wait, in the order in which they came."""
-        while self.waiting and len(self.live) < self.slots:
-            place = self.waiting.popleft()
-            if not place.done():
-                place.set_result(self._seat())
+        self.waiting.admit()
 
     def wake(self) -> None:
         """Make sure somebody runs the steps."""
@@ -148,11 +134,7 @@ class _Stream:
     async def extend(
         self, ids: Sequence[int], sampling: Sampling, stop: Collection[int], rng: random.Random
     ) -> Sampled:
-        self.room = min(sampling.max_tokens, self.engine.context - self.length - len(ids))
-        if self.room < 1:
-            raise ContextFull(
-                f"the prompt of {self.length + len(ids)} tokens leaves no room in a context of {self.engine.context}"
-            )
+        self.room = room_after(self.length + len(ids), sampling.max_tokens, self.engine.context)
         self.pending += ids
         self.sampling, self.stop, self.rng = sampling, stop, rng
         self.ids, self.logprobs = [], []
@@ -224,8 +206,7 @@ class _Cache:
     def __init__(self, model: Any, slots: int, context: int) -> None:
         config, weight = model.config, next(model.parameters())
         self.device, self.dtype = weight.device, weight.dtype
-        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-        size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        heads, size = cache_heads(config)
         self.slots, self.context = slots, context
         self.keys = [self._new(0, heads, 0, size) for _ in range(config.num_hidden_layers)]
         self.values = [self._new(0, heads, 0, size) for _ in range(config.num_hidden_layers)]
