@@ -167,6 +167,8 @@ class _Stream:
     def close(self) -> None:
         if not self.closed:
             self.closed = True
+            if self.reply is not None:
+                self.reply.cancel()
             self.reply = None
             self.engine.release(self)
 

@@ -317,8 +317,9 @@ def test_a_cancelled_reply_leaves_nothing_in_the_next_one():
         assert asyncio.run(talk(rounds)) == want, rounds
 
 
-def test_closing_a_stream_ends_the_wait_for_its_reply():
-    engine = GraphEngine(a_model("llama"), slots=1)
+@pytest.mark.parametrize("kind", [GraphEngine, SlotEngine])
+def test_closing_a_stream_ends_the_wait_for_its_reply(kind):
+    engine = kind(a_model("llama"), slots=1)
 
     async def talk() -> None:
         stream = await engine.open()
