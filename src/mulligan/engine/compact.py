@@ -20,6 +20,7 @@ from torch.nn.functional import embedding, linear
 
 from mulligan.engine.places import cache_heads
 from mulligan.errors import UsageError
+from mulligan.models.attention import partial_attention
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 
@@ -186,10 +187,7 @@ def why_not(model: Any) -> str | None:
     rotary = whole.model.rotary_emb
     if "dynamic" in str(getattr(rotary, "rope_type", "default")) or getattr(rotary, "rope_type", "") == "longrope":
         return f"its rotary embedding ({rotary.rope_type}) changes with the length"
-    kinds = set(getattr(config, "layer_types", None) or ())
-    if kinds - {"full_attention"} or (
-        getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True)
-    ):
+    if partial_attention(config):
         return "its attention does not see all of the past"
     _, size = cache_heads(config)
     if size < 16 or size & (size - 1) or 2 * rotary.inv_freq.numel() != size:

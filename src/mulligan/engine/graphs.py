@@ -30,6 +30,7 @@ from mulligan.engine.device import RING, Array, Device, Flight
 from mulligan.engine.places import Waiting, room_after, token_bytes
 from mulligan.engine.state import GREEDY, LAST, LEFT, LENGTH, MOST_STOPS, SCALE, SEED, STATE, STOPS, TOP_P
 from mulligan.errors import DeviceLost, ParameterError, UsageError, lost_device
+from mulligan.models.load import free_memory
 from mulligan.types import Sampling
 
 PATIENCE = 4
@@ -323,8 +324,7 @@ def _affordable(model: Any, slots: int) -> int:
     if weight.device.type != "cuda":
         return longest
     token = token_bytes(model.config, weight.dtype)
-    free, _ = torch.cuda.mem_get_info(weight.device)
-    free += torch.cuda.memory_reserved(weight.device) - torch.cuda.memory_allocated(weight.device)
+    free = free_memory(weight.device) or 0
     fits = int(free * SHARE_OF_MEMORY / (token * (slots + 1))) // 256 * 256
     if fits < min(longest, SHORTEST):
         raise UsageError(

@@ -45,11 +45,19 @@ class Plan(Protocol):
         ...
 
 
+def partial_attention(config: Any) -> set[str]:
+    """Kinds of a model's layers that do not attend to all of the past, by its configuration."""
+    kinds = {*(getattr(config, "layer_types", None) or ())} - {"full_attention"}
+    if getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True):
+        kinds.add("sliding_attention")
+    return kinds
+
+
 def use_plans(model: Any) -> None:
     """Make `model` take its attention from the plan it is called with: ``model(input_ids=…, plan=plan)``."""
     from transformers import AttentionInterface
 
-    if getattr(model.config, "sliding_window", None) and getattr(model.config, "use_sliding_window", True):
+    if "sliding_attention" in partial_attention(model.config):
         raise UsageError(f"{model.config.model_type}: models with sliding-window attention are not supported")
     # No mask is registered under the name: the plan masks. To make one, transformers would look into the positions,
     # and have the host wait for a GPU.

@@ -25,6 +25,7 @@ import torch
 
 from mulligan.errors import ParameterError, UnknownName, UsageError
 from mulligan.models import smollm2
+from mulligan.models.attention import partial_attention
 from mulligan.models.nano import nano_model, nano_tokenizer, own_randomness
 from mulligan.models.renderer import Renderer
 from mulligan.seeding import derive
@@ -261,9 +262,7 @@ def _need_full_attention(config: Any, source: str) -> None:
 
     text = config.get_text_config()
     kind = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
-    lacking = {*(getattr(text, "layer_types", None) or ())} - {"full_attention"}
-    if getattr(text, "sliding_window", None) and getattr(text, "use_sliding_window", True):
-        lacking.add("sliding_attention")
+    lacking = partial_attention(text)
     if kind is None:
         what = "is not a causal language model"
     elif not getattr(kind, "_supports_attention_backend", False):
@@ -320,7 +319,7 @@ def _need_all_weights(report: Mapping[str, Any], source: str) -> None:
 def _need_memory(weights: int, source: str, dtype: torch.dtype, device: torch.device) -> None:
     needed = weights * dtype.itemsize
     for place in dict.fromkeys((device, torch.device("cpu"))):  # on their way to a GPU the weights pass through memory
-        free = _free_memory(place)
+        free = free_memory(place)
         if free is not None and needed > free:
             way_out = "use a smaller model" if dtype.itemsize == 2 else "use dtype bfloat16 or a smaller model"
             raise UsageError(
@@ -329,7 +328,7 @@ def _need_memory(weights: int, source: str, dtype: torch.dtype, device: torch.de
             )
 
 
-def _free_memory(device: torch.device) -> int | None:
+def free_memory(device: torch.device) -> int | None:
     """Bytes that are free on a device; None where the system does not say."""
     if device.type == "cuda":
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
