@@ -63,6 +63,7 @@ def run() -> Report:
         step, read = _reading(engine.device, sizes.prompt)
         rows.append(("engine, reading prompts (tokens read)", read, read / step, 1000 * step, "", ""))
     del engine
+    rows.append(_with_adapter(loaded.model.device, sizes, bandwidth))
     for reply in sizes.replies:
         played, alone = _rollout(loaded, sizes, reply)
         label = f"{reply}-token replies"
@@ -74,16 +75,27 @@ def run() -> Report:
     return Report(title, columns, tuple(rows))
 
 
-def subject(device: str) -> tuple[Any, str]:
-    """The model that is measured, and what to call it."""
-    from mulligan.models.load import load
+def subject(device: str, lora: int = 0) -> tuple[Any, str]:
+    """The model that is measured, and what to call it; `lora` is the rank of an adapter to put on it."""
+    from mulligan.models.load import LoraSettings, load
 
+    adapter = LoraSettings(rank=lora) if lora else None
     if device == "cpu":
-        return load("nano:context=4096"), "nano"
+        return load("nano:context=4096", lora=adapter), "nano"
     try:
-        return load("smollm2", device=device, dtype="bfloat16"), "SmolLM2-135M, bfloat16"
+        return load("smollm2", device=device, dtype="bfloat16", lora=adapter), "SmolLM2-135M, bfloat16"
     except UsageError:
-        return load("nano:context=4096", device=device, dtype="bfloat16"), "nano, bfloat16 (smollm2 is not installed)"
+        small = load("nano:context=4096", device=device, dtype="bfloat16", lora=adapter)
+        return small, "nano, bfloat16 (smollm2 is not installed)"
+
+
+def _with_adapter(device: Any, sizes: Sizes, bandwidth: float) -> tuple[str | float, ...]:
+    """Decoding at the most sequences with a LoRA adapter of rank 16 on every linear layer."""
+    loaded, _ = subject(device.type, lora=16)
+    engine, _ = _engine(loaded, sizes.slots, sizes.prompt + 2 * sizes.new)
+    count = sizes.decode[-1]
+    step, rate, limit = _decode(engine, loaded, count, sizes, bandwidth)
+    return "engine, decoding, LoRA of rank 16", count, rate, 1000 * step, f"{100 * limit / step:.0f} %", ""
 
 
 def _wait(device: Any) -> None:

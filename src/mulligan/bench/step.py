@@ -127,6 +127,7 @@ def _large(shape: str) -> Report:
             (row,) = bench.compare(name, GPU.papers, {shape: {**META, "trial.memory": "history"}})
             bench.close()
         rows.append((*row[:7], torch.cuda.max_memory_allocated() / 1e9))
+        sys.stderr.write(f"{name}: {rows[-1]}\n")
         del bench, loaded, model
         gc.collect()
         torch.cuda.empty_cache()

@@ -43,8 +43,6 @@ class Way:
     checkpointing: bool = False
     lora: int = 0
     """Rank; 0 trains all weights."""
-    half_adapters: bool = False
-    """Adapters in bfloat16, stepped in float32; PEFT makes them float32, and computes so."""
     whole_logits: bool = False
     """All logits of a micro-batch at a time."""
 
@@ -66,7 +64,6 @@ WAYS = {
         Way("full"),
         Way("full, checkpoints", checkpointing=True),
         Way("LoRA", lora=16),
-        Way("LoRA, bf16", lora=16, half_adapters=True),
     ),
 }
 
@@ -299,9 +296,7 @@ def random_model(shape: Shape, way: Way, device: Any) -> Any:
         from peft import LoraConfig, get_peft_model
 
         adapter = LoraConfig(r=way.lora, lora_alpha=2 * way.lora, target_modules="all-linear", task_type="CAUSAL_LM")
-        model = get_peft_model(model, adapter).to(device)
-        if way.half_adapters:
-            model = model.to(torch.bfloat16)
+        model = get_peft_model(model, adapter, autocast_adapter_dtype=False).to(device)
     if way.checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     return model

@@ -28,9 +28,9 @@ FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 class _Adapter(NamedTuple):
     """A low-rank addition to some of a projection's outputs."""
 
-    begin: int
-    end: int
-    down: Tensor
+    outputs: slice
+    ranks: slice
+    """Which of what `Projection.down` gives is its own."""
     up: Tensor
     scale: float
 
@@ -44,19 +44,28 @@ class Projection:
         biases = [base.bias for base in bases if base.bias is not None]
         self.bias = side_by_side(biases) if len(biases) == len(bases) else None
         self.adapters: list[_Adapter] = []
-        begin = 0
+        downs: list[torch.nn.Parameter] = []
+        begin = rank = 0
         for layer, base in zip(layers, bases, strict=True):
             end = begin + base.out_features
             for name in getattr(layer, "active_adapters", ()) if layer is not base else ():
                 if name in layer.lora_A:
-                    down, up = layer.lora_A[name].weight, layer.lora_B[name].weight
-                    self.adapters.append(_Adapter(begin, end, down, up, layer.scaling[name]))
+                    downs.append(layer.lora_A[name].weight)
+                    ranks = slice(rank, rank := rank + len(downs[-1]))
+                    up = layer.lora_B[name].weight
+                    self.adapters.append(_Adapter(slice(begin, end), ranks, up, layer.scaling[name]))
             begin = end
+        self.down = side_by_side(downs) if downs else None
 
     def __call__(self, x: Tensor) -> Tensor:
         found = linear(x, self.weight, self.bias)
-        for begin, end, down, up, scale in self.adapters:
-            found[:, begin:end] += linear(linear(x.to(down.dtype), down), up).mul_(scale)
+        if self.down is not None:
+            low = linear(x.to(self.down.dtype), self.down)
+            for outputs, ranks, up, scale in self.adapters:
+                if up.dtype == found.dtype:
+                    found[:, outputs].addmm_(low[:, ranks], up.t(), alpha=scale)
+                else:
+                    found[:, outputs] += linear(low[:, ranks], up).mul_(scale)
         return found
 
 

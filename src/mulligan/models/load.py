@@ -227,7 +227,7 @@ def _read_adapter(folder: Path, source: str, dtype: torch.dtype, device: torch.d
     _weights_in(_weight_files(folder, source)[0])
     model = _read_model(*_base(folder, source), dtype, device)
     try:
-        return PeftModel.from_pretrained(model, str(folder), is_trainable=True)
+        return PeftModel.from_pretrained(model, str(folder), is_trainable=True, autocast_adapter_dtype=False)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as failure:
         raise UsageError(f"the adapter {source!r} cannot be loaded: {_line(failure)}") from failure
 
@@ -366,7 +366,8 @@ def _add_lora(model: Any, lora: LoraSettings, seed: int, spec: str) -> Any:
         task_type="CAUSAL_LM",
     )
     with own_randomness(derive(seed, "lora")):
-        return get_peft_model(model, config)
+        # As precise as the model: the trainer keeps float32 copies of whatever it trains (`mulligan.train.masters`).
+        return get_peft_model(model, config, autocast_adapter_dtype=False)
 
 
 def _is_adapted(model: Any) -> bool:
