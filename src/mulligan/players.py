@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from mulligan.train.config import Config
 
 
-def player_from(spec: str, *, device: str = "auto", slots: int = 256, **endpoint: Any) -> Policy:
+def player_from(
+    spec: str, *, device: str = "auto", slots: int = 256, context: int | None = None, **endpoint: Any
+) -> Policy:
     """The policy that `spec` names; `endpoint` are options of `EndpointPolicy`, the others those of local models."""
     if (Path(spec) / "config.toml").is_file():
-        return _local(spec, device, slots, trained=True)
+        return _local(spec, device, slots, context, trained=True)
     if spec.partition(":")[0] in ("nano", "smollm2", "hf"):
-        return _local(spec, device, slots, trained=False)
+        return _local(spec, device, slots, context, trained=False)
     return policy_from(spec, **endpoint)
 
 
@@ -59,7 +61,7 @@ def as_trained(config: Config, env: str) -> tuple[TrialSettings, dict[str, Param
     return settings, mixture.own_params(env) if known else {}
 
 
-def _local(spec: str, device: str, slots: int, *, trained: bool) -> Policy:
+def _local(spec: str, device: str, slots: int, context: int | None, *, trained: bool) -> Policy:
     try:
         import torch
 
@@ -75,4 +77,4 @@ def _local(spec: str, device: str, slots: int, *, trained: bool) -> Policy:
     where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     loaded = load_model(spec, where) if trained else load(spec, device=where)
     loaded.model.eval()
-    return LocalPolicy(make_engine(loaded.model, slots=slots), loaded.renderer, name=spec.rstrip("/"))
+    return LocalPolicy(make_engine(loaded.model, slots=slots, context=context), loaded.renderer, name=spec.rstrip("/"))

@@ -11,18 +11,20 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from mulligan.errors import ParameterError, UnknownName
 from mulligan.eval.plan import CONTROLS
 from mulligan.players import as_trained
 from mulligan.rollout.tasksets import task_set
-from mulligan.train.config import Config
+from mulligan.train.config import Config, shown_memories
 from mulligan.train.resolve import as_table, read_toml, resolve, to_tree
+from mulligan.types import Memory
 
 WARM_START = "warm start"
-_START = "from"
-_NOT_OF_WARM_START = ("episodes", "temperature")
+_START, _MEMORIES = "from", "memories"
+"""Entries of an arm that are no settings."""
+_NOT_OF_WARM_START = ("episodes", "temperature", "memory")
 """Entries of [trial] that demonstrations do not depend on."""
 _OF_WARM_START = ("beta1", "beta2", "grad_clip")
 """Entries of [optim] that the warm start's optimiser uses."""
@@ -37,6 +39,8 @@ class Arm:
     """Dotted keys, as on the command line, on top of the sweep's own."""
     start: str | None = None
     """The arm whose last weights it starts from; None: its warm start."""
+    memories: Sequence[Memory] = ()
+    """Evaluated with these memories too, beside the one it is trained with."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,9 @@ class Sweep:
                 raise UnknownName(f"arm that {arm.name!r} starts from", arm.start, names[: names.index(arm.name)])
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise ParameterError(f"seeds={list(self.seeds)} cannot be; give at least one, and each once")
+        for memory in (memory for arm in self.arms for memory in arm.memories):
+            if memory not in get_args(Memory):
+                raise UnknownName("memory", str(memory), get_args(Memory))
         for control in self.controls:
             if control not in CONTROLS:
                 raise UnknownName("control", control, CONTROLS)
@@ -92,7 +99,8 @@ class Work:
 def read_sweep(path: str | Path) -> Sweep:
     """The sweep of a TOML file: `title`, `preset`, `seeds`, `tasks`, `seed_set`, `[settings]`, and `[arms."NAME"]`.
 
-    Settings are dotted keys, ``"algo.gamma_traj" = 0.9``; ``from = "NAME"`` lets an arm start where another one ended.
+    Settings are dotted keys, ``"algo.gamma_traj" = 0.9``; ``from = "NAME"`` lets an arm start where another one ended,
+    ``memories = ["history"]`` has it evaluated with other memories than its own too.
     """
     tree, where = read_toml(Path(path), "a sweep"), f" in {path}"
     known = ("title", "preset", "seeds", "tasks", "seed_set", "controls", "settings", "arms")
@@ -109,7 +117,10 @@ def read_sweep(path: str | Path) -> Sweep:
         start = settings.pop(_START, None)
         if not isinstance(start, str | None):
             raise ParameterError(f"{_START}={start!r} in [arms.{name}] of {path} cannot be; give the name of an arm")
-        arms.append(Arm(name, _flags(settings, f"arms.{name}", path), start))
+        memories = settings.pop(_MEMORIES, [])
+        if not isinstance(memories, list):
+            raise ParameterError(f"{_MEMORIES}={memories!r} in [arms.{name}] of {path} cannot be; give a list of names")
+        arms.append(Arm(name, _flags(settings, f"arms.{name}", path), start, tuple(memories)))
     rest = {name: value for name, value in tree.items() if name not in ("arms", "settings")}
     common = as_table(tree.get("settings", {}), "settings", where)
     return Sweep(arms, settings=_flags(common, "settings", path), **rest)
@@ -142,7 +153,8 @@ def plan_work(sweep: Sweep, folder: Path, *, warm_threads: int = 1) -> list[Work
             if start is not None:
                 settings |= {"warmstart.steps": "0", "model.name": str(start)}
             own = arm_folder(folder, numbers[arm.name], arm.name, seed)
-            work.append(Work(arm.name, seed, own, settings, sweep.preset, start, evaluation))
+            more = {_MEMORIES: list(arm.memories)} if arm.memories else {}
+            work.append(Work(arm.name, seed, own, settings, sweep.preset, start, {**evaluation, **more}))
     return [replace(each, evaluation={**each.evaluation, "seed": each.seed}) for each in work]
 
 
@@ -168,7 +180,8 @@ def _warm_key(config: Config) -> str:
     tree = to_tree(config)
     trial = {name: value for name, value in tree["trial"].items() if name not in _NOT_OF_WARM_START}
     optim = {name: tree["optim"][name] for name in _OF_WARM_START}
-    return json.dumps([config.run.seed, tree["task"], tree["model"], tree["warmstart"], trial, optim], sort_keys=True)
+    warm = {**tree["warmstart"], "memory": shown_memories(config)}
+    return json.dumps([config.run.seed, tree["task"], tree["model"], warm, trial, optim], sort_keys=True)
 
 
 def _flags(table: Mapping[str, Any], name: str, path: str | Path) -> dict[str, str]:

@@ -12,7 +12,7 @@ Found = Mapping[str, Any]
 
 
 def combine(found: Sequence[Found]) -> list[dict[str, Any]]:
-    """One row an arm, and one for each of its controls, in the order of `found`.
+    """One row an arm, and one for each of its controls and other memories, in the order of `found`.
 
     p@k is the mean over seeds; its interval is Wilson's over the trials of all seeds, as if all were independent. All
     seeds play the same tasks, and training differs from seed to seed: look at `seeds` for how far they are apart.
@@ -25,6 +25,9 @@ def combine(found: Sequence[Found]) -> list[dict[str, Any]]:
             label = f"{name}, {CONTROL_NAMES.get(control, control)}"
             row = _row(label, own, [result["controls"][control] for result in own])
             rows.append({**row, "control": control})
+        for memory in own[0].get("memories", ()):
+            row = _row(f"{name}, memory {memory}", own, [result["memories"][memory] for result in own])
+            rows.append({**row, "memory": memory})
     return rows
 
 
@@ -52,7 +55,8 @@ def markdown(rows: Sequence[Found]) -> str:
     for row in rows:
         shares = [f"{100 * p:.1f} ± {50 * (ci[1] - ci[0]):.1f}" for p, ci in zip(row["p"], row["ci"], strict=True)]
         seeds = " / ".join(f"{100 * shares[-1]:.1f}" for shares in row["seeds"].values())
-        spent = "" if row.get("control") else f"{row['minutes']:.1f}"
-        updates = "" if row.get("control") else str(row["updates"])
+        is_again = "control" in row or "memory" in row
+        spent = "" if is_again else f"{row['minutes']:.1f}"
+        updates = "" if is_again else str(row["updates"])
         lines.append("| " + " | ".join([row["method"], *shares, seeds, updates, spent]) + " |")
     return "\n".join(lines) + "\n"

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,46 +70,58 @@ def work(order: Mapping[str, Any], say: Say) -> dict[str, Any]:
         "updates": config.run.updates,
         "curve": [point for line in lines if (point := _point(line))],
         "seconds": trained - began,
-        **_evaluate(config.task.env, folder, order["evaluation"], say),
+        **_evaluate(config.task.env, config, folder, order["evaluation"], say),
         "evaluation_seconds": time.perf_counter() - trained,
     }
     RunFolder(folder).write_text(RESULT, to_json(found))
     return found
 
 
-def _evaluate(env: str, folder: Path, wanted: Mapping[str, Any], say: Say) -> dict[str, Any]:
-    """The arm on frozen tasks: as it was trained, three episodes, and the controls."""
-    from mulligan.api import evaluate
+def _evaluate(env: str, config: Any, folder: Path, wanted: Mapping[str, Any], say: Say) -> dict[str, Any]:
+    """The arm on frozen tasks: as it was trained, three episodes, and the controls; then with other memories."""
+    from mulligan.eval.run import evaluate
+    from mulligan.players import as_trained, player_from
 
-    arms = 1 + len(wanted["controls"])
+    settings, params = as_trained(config, env)
+    others = [memory for memory in wanted.get("memories", ()) if memory != settings.memory_mode]
+    arms = 1 + len(wanted["controls"]) + len(others)
     counts: dict[str, int] = {}
+    player = player_from(str(folder), context=config.engine.context or None)
 
-    def progress(arm: str, done: int, total: int) -> None:
-        counts[arm] = done
-        if sum(counts.values()) % 32 == 0:
-            say({"stage": "evaluation", "done": sum(counts.values()), "total": arms * total})
+    def play(run: Path, controls: tuple[str, ...], **changes: Any) -> Any:
+        def progress(arm: str, done: int, total: int) -> None:
+            counts[f"{run.name} {arm}"] = done
+            if sum(counts.values()) % 32 == 0:
+                say({"stage": "evaluation", "done": sum(counts.values()), "total": arms * total})
 
-    run = folder / "evaluation"
-    result = evaluate(
-        env,
-        str(folder),
-        tasks=wanted["tasks"],
-        seed_set=wanted["seed_set"],
-        seed=wanted["seed"],
-        controls=tuple(wanted["controls"]),
-        room=False,
-        concurrency=256,
-        run=run,
-        resume=(run / "config.toml").is_file(),
-        progress=progress,
-    )
-    controls = {name: asdict(summary) for name, summary in result.controls.items()}
-    return {
+        return evaluate(
+            env,
+            player,
+            params=params,
+            settings=replace(settings, **changes),
+            tasks=wanted["tasks"],
+            seed_set=wanted["seed_set"],
+            seed=wanted["seed"],
+            controls=controls,
+            room=False,
+            concurrency=256,
+            run=run,
+            resume=(run / "config.toml").is_file(),
+            progress=progress,
+        )
+
+    result = play(folder / "evaluation", tuple(wanted["controls"]))
+    found = {
         "main": asdict(result.main),
-        "controls": controls,
+        "controls": {name: asdict(summary) for name, summary in result.controls.items()},
         "memory": result.settings.memory_mode,
         "seed_set": wanted["seed_set"],
     }
+    if others:
+        found["memories"] = {
+            memory: asdict(play(folder / f"evaluation-{memory}", (), memory=memory).main) for memory in others
+        }
+    return found
 
 
 def _point(line: Mapping[str, Any]) -> dict[str, Any] | None:

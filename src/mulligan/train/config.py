@@ -7,9 +7,9 @@ RL is this with ``trial.episodes = 1``; `run.group` then makes the number of epi
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Literal
+from typing import Literal, cast, get_args
 
-from mulligan.errors import ParameterError
+from mulligan.errors import ParameterError, UnknownName
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Memory, ParamValue, Restart, Sampling, Stop
 
@@ -149,6 +149,9 @@ class WarmstartConfig:
     """Share of the demonstrator's own moves; the rest are random legal ones."""
     recall: float = 0.2
     """Share of its moves that use what earlier episodes showed."""
+    memory: str = ""
+    """Memories that demonstrated trials have, in turn: ``history,reflection``. Empty: as `trial.memory` says. From one
+    warm start with several, agents with any of them can be trained."""
     batch: int = 192
     """Sequences a step."""
     optimiser: Literal["adamw", "muon"] = "adamw"
@@ -301,6 +304,17 @@ _SHARES = (
 _MORE_THAN_0 = (
     "trial.temperature", "optim.lr", "optim.grad_clip", "warmstart.lr", "algo.value_lr", "algo.sampler_weight_limit",
 )  # fmt: skip
+
+
+def shown_memories(config: Config) -> tuple[Memory, ...]:
+    """The memories that demonstrated trials have, in turn."""
+    named = [name.strip() for name in config.warmstart.memory.split(",") if name.strip()]
+    found: list[Memory] = []
+    for name in named:
+        if name not in get_args(Memory):
+            raise UnknownName("memory in warmstart.memory", name, get_args(Memory))
+        found.append(cast(Memory, name))
+    return tuple(found) or (trial_settings(config).memory_mode,)
 
 
 def trial_settings(config: Config) -> TrialSettings:

@@ -24,7 +24,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from mulligan.errors import ParameterError, RunFolderError, UnknownName, UsageError
 from mulligan.report.run import RunFolder
 from mulligan.train import config as config_module
-from mulligan.train.config import Config
+from mulligan.train.config import Config, shown_memories
 from mulligan.types import ParamValue
 
 PARAMS = "task.params"
@@ -189,6 +189,7 @@ def check(config: Config) -> None:
     ):
         if name not in known:
             raise UnknownName(key, name, known)
+    shown_memories(config)
     params = config.task.params
     for env, _ in Mixture.parse(config.task.env, params).weights:
         if config.warmstart.steps and not hasattr(registry.spec(env).build, "player"):

@@ -7,15 +7,16 @@ start teaches the form of play, and leaves the rest to be learned.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from mulligan.policy.local import Demonstrated, Renderer
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.rollout.collect import Job, collect
 from mulligan.rollout.groups import Mixture, draw_tasks
 from mulligan.seeding import derive, generator
-from mulligan.train.config import Config
+from mulligan.train.config import Config, shown_memories
 from mulligan.train.rows import Row, rows_of
 from mulligan.train.step import Learner
 from mulligan.trial import prompts
@@ -36,9 +37,18 @@ def demonstrate(config: Config, mixture: Mixture, settings: TrialSettings, rende
         Job(draw.task, derive(seed, "demonstration", place), related=draw.related) for place, draw in enumerate(draws)
     ]
     found: dict[int, Trial] = {}
-    shown = replace(settings, episodes=warm.episodes)
-    run_async(lambda: collect(jobs, player, shown, concurrency=1, on_trial=found.__setitem__))
+    memories = shown_memories(config)
+    for turn, memory in enumerate(memories):
+        shown = replace(settings, episodes=warm.episodes, memory=memory)
+        places = range(turn, len(jobs), len(memories))
+        own = [jobs[place] for place in places]
+        keep = partial(_keep, found, places)
+        run_async(partial(collect, own, player, shown, concurrency=1, on_trial=keep))
     return [found[place] for place in sorted(found)]
+
+
+def _keep(found: dict[int, Trial], places: Sequence[int], number: int, trial: Trial) -> None:
+    found[places[number]] = trial
 
 
 def warm_start(
