@@ -9,6 +9,7 @@ on a CPU nano.
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -95,6 +96,8 @@ def _with_adapter(device: Any, sizes: Sizes, bandwidth: float) -> tuple[str | fl
     engine, _ = _engine(loaded, sizes.slots, sizes.prompt + 2 * sizes.new)
     count = sizes.decode[-1]
     step, rate, limit = _decode(engine, loaded, count, sizes, bandwidth)
+    del engine, loaded
+    gc.collect()
     return "engine, decoding, LoRA of rank 16", count, rate, 1000 * step, f"{100 * limit / step:.0f} %", ""
 
 

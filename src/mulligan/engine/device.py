@@ -9,7 +9,9 @@ others are live.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +28,18 @@ RING = 32
 """Copies under way to or from the host, of each kind."""
 _SMALL_ROWS = (8, 32, 64, 128)
 _SMALL_PROMPTS = (64, 256, 512, 1024, 1536, 2048, 3072, 4096, 6144)
+
+
+@contextmanager
+def _no_collecting() -> Iterator[None]:
+    """Inside, Python throws nothing away by itself: freeing what an earlier engine held would spoil a capture."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +200,7 @@ class Device:
             step()  # compiles kernels and lets the libraries allocate
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pool):
+        with _no_collecting(), torch.cuda.graph(graph, pool=self.pool):
             step()
         self.pool = self.pool or graph.pool()
         self.row_slots.copy_(rows)
