@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from mulligan.cli import main
+from mulligan.report.run import load_trials
 from mulligan.sweep import demo
 
 KEPT = Path(__file__).parents[2] / "results" / "demo"
@@ -25,8 +26,12 @@ tasks = 10
 "run.validate_every" = 1
 "run.validation_tasks" = 4
 "warmstart.steps" = 2
+[also."longer"]
+episodes = 4
+arms = 3
 [arms."RL"]
 "trial.episodes" = 1
+also = ["longer"]
 [arms."meta-RL"]
 from = "RL"
 """
@@ -43,8 +48,11 @@ def test_a_sweep_trains_evaluates_and_is_not_done_twice(tmp_path, monkeypatch, c
     Path("sweep.toml").write_text(SWEEP)
     assert call("sweep", "sweep.toml", "--run", "out", "--json") == 0
     data = json.loads(capsys.readouterr().out)
-    assert [row["method"] for row in data["rows"] if not row.get("control")] == ["warm start", "RL", "meta-RL"]
-    assert all(row["tasks"] == 10 and len(row["p"]) == 3 for row in data["rows"])
+    shown = ["warm start", "RL", "RL, longer", "meta-RL"]
+    assert [row["method"] for row in data["rows"] if not row.get("control")] == shown
+    assert all(row["tasks"] == 10 and len(row["p"]) == (4 if "also" in row else 3) for row in data["rows"])
+    (further,) = Path("out").glob("*/evaluation-longer")
+    assert {trial.task["arms"] for trial in load_trials(further)} == {3}
     curves = {arm["name"]: [point["update"] for point in arm["curve"]] for arm in data["arms"]}
     assert curves["RL"] == curves["meta-RL"] == [0, 1, 2]
     assert "| meta-RL |" in Path("out/table.md").read_text()
@@ -70,9 +78,8 @@ def test_an_arm_that_fails_is_named_with_its_reason(tmp_path, monkeypatch, capsy
     monkeypatch.chdir(tmp_path)
     example = (Path(__file__).parents[2] / "examples" / "my_env.py").read_text()
     Path("broken.py").write_text(example.replace('self.said = "No guess yet."', "raise SystemExit('out of order')"))
-    text = SWEEP.replace('"bandit"', '"broken.py:GuessNumber"').replace(
-        '"warmstart.steps" = 2', '"warmstart.steps" = 0'
-    )
+    text = SWEEP.replace('"bandit"', '"broken.py:GuessNumber"').replace("arms = 3", "top = 5")
+    text = text.replace('"warmstart.steps" = 2', '"warmstart.steps" = 0')
     Path("sweep.toml").write_text(text)
     assert call("sweep", "sweep.toml", "--run", "out") == 2
     error = capsys.readouterr().err

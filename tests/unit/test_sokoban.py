@@ -112,10 +112,10 @@ def level_of(*lines: str) -> levels.Level:
     return level
 
 
-def world_of(folder: Path, *lines: str, moves: int = 3, turns: int = 7) -> Sokoban:
+def world_of(folder: Path, *lines: str, moves: int = 3, turns: int = 7, view: str = "board") -> Sokoban:
     file = folder / "own.txt"
     file.write_text("\n".join(lines) + "\n")
-    env = make("sokoban", levels=str(file), moves=moves, turns=turns)
+    env = make("sokoban", levels=str(file), moves=moves, turns=turns, view=view)
     assert isinstance(env, Sokoban)
     return env
 
@@ -591,6 +591,19 @@ def test_replies_without_tags_are_remembered_as_they_were_played():
 
 
 UP_UP = "<action>up, up</action>"
+
+
+def test_the_compact_view_remembers_an_episode_in_one_line(tmp_path: Path) -> None:
+    env = world_of(tmp_path, "######", "#    #", "# $@ #", "# .  #", "######", view="compact")
+    lost = playing(env, ["<action>right</action>", "<action>left, left</action>", "<action>up</action>"])
+    assert env.digest(lost) == "moves right | left, left | up; 0 of 1 boxes on goals"
+    assert env.reflect(lost) == "<reflection>not 2: left, left | 1: right</reflection>"
+    assert env.reflect(playing(env, ["<action>up, up</action>"])) == "<reflection>too slow | 1: up, up</reflection>"
+    assert env.reflect(playing(env, ["<action>up, left, down</action>"])) == (
+        "<reflection>1: up, left, down</reflection>"
+    )
+    with pytest.raises(ParameterError, match="view='wide' is unknown"):
+        make("sokoban", view="wide")
 
 
 def test_reflection_finds_the_move_that_lost(tmp_path: Path) -> None:

@@ -37,6 +37,12 @@ def test_arms_share_a_warm_start_exactly_where_it_would_be_the_same():
     assert resolve("cpu", None, by_name["far"].settings).run.updates == 7
 
 
+def test_one_warm_start_with_both_memories_serves_agents_with_either():
+    both = {"warmstart.memory": "history,reflection"}
+    work = _plan(Arm("a", {**both, "trial.memory": "history"}), Arm("b", {**both, "trial.memory": "reflection"}))
+    assert len({each.after for each in work if each.after}) == 1
+
+
 def test_every_seed_has_its_own_runs_and_nothing_waits_for_what_comes_later():
     work = _plan(Arm("RL", RL), Arm("RL, more", RL, start="RL"), seeds=(3, 4))
     assert len({each.folder for each in work}) == len(work) == 6
@@ -68,6 +74,10 @@ def test_without_a_warm_start_an_arm_starts_by_itself():
         ("arms = 3", ParameterError, "table"),
         ("[arms.a]\n'algo.gamma_traj' = [1]", ParameterError, "algo.gamma_traj"),
         ("[arms.'warm start']", ParameterError, "warm start"),
+        ("[arms.a]\nalso = ['harder']", UnknownName, "further evaluation 'harder'"),
+        ("[arms.a]\nalso = 'harder'", ParameterError, "list of names"),
+        ("also = 3\n[arms.a]", ParameterError, "also"),
+        ("[also.b]\ncontrols = ['alone']\n[arms.a]", UnknownName, "'alone'"),
         ("[arms.a", UsageError, "TOML"),
     ],
 )
@@ -94,6 +104,8 @@ def test_a_wrong_setting_is_found_before_anything_runs(tmp_path):
         (Sweep([Arm("a")], tasks=0), "tasks=0"),
         (Sweep([Arm("a")], tasks=2000), "only about"),
         (Sweep([Arm("a")], seed_set="tests"), "seed set"),
+        (Sweep([Arm("a", also=["b"])], also={"b": {"mine": 4}}), "did you mean 'mines'"),
+        (Sweep([Arm("a", also=["b"])], also={"b": {"episodes": 0}}), "episodes=0"),
     ],
 )
 def test_what_could_not_be_evaluated_is_not_trained_first(sweep, said):
@@ -132,3 +144,13 @@ def test_the_table_shows_every_arm_with_its_seeds():
     assert lines[0] == "| arm | p@1 | p@2 | p@2 by seed | updates | minutes |"
     assert "| a | 30.0 ± 6.3 | 60.0 ± 6.7 | 40.0 / 80.0 | 5 | 1.0 |" in lines
     assert lines[3].startswith("| a, independent retries | 10.0")
+
+
+def test_further_evaluations_have_rows_of_their_own():
+    longer = {**_found("a", 0, [0.1, 0.2, 0.3, 0.4]), "controls": {}}
+    rows = combine([{**_found("a", 0, [0.2, 0.4]), "also": {"4 episodes": longer}}])
+    assert [row["method"] for row in rows] == ["a", "a, independent retries", "a, 4 episodes"]
+    lines = markdown(rows).splitlines()
+    assert lines[0] == "| arm | p@1 | p@2 | p@3 | p@4 | p@2 by seed | updates | minutes |"
+    assert lines[2] == "| a | 20.0 ± 7.8 | 40.0 ± 9.4 |  |  | 40.0 | 5 | 1.0 |"
+    assert lines[-1].endswith("| 40.0 ± 9.4 | 20.0 |  |  |")

@@ -21,9 +21,13 @@ _EPILOG = """The file:
   tasks = 512                        # frozen; seed_set = "validation" while settings are still being chosen
   [settings]                         # of all arms
   "task.env" = "minesweeper"
+  [also."4 mines"]                   # a further evaluation: of trials (memory, episodes), of the environment, controls
+  mines = 4
+  turns = 14
   [arms."RL"]
   "trial.episodes" = 1
   "run.group" = 24
+  also = ["4 mines"]                 # takes part in it
   [arms."RL, twice the updates"]
   from = "RL"                        # goes on where that arm ended
   "trial.episodes" = 1

@@ -3,6 +3,8 @@
 Levels come from a generator, from Boxoban's files or from a file of one's own (`mulligan.envs.sokoban_levels`). The
 board is kept as the text the agent sees, one byte a cell and one between cells, and a move patches the two or three
 cells that change; so cell number n of the board stands at byte 2n.
+
+Two views of the same game: the ``compact`` one remembers an episode in one line, for short contexts.
 """
 
 from __future__ import annotations
@@ -126,6 +128,7 @@ class Sokoban:
 
     defaults: ClassVar[dict[str, ParamValue]] = {
         "rows": 6, "cols": 6, "boxes": 2, "moves": 3, "solution": 15, "levels": "generated", "level": -1,
+        "view": "board",
     }  # fmt: skip
     turns: ClassVar[int] = 7
     kind: ClassVar[str] = "solve"
@@ -151,6 +154,8 @@ class Sokoban:
         moves, level, levels = int(params["moves"]), int(params["level"]), str(params["levels"])
         if not 1 <= moves <= _MOST_MOVES:
             raise ParameterError(f"sokoban: moves={moves} a turn cannot be; give 1 to {_MOST_MOVES}")
+        if params["view"] not in ("board", "compact"):
+            raise ParameterError(f"sokoban: view={params['view']!r} is unknown; choose 'board' or 'compact'")
         if levels == "generated":
             _check_generated(params)
             return params
@@ -237,10 +242,12 @@ class Sokoban:
     def digest(self, episode: Episode) -> str:
         played = " | ".join(turn.said for turn in self._replay(episode)) or "none"
         home = episode.final.count("*")
+        if self.task.text("view") == "compact":
+            return f"moves {played}; {home} of {self.boxes} boxes on goals"
         return f"moves {played}\n{home} of {self.boxes} boxes on goals; the board at the end:\n{episode.final}"
 
     def reflect(self, episode: Episode) -> str:
-        return _reflect(self, episode)
+        return _note(self, episode) if self.task.text("view") == "compact" else _reflect(self, episode)
 
     def _replay(self, episode: Episode) -> list[_Played]:
         """What the episode's replies did, without the moves that a win left unplayed."""
@@ -325,6 +332,18 @@ class _Planner:
             self.position, self.plan = step.state_key, self.plan[self.world.moves :]
         elif self.plan and solver.solve(self.world.cols, step.state_key).dead:
             self.lost_from.add(self.position)
+
+
+def _note(world: Sokoban, episode: Episode) -> str:
+    """The turn that lost the level first, then the turns before it: ``not 3: up, up | 1: left | 2: down, left``."""
+    played = world._replay(episode)
+    wrong = next((n for n, turn in enumerate(played) if solver.solve(world.cols, turn.key).dead), len(played))
+    facts = [f"{turn.number}: {turn.said}" for turn in played[:wrong]]
+    if wrong < len(played):
+        facts.insert(0, f"not {played[wrong].number}: {played[wrong].said}")
+    elif not episode.won:
+        facts.insert(0, "too slow")
+    return f"<reflection>{' | '.join(facts)}</reflection>"
 
 
 def _reflect(world: Sokoban, episode: Episode) -> str:

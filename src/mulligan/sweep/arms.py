@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from mulligan.errors import ParameterError, UnknownName
 from mulligan.eval.plan import CONTROLS
@@ -19,11 +19,13 @@ from mulligan.players import as_trained
 from mulligan.rollout.tasksets import task_set
 from mulligan.train.config import Config, shown_memories
 from mulligan.train.resolve import as_table, read_toml, resolve, to_tree
-from mulligan.types import Memory
+from mulligan.trial.settings import TrialSettings
 
 WARM_START = "warm start"
-_START, _MEMORIES = "from", "memories"
+_START, _ALSO = "from", "also"
 """Entries of an arm that are no settings."""
+CHECKS = "controls"
+"""The entry of a further evaluation that lists its controls."""
 _NOT_OF_WARM_START = ("episodes", "temperature", "memory")
 """Entries of [trial] that demonstrations do not depend on."""
 _OF_WARM_START = ("beta1", "beta2", "grad_clip")
@@ -39,8 +41,8 @@ class Arm:
     """Dotted keys, as on the command line, on top of the sweep's own."""
     start: str | None = None
     """The arm whose last weights it starts from; None: its warm start."""
-    memories: Sequence[Memory] = ()
-    """Evaluated with these memories too, beside the one it is trained with."""
+    also: Sequence[str] = ()
+    """Further evaluations of the sweep that it takes part in."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,8 @@ class Sweep:
     controls: Sequence[str] = ("independent",)
     settings: Mapping[str, str] = field(default_factory=dict)
     """Of all arms."""
+    also: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Further evaluations, by name: what is changed, of how trials are played or of the environment's parameters."""
 
     def __post_init__(self) -> None:
         names = [arm.name for arm in self.arms]
@@ -72,10 +76,10 @@ class Sweep:
                 raise UnknownName(f"arm that {arm.name!r} starts from", arm.start, names[: names.index(arm.name)])
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise ParameterError(f"seeds={list(self.seeds)} cannot be; give at least one, and each once")
-        for memory in (memory for arm in self.arms for memory in arm.memories):
-            if memory not in get_args(Memory):
-                raise UnknownName("memory", str(memory), get_args(Memory))
-        for control in self.controls:
+        for name in (name for arm in self.arms for name in arm.also):
+            if name not in self.also:
+                raise UnknownName("further evaluation", str(name), self.also)
+        for control in (*self.controls, *(c for changes in self.also.values() for c in changes.get(CHECKS, ()))):
             if control not in CONTROLS:
                 raise UnknownName("control", control, CONTROLS)
 
@@ -100,10 +104,10 @@ def read_sweep(path: str | Path) -> Sweep:
     """The sweep of a TOML file: `title`, `preset`, `seeds`, `tasks`, `seed_set`, `[settings]`, and `[arms."NAME"]`.
 
     Settings are dotted keys, ``"algo.gamma_traj" = 0.9``; ``from = "NAME"`` lets an arm start where another one ended,
-    ``memories = ["history"]`` has it evaluated with other memories than its own too.
+    ``also = ["NAME"]`` has it play a further evaluation, ``[also."NAME"]``, too.
     """
     tree, where = read_toml(Path(path), "a sweep"), f" in {path}"
-    known = ("title", "preset", "seeds", "tasks", "seed_set", "controls", "settings", "arms")
+    known = ("title", "preset", "seeds", "tasks", "seed_set", "controls", "settings", "also", "arms")
     for name in tree:
         if name not in known:
             raise UnknownName(f"entry in {path}", name, known)
@@ -117,11 +121,13 @@ def read_sweep(path: str | Path) -> Sweep:
         start = settings.pop(_START, None)
         if not isinstance(start, str | None):
             raise ParameterError(f"{_START}={start!r} in [arms.{name}] of {path} cannot be; give the name of an arm")
-        memories = settings.pop(_MEMORIES, [])
-        if not isinstance(memories, list):
-            raise ParameterError(f"{_MEMORIES}={memories!r} in [arms.{name}] of {path} cannot be; give a list of names")
-        arms.append(Arm(name, _flags(settings, f"arms.{name}", path), start, tuple(memories)))
-    rest = {name: value for name, value in tree.items() if name not in ("arms", "settings")}
+        also = settings.pop(_ALSO, [])
+        if not isinstance(also, list):
+            raise ParameterError(f"{_ALSO}={also!r} in [arms.{name}] of {path} cannot be; give a list of names")
+        arms.append(Arm(name, _flags(settings, f"arms.{name}", path), start, tuple(also)))
+    rest = {name: value for name, value in tree.items() if name not in ("arms", "settings", "also")}
+    further = as_table(tree.get("also", {}), "also", where)
+    rest["also"] = {name: as_table(changes, f"also.{name}", where) for name, changes in further.items()}
     common = as_table(tree.get("settings", {}), "settings", where)
     return Sweep(arms, settings=_flags(common, "settings", path), **rest)
 
@@ -137,7 +143,7 @@ def plan_work(sweep: Sweep, folder: Path, *, warm_threads: int = 1) -> list[Work
         for arm in sweep.arms:
             settings = {"run.threads": "1", **sweep.settings, **arm.settings, "run.seed": str(seed)}
             config = resolve(sweep.preset, None, settings)
-            _check(config, sweep, checked)
+            _check(config, sweep, arm, checked)
             start: Path | None = None
             if arm.start is not None:
                 start = arm_folder(folder, numbers[arm.start], arm.start, seed)
@@ -153,26 +159,40 @@ def plan_work(sweep: Sweep, folder: Path, *, warm_threads: int = 1) -> list[Work
             if start is not None:
                 settings |= {"warmstart.steps": "0", "model.name": str(start)}
             own = arm_folder(folder, numbers[arm.name], arm.name, seed)
-            more = {_MEMORIES: list(arm.memories)} if arm.memories else {}
+            more = {_ALSO: {name: dict(sweep.also[name]) for name in arm.also}} if arm.also else {}
             work.append(Work(arm.name, seed, own, settings, sweep.preset, start, {**evaluation, **more}))
     return [replace(each, evaluation={**each.evaluation, "seed": each.seed}) for each in work]
 
 
-def _check(config: Config, sweep: Sweep, known: set[str]) -> None:
+def split_changes(changes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], tuple[str, ...]]:
+    """What a further evaluation changes: fields of `TrialSettings`, parameters of the environment, and its controls."""
+    known = {field.name for field in fields(TrialSettings)}
+    rest = {name: value for name, value in changes.items() if name not in (*known, CHECKS)}
+    own = {name: value for name, value in changes.items() if name in known}
+    return own, rest, tuple(changes.get(CHECKS, ()))
+
+
+def _check(config: Config, sweep: Sweep, arm: Arm, known: set[str]) -> None:
     """Whether an arm trains anything and can be evaluated: better known before the first warm start than after it."""
     if config.run.updates < 1:
         raise ParameterError(f"run.updates={config.run.updates} trains nothing; give at least 1")
-    _, params = as_trained(config, config.task.env)
-    worlds = f"{config.task.env} {params}"
-    if worlds not in known:
-        task_set(config.task.env, sweep.tasks, sweep.seed_set, **params)
-        known.add(worlds)
+    settings, params = as_trained(config, config.task.env)
+    for own, more, _ in map(split_changes, ({}, *(sweep.also[name] for name in arm.also))):
+        replace(settings, **own)
+        worlds = f"{config.task.env} {params} {more}"
+        if worlds not in known:
+            task_set(config.task.env, sweep.tasks, sweep.seed_set, **{**params, **more})
+            known.add(worlds)
 
 
 def arm_folder(folder: Path, number: int, name: str, seed: int) -> Path:
     """Where an arm's run lies."""
-    short = re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")
-    return folder / f"{number:02d}-{short}-seed{seed}"
+    return folder / f"{number:02d}-{short_name(name)}-seed{seed}"
+
+
+def short_name(name: str) -> str:
+    """A name as part of a path."""
+    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")
 
 
 def _warm_key(config: Config) -> str:

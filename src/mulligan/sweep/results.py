@@ -12,7 +12,7 @@ Found = Mapping[str, Any]
 
 
 def combine(found: Sequence[Found]) -> list[dict[str, Any]]:
-    """One row an arm, and one for each of its controls and other memories, in the order of `found`.
+    """One row an arm, and one for each of its controls and further evaluations, in the order of `found`.
 
     p@k is the mean over seeds; its interval is Wilson's over the trials of all seeds, as if all were independent. All
     seeds play the same tasks, and training differs from seed to seed: look at `seeds` for how far they are apart.
@@ -20,14 +20,19 @@ def combine(found: Sequence[Found]) -> list[dict[str, Any]]:
     rows = []
     for name in dict.fromkeys(result["name"] for result in found):
         own = [result for result in found if result["name"] == name]
-        rows.append(_row(name, own, [result["main"] for result in own]))
-        for control in own[0]["controls"]:
-            label = f"{name}, {CONTROL_NAMES.get(control, control)}"
-            row = _row(label, own, [result["controls"][control] for result in own])
-            rows.append({**row, "control": control})
-        for memory in own[0].get("memories", ()):
-            row = _row(f"{name}, memory {memory}", own, [result["memories"][memory] for result in own])
-            rows.append({**row, "memory": memory})
+        rows += _rows(name, own, own, {})
+        for further in own[0].get("also", ()):
+            rows += _rows(f"{name}, {further}", own, [result["also"][further] for result in own], {"also": further})
+    return rows
+
+
+def _rows(name: str, own: Sequence[Found], parts: Sequence[Found], more: Found) -> list[dict[str, Any]]:
+    """An evaluation of an arm, and its controls."""
+    rows = [{**_row(name, own, [part["main"] for part in parts]), **more}]
+    for control in parts[0]["controls"]:
+        label = f"{name}, {CONTROL_NAMES.get(control, control)}"
+        row = _row(label, own, [part["controls"][control] for part in parts])
+        rows.append({**row, **more, "control": control})
     return rows
 
 
@@ -49,13 +54,14 @@ def _row(name: str, own: Sequence[Found], summaries: Sequence[Found]) -> dict[st
 
 def markdown(rows: Sequence[Found]) -> str:
     """The rows as a Markdown table, p@k in percent with half-intervals, and the last p@k of each seed."""
-    episodes = len(rows[0]["p"])
-    titles = ["arm", *(f"p@{k}" for k in range(1, episodes + 1)), f"p@{episodes} by seed", "updates", "minutes"]
+    episodes, most = len(rows[0]["p"]), max(len(row["p"]) for row in rows)
+    titles = ["arm", *(f"p@{k}" for k in range(1, most + 1)), f"p@{episodes} by seed", "updates", "minutes"]
     lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
     for row in rows:
         shares = [f"{100 * p:.1f} ± {50 * (ci[1] - ci[0]):.1f}" for p, ci in zip(row["p"], row["ci"], strict=True)]
-        seeds = " / ".join(f"{100 * shares[-1]:.1f}" for shares in row["seeds"].values())
-        is_again = "control" in row or "memory" in row
+        shares += [""] * (most - len(shares))
+        seeds = " / ".join(f"{100 * own[episodes - 1]:.1f}" for own in row["seeds"].values() if len(own) >= episodes)
+        is_again = "control" in row or "also" in row
         spent = "" if is_again else f"{row['minutes']:.1f}"
         updates = "" if is_again else str(row["updates"])
         lines.append("| " + " | ".join([row["method"], *shares, seeds, updates, spent]) + " |")

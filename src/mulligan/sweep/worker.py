@@ -78,27 +78,32 @@ def work(order: Mapping[str, Any], say: Say) -> dict[str, Any]:
 
 
 def _evaluate(env: str, config: Any, folder: Path, wanted: Mapping[str, Any], say: Say) -> dict[str, Any]:
-    """The arm on frozen tasks: as it was trained, three episodes, and the controls; then with other memories."""
+    """The arm on frozen tasks: as it was trained, three episodes, and the controls; then the further evaluations."""
     from mulligan.eval.run import evaluate
     from mulligan.players import as_trained, player_from
+    from mulligan.sweep.arms import short_name, split_changes
 
     settings, params = as_trained(config, env)
-    others = [memory for memory in wanted.get("memories", ()) if memory != settings.memory_mode]
-    arms = 1 + len(wanted["controls"]) + len(others)
-    counts: dict[str, int] = {}
     player = player_from(str(folder), context=config.engine.context or None)
+    parts = {"": {"controls": wanted["controls"]}, **wanted.get("also", {})}
+    plays = {name: split_changes(changes) for name, changes in parts.items()}
+    arms = sum(1 + len(controls) for _, _, controls in plays.values())
+    counts: dict[tuple[str, str], int] = {}
 
-    def play(run: Path, controls: tuple[str, ...], **changes: Any) -> Any:
+    def play(name: str) -> Any:
+        own, more, controls = plays[name]
+
         def progress(arm: str, done: int, total: int) -> None:
-            counts[f"{run.name} {arm}"] = done
+            counts[name, arm] = done
             if sum(counts.values()) % 32 == 0:
                 say({"stage": "evaluation", "done": sum(counts.values()), "total": arms * total})
 
+        run = folder / (f"evaluation-{short_name(name)}" if name else "evaluation")
         return evaluate(
             env,
             player,
-            params=params,
-            settings=replace(settings, **changes),
+            params={**params, **more},
+            settings=replace(settings, **own),
             tasks=wanted["tasks"],
             seed_set=wanted["seed_set"],
             seed=wanted["seed"],
@@ -110,18 +115,20 @@ def _evaluate(env: str, config: Any, folder: Path, wanted: Mapping[str, Any], sa
             progress=progress,
         )
 
-    result = play(folder / "evaluation", tuple(wanted["controls"]))
-    found = {
-        "main": asdict(result.main),
-        "controls": {name: asdict(summary) for name, summary in result.controls.items()},
-        "memory": result.settings.memory_mode,
+    found = {name: play(name) for name in plays}
+    main = found.pop("")
+    also = {name: _summaries(result) for name, result in found.items()}
+    return {
+        **_summaries(main),
+        "memory": main.settings.memory_mode,
         "seed_set": wanted["seed_set"],
+        **({"also": also} if also else {}),
     }
-    if others:
-        found["memories"] = {
-            memory: asdict(play(folder / f"evaluation-{memory}", (), memory=memory).main) for memory in others
-        }
-    return found
+
+
+def _summaries(result: Any) -> dict[str, Any]:
+    controls = {name: asdict(summary) for name, summary in result.controls.items()}
+    return {"main": asdict(result.main), "controls": controls}
 
 
 def _point(line: Mapping[str, Any]) -> dict[str, Any] | None:

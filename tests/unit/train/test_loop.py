@@ -13,7 +13,8 @@ import torch
 
 import mulligan
 from mulligan.envs.bandit import Bandit
-from mulligan.errors import MulliganError, ParameterError, RunFolderError
+from mulligan.errors import MulliganError, ParameterError, RunFolderError, UnknownName
+from mulligan.models.load import load
 from mulligan.players import player_from
 from mulligan.policy.scripted import ScriptedPolicy
 from mulligan.report.run import RunFolder
@@ -30,10 +31,13 @@ from mulligan.train.config import (
     TaskConfig,
     TrialConfig,
     WarmstartConfig,
+    trial_settings,
 )
 from mulligan.train.loop import Trainer, train
 from mulligan.train.metrics import MetricsFile
+from mulligan.train.resolve import resolve
 from mulligan.train.step import Learner
+from mulligan.train.warmstart import demonstrate
 from mulligan.types import Group, Sampling, Step
 
 TINY = "nano:hidden=32,layers=1"
@@ -178,6 +182,15 @@ def test_every_option_trains_and_resumes(tmp_path, sections):
     train(None, run, resume=True)
     assert torch.equal(weights(whole), weights(run))
     assert metrics(whole) == metrics(run)
+
+
+def test_a_warm_start_can_show_several_memories():
+    config = resolve("test", None, {"warmstart.memory": "history, reflection", "warmstart.trials": "6"})
+    loaded = load(config.model.name)
+    trials = demonstrate(config, Mixture.parse(config.task.env, {}), trial_settings(config), loaded.renderer)
+    assert [trial.memory for trial in trials] == ["history", "reflection"] * 3
+    with pytest.raises(UnknownName, match="did you mean 'history'"):
+        resolve("test", None, {"warmstart.memory": "histori"})
 
 
 def test_a_mixture_reports_each_task_class(tmp_path):
