@@ -13,6 +13,8 @@ import pytest
 from mulligan.cli import main
 from mulligan.report.run import load_trials
 from mulligan.sweep import demo
+from mulligan.sweep.arms import plan_work, read_sweep
+from mulligan.sweep.worker import work
 
 KEPT = Path(__file__).parents[2] / "results" / "demo"
 SWEEP = """
@@ -60,6 +62,30 @@ def test_a_sweep_trains_evaluates_and_is_not_done_twice(tmp_path, monkeypatch, c
     assert call("sweep", "sweep.toml", "--run", "out") == 0
     assert "| meta-RL |" in capsys.readouterr().out
     assert before == {path: path.stat().st_mtime_ns for path in Path("out").glob("*/arm.json")}
+
+
+def test_a_sweep_whose_time_is_over_says_how_to_continue(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("sweep.toml").write_text(SWEEP)
+    assert call("sweep", "sweep.toml", "--run", "out", "--minutes", "0.001") == 130
+    assert "0.001 minutes are over; continue with: mulligan sweep sweep.toml --run out" in capsys.readouterr().err
+    assert not list(Path("out").glob("*/arm.json"))
+    assert call("sweep", "sweep.toml", "--minutes", "0") == 2
+
+
+def test_an_arm_in_pieces_ends_as_one_in_one_go(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("sweep.toml").write_text(SWEEP.replace('"warmstart.steps" = 2', '"warmstart.steps" = 0'))
+    arm = plan_work(read_sweep("sweep.toml"), tmp_path)[0]
+    order = {"name": arm.name, "preset": arm.preset, "settings": arm.settings, "evaluation": arm.evaluation}
+    found = {}
+    for name, pieces in (("whole", [False]), ("parts", [True, False])):
+        for stop in pieces:
+            assert not (tmp_path / name / "arm.json").exists()
+            work({**order, "folder": name}, lambda progress: None, lambda stop=stop: stop)
+        found[name] = json.loads((tmp_path / name / "arm.json").read_text())
+    assert found["whole"]["main"] == found["parts"]["main"]
+    assert found["whole"]["curve"] == found["parts"]["curve"]
 
 
 def test_a_folder_of_other_settings_is_not_passed_off_as_this_sweep(tmp_path, monkeypatch, capsys):

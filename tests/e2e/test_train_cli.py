@@ -6,6 +6,7 @@ The trainer itself is replaced by one that plays nothing: what it learns is test
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import tomllib
@@ -15,6 +16,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from mulligan.cli import main
+from mulligan.cli.stopping import Polite
 from mulligan.cli.train import Status
 from mulligan.report.run import RunFolder
 from mulligan.train.resolve import from_tree, presets, resolve, to_tree
@@ -36,9 +38,9 @@ def call(*words: str) -> int:
 @pytest.fixture
 def trainer(monkeypatch):
     """A trainer that only says it trained; `calls` is what it was told, `stop_at` interrupts it."""
-    told = SimpleNamespace(calls=[], stop_at=None, warning=None)
+    told = SimpleNamespace(calls=[], stop_at=None, warning=None, signal_at=None)
 
-    def train(config, run, *, resume=False, on_update=None):
+    def train(config, run, *, resume=False, on_update=None, stop=lambda: False):
         told.calls.append((config, Path(run), resume))
         run = RunFolder.open(run) if resume else RunFolder.create(run, {"kind": "train", **to_tree(config)})
         on_update({"warmstart": 5, "steps": 5, "loss": 1.25})
@@ -50,6 +52,10 @@ def trainer(monkeypatch):
                 file.write(json.dumps(metrics) + "\n")
                 extra = {"updates": config.run.updates, "warning": told.warning, "time/engine_tokens_per_s": 12345.6}
                 on_update({**metrics, **extra})
+                if update == told.signal_at:
+                    signal.raise_signal(signal.SIGTERM)
+                if stop():
+                    break
         return run.path
 
     _replace(monkeypatch, "mulligan.train.loop", train=train)
@@ -137,6 +143,31 @@ def test_interruption_says_how_to_continue(trainer, capsys):
     assert call("train", "--resume", "mine") == 0
     first, second = trainer.calls
     assert second == (first[0], Path("mine"), True)
+
+
+def test_who_asks_to_stop_has_the_last_update_saved(trainer, capsys):
+    before = signal.getsignal(signal.SIGTERM)
+    trainer.signal_at = 1
+    assert call("train", "--preset", "test", "--run", "mine") == 130
+    said = capsys.readouterr().err.splitlines()
+    assert "stopping after this update; once more to stop at once" in said
+    assert said[-1].endswith("continue with: mulligan train --resume mine")
+    assert len(Path("mine/metrics.jsonl").read_text().splitlines()) == 1
+    assert signal.getsignal(signal.SIGTERM) is before
+    trainer.signal_at = 2  # the last one: there is nothing to go on with
+    assert call("train", "--preset", "test", "--run", "other", "--run.updates", "2") == 0
+
+
+def test_before_the_first_update_there_is_nothing_to_wait_for():
+    polite = Polite()
+    polite.on_update({"warmstart": 1})
+    with pytest.raises(KeyboardInterrupt):
+        polite.ask()
+    polite.on_update({"update": 1})
+    polite.ask()
+    assert polite.is_asked()
+    with pytest.raises(KeyboardInterrupt):
+        polite.ask()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mulligan.cli.options import Parser, available_cores, check_installed, new_run_path
 from mulligan.cli.progress import work_progress
+from mulligan.errors import UsageError
 
 if TYPE_CHECKING:
     from mulligan.sweep.arms import Sweep, Work
@@ -41,6 +43,7 @@ def add_options(parser: Parser) -> None:
     parser.add_argument("file", help="the arms, in TOML; see below")
     parser.add_argument("--run", metavar="DIR", help="folder for all runs (runs/<time>-sweep-…)")
     parser.add_argument("--cores", type=int, metavar="N", help="arms at a time, one thread each (all cores)")
+    parser.add_argument("--minutes", type=float, metavar="N", help="stop after so long, to go on another time")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.epilog = _EPILOG
 
@@ -49,6 +52,7 @@ def run(parser: Parser, words: list[str]) -> int:
     from mulligan.report.run import to_json
     from mulligan.sweep.arms import plan_work, read_sweep
     from mulligan.sweep.results import markdown
+    from mulligan.sweep.schedule import TimeOver
 
     options = parser.parse_args(words)
     sweep = read_sweep(options.file)
@@ -56,11 +60,14 @@ def run(parser: Parser, words: list[str]) -> int:
     work = plan_work(sweep, folder.absolute())
     cores = available_cores(options.cores)
     check_installed("mulligan sweep")
+    if options.minutes is not None and not options.minutes > 0:
+        raise UsageError(f"sweep: --minutes {options.minutes:g} cannot be; give more than 0")
+    seconds = math.inf if options.minutes is None else 60 * options.minutes
     try:
-        data = run_sweep(sweep, work, cores, quiet=options.json)
-    except KeyboardInterrupt:
+        data = run_sweep(sweep, work, cores, quiet=options.json, seconds=seconds)
+    except (KeyboardInterrupt, TimeOver) as stopped:
         again = shlex.join(["mulligan", "sweep", *words] + ([] if options.run else ["--run", str(folder)]))
-        sys.stderr.write(f"interrupted; continue with: {again}\n")
+        sys.stderr.write(f"{str(stopped) or 'interrupted'}; continue with: {again}\n")
         return 130
     (folder / "sweep.json").write_text(to_json(data), encoding="utf-8")
     (folder / "table.md").write_text(markdown(data["rows"]), encoding="utf-8")
@@ -68,13 +75,15 @@ def run(parser: Parser, words: list[str]) -> int:
     return 0
 
 
-def run_sweep(sweep: Sweep, work: Sequence[Work], cores: int, *, quiet: bool) -> dict[str, Any]:
+def run_sweep(
+    sweep: Sweep, work: Sequence[Work], cores: int, *, quiet: bool, seconds: float = math.inf
+) -> dict[str, Any]:
     """Do the work with a progress bar, and gather what was found."""
     from mulligan.sweep.results import combine
     from mulligan.sweep.schedule import run_work
 
     with work_progress(work, quiet=quiet) as progress:
-        found = run_work(work, cores, progress)
+        found = run_work(work, cores, progress, seconds)
     results = [found[each.folder] for each in work]
     return {
         "title": sweep.title,

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mulligan.cli.options import Parser, new_run_path
+from mulligan.cli.stopping import stopping_politely
 from mulligan.errors import MissingExtra, MulliganError, UnknownName, UsageError
 
 if TYPE_CHECKING:
@@ -56,9 +57,15 @@ def run(parser: Parser, words: list[str]) -> int:
     with contextlib.ExitStack() as stack:
         mirrors = [stack.enter_context(mirror) for mirror in _mirrors(options, folder, config)]
         show = stack.enter_context(_progress(config, quiet=options.json))
+        polite = stack.enter_context(stopping_politely())
         try:
-            _train(config, folder, [*mirrors, show], resume=bool(options.resume))
+            _train(
+                config, folder, [*mirrors, show, polite.on_update], resume=bool(options.resume), stop=polite.is_asked
+            )
+            interrupted = polite.was_asked and not _is_trained(config, folder)
         except KeyboardInterrupt:
+            interrupted = True
+        if interrupted:
             stack.close()
             sys.stderr.write(_interrupted(folder))
             return 130
@@ -149,7 +156,14 @@ def _check_folder(folder: Path, *, is_new: bool) -> None:
         raise UsageError(f"{folder} already holds a run; choose another folder, or continue it with --resume {folder}")
 
 
-def _train(config: Config, folder: Path, callbacks: list[OnUpdate], *, resume: bool) -> None:
+def _is_trained(config: Config, folder: Path) -> bool:
+    """Whether there is nothing left to do."""
+    from mulligan.train.metrics import MetricsFile
+
+    return any(line["update"] >= config.run.updates for line in MetricsFile(folder / "metrics.jsonl").read())
+
+
+def _train(config: Config, folder: Path, callbacks: list[OnUpdate], *, resume: bool, stop: Callable[[], bool]) -> None:
     try:
         from mulligan.train.loop import train
     except ModuleNotFoundError as error:
@@ -159,7 +173,7 @@ def _train(config: Config, folder: Path, callbacks: list[OnUpdate], *, resume: b
         for callback in callbacks:
             callback(metrics)
 
-    train(config, folder, resume=resume, on_update=on_update)
+    train(config, folder, resume=resume, on_update=on_update, stop=stop)
 
 
 def missing_extra(what: str, error: ModuleNotFoundError) -> MulliganError | ModuleNotFoundError:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import os
 import queue
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,12 +24,19 @@ OnProgress = Callable[[Work, str, int, int], None]
 _LOG = "worker.log"
 
 
-def run_work(work: Sequence[Work], cores: int, on_progress: OnProgress) -> dict[Path, dict[str, Any]]:
+class TimeOver(MulliganError):
+    """The time that was given is over, and there is more to do."""
+
+
+def run_work(
+    work: Sequence[Work], cores: int, on_progress: OnProgress, seconds: float = math.inf
+) -> dict[Path, dict[str, Any]]:
     """Do what is not done yet, on so many cores; returns what each folder's arm found.
 
-    The first failure ends all the others, as an interruption does; what they got done is kept and gone on with when
-    the same work is asked for again.
+    The first failure ends all the others. An interruption, or the end of so many seconds (`TimeOver`), lets them save
+    what they have trained; another one ends them at once. Asked for again, the same work goes on from there.
     """
+    end = time.monotonic() + seconds
     waiting = [each for each in work if not _is_done(each)]
     done = {each.folder for each in work} - {each.folder for each in waiting}
     running: dict[Path, _Process] = {}
@@ -38,7 +48,13 @@ def run_work(work: Sequence[Work], cores: int, on_progress: OnProgress) -> dict[
                 if each.after in (None, *done) and (each.threads <= free or not running):
                     waiting.remove(each)
                     running[each.folder] = _Process(each, said)
-            one, progress = said.get()
+            try:
+                one, progress = said.get(timeout=None if seconds == math.inf else max(0.0, end - time.monotonic()))
+            except (KeyboardInterrupt, queue.Empty) as error:
+                _let_go(running, said)
+                raise (
+                    TimeOver(f"{seconds / 60:g} minutes are over") if isinstance(error, queue.Empty) else error
+                ) from None
             if progress is not None:
                 on_progress(one, progress["stage"], progress["done"], progress["total"])
                 continue
@@ -49,6 +65,16 @@ def run_work(work: Sequence[Work], cores: int, on_progress: OnProgress) -> dict[
         for process in running.values():
             process.end()
     return {each.folder: found for each in work if (found := read_result(each.folder)) is not None}
+
+
+def _let_go(running: dict[Path, _Process], said: queue.Queue[tuple[Work, dict[str, Any] | None]]) -> None:
+    """Ask all workers to leave, and wait until they have."""
+    for process in running.values():
+        process.ask_to_leave()
+    while running:
+        one, progress = said.get()
+        if progress is None:
+            running.pop(one.folder).end()
 
 
 def _is_done(work: Work) -> bool:
@@ -128,6 +154,12 @@ class _Process:
                 f"{self.work.name!r} with seed {self.work.seed} failed (exit code {self.process.returncode}): {last}; "
                 f"all it said is in {self.log}"
             )
+
+    def ask_to_leave(self) -> None:
+        assert self.process.stdin is not None
+        with contextlib.suppress(OSError):  # it has ended by itself meanwhile
+            self.process.stdin.write("leave\n")
+            self.process.stdin.flush()
 
     def end(self) -> None:
         self.process.kill()

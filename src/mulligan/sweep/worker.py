@@ -1,44 +1,55 @@
 """One arm in a process of its own: train or go on training, evaluate, write ``arm.json``.
 
 ``python -m mulligan.sweep.worker`` reads what to do as a JSON line from standard input and says how far it is, a JSON
-line each, on standard output. When standard input ends, whoever started it is gone, and it goes too.
+line each, on standard output. Another line on standard input asks it to leave: it saves what it has trained first. When
+standard input ends, whoever started it is gone, and it goes at once.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
+import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 RESULT = "arm.json"
-WARMING = "warm start"
+WARMING, TRAINING = "warm start", "training"
+LEFT = 75
+"""Exit code of a worker that was asked to leave before it was done."""
 Say = Callable[[Mapping[str, Any]], None]
 
 
 def main() -> None:
     """Do what standard input says."""
-    order = json.loads(sys.stdin.readline())
+    order = json.loads(_first_line())
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever an environment prints goes to the log, not between the lines of progress
     import torch  # noqa: F401  (on Windows, loading it while another thread reads standard input never ends)
 
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    asked = threading.Event()
+    threading.Thread(target=_leave_with_parent, args=(asked,), daemon=True).start()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all of a terminal's processes; one of them decides
 
     def say(progress: Mapping[str, Any]) -> None:
         out.write(json.dumps(progress) + "\n")
         out.flush()
+        if asked.is_set() and progress["stage"] != TRAINING:  # there nothing is lost that would be kept
+            sys.exit(LEFT)
 
-    work(order, say)
+    work(order, say, asked.is_set)
+    if asked.is_set():
+        sys.exit(LEFT)
 
 
-def work(order: Mapping[str, Any], say: Say) -> dict[str, Any]:
-    """Train and evaluate one arm; what an earlier process got done is not done again."""
+def work(order: Mapping[str, Any], say: Say, stop: Callable[[], bool] = lambda: False) -> None:
+    """Train and evaluate one arm; what earlier processes got done is not done again. `stop` ends it after an update."""
     from mulligan.errors import UsageError
     from mulligan.report.run import RunFolder, to_json
     from mulligan.train.loop import train
@@ -50,15 +61,17 @@ def work(order: Mapping[str, Any], say: Say) -> dict[str, Any]:
     begun = (folder / "config.toml").is_file()
     if begun and from_run(RunFolder.open(folder)) != config:
         raise UsageError(f"{folder} holds a run with other settings; choose another folder")
-    began = time.perf_counter()
+    began = time.perf_counter() - _spent(MetricsFile(folder / "metrics.jsonl").read())
 
     def on_update(metrics: Mapping[str, Any]) -> None:
         if "update" in metrics:
-            say({"stage": "training", "done": metrics["update"], "total": metrics["updates"]})
+            say({"stage": TRAINING, "done": metrics["update"], "total": metrics["updates"]})
         else:
             say({"stage": WARMING, "done": metrics["warmstart"], "total": metrics["steps"]})
 
-    train(config, folder, resume=begun, on_update=on_update)
+    train(config, folder, resume=begun, on_update=on_update, stop=stop)
+    if stop():
+        return
     trained = time.perf_counter()
     lines = MetricsFile(folder / "metrics.jsonl").read()
     found = {
@@ -74,7 +87,6 @@ def work(order: Mapping[str, Any], say: Say) -> dict[str, Any]:
         "evaluation_seconds": time.perf_counter() - trained,
     }
     RunFolder(folder).write_text(RESULT, to_json(found))
-    return found
 
 
 def _evaluate(env: str, config: Any, folder: Path, wanted: Mapping[str, Any], say: Say) -> dict[str, Any]:
@@ -132,13 +144,31 @@ def _summaries(result: Any) -> dict[str, Any]:
 
 
 def _point(line: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Where a learning curve passes: p@1 … on validation tasks."""
+    """Where a learning curve passes: p@1 … on validation tasks, and how diverse play is where that was looked at."""
     names = [name for name in line if name.startswith("validation/p@")]
-    return {"update": line["update"], "p": [line[name] for name in names]} if names else None
+    if not names:
+        return None
+    more = {"diversity": line["validation/diversity"]} if "validation/diversity" in line else {}
+    return {"update": line["update"], "p": [line[name] for name in names], **more}
 
 
-def _leave_with_parent() -> None:
-    os.read(0, 1)  # not through sys.stdin: its lock would be held when this process ends by itself
+def _spent(lines: Sequence[Mapping[str, Any]]) -> float:
+    """Seconds that earlier processes have trained, by what they noted."""
+    spans = [line.get(name, 0.0) for line in lines for name in ("time/rollout", "time/update")]
+    return math.fsum(spans)
+
+
+def _first_line() -> bytes:
+    """Of standard input, and no byte more: what follows is for the thread that listens."""
+    line = b""
+    while (byte := os.read(0, 1)) not in (b"", b"\n"):
+        line += byte
+    return line
+
+
+def _leave_with_parent(asked: threading.Event) -> None:
+    while os.read(0, 1):  # not through sys.stdin: its lock would be held when this process ends by itself
+        asked.set()
     os._exit(1)
 
 

@@ -48,6 +48,8 @@ class RunConfig:
     """Updates between two evaluations on validation tasks; 0 for none."""
     validation_tasks: int = 100
     """Tasks of such an evaluation, of each environment."""
+    diversity_tasks: int = 0
+    """Of them, so many are played 32 times at each evaluation to see how diverse play is; 0 for none."""
     validation_episodes: int = 3
     """Episodes of its trials, whatever the run trains with."""
     max_bad_steps: int = 3
@@ -284,7 +286,7 @@ class Config:
 _LEAST = {
     0: (
         "run.updates", "run.retries", "run.staleness", "run.threads", "run.save_trials_every", "run.validate_every",
-        "task.turns_from",
+        "run.diversity_tasks", "task.turns_from",
         "model.lora_rank", "model.lora_alpha", "engine.context", "warmstart.steps", "warmstart.weight_decay",
         "warmstart.warmup", "algo.shaping", "algo.invalid_penalty", "algo.length_penalty", "algo.reflection_weight",
         "algo.clip_high", "algo.kl_weight", "algo.entropy_weight", "algo.value_weight", "optim.warmup",

@@ -28,12 +28,14 @@ from mulligan.algo.loss import mismatch_warning
 from mulligan.algo.normalise import History
 from mulligan.engine.choose import make_engine
 from mulligan.errors import lost_device
+from mulligan.eval.diversity import TRIALS, diversity
 from mulligan.models.load import Loaded
 from mulligan.policy.local import LocalPolicy
 from mulligan.report.run import RunFolder
 from mulligan.rollout.collect import Job, collect
 from mulligan.rollout.groups import Mixture, draw_tasks, play_groups
 from mulligan.rollout.tasksets import task_set
+from mulligan.seeding import derive
 from mulligan.train import checkpoint
 from mulligan.train.config import Config, trial_settings
 from mulligan.train.metrics import MetricsFile, describe_groups
@@ -48,8 +50,18 @@ OnUpdate = Callable[[dict[str, Any]], None]
 Result = TypeVar("Result")
 
 
-def train(config: Config | None, run: str | Path, *, resume: bool = False, on_update: OnUpdate | None = None) -> Path:
-    """Train into the folder `run` and return it. With `resume`, the folder's own configuration counts."""
+def train(
+    config: Config | None,
+    run: str | Path,
+    *,
+    resume: bool = False,
+    on_update: OnUpdate | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Path:
+    """Train into the folder `run` and return it. With `resume`, the folder's own configuration counts.
+
+    `stop` is asked after every update: where it says yes, that update is saved, and a later `resume` goes on from it.
+    """
     if resume:
         folder = RunFolder.open(run)
         config = from_run(folder)
@@ -57,7 +69,7 @@ def train(config: Config | None, run: str | Path, *, resume: bool = False, on_up
         config = config or Config()
         folder = RunFolder.create(run, {"kind": "train", **to_tree(config)})
     try:
-        trainer = Trainer(config, folder, on_update or (lambda metrics: None))
+        trainer = Trainer(config, folder, on_update or (lambda metrics: None), stop=stop)
     except BaseException:
         if not resume:  # what cannot be trained leaves no folder behind
             folder.discard()
@@ -106,9 +118,17 @@ class _Loop:
 class Trainer:
     """A training run under way."""
 
-    def __init__(self, config: Config, folder: RunFolder, on_update: OnUpdate, *, loaded: Loaded | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        folder: RunFolder,
+        on_update: OnUpdate,
+        *,
+        loaded: Loaded | None = None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> None:
         """`loaded`: the model, where it is not the one that the configuration names (a benchmark's)."""
-        self.config, self.folder, self.on_update = config, folder, on_update
+        self.config, self.folder, self.on_update, self.stop = config, folder, on_update, stop
         if config.run.threads:
             torch.set_num_threads(config.run.threads)
         device = config.model.device
@@ -163,9 +183,12 @@ class Trainer:
             if self.config.run.validate_every and (done % self.config.run.validate_every == 0 or last):
                 found |= self._validate()
             self.metrics.write({"update": done, **found})
-            if done % self.config.run.checkpoint_every == 0 or last:
+            stopping = self.stop()
+            if done % self.config.run.checkpoint_every == 0 or last or stopping:
                 checkpoint.save(self.folder.path, done, self.learner, self.history, self.config.run.keep)
             self.on_update({"update": done, "updates": self.config.run.updates, **found})
+            if stopping:
+                return
 
     def _begin(self) -> int:
         """Warm start, then the first checkpoint."""
@@ -358,7 +381,22 @@ class Trainer:
             lambda: collect(jobs, self.policy, settings, concurrency=run.concurrency, on_trial=found.__setitem__)
         )
         shares = pass_at([found[place] for place in sorted(found)], run.validation_episodes)
-        return {f"validation/p@{k}": share for k, share in enumerate(shares, 1)}
+        validated = {f"validation/p@{k}": share for k, share in enumerate(shares, 1)}
+        return validated | self._diversity(jobs) if run.diversity_tasks else validated
+
+    def _diversity(self, jobs: list[Job]) -> dict[str, float]:
+        """How differently first episodes of the same tasks are played."""
+        found: list[Trial] = []
+        again = [
+            replace(job, seed=derive(job.seed, "diversity", number), index=number)
+            for job in jobs[: self.config.run.diversity_tasks]
+            for number in range(TRIALS)
+        ]
+        once, most = replace(self.settings, episodes=1), self.config.run.concurrency
+        self.loop.run(
+            lambda: collect(again, self.policy, once, concurrency=most, on_trial=lambda _, trial: found.append(trial))
+        )
+        return {"validation/diversity": diversity(found)}
 
     def _validation_jobs(self) -> list[Job]:
         run = self.config.run

@@ -193,6 +193,24 @@ def test_a_warm_start_can_show_several_memories():
         resolve("test", None, {"warmstart.memory": "histori"})
 
 
+def test_diversity_is_looked_at_where_it_is_asked_for(tmp_path):
+    config = small(run=replace(small().run, validate_every=1, validation_tasks=4, diversity_tasks=2))
+    run = train(config, tmp_path / "run")
+    shown = [line["validation/diversity"] for line in MetricsFile(run / "metrics.jsonl").read()]
+    assert len(shown) == 3
+    assert all(0.0 < nats < 3.47 for nats in shown)
+
+
+def test_a_run_that_is_asked_to_stop_goes_on_as_if_it_never_had(tmp_path):
+    config = small(run=replace(small().run, updates=3, checkpoint_every=100))
+    whole = train(config, tmp_path / "whole")
+    part = train(config, tmp_path / "part", stop=lambda: True)
+    assert [line["update"] for line in metrics(part)] == [1]
+    train(None, part, resume=True)
+    assert torch.equal(weights(whole), weights(part))
+    assert metrics(whole) == metrics(part)
+
+
 def test_a_mixture_reports_each_task_class(tmp_path):
     task = TaskConfig(env="bandit:1,minesweeper:1", params={"rows": 3, "cols": 3, "mines": 2, "turns": 2})
     run = train(small(task=task, run=replace(small().run, tasks=8, seed=1)), tmp_path / "run")

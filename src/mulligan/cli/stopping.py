@@ -1,0 +1,44 @@
+"""Stopping a long run: asked once, it saves its last update first; asked again, it stops at once."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+
+class Polite:
+    """Whether somebody has asked to stop. Before the first update there is nothing to save, and it stops at once."""
+
+    def __init__(self) -> None:
+        self.was_asked = self.has_begun = False
+
+    def on_update(self, metrics: Mapping[str, Any]) -> None:
+        self.has_begun = self.has_begun or "update" in metrics
+
+    def is_asked(self) -> bool:
+        return self.was_asked
+
+    def ask(self, *_: object) -> None:
+        if self.was_asked or not self.has_begun:
+            raise KeyboardInterrupt
+        self.was_asked = True
+        sys.stderr.write("stopping after this update; once more to stop at once\n")
+
+
+@contextmanager
+def stopping_politely() -> Iterator[Polite]:
+    """Inside, Ctrl-C and the signal by which schedulers end a job ask for a stop."""
+    polite = Polite()
+    if threading.current_thread() is not threading.main_thread():
+        yield polite
+        return
+    before = {number: signal.signal(number, polite.ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield polite
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
