@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.installed
 SMOLLM2 := .venv/.smollm2
 
-.PHONY: demo test test-slow check format bench clean
+.PHONY: demo test test-slow check format bench results clean
 
 demo: $(READY)
 	$(BIN)/mulligan demo
@@ -27,6 +27,15 @@ format: $(READY)
 
 bench: $(READY)
 	$(BIN)/mulligan bench all
+
+# On a GPU, about an hour in all; goes on where it was stopped.
+RUNS := runs/h200-smollm2
+results: $(READY) $(SMOLLM2)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[plots]"
+	for game in minesweeper sokoban; do \
+		$(BIN)/mulligan sweep results/h200-smollm2/$$game.toml --run $(RUNS)/$$game --cores 4 || exit; done
+	$(BIN)/python results/h200-smollm2/untouched.py $(RUNS)
+	$(BIN)/python results/h200-smollm2/collect.py $(RUNS)
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist

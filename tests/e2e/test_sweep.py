@@ -71,6 +71,8 @@ def test_a_sweep_whose_time_is_over_says_how_to_continue(tmp_path, monkeypatch, 
     assert "0.001 minutes are over; continue with: mulligan sweep sweep.toml --run out" in capsys.readouterr().err
     assert not list(Path("out").glob("*/arm.json"))
     assert call("sweep", "sweep.toml", "--minutes", "0") == 2
+    assert call("sweep", "sweep.toml", "--seeds", "0,1") == 2
+    assert "the file has seeds 0 only" in capsys.readouterr().err
 
 
 def test_an_arm_in_pieces_ends_as_one_in_one_go(tmp_path, monkeypatch):

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.sweep.arms import read_sweep
+from mulligan.sweep.arms import plan_work, read_sweep
 from mulligan.sweep.results import combine
+from mulligan.train.resolve import resolve
 
 ROOT = Path(__file__).parents[2]
+PILOT = ROOT / "results" / "h200-smollm2" / "pilot"
 ABLATIONS = json.loads((ROOT / "results" / "ablations" / "arms.json").read_text())
 
 
@@ -52,3 +54,23 @@ def test_the_figures_of_performance_are_those_of_the_benchmarks():
     numbers = set(re.findall(r"\d{1,3}(?:,\d{3})+", said))
     assert len(numbers) > 10
     assert not [number for number in numbers if number not in kept]
+
+
+@pytest.mark.parametrize("row", json.loads((PILOT / "table.json").read_text()), ids=lambda row: row["name"])
+def test_the_pilot_is_told_as_it_was(row):
+    low, high = row["ci"][-1]
+    cells = [f"{100 * p:.1f}" for p in row["p"]]
+    cells[-1] += f" ± {50 * (high - low):.1f}"
+    cells += [f"{100 * row['retry']:.1f}", f"{100 * row['again_on_a_known_mine']:.0f} %"]
+    assert f"| {' | '.join(cells)} |" in (ROOT / "docs" / "results.md").read_text().replace("*", "")
+
+
+@pytest.mark.parametrize("game", ["minesweeper", "sokoban"])
+def test_the_sweeps_of_the_results_can_be_planned(game, tmp_path):
+    sweep = read_sweep(ROOT / "results" / "h200-smollm2" / f"{game}.toml")
+    work = plan_work(sweep, tmp_path)
+    main = [each for each in work if each.name in ("RL, GiGPO", "meta-RL, reflection", "meta-RL, history")]
+    assert len({each.after for each in main}) == len(sweep.seeds) == 3  # one warm start for all of a seed
+    configs = [resolve(each.preset, None, each.settings) for each in main]
+    assert len({config.run.updates for config in configs}) == 1
+    assert len({config.run.group * config.trial.episodes for config in configs}) == 1

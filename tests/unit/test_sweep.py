@@ -53,6 +53,19 @@ def test_every_seed_has_its_own_runs_and_nothing_waits_for_what_comes_later():
     assert more.after == next(each.folder for each in work if each.name == "RL" and each.seed == 4)
 
 
+def test_some_arms_and_some_seeds_can_be_chosen():
+    sweep = Sweep([Arm("RL", RL), Arm("more", RL, start="RL"), Arm("meta-RL", seeds=[1])], seeds=(0, 1))
+    names = [(each.name, each.seed) for each in plan_work(sweep, Path("/sweep"))]
+    assert ("meta-RL", 1) in names
+    assert ("meta-RL", 0) not in names
+    # an arm that goes on from another one brings it along, and keeps its folder
+    chosen = plan_work(sweep, Path("/sweep"), only=["more"])
+    assert [each.name for each in chosen if each.seed == 0] == ["warm start", "RL", "more"]
+    assert {each.folder for each in chosen} < {each.folder for each in plan_work(sweep, Path("/sweep"))}
+    with pytest.raises(UnknownName, match="did you mean 'meta-RL'"):
+        plan_work(sweep, Path("/sweep"), only=["metaRL"])
+
+
 def test_without_a_warm_start_an_arm_starts_by_itself():
     (only,) = _plan(Arm("bare", {"warmstart.steps": "0"}))
     assert only.after is None
@@ -76,6 +89,8 @@ def test_without_a_warm_start_an_arm_starts_by_itself():
         ("[arms.'warm start']", ParameterError, "warm start"),
         ("[arms.a]\nalso = ['harder']", UnknownName, "further evaluation 'harder'"),
         ("[arms.a]\nalso = 'harder'", ParameterError, "list of names"),
+        ("[arms.a]\nseeds = [4]", ParameterError, "has seed 4"),
+        ("[arms.a]\nseeds = 4", ParameterError, "list of numbers"),
         ("also = 3\n[arms.a]", ParameterError, "also"),
         ("[also.b]\ncontrols = ['alone']\n[arms.a]", UnknownName, "'alone'"),
         ("[arms.a", UsageError, "TOML"),

@@ -6,6 +6,7 @@ import math
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ _EPILOG = """The file:
   "trial.episodes" = 1
   "run.group" = 24
   also = ["4 mines"]                 # takes part in it
+  seeds = [0]                        # of the sweep's; without it all
   [arms."RL, twice the updates"]
   from = "RL"                        # goes on where that arm ended
   "trial.episodes" = 1
@@ -43,6 +45,8 @@ def add_options(parser: Parser) -> None:
     parser.add_argument("file", help="the arms, in TOML; see below")
     parser.add_argument("--run", metavar="DIR", help="folder for all runs (runs/<time>-sweep-…)")
     parser.add_argument("--cores", type=int, metavar="N", help="arms at a time, one thread each (all cores)")
+    parser.add_argument("--only", action="append", metavar="ARM", help="of all arms, this one; can be given again")
+    parser.add_argument("--seeds", metavar="LIST", help="of all seeds, these: 0,2")
     parser.add_argument("--minutes", type=float, metavar="N", help="stop after so long, to go on another time")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.epilog = _EPILOG
@@ -56,8 +60,10 @@ def run(parser: Parser, words: list[str]) -> int:
 
     options = parser.parse_args(words)
     sweep = read_sweep(options.file)
+    if options.seeds is not None:
+        sweep = _with_seeds(sweep, options.seeds)
     folder = Path(options.run or new_run_path("sweep", Path(options.file).stem))
-    work = plan_work(sweep, folder.absolute())
+    work = plan_work(sweep, folder.absolute(), only=options.only or ())
     cores = available_cores(options.cores)
     check_installed("mulligan sweep")
     if options.minutes is not None and not options.minutes > 0:
@@ -73,6 +79,20 @@ def run(parser: Parser, words: list[str]) -> int:
     (folder / "table.md").write_text(markdown(data["rows"]), encoding="utf-8")
     sys.stdout.write(to_json(data) if options.json else f"{sweep.title}\n\n{markdown(data['rows'])}\nRuns: {folder}\n")
     return 0
+
+
+def _with_seeds(sweep: Sweep, listed: str) -> Sweep:
+    """The sweep with some of its seeds."""
+    words = [word.strip() for word in listed.split(",")]
+    unknown = [word for word in words if word not in map(str, sweep.seeds)]
+    if unknown:
+        raise UsageError(f"sweep: --seeds {listed}: the file has seeds {', '.join(map(str, sweep.seeds))} only")
+    kept = [seed for seed in sweep.seeds if str(seed) in words]
+    arms = [
+        arm if arm.seeds is None else replace(arm, seeds=[seed for seed in arm.seeds if seed in kept])
+        for arm in sweep.arms
+    ]
+    return replace(sweep, seeds=kept, arms=arms)
 
 
 def run_sweep(

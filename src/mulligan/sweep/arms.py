@@ -22,7 +22,7 @@ from mulligan.train.resolve import as_table, read_toml, resolve, to_tree
 from mulligan.trial.settings import TrialSettings
 
 WARM_START = "warm start"
-_START, _ALSO = "from", "also"
+_START, _ALSO, _SEEDS = "from", "also", "seeds"
 """Entries of an arm that are no settings."""
 CHECKS = "controls"
 """The entry of a further evaluation that lists its controls."""
@@ -43,6 +43,8 @@ class Arm:
     """The arm whose last weights it starts from; None: its warm start."""
     also: Sequence[str] = ()
     """Further evaluations of the sweep that it takes part in."""
+    seeds: Sequence[int] | None = None
+    """Those of the sweep's seeds that it is trained with; None: all."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,10 @@ class Sweep:
         for arm in self.arms:
             if arm.start is not None and arm.start not in names[: names.index(arm.name)]:
                 raise UnknownName(f"arm that {arm.name!r} starts from", arm.start, names[: names.index(arm.name)])
+        for arm in self.arms:
+            unknown = [seed for seed in arm.seeds or () if seed not in self.seeds]
+            if unknown:
+                raise ParameterError(f"arm {arm.name!r} has seed {unknown[0]!r}, which the sweep has not")
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise ParameterError(f"seeds={list(self.seeds)} cannot be; give at least one, and each once")
         for name in (name for arm in self.arms for name in arm.also):
@@ -124,7 +130,10 @@ def read_sweep(path: str | Path) -> Sweep:
         also = settings.pop(_ALSO, [])
         if not isinstance(also, list):
             raise ParameterError(f"{_ALSO}={also!r} in [arms.{name}] of {path} cannot be; give a list of names")
-        arms.append(Arm(name, _flags(settings, f"arms.{name}", path), start, tuple(also)))
+        seeds = settings.pop(_SEEDS, None)
+        if not isinstance(seeds, list | None):
+            raise ParameterError(f"{_SEEDS}={seeds!r} in [arms.{name}] of {path} cannot be; give a list of numbers")
+        arms.append(Arm(name, _flags(settings, f"arms.{name}", path), start, tuple(also), seeds))
     rest = {name: value for name, value in tree.items() if name not in ("arms", "settings", "also")}
     further = as_table(tree.get("also", {}), "also", where)
     rest["also"] = {name: as_table(changes, f"also.{name}", where) for name, changes in further.items()}
@@ -132,8 +141,12 @@ def read_sweep(path: str | Path) -> Sweep:
     return Sweep(arms, settings=_flags(common, "settings", path), **rest)
 
 
-def plan_work(sweep: Sweep, folder: Path, *, warm_threads: int = 1) -> list[Work]:
-    """Everything to run, in an order in which nothing waits for what comes later; all settings are checked here."""
+def plan_work(sweep: Sweep, folder: Path, *, warm_threads: int = 1, only: Sequence[str] = ()) -> list[Work]:
+    """Everything to run, in an order in which nothing waits for what comes later; all settings are checked here.
+
+    only  names of arms: these, and those they start from; empty for all.
+    """
+    wanted = _wanted(sweep, only)
     work: list[Work] = []
     checked: set[str] = set()
     numbers = {arm.name: number for number, arm in enumerate(sweep.arms, 1)}
@@ -141,6 +154,8 @@ def plan_work(sweep: Sweep, folder: Path, *, warm_threads: int = 1) -> list[Work
     for seed in sweep.seeds:
         warm: dict[str, Path] = {}
         for arm in sweep.arms:
+            if arm.name not in wanted or seed not in (sweep.seeds if arm.seeds is None else arm.seeds):
+                continue
             settings = {"run.threads": "1", **sweep.settings, **arm.settings, "run.seed": str(seed)}
             config = resolve(sweep.preset, None, settings)
             _check(config, sweep, arm, checked)
@@ -162,6 +177,20 @@ def plan_work(sweep: Sweep, folder: Path, *, warm_threads: int = 1) -> list[Work
             more = {_ALSO: {name: dict(sweep.also[name]) for name in arm.also}} if arm.also else {}
             work.append(Work(arm.name, seed, own, settings, sweep.preset, start, {**evaluation, **more}))
     return [replace(each, evaluation={**each.evaluation, "seed": each.seed}) for each in work]
+
+
+def _wanted(sweep: Sweep, only: Sequence[str]) -> set[str]:
+    by_name = {arm.name: arm for arm in sweep.arms}
+    found: set[str] = set()
+    waiting = list(only or by_name)
+    while waiting:
+        name = waiting.pop()
+        if name not in by_name:
+            raise UnknownName("arm", name, by_name)
+        found.add(name)
+        start = by_name[name].start
+        waiting += [start] if start is not None and start not in found else []
+    return found
 
 
 def split_changes(changes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], tuple[str, ...]]:

@@ -1,0 +1,234 @@
+"""From the runs of the sweeps to what is kept here: table.json, curves, metrics, trials to read.
+
+    python results/h200-smollm2/collect.py runs/h200-smollm2 [--games minesweeper sokoban] [--into FOLDER]
+
+RUNS has a folder for each game, as `mulligan sweep` and `untouched.py` left it. The curves need matplotlib.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mulligan.eval.run import evaluate
+from mulligan.players import as_trained
+from mulligan.policy.scripted import ExpertPolicy
+from mulligan.report.run import load_trials
+from mulligan.sweep.arms import WARM_START
+from mulligan.train.config import Config
+from mulligan.train.resolve import resolve
+from mulligan.types import Trial
+
+HERE = Path(__file__).parent
+MAIN = ("meta-RL, reflection", "meta-RL, history", "RL, GiGPO", WARM_START)
+KEPT = (
+    "update", "p@1", "p@2", "p@3", "valid", "episodes", "loss/entropy", "loss/kl_old", "loss/clip", "loss/grad_norm",
+    "loss/sampler/mismatch", "tokens/rows", "tokens/sampled", "time/rollout", "time/update", "validation/p@1",
+    "validation/p@2", "validation/p@3", "validation/diversity",
+)  # fmt: skip
+"""What is kept of an update."""
+TO_READ = 10
+Row = dict[str, Any]
+
+
+def read_arms(folder: Path) -> list[Row]:
+    """What every finished arm of a sweep found, with its folder."""
+    paths = sorted(folder.glob("*-seed*/arm.json"))
+    return [{**json.loads(path.read_text(encoding="utf-8")), "folder": path.parent} for path in paths]
+
+
+def config_of(arm: Mapping[str, Any]) -> Config:
+    settings = {key: value for key, value in arm["settings"].items() if key != "model.name"}
+    return resolve(arm["preset"], None, settings)
+
+
+def ceiling(arm: Mapping[str, Any]) -> float:
+    """What a player who sees everything reaches on the same tasks."""
+    config = config_of(arm)
+    settings, params = as_trained(config, config.task.env)
+    wanted = arm["evaluation"]
+    options: dict[str, Any] = {"tasks": wanted["tasks"], "seed_set": wanted["seed_set"], "params": params}
+    player = ExpertPolicy(omniscient=True)
+    return evaluate(config.task.env, player, settings=settings, controls=(), room=False, **options).main.p[0]
+
+
+def table_row(arm: Mapping[str, Any], top: float) -> Row:
+    """An arm as a row of the table."""
+    config, name = config_of(arm), arm["name"]
+    method = WARM_START if name.startswith(WARM_START) else "RL" if config.trial.episodes == 1 else "meta-RL"
+    return {
+        "env": config.task.env,
+        "name": name,
+        "method": method,
+        "estimator": None if method == WARM_START else config.algo.estimator,
+        "memory": arm["memory"],
+        "gamma_traj": config.algo.gamma_traj if method == "meta-RL" else None,
+        "seed": arm["seed"],
+        "p": arm["main"]["p"],
+        "ci": arm["main"]["ci"],
+        "retry": arm["controls"]["independent"]["p"][-1],
+        "ceiling": top,
+        "tasks": arm["main"]["trials"],
+        "updates": arm["updates"],
+        "minutes": arm["seconds"] / 60,
+        "main": name in MAIN,
+        "seed_set": arm["seed_set"],
+        "valid": arm["main"]["valid"],
+        "again_on_a_known_mine": known_mines(arm["folder"]) if config.task.env == "minesweeper" else None,
+        "also": {
+            further: {"p": found["main"]["p"], "controls": {k: v["p"] for k, v in found["controls"].items()}}
+            for further, found in arm.get("also", {}).items()
+        },
+    }
+
+
+def untouched_row(found: Mapping[str, Any], top: float) -> Row:
+    """The model as it comes, as a row of the table."""
+    controls = found["controls"].get("independent", found["main"])
+    return {
+        "env": found["game"],
+        "name": found["name"],
+        "method": found["name"],
+        "estimator": None,
+        "memory": found["memory"],
+        "gamma_traj": None,
+        "seed": 0,
+        "p": found["main"]["p"],
+        "ci": found["main"]["ci"],
+        "retry": controls["p"][-1],
+        "ceiling": top,
+        "tasks": found["main"]["trials"],
+        "updates": 0,
+        "minutes": 0.0,
+        "main": True,
+        "valid": found["main"]["valid"],
+    }
+
+
+def known_mines(folder: Path) -> float | None:
+    """Of all deaths in second and third episodes, the share on a mine that an earlier episode had hit."""
+    path = folder / "evaluation"
+    if not path.is_dir():
+        return None
+    later = again = 0
+    for trial in load_trials(path):
+        hit: set[str] = set()
+        for episode in trial.episodes:
+            mines = {word for word in episode.final.split() if word.endswith("=*")}
+            later += bool(episode.index and mines)
+            again += bool(mines & hit)
+            hit |= mines
+    return again / later if later else None
+
+
+def told(trial: Trial) -> str:
+    """A trial to read, in Markdown."""
+    lines = [f"## {trial.task.task_class}, seed {trial.task.seed}"]
+    for episode in trial.episodes:
+        lines += ["", f"**Episode {episode.index + 1}**: {episode.stop.value}", "```"]
+        for turn in episode.turns:
+            lines += [turn.observation, f"> {turn.reply.text}" + ("" if turn.valid else "   (not valid)")]
+        lines += [episode.final, "```"]
+        if episode.reflection is not None:
+            lines.append(f"It notes: `{episode.reflection.text}`")
+    return "\n".join(lines) + "\n"
+
+
+def keep_trials(arms: Sequence[Row], game: str, into: Path) -> None:
+    """The first ten trials of each main arm's first seed, as they came."""
+    for arm in arms:
+        if arm["name"] in MAIN[:3] and arm["seed"] == 0 and (arm["folder"] / "evaluation").is_dir():
+            trials = load_trials(arm["folder"] / "evaluation")[:TO_READ]
+            text = f"# {arm['name']}: the first {TO_READ} tasks of the evaluation, as they came\n\n"
+            short = arm["folder"].name.partition("-")[2]
+            (into / "trials").mkdir(exist_ok=True)
+            (into / "trials" / f"{game}-{short}.md").write_text(text + "\n".join(map(told, trials)), encoding="utf-8")
+
+
+def keep_metrics(arms: Sequence[Row], game: str, into: Path) -> None:
+    """Of every update what one looks at, rounded."""
+    (into / "metrics").mkdir(exist_ok=True)
+    for arm in arms:
+        path = arm["folder"] / "metrics.jsonl"
+        if path.is_file():
+            lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+            kept = [{key: _rounded(line[key]) for key in KEPT if key in line} for line in lines]
+            text = "".join(json.dumps(line) + "\n" for line in kept)
+            (into / "metrics" / f"{game}-{arm['folder'].name}.jsonl").write_text(text, encoding="utf-8")
+
+
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.4g}") if isinstance(value, float) else value
+
+
+def draw(rows: Sequence[Row], arms: Mapping[str, Sequence[Row]], path: Path) -> None:
+    """p@1 ... p@3 at the end, and p@3 on validation tasks over the updates; every seed is a line."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    colours = dict(zip(MAIN, ("#009e73", "#0072b2", "#d55e00", "#777777"), strict=True))
+    figure, axes = pyplot.subplots(2, len(arms), figsize=(5.5 * len(arms), 7.5), squeeze=False)
+    for column, game in enumerate(arms):
+        top, below = axes[0][column], axes[1][column]
+        seen: set[str] = set()
+        for row in rows:
+            if row["env"] == game and row["name"] in MAIN:
+                label = None if row["name"] in seen else row["name"]
+                seen.add(row["name"])
+                share = [100 * p for p in row["p"]]
+                top.plot([1, 2, 3], share, "o-", color=colours[row["name"]], label=label, alpha=0.8)
+        limits = [row["ceiling"] for row in rows if row["env"] == game]
+        if limits:
+            top.axhline(100 * limits[0], color="#bbbbbb", linestyle=":", label="ceiling")
+        for arm in arms[game]:
+            if arm["name"] in MAIN[:3] and arm["curve"]:
+                points = [(point["update"], 100 * point["p"][-1]) for point in arm["curve"]]
+                below.plot(*zip(*points, strict=True), color=colours[arm["name"]], alpha=0.8)
+        top.set(title=game, xlabel="attempt k", ylabel="p@k (%)", xticks=[1, 2, 3], ylim=(0, 100))
+        below.set(xlabel="update", ylabel="p@3 (%) on validation tasks", ylim=(0, 100))
+        top.legend(fontsize=8)
+        for axis in (top, below):
+            axis.grid(alpha=0.25)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)
+
+
+def main(runs: Path, games: Sequence[str], into: Path) -> None:
+    into.mkdir(parents=True, exist_ok=True)
+    rows: list[Row] = []
+    arms = {game: read_arms(runs / game) for game in games}
+    for game, own in arms.items():
+        tops: dict[str, float] = {}
+        for arm in own:
+            worlds = json.dumps([config_of(arm).task.params, arm["evaluation"]["seed_set"]], sort_keys=True)
+            if worlds not in tops:
+                tops[worlds] = ceiling(arm)
+            rows.append(table_row(arm, tops[worlds]))
+        for path in sorted((runs / game).glob("untouched-*.json")):
+            found = json.loads(path.read_text(encoding="utf-8"))
+            rows.append(untouched_row(found, next(iter(tops.values()))))
+        keep_trials(own, game, into)
+        keep_metrics(own, game, into)
+    into.joinpath("table.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    draw(rows, {game: own for game, own in arms.items() if own}, into / "curves.png")
+    for row in rows:
+        shares = " ".join(f"{100 * p:5.1f}" for p in row["p"])
+        sys.stdout.write(
+            f"{row['env']:12} {row['name']:48} seed {row['seed']}  {shares}  retry {100 * row['retry']:5.1f}\n"
+        )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("runs", type=Path)
+    parser.add_argument("--games", nargs="+", default=["minesweeper", "sokoban"])
+    parser.add_argument("--into", type=Path, default=HERE)
+    given = parser.parse_args()
+    main(given.runs, given.games, given.into)
