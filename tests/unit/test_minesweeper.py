@@ -76,9 +76,9 @@ def test_agrees_with_an_independent_implementation(size, share, seed, clicks):
             return
 
 
-def _fixed(rows: int, cols: int, mines: list[int], view: str = "board"):
+def _fixed(rows: int, cols: int, mines: list[int], **params: str):
     """A world whose mines are laid by hand, through a seed that is then overwritten."""
-    env = mulligan.make("minesweeper", 0, rows=rows, cols=cols, mines=len(mines), view=view)
+    env = mulligan.make("minesweeper", 0, rows=rows, cols=cols, mines=len(mines), **params)
     env.mines = tuple(mines)
     env.counts = count_neighbours(env.board, mines)
     env.reset()
@@ -253,6 +253,8 @@ def test_digest_tells_what_the_agent_saw():
     trial = mulligan.run_trial_sync(compact, ScriptedPolicy(["a1", "b2"]), episodes=1)
     assert compact.digest(trial.episodes[0]) == "a1=ok b2=*"
     assert compact.reflect(trial.episodes[0]) == "<reflection>b2=* a1=ok</reflection>"
+    noted = _fixed(3, 3, [4], view="compact", facts="mine-first")
+    assert noted.digest(trial.episodes[0]) == "b2=* a1=ok"
 
 
 @pytest.mark.parametrize(
@@ -263,6 +265,7 @@ def test_digest_tells_what_the_agent_saw():
         {"rows": 0},
         {"rows": 1, "cols": 1},
         {"view": "fog"},
+        {"facts": "none"},
         {"cols": 27, "view": "compact"},
     ],
 )

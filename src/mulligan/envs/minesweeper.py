@@ -1,7 +1,9 @@
 """MineSweeper: reveal with cascade, on a board that the seed fixes before the first click.
 
 Two views of the same game. ``board`` shows the whole board each turn, as the papers do. ``compact`` shows only what
-changed, one word for each newly opened cell (``b3=2``), for short contexts; there a bare ``b3`` is a reply too.
+changed, one word for each newly opened cell (``b3=2``), for short contexts; there a bare ``b3`` is a reply too. What
+its history tells of an episode stands in the order of the moves, or (``facts=mine-first``) as scripted reflections have
+it.
 """
 
 from __future__ import annotations
@@ -111,7 +113,7 @@ def cascade(board: Grid, counts: bytes, opened: bytearray, cell: int) -> list[in
 class MineSweeper:
     """Open every safe cell of a board with hidden mines; the first click may be a mine."""
 
-    defaults: ClassVar[dict[str, ParamValue]] = {"rows": 6, "cols": 6, "mines": 3, "view": "board"}
+    defaults: ClassVar[dict[str, ParamValue]] = {"rows": 6, "cols": 6, "mines": 3, "view": "board", "facts": "in-order"}
     turns: ClassVar[int] = 7
     glyphs: ClassVar[dict[str, str]] = {
         "?": "dim", "*": "bold red", "0": "bright_black", "1": "blue", "2": "green", "3": "red", "4": "magenta",
@@ -138,6 +140,10 @@ class MineSweeper:
             )
         if view not in ("board", "compact"):
             raise ParameterError(f"minesweeper: view={view!r} is unknown; choose 'board' or 'compact'")
+        if params["facts"] not in ("in-order", "mine-first"):
+            raise ParameterError(
+                f"minesweeper: facts={params['facts']!r} is unknown; choose 'in-order' or 'mine-first'"
+            )
         if view == "compact" and cols > 26:
             raise ParameterError(f"minesweeper: the compact view names columns a to z; cols={cols} is too many")
         return params
@@ -211,7 +217,8 @@ class MineSweeper:
 
     def digest(self, episode: Episode) -> str:
         if self.compact:
-            return " ".join(moves(episode))
+            told = mine_first(episode) if self.task.text("facts") == "mine-first" else moves(episode)
+            return " ".join(told)
         safe, mines = seen_cells(self.board, episode)
         names = self.board.pairs
         parts = ["safe " + " ".join(names[cell] for cell in safe)] if safe else []
@@ -219,9 +226,8 @@ class MineSweeper:
         return "\n".join(parts)
 
     def reflect(self, episode: Episode) -> str:
-        if self.compact:  # short contexts: the facts alone, the mine first
-            said = sorted(moves(episode), key=lambda fact: not fact.endswith("*"))
-            return f"<reflection>{' '.join(said) or 'nothing'}</reflection>"
+        if self.compact:  # short contexts: the facts alone
+            return f"<reflection>{' '.join(mine_first(episode)) or 'nothing'}</reflection>"
         facts = self.digest(episode).replace("\n", "; ") or "nothing opened"
         won, hit = episode.won, not episode.won and episode.final.count("*") > 0
         return (
@@ -278,6 +284,11 @@ def moves(episode: Episode) -> list[str]:
     said = [turn.observation for turn in episode.turns[1:]] + [episode.final]
     first = [text.split()[0] for text in said if "=" in text]
     return [fact if fact.endswith("*") else f"{fact.split('=')[0]}=ok" for fact in first]
+
+
+def mine_first(episode: Episode) -> list[str]:
+    """The same, with what matters most at the beginning."""
+    return sorted(moves(episode), key=lambda fact: not fact.endswith("*"))
 
 
 def seen_cells(board: Grid, episode: Episode) -> tuple[list[int], list[int]]:
