@@ -597,10 +597,10 @@ def test_the_compact_view_remembers_an_episode_in_one_line(tmp_path: Path) -> No
     env = world_of(tmp_path, "######", "#    #", "# $@ #", "# .  #", "######", view="compact")
     lost = playing(env, ["<action>right</action>", "<action>left, left</action>", "<action>up</action>"])
     assert env.digest(lost) == "moves right | left, left | up; 0 of 1 boxes on goals"
-    assert env.reflect(lost) == "<reflection>not 2: left, left | 1: right</reflection>"
-    assert env.reflect(playing(env, ["<action>up, up</action>"])) == "<reflection>too slow | 1: up, up</reflection>"
+    assert env.reflect(lost) == "<reflection>left, left: not 2 | right: 1</reflection>"
+    assert env.reflect(playing(env, ["<action>up, up</action>"])) == "<reflection>too slow | up, up: 1</reflection>"
     assert env.reflect(playing(env, ["<action>up, left, down</action>"])) == (
-        "<reflection>1: up, left, down</reflection>"
+        "<reflection>up, left, down: 1</reflection>"
     )
     with pytest.raises(ParameterError, match="view='wide' is unknown"):
         make("sokoban", view="wide")

@@ -335,12 +335,15 @@ class _Planner:
 
 
 def _note(world: Sokoban, episode: Episode) -> str:
-    """The turn that lost the level first, then the turns before it: ``not 3: up, up | 1: left | 2: down, left``."""
+    """The turn that lost the level first, then the turns before it: ``up, up: not 3 | left: 1 | down, left: 2``.
+
+    The moves begin the line as they begin a reply, so that to most tokenizers they are the same tokens.
+    """
     played = world._replay(episode)
     wrong = next((n for n, turn in enumerate(played) if solver.solve(world.cols, turn.key).dead), len(played))
-    facts = [f"{turn.number}: {turn.said}" for turn in played[:wrong]]
+    facts = [f"{turn.said}: {turn.number}" for turn in played[:wrong]]
     if wrong < len(played):
-        facts.insert(0, f"not {played[wrong].number}: {played[wrong].said}")
+        facts.insert(0, f"{played[wrong].said}: not {played[wrong].number}")
     elif not episode.won:
         facts.insert(0, "too slow")
     return f"<reflection>{' | '.join(facts)}</reflection>"
