@@ -253,7 +253,7 @@ class Trainer:
 
     def _learn(self, update: int, batch: StepBatch, rows: list[Row], steps: int) -> tuple[Advantages, dict[str, float]]:
         """Advantages, then the optimiser's steps."""
-        values = self.learner.look_over(rows, steps)
+        values = self.learner.look_over(rows, steps, update)
         if values is not None:
             batch = replace(batch, critic=values.double().cpu().numpy())
         advantages = estimator(self.config.algo.estimator)(batch, self.options, self.history)

@@ -146,22 +146,24 @@ class Learner:
         """Log-probability and entropy of each sampled token under the sampling distribution."""
         return self.head.score(batch, temperature)
 
-    def look_over(self, rows: Sequence[Row], steps: int) -> Tensor | None:
+    def look_over(self, rows: Sequence[Row], steps: int, update: int = 0) -> Tensor | None:
         """What must be known before the first step of an update: logp_old and logp_ref, noted on the spans.
 
-        Where every row is part of the first step, that step finds logp_old by itself. Returns the critic's values
-        [step, head], where there is a critic.
+        The first step finds logp_old of its own rows by itself. Returns the critic's values [step, head], where there
+        is a critic.
         """
-        return self._fitting(lambda: self._look_over(rows, steps))
+        return self._fitting(lambda: self._look_over(rows, steps, update))
 
     @torch.no_grad()
-    def _look_over(self, rows: Sequence[Row], steps: int) -> Tensor | None:
+    def _look_over(self, rows: Sequence[Row], steps: int, update: int) -> Tensor | None:
         self.model.eval()
         temperature = self.config.trial.temperature
-        own, critic = self._uses_own_logp() and not self._finds_old_by_itself(), self.critic
+        critic = self.critic
+        later = self._later_rows(rows, update) if self._uses_own_logp() else []
         values = None if critic is None else torch.zeros(steps, critic.out_features, device=self.device)
-        packed = pack(rows, self.tokens, self.device) if own or critic is not None or self.config.algo.kl_weight else []
-        if own or critic is not None:
+        wanted = rows if critic is not None or self.config.algo.kl_weight else later
+        packed = pack(wanted, self.tokens, self.device) if wanted else []
+        if later or critic is not None:
             found = []
             for batch in packed:
                 scores = self.score(batch, temperature)
@@ -240,14 +242,14 @@ class Learner:
         part_of = {trial: place % count for place, trial in enumerate(trials)}
         return [[row for row in rows if part_of[row.spans[0].trial] == part] for part in range(count)]
 
+    def _later_rows(self, rows: Sequence[Row], update: int) -> list[Row]:
+        """Those that are not part of the update's first step."""
+        return [row for part in self._minibatches(rows, update)[1:] for row in part]
+
     def _uses_own_logp(self) -> bool:
         choice = self.config.algo.logp_old
         weight = next(self.model.parameters())
         return choice == "trainer" or (choice == "auto" and (weight.is_cuda or weight.dtype != torch.float32))
-
-    def _finds_old_by_itself(self) -> bool:
-        """Whether the first step of an update goes over all rows, with the log-probabilities that are asked for."""
-        return self._uses_own_logp() and self.config.optim.minibatches == 1
 
     def _step(self, part: _Minibatch, data: UpdateData, options: LossOptions) -> dict[str, float]:
         """One optimiser step, in micro-batches that fit."""
@@ -286,7 +288,7 @@ class Learner:
     def _logp_old(self, part: _Minibatch, place: int, scores: Scores) -> Tensor | None:
         """The trainer's own log-probabilities before the update for a micro-batch, where they are used."""
         batch = part.packed[place]
-        if batch.logp_old is not None or not self._finds_old_by_itself():
+        if batch.logp_old is not None or not self._uses_own_logp():
             return batch.logp_old
         if place == len(part.old):
             part.old.append(scores.logp.detach())

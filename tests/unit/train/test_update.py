@@ -116,7 +116,7 @@ def updated(rows, advantages, *, tokens: int = 0, look: bool, monkeypatch=None, 
     )
     learner = Learner(loaded.model, settings)
     if look:  # as with several minibatches: an extra pass, noted on the spans
-        learner._finds_old_by_itself = lambda: False
+        learner._later_rows = lambda rows, update: list(rows)
     learner.look_over(rows, len(advantages))
     assert (rows[0].spans[0].old is not None) == look
     if monkeypatch is not None:
@@ -149,15 +149,26 @@ def test_the_first_pass_over_all_rows_is_what_looking_over_would_find(monkeypatc
         assert metrics["sampler/mismatch"] == pytest.approx(said["sampler/mismatch"], rel=1e-3)
 
 
-def test_minibatches_are_looked_over_before_the_first_of_them_is_stepped():
-    loaded = load(TINY)
-    rows, advantages = some_rows()
-    settings = config(algo=AlgoConfig(logp_old="trainer"), optim=OptimConfig(minibatches=2, warmup=1, epochs=1))
-    learner = Learner(loaded.model, settings)
-    learner.look_over(rows, len(advantages))
-    before = [tuple(span.old) for row in rows for span in row.spans]
-    learner.update(UpdateData(rows, advantages), update=0, on_bad=pytest.fail)
-    assert [tuple(span.old) for row in rows for span in row.spans] == before
+def test_minibatches_after_the_first_are_looked_over_before_it_is_stepped():
+    """Two passes: the log-probabilities of before the update are those of all rows in both."""
+    found = []
+    for everything in (False, True):
+        loaded = load(TINY)
+        rows, advantages = some_rows()
+        algo = AlgoConfig(logp_old="trainer", clip_low=0.01, clip_high=0.01)
+        settings = config(algo=algo, optim=OptimConfig(lr=3e-3, minibatches=2, warmup=1, lr_end=1.0, epochs=2))
+        learner = Learner(loaded.model, settings)
+        if everything:
+            learner._later_rows = lambda rows, update: list(rows)
+        learner.look_over(rows, len(advantages), 5)
+        first, second = learner._minibatches(rows, 5)
+        assert all((span.old is not None) == everything for row in first for span in row.spans)
+        noted = [tuple(span.old) for row in second for span in row.spans]
+        metrics = learner.update(UpdateData(rows, advantages), update=5, on_bad=pytest.fail)
+        assert [tuple(span.old) for row in second for span in row.spans] == noted
+        assert metrics["clip"] > 0.1
+        found.append(weights(loaded.model))
+    assert (found[0] - found[1]).norm() < 1e-4 * found[1].norm()
 
 
 # Reading back ---------------------------------------------------------------------------------------------------------
