@@ -27,4 +27,6 @@ def run(parser: Parser, words: list[str]) -> int:
     for spec in specs:
         params = " ".join(f"{key}={value}" for key, value in spec.defaults.items())
         sys.stdout.write(f"{spec.name:<{width}}  {spec.summary}\n{'':<{width}}  {spec.turns} turns; {params}\n")
+    others = ", ".join(f"{library}:NAME" for library in registry.ADAPTERS)
+    sys.stdout.write(f"\nOf other libraries: {others}; your own: path/to/file.py:Class\n")
     return 0

@@ -28,6 +28,8 @@ BUILTIN = {
     "bandit": "mulligan.envs.bandit:Bandit",
 }
 ENTRY_POINTS = "mulligan.envs"
+ADAPTERS = ("gymnasium", "textarena", "openspiel")
+"""``gymnasium:ID`` and so on: environments of other libraries."""
 
 
 @dataclass(frozen=True)
@@ -130,13 +132,17 @@ def _load(name: str) -> object:
         return getattr(importlib.import_module(module), attribute)
     for point in importlib.metadata.entry_points(group=ENTRY_POINTS, name=name):
         return point.load()
+    library, _, ident = name.partition(":")
+    if library in ADAPTERS and ident:
+        return importlib.import_module(f"mulligan.envs.adapters.{library}").adapt(ident)
     file, colon, attribute = name.rpartition(":")
     if colon and file.endswith(".py"):
-        return _load_from_file(Path(file), attribute)
+        return load_from_file(Path(file), attribute)
     raise UnknownName("environment", name, names())
 
 
-def _load_from_file(path: Path, attribute: str) -> object:
+def load_from_file(path: Path, attribute: str) -> object:
+    """What a Python file calls `attribute`."""
     if not path.is_file():
         raise UsageError(f"no file {str(path)!r} to take the environment {attribute!r} from")
     module_name = f"mulligan_env_{path.stem}_{derive(str(path.resolve())):x}"

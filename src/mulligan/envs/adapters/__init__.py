@@ -1,0 +1,15 @@
+"""Other people's environments, by name: ``gymnasium:ID``, ``textarena:ID``, ``openspiel:GAME``.
+
+Each module has `adapt(ident)`, which gives the class of that environment; what it wraps is imported only then.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def nearest(name: str, known: Iterable[str]) -> list[str]:
+    """Of many known names those that are nearest to `name`; a few of them where none is near."""
+    names = list(known)
+    return difflib.get_close_matches(name, names, n=3) or [*names[:8], "..."]

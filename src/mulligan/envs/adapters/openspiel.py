@@ -1,0 +1,155 @@
+"""Any turn-based game for two of OpenSpiel: ``openspiel:connect_four``, ``openspiel:hex(board_size=5)``."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from mulligan.envs.adapters import nearest
+from mulligan.envs.base import action_text
+from mulligan.envs.openspiel import Match, Move, State, load_game, pick, settle_seat, spiel
+from mulligan.errors import ParameterError, UnknownName, UsageError
+from mulligan.seeding import generator
+from mulligan.types import Episode, ParamValue, Step, Task
+
+OPPONENTS = ("random", "mcts:K")
+EXPLORATION = 2.0
+"""The constant of UCT's exploration term."""
+_MOST_TURNS, _MOST_LISTED, _MOST_SIMULATIONS = 200, 60, 100_000
+
+
+def adapt(ident: str) -> type:
+    """The environment of OpenSpiel's game `ident`, with its parameters in brackets as OpenSpiel writes them."""
+    name = f"openspiel:{ident}"
+    library = spiel(name)
+    if ident.partition("(")[0] not in library.registered_names():
+        raise UnknownName("game of OpenSpiel", ident, nearest(ident.partition("(")[0], library.registered_names()))
+    try:
+        game = load_game(name, ident)
+    except library.SpielError as error:
+        said = str(error).strip().splitlines()[-1]
+        raise UsageError(f"OpenSpiel cannot load {ident!r}: {said}") from None
+    about = game.get_type()
+    if about.dynamics != library.GameType.Dynamics.SEQUENTIAL or game.num_players() != 2:
+        raise UsageError(f"{name}: only games in which two players move in turn can be played")
+    body = {
+        "__doc__": f"{about.long_name} (OpenSpiel) against one opponent.",
+        "__module__": __name__,
+        "name": name,
+        "game": game,
+        "turns": min(_MOST_TURNS, (game.max_game_length() + 1) // 2),
+        "timeout_reward": float(game.min_utility()),
+    }
+    return type("Adapted", (SpielGame,), body)
+
+
+class SpielGame:
+    """A game of OpenSpiel against one opponent."""
+
+    kind: ClassVar[str] = "versus"
+    defaults: ClassVar[dict[str, ParamValue]] = {"opponent": "random", "seat": 0}
+    name: ClassVar[str]
+    game: ClassVar[Any]
+    turns: ClassVar[int]
+    timeout_reward: ClassVar[float]
+
+    def __init__(self, task: Task) -> None:
+        self.task, self.seat = task, task.integer("seat")
+        self.reset()
+        self.example = next(iter(self.legal()), "<action>MOVE</action>")
+
+    @classmethod
+    def settle(cls, params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:
+        opponent = str(params["opponent"])
+        kind, _, count = opponent.partition(":")
+        if kind not in ("random", "mcts"):
+            raise UnknownName(f"opponent of {cls.name}", opponent, OPPONENTS)
+        if kind == "mcts" and not (count.isascii() and count.isdecimal() and 1 <= int(count[:9]) <= _MOST_SIMULATIONS):
+            raise ParameterError(f"{cls.name}: opponent={opponent!r} cannot be; give for example 'mcts:100'")
+        if kind == "mcts" and not cls._is_open():
+            raise ParameterError(f"{cls.name}: MCTS would see what is hidden; the opponent can only be 'random'")
+        return settle_seat(cls.name, params, seed)
+
+    @classmethod
+    def task_class(cls, params: Mapping[str, ParamValue]) -> str:
+        return f"{cls.name}/vs-{params['opponent']}"
+
+    @classmethod
+    def _is_open(cls) -> bool:
+        return bool(cls.game.get_type().information == spiel(cls.name).GameType.Information.PERFECT_INFORMATION)
+
+    def rules(self) -> str:
+        order = "first" if self.seat == 1 else "second"
+        worst, best = self.game.min_utility(), self.game.max_utility()
+        return (
+            f"{self.game.get_type().long_name}, a game for two; you move {order}. It is over after "
+            f"{self.game.max_game_length()} moves at the latest and pays you {worst:g} to {best:g}.\n"
+            "Each turn shows the game as you see it and your legal moves.\n"
+            f"Answer with one of them, as it is written: {self.example}"
+        )
+
+    def reset(self, chance: int = 0) -> str:
+        rng = generator(self.task.seed, "chance", chance)
+        self.match = Match(self.game, self.seat, self._opponent(rng), rng)
+        return self._observe()
+
+    def step(self, reply: str) -> Step:
+        if self.match.over:
+            return Step(self._observe(), valid=False, state_key=self._seen(), feedback="The game is over.")
+        said = action_text(reply)
+        move = None if said is None else self._moves().get(_plain(said))
+        if move is None:
+            why = "The answer names none of the legal moves."
+            return Step(self._observe(), valid=False, state_key=self._seen(), feedback=why)
+        self.match.play(move)
+        reward = self.match.reward
+        return Step(self._observe(), reward, self.match.over, reward > 0, state_key=self._seen())
+
+    def legal(self) -> Sequence[str]:
+        return [] if self.match.over else [f"<action>{self._say(move)}</action>" for move in self._actions()]
+
+    def digest(self, episode: Episode) -> str:
+        played = [action_text(turn.reply.text) or turn.reply.text for turn in episode.turns if turn.valid]
+        result = "won" if episode.won else "not won"
+        return f"You moved {'first' if self.seat == 1 else 'second'}: {' | '.join(played) or 'nothing'}; {result}."
+
+    def _opponent(self, rng: random.Random) -> Move:
+        name, _, count = self.task.text("opponent").partition(":")
+        if name == "random":
+            return lambda state: pick(rng, state.legal_actions())
+        library, seed = spiel(self.name), int(rng.random() * 2**31)
+        evaluator = library.RandomRolloutEvaluator(1, seed)
+        bot = library.MCTSBot(self.game, evaluator, EXPLORATION, int(count), 64, True, seed, False)
+        step: Callable[[State], int] = bot.step
+        return step
+
+    def _actions(self) -> list[int]:
+        return list(self.match.state.legal_actions(self.seat - 1))
+
+    def _say(self, move: int) -> str:
+        return str(self.match.state.action_to_string(self.seat - 1, move))
+
+    def _moves(self) -> dict[str, int]:
+        return {_plain(self._say(move)): move for move in self._actions()}
+
+    def _seen(self) -> str:
+        """The game as the seat may see it."""
+        state, about = self.match.state, self.game.get_type()
+        if self._is_open():
+            return str(state)
+        if about.provides_information_state_string:
+            return str(state.information_state_string(self.seat - 1))
+        return str(state.observation_string(self.seat - 1))
+
+    def _observe(self) -> str:
+        if self.match.over:
+            return f"{self._seen()}\nThe game is over; it paid you {self.match.reward:g}."
+        moves = [self._say(move) for move in self._actions()]
+        more = f" and {len(moves) - _MOST_LISTED} more" if len(moves) > _MOST_LISTED else ""
+        return f"{self._seen()}\nLegal moves: {', '.join(moves[:_MOST_LISTED])}{more}"
+
+
+def _plain(move: str) -> str:
+    """A move however it is spaced and cased."""
+    return "".join(move.split()).lower()

@@ -1,0 +1,242 @@
+"""Other people's environments in, our tasks out: the contract holds, the seed decides, wrong names are explained."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from pathlib import Path
+
+import pytest
+
+import mulligan
+from mulligan.adapters import as_gymnasium
+from mulligan.envs.check import check_env
+from mulligan.envs.registry import make, make_task
+from mulligan.errors import MulliganError, ParameterError, UnknownName, UsageError
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import gymnasium
+    import textarena  # noqa: F401  (what it warns of is not ours)
+
+
+# OpenSpiel ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("game", ["connect_four", "leduc_poker", "liars_dice", "hex(board_size=4)", "phantom_ttt"])
+def test_games_of_openspiel_keep_the_contract(game):
+    check_env(f"openspiel:{game}")
+
+
+def test_a_game_of_openspiel_in_five_lines():
+    env = make("openspiel:connect_four", opponent="mcts:50", seat=1)
+    shown = env.reset()
+    assert shown.endswith("Legal moves: x0, x1, x2, x3, x4, x5, x6")
+    step = env.step("<action>X3</action>")
+    assert step.valid
+    assert step.observation.count("x") - step.observation.count("Legal moves: x") > step.observation.count("o.")
+
+
+def test_hidden_cards_stay_hidden():
+    """What seat 1 sees of Leduc poker does not depend on the other one's card."""
+    shown = {}
+    for chance in range(60):
+        env = make("openspiel:leduc_poker", seat=1)
+        opening = env.reset(chance)
+        state = env.match.state
+        shown.setdefault(state.history()[0], set()).add((state.history()[1], opening))
+    for seen in shown.values():
+        assert len({other for other, _ in seen}) > 1
+        assert len({opening for _, opening in seen}) == 1
+    with pytest.raises(ParameterError, match="MCTS would see what is hidden"):
+        make_task("openspiel:leduc_poker", opponent="mcts:10")
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "said"),
+    [
+        ("openspiel:conect_four", {}, "did you mean 'connect_four'"),
+        ("openspiel:goofspiel", {}, "move in turn"),
+        ("openspiel:connect_four", {"opponent": "mcts:many"}, "mcts:100"),
+        ("openspiel:connect_four", {"opponent": "stockfish"}, "stockfish"),
+        ("openspiel:hex(board=4)", {}, "cannot load"),
+        ("gymnasium:FrozenLike-v1", {}, "FrozenLake"),
+        ("gymnasium:CartPole-v1", {}, "write show"),
+        ("gymnasium:Pendulum-v1", {}, "only discrete ones and text"),
+        ("gymnasium:FrozenLake-v1", {"options": "is_slippery"}, "NAME=VALUE"),
+        ("gymnasium:FrozenLake-v1", {"options": "ice=3"}, "cannot make"),
+        ("textarena:Sokoban-v9", {}, "did you mean"),
+        ("textarena:SecretMafia-v0", {}, "more than two players"),
+        ("textarena:KuhnPoker-v0", {"opponent": "shark"}, "path/to/file.py:function"),
+        ("textarena:KuhnPoker-v0", {"seat": 3}, "seat=3"),
+    ],
+)
+def test_what_cannot_be_played_is_explained_in_one_line(name, params, said):
+    with pytest.raises(MulliganError, match=said) as caught:
+        make(name, **params)
+    assert "\n" not in str(caught.value)
+
+
+# Gymnasium ------------------------------------------------------------------------------------------------------------
+
+CART = """
+from mulligan.envs.adapters.gymnasium import Wrapped
+class Cart(Wrapped):
+    ident = "CartPole-v1"
+    action_names = ("left", "right")
+    def show(self, observation, info):
+        return f"The pole leans by {observation[2]:.2f}."
+"""
+
+
+@pytest.mark.parametrize("ident", ["FrozenLake-v1", "CliffWalking-v1"])
+def test_environments_of_gymnasium_that_draw_themselves_keep_the_contract(ident):
+    check_env(f"gymnasium:{ident}")
+
+
+def test_words_for_numbers_in_five_lines(tmp_path):
+    (tmp_path / "cart.py").write_text(CART)
+    name = f"{tmp_path / 'cart.py'}:Cart"
+    check_env(name)
+    env = make(name, 3)
+    assert "one of: left, right" in env.rules()
+    assert env.step("<action>LEFT</action>").observation.startswith("The pole leans by")
+
+
+def test_a_frozen_lake_is_crossed():
+    """The 4x4 map without slipping: down, down, right, right, down, right."""
+    env = make("gymnasium:FrozenLake-v1", options="is_slippery=False")
+    assert env.reset().startswith("[S]FFF")
+    moves = [f"<action>{move}</action>" for move in (1, 1, 2, 2, 1, 2)]
+    steps = [env.step(move) for move in moves]
+    assert [step.done for step in steps] == [False] * 5 + [True]
+    assert (steps[-1].won, steps[-1].reward) == (True, 1.0)
+    assert not env.step(moves[0]).valid
+    fallen = [make("gymnasium:FrozenLake-v1", options='{"is_slippery": false}').step(move) for move in moves[:1]]
+    assert not fallen[0].won
+
+
+class Echo(gymnasium.Env):
+    """Say the word."""
+
+    observation_space = action_space = gymnasium.spaces.Text(max_length=20)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.word = ("red", "blue", "green")[int(self.np_random.integers(3))]
+        return f"Say {self.word}.", {}
+
+    def step(self, action):
+        return "ok", float(action == self.word), True, False, {}
+
+
+def test_text_is_shown_as_it_is_and_the_seed_decides():
+    gymnasium.register("Echo-v0", entry_point=f"{__name__}:Echo", max_episode_steps=3)
+    try:
+        words = {make("gymnasium:Echo-v0", seed).reset() for seed in range(12)}
+        assert words == {"Say red.", "Say blue.", "Say green."}
+        result = mulligan.evaluate(
+            "gymnasium:Echo-v0",
+            lambda messages: f"<action>{messages[-1]['content'].split()[-1].rstrip('.')}</action>",
+            tasks=6,
+            room=False,
+            controls=(),
+            memory="none",
+        )
+        assert result.main.p[0] == 1.0
+    finally:
+        del gymnasium.registry["Echo-v0"]
+
+
+# TextArena ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ident", ["Minesweeper-v0-small", "KuhnPoker-v0", "TicTacToe-v0", "TowerOfHanoi-v0"])
+def test_games_of_textarena_keep_the_contract(ident):
+    check_env(f"textarena:{ident}")
+
+
+@pytest.mark.parametrize("ident", ["Sokoban-v0", "Minesweeper-v0", "KuhnPoker-v0"])
+def test_a_seed_of_textarena_is_the_same_task_again(ident):
+    state = random.getstate()
+    first, second, other = (make(f"textarena:{ident}", seed, **_seat(ident)) for seed in (4, 4, 5))
+    assert (first.rules(), first.reset()) == (second.rules(), second.reset())
+    if ident == "Sokoban-v0":
+        assert first.reset() != other.reset()
+    assert random.getstate() == state  # nobody else's luck was used
+
+
+def _seat(ident: str) -> dict[str, int]:
+    return {"seat": 1} if ident == "KuhnPoker-v0" else {}
+
+
+def test_games_of_textarena_do_not_share_their_luck():
+    """Two games played in turns go as each would alone: mines are laid at the first move."""
+    moves = ["<action>[2 2]</action>", "<action>[0 4]</action>", "<action>[4 0]</action>"]
+    alone = [make("textarena:Minesweeper-v0-small", seed) for seed in (1, 2)]
+    expected = [[env.step(move) for move in moves] for env in alone]
+    first, second = (make("textarena:Minesweeper-v0-small", seed) for seed in (1, 2))
+    turns = [(first.step(move), second.step(move)) for move in moves]
+    assert [list(steps) for steps in zip(*turns, strict=True)] == expected
+
+
+OPPONENTS = """
+def fold(heard, rng):
+    return "[fold]" if "[fold]" in heard.splitlines()[-1] else "[check]"
+def stall(heard, rng):
+    return "hm"
+"""
+
+
+def test_who_never_moves_forfeits_even_before_the_first_move_of_the_other(tmp_path):
+    (tmp_path / "mine.py").write_text(OPPONENTS)
+    for seed in range(6):
+        env = make("textarena:KuhnPoker-v0", seed, opponent=f"{tmp_path / 'mine.py'}:stall", seat=1)
+        first, second = (env.step("<action>check</action>") for _ in range(2))
+        assert (first.done, first.won, first.reward) == (True, True, 1.0)
+        assert not second.valid
+
+
+def test_an_opponent_of_ones_own(tmp_path):
+    (tmp_path / "mine.py").write_text(OPPONENTS)
+    opponent = f"{tmp_path / 'mine.py'}:fold"
+    env = make("textarena:KuhnPoker-v0", opponent=opponent, seat=1)
+    while not (step := env.step("<action>bet</action>")).done:  # whoever always bets wins every pot
+        assert step.valid
+    assert (step.won, step.reward) == (True, 1.0)
+    assert env.task.task_class == f"textarena/KuhnPoker-v0/vs-{opponent}"
+    with pytest.raises(UnknownName):
+        make("textarena:KuhnPoker-v0", opponent=f"{tmp_path / 'mine.py'}:raise_")
+    with pytest.raises(UsageError, match="no file"):
+        make("textarena:KuhnPoker-v0", opponent=str(Path("nowhere.py:fold")))
+
+
+# Our tasks, elsewhere -------------------------------------------------------------------------------------------------
+
+
+def test_a_task_of_ours_is_an_environment_of_gymnasium():
+    env = as_gymnasium(make_task("minesweeper", 7, turns=3))
+    shown, info = env.reset(seed=1)
+    assert "MineSweeper on a board" in info["rules"]
+    assert env.observation_space.contains(shown)
+    seen, reward, terminated, truncated, info = env.step("<action>(9, 9)</action>")
+    assert (seen, reward, terminated, truncated, info["valid"]) == (shown, 0.0, False, False, False)
+    env.step("nonsense")
+    assert env.step("nonsense")[3]  # the turns are over
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        env.step("nonsense")
+    assert env.reset()[0] == shown
+
+
+def test_gymnasiums_own_checker_accepts_it():
+    from gymnasium.utils.env_checker import check_env as check
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check(as_gymnasium(make_task("minesweeper", 1)), skip_render_check=True)
+
+
+def test_who_stalls_against_somebody_loses():
+    env = as_gymnasium(make_task("tictactoe", 0, turns=1))
+    env.reset()
+    assert env.step("nonsense")[1:4] == (-1.0, False, True)
