@@ -593,12 +593,12 @@ def test_replies_without_tags_are_remembered_as_they_were_played():
 UP_UP = "<action>up, up</action>"
 
 
-def test_the_compact_view_remembers_an_episode_in_one_line(tmp_path: Path) -> None:
+def test_the_compact_view_remembers_moves_and_no_boards(tmp_path: Path) -> None:
     env = world_of(tmp_path, "######", "#    #", "# $@ #", "# .  #", "######", view="compact")
     lost = playing(env, ["<action>right</action>", "<action>left, left</action>", "<action>up</action>"])
-    assert env.digest(lost) == "moves right | left, left | up; 0 of 1 boxes on goals"
-    assert env.reflect(lost) == "<reflection>left, left: not 2 | right: 1</reflection>"
-    assert env.reflect(playing(env, ["<action>up, up</action>"])) == "<reflection>too slow | up, up: 1</reflection>"
+    assert env.digest(lost) == "right\nleft, left\nup\n0 of 1 boxes on goals"
+    assert env.reflect(lost) == "<reflection>left, left: not 2\nright: 1</reflection>"
+    assert env.reflect(playing(env, ["<action>up, up</action>"])) == "<reflection>too slow\nup, up: 1</reflection>"
     assert env.reflect(playing(env, ["<action>up, left, down</action>"])) == (
         "<reflection>up, left, down: 1</reflection>"
     )

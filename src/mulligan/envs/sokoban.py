@@ -4,7 +4,7 @@ Levels come from a generator, from Boxoban's files or from a file of one's own (
 board is kept as the text the agent sees, one byte a cell and one between cells, and a move patches the two or three
 cells that change; so cell number n of the board stands at byte 2n.
 
-Two views of the same game: the ``compact`` one remembers an episode in one line, for short contexts.
+Two views of the same game: the ``compact`` one remembers the moves of an episode and no boards, for short contexts.
 """
 
 from __future__ import annotations
@@ -243,7 +243,8 @@ class Sokoban:
         played = " | ".join(turn.said for turn in self._replay(episode)) or "none"
         home = episode.final.count("*")
         if self.task.text("view") == "compact":
-            return f"moves {played}; {home} of {self.boxes} boxes on goals"
+            lines = [turn.said for turn in self._replay(episode)]
+            return "\n".join([*lines, f"{home} of {self.boxes} boxes on goals"])
         return f"moves {played}\n{home} of {self.boxes} boxes on goals; the board at the end:\n{episode.final}"
 
     def reflect(self, episode: Episode) -> str:
@@ -335,9 +336,9 @@ class _Planner:
 
 
 def _note(world: Sokoban, episode: Episode) -> str:
-    """The turn that lost the level first, then the turns before it: ``up, up: not 3 | left: 1 | down, left: 2``.
+    """The turn that lost the level first, then the turns before it; ``up, up: not 3``, ``left: 1``, a line each.
 
-    The moves begin the line as they begin a reply, so that to most tokenizers they are the same tokens.
+    Moves begin a line as they begin a reply, so that to most tokenizers they are the same tokens.
     """
     played = world._replay(episode)
     wrong = next((n for n, turn in enumerate(played) if solver.solve(world.cols, turn.key).dead), len(played))
@@ -346,7 +347,7 @@ def _note(world: Sokoban, episode: Episode) -> str:
         facts.insert(0, f"{played[wrong].said}: not {played[wrong].number}")
     elif not episode.won:
         facts.insert(0, "too slow")
-    return f"<reflection>{' | '.join(facts)}</reflection>"
+    return "<reflection>{}</reflection>".format("\n".join(facts))
 
 
 def _reflect(world: Sokoban, episode: Episode) -> str:
