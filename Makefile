@@ -28,7 +28,7 @@ format: $(READY)
 bench: $(READY)
 	$(BIN)/mulligan bench all
 
-# On a GPU, about an hour in all; goes on where it was stopped.
+# On a GPU, for hours; sweeps go on where they were stopped.
 RUNS := runs/h200-smollm2
 results: $(READY) $(SMOLLM2)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[plots]"

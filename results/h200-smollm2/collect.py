@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -105,7 +106,10 @@ def untouched_row(found: Mapping[str, Any], top: float) -> Row:
         "updates": 0,
         "minutes": 0.0,
         "main": True,
+        "seed_set": "eval",
         "valid": found["main"]["valid"],
+        "again_on_a_known_mine": None,
+        "also": {},
     }
 
 
@@ -213,7 +217,7 @@ def main(runs: Path, games: Sequence[str], into: Path) -> None:
             rows.append(table_row(arm, tops[worlds]))
         for path in sorted((runs / game).glob("untouched-*.json")):
             found = json.loads(path.read_text(encoding="utf-8"))
-            rows.append(untouched_row(found, next(iter(tops.values()))))
+            rows.append(untouched_row(found, next(iter(tops.values()), math.nan)))
         keep_trials(own, game, into)
         keep_metrics(own, game, into)
     into.joinpath("table.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")

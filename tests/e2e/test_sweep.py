@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -59,18 +61,34 @@ def test_a_sweep_trains_evaluates_and_is_not_done_twice(tmp_path, monkeypatch, c
     assert curves["RL"] == curves["meta-RL"] == [0, 1, 2]
     assert "| meta-RL |" in Path("out/table.md").read_text()
     before = {path: path.stat().st_mtime_ns for path in Path("out").glob("*/arm.json")}
-    assert call("sweep", "sweep.toml", "--run", "out") == 0
-    assert "| meta-RL |" in capsys.readouterr().out
+    assert call("sweep", "sweep.toml", "--run", "out", "--only", "RL") == 0
+    assert "| meta-RL |" not in capsys.readouterr().out
+    assert "| meta-RL |" in Path("out/table.md").read_text()  # which keeps what was found before
     assert before == {path: path.stat().st_mtime_ns for path in Path("out").glob("*/arm.json")}
 
 
-def test_a_sweep_whose_time_is_over_says_how_to_continue(tmp_path, monkeypatch, capsys):
+def test_a_sweep_that_is_ended_saves_what_it_trained_and_says_how_to_continue(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    Path("sweep.toml").write_text(SWEEP)
-    assert call("sweep", "sweep.toml", "--run", "out", "--minutes", "0.001") == 130
-    assert "0.001 minutes are over; continue with: mulligan sweep sweep.toml --run out" in capsys.readouterr().err
-    assert not list(Path("out").glob("*/arm.json"))
+    text = SWEEP.replace('"run.updates" = 2', '"run.updates" = 100000\n"run.checkpoint_every" = 100000')
+    Path("sweep.toml").write_text(text.replace('"warmstart.steps" = 2', '"warmstart.steps" = 0'))
+    words = ["sweep", "sweep.toml", "--run", "out", "--only", "RL"]
+    process = subprocess.Popen([sys.executable, "-m", "mulligan", *words], stderr=subprocess.PIPE, text=True)
+    folder = tmp_path / "out" / "01-rl-seed0"
+    metrics = folder / "metrics.jsonl"
+    while process.poll() is None and not (metrics.exists() and metrics.read_text().count("\n") > 4):
+        time.sleep(0.2)
+    process.send_signal(signal.SIGTERM)  # as a scheduler would
+    said = process.communicate()[1]
+    assert process.returncode == 130
+    assert "stopping after the updates that are under way" in said
+    assert "interrupted; continue with: mulligan sweep sweep.toml --run out --only RL" in said
+    last = json.loads(metrics.read_text().splitlines()[-1])["update"]
+    assert (folder / "checkpoints" / f"update-{last:05d}").is_dir()
+    assert json.loads((folder / "spent.json").read_text())["seconds"] > 0
+    assert call(*words, "--minutes", "0.001") == 75
+    assert "0.001 minutes are over; continue with: mulligan sweep" in capsys.readouterr().err
     assert call("sweep", "sweep.toml", "--minutes", "0") == 2
+    assert call("sweep", "sweep.toml", "--only", "RK") == 2
     assert call("sweep", "sweep.toml", "--seeds", "0,1") == 2
     assert "the file has seeds 0 only" in capsys.readouterr().err
 

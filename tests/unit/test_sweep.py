@@ -58,12 +58,26 @@ def test_some_arms_and_some_seeds_can_be_chosen():
     names = [(each.name, each.seed) for each in plan_work(sweep, Path("/sweep"))]
     assert ("meta-RL", 1) in names
     assert ("meta-RL", 0) not in names
-    # an arm that goes on from another one brings it along, and keeps its folder
-    chosen = plan_work(sweep, Path("/sweep"), only=["more"])
-    assert [each.name for each in chosen if each.seed == 0] == ["warm start", "RL", "more"]
-    assert {each.folder for each in chosen} < {each.folder for each in plan_work(sweep, Path("/sweep"))}
+    # an arm that goes on from another one brings it along
+    chosen = plan_work(sweep, Path("/sweep"), only=["more"], seeds=[0])
+    assert [(each.name, each.seed) for each in chosen] == [("warm start", 0), ("RL", 0), ("more", 0)]
     with pytest.raises(UnknownName, match="did you mean 'meta-RL'"):
         plan_work(sweep, Path("/sweep"), only=["metaRL"])
+
+
+@pytest.mark.parametrize("name", ["RL", "recalls", "meta-RL", "recalls too"])
+def test_what_is_chosen_is_planned_as_among_all_the_others(name):
+    """Otherwise a part of a sweep could not be made in the folder of the whole, or the other way round."""
+    arms = [Arm("RL", RL), Arm("recalls", {"warmstart.recall": "1"}, seeds=[1]), Arm("meta-RL"),
+            Arm("recalls too", {"warmstart.recall": "1"})]  # fmt: skip
+    sweep = Sweep(arms, seeds=(0, 1))
+    whole = plan_work(sweep, Path("/sweep"))
+    part = plan_work(sweep, Path("/sweep"), only=[name])
+    assert part == [each for each in whole if each in part]
+    assert {each.name for each in whole if each.after is None} == {"warm start", "warm start of recalls"}
+    assert {each.after.name for each in whole if each.name.startswith("recalls")} == {
+        "00-warm-start-2-seed0", "00-warm-start-2-seed1"
+    }  # fmt: skip
 
 
 def test_without_a_warm_start_an_arm_starts_by_itself():
@@ -91,6 +105,13 @@ def test_without_a_warm_start_an_arm_starts_by_itself():
         ("[arms.a]\nalso = 'harder'", ParameterError, "list of names"),
         ("[arms.a]\nseeds = [4]", ParameterError, "has seed 4"),
         ("[arms.a]\nseeds = 4", ParameterError, "list of numbers"),
+        ("[arms.a]\nseeds = []", ParameterError, "no seeds"),
+        ("seeds = [0, 1]\n[arms.a]\nseeds = [0]\n[arms.b]\nfrom = 'a'", ParameterError, "which 'a', where it starts"),
+        ("[also.'x y']\n[also.'x-y']\n[arms.a]", ParameterError, "as short"),
+        ("[also.'']\n[arms.a]", ParameterError, "cannot be called so"),
+        ("[also.b]\nepisodes = 4.5\n[arms.a]", ParameterError, "episodes=4.5"),
+        ("[also.b]\nsampling = 3\n[arms.a]", ParameterError, "sampling=3"),
+        ("[also.b]\ncontrols = 'independent'\n[arms.a]", ParameterError, "list of names"),
         ("also = 3\n[arms.a]", ParameterError, "also"),
         ("[also.b]\ncontrols = ['alone']\n[arms.a]", UnknownName, "'alone'"),
         ("[arms.a", UsageError, "TOML"),

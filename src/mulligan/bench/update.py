@@ -190,7 +190,7 @@ class _Bench:
         self.learner._later_rows = lambda rows, update: list(rows)  # type: ignore[method-assign]
         try:
             with self._wrapped("score", lambda scores: found.append(scores.logp)):
-                self.learner.look_over(self.data.rows, self.steps)
+                self.learner.look_over(self.data.rows, self.steps, 0)
         finally:
             del self.learner._later_rows
         for row in self.data.rows:

@@ -13,6 +13,7 @@ from typing import Any
 
 from mulligan.cli.options import Parser, available_cores, check_installed, new_run_path
 from mulligan.cli.progress import work_progress
+from mulligan.cli.stopping import ended_as_interrupted
 
 
 def add_options(parser: Parser) -> None:
@@ -44,7 +45,7 @@ def run(parser: Parser, words: list[str]) -> int:
     sweep = demo_sweep(options.seed, **asked)
     work = plan_work(sweep, folder.absolute(), warm_threads=2)  # whatever the machine: threads change the last bits
     try:
-        with work_progress(work, quiet=options.json) as progress:
+        with ended_as_interrupted(), work_progress(work, quiet=options.json) as progress:
             found = run_work(work, cores, progress)
     except KeyboardInterrupt:
         again = shlex.join(["mulligan", "demo", *words] + ([] if options.run else ["--run", str(folder)]))

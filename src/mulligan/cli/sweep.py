@@ -6,16 +6,19 @@ import math
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mulligan.cli.options import Parser, available_cores, check_installed, new_run_path
 from mulligan.cli.progress import work_progress
+from mulligan.cli.stopping import ended_as_interrupted
 from mulligan.errors import UsageError
 
 if TYPE_CHECKING:
     from mulligan.sweep.arms import Sweep, Work
+
+TIME_OVER = 75
+"""Exit code where the time is over and there is more to do."""
 
 _EPILOG = """The file:
   title = "How far should credit reach?"
@@ -60,51 +63,55 @@ def run(parser: Parser, words: list[str]) -> int:
 
     options = parser.parse_args(words)
     sweep = read_sweep(options.file)
-    if options.seeds is not None:
-        sweep = _with_seeds(sweep, options.seeds)
+    seeds = None if options.seeds is None else _seeds(sweep, options.seeds)
     folder = Path(options.run or new_run_path("sweep", Path(options.file).stem))
-    work = plan_work(sweep, folder.absolute(), only=options.only or ())
+    work = plan_work(sweep, folder.absolute(), only=options.only or (), seeds=seeds)
+    if not work:
+        raise UsageError("sweep: no arm has been chosen that has these seeds")
     cores = available_cores(options.cores)
     check_installed("mulligan sweep")
     if options.minutes is not None and not options.minutes > 0:
         raise UsageError(f"sweep: --minutes {options.minutes:g} cannot be; give more than 0")
     seconds = math.inf if options.minutes is None else 60 * options.minutes
     try:
-        data = run_sweep(sweep, work, cores, quiet=options.json, seconds=seconds)
+        with ended_as_interrupted():
+            data = run_sweep(sweep, work, cores, quiet=options.json, seconds=seconds)
     except (KeyboardInterrupt, TimeOver) as stopped:
         again = shlex.join(["mulligan", "sweep", *words] + ([] if options.run else ["--run", str(folder)]))
         sys.stderr.write(f"{str(stopped) or 'interrupted'}; continue with: {again}\n")
-        return 130
-    (folder / "sweep.json").write_text(to_json(data), encoding="utf-8")
-    (folder / "table.md").write_text(markdown(data["rows"]), encoding="utf-8")
+        return TIME_OVER if isinstance(stopped, TimeOver) else 130
+    whole = gather(sweep, plan_work(sweep, folder.absolute()))
+    (folder / "sweep.json").write_text(to_json(whole), encoding="utf-8")
+    (folder / "table.md").write_text(markdown(whole["rows"]), encoding="utf-8")
     sys.stdout.write(to_json(data) if options.json else f"{sweep.title}\n\n{markdown(data['rows'])}\nRuns: {folder}\n")
     return 0
 
 
-def _with_seeds(sweep: Sweep, listed: str) -> Sweep:
-    """The sweep with some of its seeds."""
+def _seeds(sweep: Sweep, listed: str) -> list[int]:
+    """Some of the sweep's seeds."""
     words = [word.strip() for word in listed.split(",")]
-    unknown = [word for word in words if word not in map(str, sweep.seeds)]
-    if unknown:
+    if any(word not in map(str, sweep.seeds) for word in words):
         raise UsageError(f"sweep: --seeds {listed}: the file has seeds {', '.join(map(str, sweep.seeds))} only")
-    kept = [seed for seed in sweep.seeds if str(seed) in words]
-    arms = [
-        arm if arm.seeds is None else replace(arm, seeds=[seed for seed in arm.seeds if seed in kept])
-        for arm in sweep.arms
-    ]
-    return replace(sweep, seeds=kept, arms=arms)
+    return [seed for seed in sweep.seeds if str(seed) in words]
 
 
 def run_sweep(
     sweep: Sweep, work: Sequence[Work], cores: int, *, quiet: bool, seconds: float = math.inf
 ) -> dict[str, Any]:
     """Do the work with a progress bar, and gather what was found."""
-    from mulligan.sweep.results import combine
     from mulligan.sweep.schedule import run_work
 
     with work_progress(work, quiet=quiet) as progress:
-        found = run_work(work, cores, progress, seconds)
-    results = [found[each.folder] for each in work]
+        run_work(work, cores, progress, seconds)
+    return gather(sweep, work)
+
+
+def gather(sweep: Sweep, work: Sequence[Work]) -> dict[str, Any]:
+    """What those of `work` that are done have found."""
+    from mulligan.sweep.results import combine
+    from mulligan.sweep.schedule import read_result
+
+    results = [found for each in work if (found := read_result(each.folder)) is not None]
     return {
         "title": sweep.title,
         "preset": sweep.preset,

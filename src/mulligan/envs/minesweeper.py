@@ -144,6 +144,8 @@ class MineSweeper:
             raise ParameterError(
                 f"minesweeper: facts={params['facts']!r} is unknown; choose 'in-order' or 'mine-first'"
             )
+        if params["facts"] == "mine-first" and view != "compact":
+            raise ParameterError("minesweeper: facts='mine-first' is of the compact view alone; give view='compact'")
         if view == "compact" and cols > 26:
             raise ParameterError(f"minesweeper: the compact view names columns a to z; cols={cols} is too many")
         return params

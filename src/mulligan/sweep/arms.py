@@ -24,6 +24,11 @@ from mulligan.trial.settings import TrialSettings
 WARM_START = "warm start"
 _START, _ALSO, _SEEDS = "from", "also", "seeds"
 """Entries of an arm that are no settings."""
+_FIELDS: dict[str, type | tuple[type, ...]] = {
+    "episodes": int, "memory": str, "style": str, "stop": str, "restart": str, "memory_tokens": int,
+    "max_reflections": int, "window": int, "reflection_tokens": int, "env_timeout": (int, float), "sampling": (),
+}  # fmt: skip
+"""What a further evaluation may change of `TrialSettings`, and its type; sampling is the same for all."""
 CHECKS = "controls"
 """The entry of a further evaluation that lists its controls."""
 _NOT_OF_WARM_START = ("episodes", "temperature", "memory")
@@ -77,17 +82,43 @@ class Sweep:
             if arm.start is not None and arm.start not in names[: names.index(arm.name)]:
                 raise UnknownName(f"arm that {arm.name!r} starts from", arm.start, names[: names.index(arm.name)])
         for arm in self.arms:
-            unknown = [seed for seed in arm.seeds or () if seed not in self.seeds]
-            if unknown:
-                raise ParameterError(f"arm {arm.name!r} has seed {unknown[0]!r}, which the sweep has not")
+            self._check_arm(arm)
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise ParameterError(f"seeds={list(self.seeds)} cannot be; give at least one, and each once")
-        for name in (name for arm in self.arms for name in arm.also):
-            if name not in self.also:
-                raise UnknownName("further evaluation", str(name), self.also)
+        self._check_also()
         for control in (*self.controls, *(c for changes in self.also.values() for c in changes.get(CHECKS, ()))):
             if control not in CONTROLS:
                 raise UnknownName("control", control, CONTROLS)
+
+    def _check_arm(self, arm: Arm) -> None:
+        for name in arm.also:
+            if name not in self.also:
+                raise UnknownName("further evaluation", str(name), self.also)
+        if arm.seeds is not None and not arm.seeds:
+            raise ParameterError(f"arm {arm.name!r} has no seeds; leave them out for all")
+        unknown = [seed for seed in arm.seeds or () if seed not in self.seeds]
+        if unknown:
+            raise ParameterError(f"arm {arm.name!r} has seed {unknown[0]!r}, which the sweep has not")
+        before = next((other for other in self.arms if other.name == arm.start), None)
+        if before is not None and before.seeds is not None:
+            missing = [seed for seed in (arm.seeds or self.seeds) if seed not in before.seeds]
+            if missing:
+                raise ParameterError(
+                    f"arm {arm.name!r} has seed {missing[0]!r}, which {before.name!r}, where it starts from, has not"
+                )
+
+    def _check_also(self) -> None:
+        short: dict[str, str] = {}
+        for name, changes in self.also.items():
+            other = short.setdefault(short_name(name), name)
+            if not short_name(name) or other != name:
+                raise ParameterError(f"the further evaluation {name!r} cannot be called so: {other!r} is as short")
+            controls = changes.get(CHECKS, [])
+            if not isinstance(controls, list | tuple):
+                raise ParameterError(f"{CHECKS}={controls!r} in [also.{name}] cannot be; give a list of names")
+            for key, value in changes.items():
+                if key in _FIELDS and not isinstance(value, _FIELDS[key]):
+                    raise ParameterError(f"{key}={value!r} in [also.{name}] cannot be; see how a trial is played")
 
 
 @dataclass(frozen=True)
@@ -141,20 +172,28 @@ def read_sweep(path: str | Path) -> Sweep:
     return Sweep(arms, settings=_flags(common, "settings", path), **rest)
 
 
-def plan_work(sweep: Sweep, folder: Path, *, warm_threads: int = 1, only: Sequence[str] = ()) -> list[Work]:
+def plan_work(
+    sweep: Sweep,
+    folder: Path,
+    *,
+    warm_threads: int = 1,
+    only: Sequence[str] = (),
+    seeds: Sequence[int] | None = None,
+) -> list[Work]:
     """Everything to run, in an order in which nothing waits for what comes later; all settings are checked here.
 
-    only  names of arms: these, and those they start from; empty for all.
+    only   names of arms: these, and those they start from; empty for all.
+    seeds  of the sweep's, these; None for all.
+    What is chosen is planned as it is among all the others: in the same folder, with the same settings.
     """
     wanted = _wanted(sweep, only)
     work: list[Work] = []
     checked: set[str] = set()
     numbers = {arm.name: number for number, arm in enumerate(sweep.arms, 1)}
-    evaluation = {"tasks": sweep.tasks, "seed_set": sweep.seed_set, "controls": list(sweep.controls)}
+    warm = _WarmStarts(sweep, folder, warm_threads)
     for seed in sweep.seeds:
-        warm: dict[str, Path] = {}
         for arm in sweep.arms:
-            if arm.name not in wanted or seed not in (sweep.seeds if arm.seeds is None else arm.seeds):
+            if seed not in (sweep.seeds if arm.seeds is None else arm.seeds):
                 continue
             settings = {"run.threads": "1", **sweep.settings, **arm.settings, "run.seed": str(seed)}
             config = resolve(sweep.preset, None, settings)
@@ -163,20 +202,48 @@ def plan_work(sweep: Sweep, folder: Path, *, warm_threads: int = 1, only: Sequen
             if arm.start is not None:
                 start = arm_folder(folder, numbers[arm.start], arm.start, seed)
             elif config.warmstart.steps:
-                key = _warm_key(config)
-                if key not in warm:
-                    start = warm[key] = folder / f"00-warm-start-{len(warm) + 1}-seed{seed}"
-                    alone = {**settings, "run.updates": "0", "trial.episodes": str(config.warmstart.episodes)}
-                    alone["run.threads"] = str(warm_threads)
-                    name = WARM_START if len(warm) == 1 else f"{WARM_START} of {arm.name}"
-                    work.append(Work(name, seed, start, alone, sweep.preset, None, evaluation, warm_threads))
-                start = warm[key]
+                start = warm.of(arm, config, settings, work)
             if start is not None:
                 settings |= {"warmstart.steps": "0", "model.name": str(start)}
             own = arm_folder(folder, numbers[arm.name], arm.name, seed)
             more = {_ALSO: {name: dict(sweep.also[name]) for name in arm.also}} if arm.also else {}
-            work.append(Work(arm.name, seed, own, settings, sweep.preset, start, {**evaluation, **more}))
-    return [replace(each, evaluation={**each.evaluation, "seed": each.seed}) for each in work]
+            work.append(Work(arm.name, seed, own, settings, sweep.preset, start, {**_protocol(sweep), **more}))
+    chosen = {each.folder for each in work if each.name in wanted and (seeds is None or each.seed in seeds)}
+    needed = chosen | {each.after for each in work if each.folder in chosen}
+    return [replace(each, evaluation={**each.evaluation, "seed": each.seed}) for each in work if each.folder in needed]
+
+
+def _protocol(sweep: Sweep) -> dict[str, Any]:
+    """How all arms are evaluated."""
+    return {"tasks": sweep.tasks, "seed_set": sweep.seed_set, CHECKS: list(sweep.controls)}
+
+
+class _WarmStarts:
+    """The warm starts of a sweep, numbered by the first arm of the file that needs each."""
+
+    def __init__(self, sweep: Sweep, folder: Path, threads: int) -> None:
+        self.sweep, self.folder, self.threads = sweep, folder, threads
+        self.numbers: dict[str, int] = {}
+        self.names: dict[int, str] = {}
+        self.planned: set[Path] = set()
+        for arm in sweep.arms:
+            settings = {**sweep.settings, **arm.settings}
+            config = resolve(sweep.preset, None, settings)
+            if arm.start is None and config.warmstart.steps and (key := _warm_key(config)) not in self.numbers:
+                self.numbers[key] = number = len(self.numbers) + 1
+                self.names[number] = WARM_START if number == 1 else f"{WARM_START} of {arm.name}"
+
+    def of(self, arm: Arm, config: Config, settings: Mapping[str, str], work: list[Work]) -> Path:
+        """Folder of the arm's warm start, which is added to the work where it is not yet part of it."""
+        number = self.numbers[_warm_key(config)]
+        path = self.folder / f"00-warm-start-{number}-seed{config.run.seed}"
+        if path not in self.planned:
+            self.planned.add(path)
+            alone = {**settings, "run.updates": "0", "trial.episodes": str(config.warmstart.episodes)}
+            alone["run.threads"] = str(self.threads)
+            name, seed, preset = self.names[number], config.run.seed, self.sweep.preset
+            work.append(Work(name, seed, path, alone, preset, None, _protocol(self.sweep), self.threads))
+        return path
 
 
 def _wanted(sweep: Sweep, only: Sequence[str]) -> set[str]:
@@ -225,12 +292,12 @@ def short_name(name: str) -> str:
 
 
 def _warm_key(config: Config) -> str:
-    """What the weights after the warm start depend on."""
+    """What the weights after the warm start depend on, but for the seed."""
     tree = to_tree(config)
     trial = {name: value for name, value in tree["trial"].items() if name not in _NOT_OF_WARM_START}
     optim = {name: tree["optim"][name] for name in _OF_WARM_START}
     warm = {**tree["warmstart"], "memory": shown_memories(config)}
-    return json.dumps([config.run.seed, tree["task"], tree["model"], warm, trial, optim], sort_keys=True)
+    return json.dumps([tree["task"], tree["model"], warm, trial, optim], sort_keys=True)
 
 
 def _flags(table: Mapping[str, Any], name: str, path: str | Path) -> dict[str, str]:

@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from mulligan.errors import MulliganError, UsageError
-from mulligan.sweep.arms import Work
-from mulligan.sweep.worker import RESULT
+from mulligan.sweep.arms import WARM_START, Work
+from mulligan.sweep.worker import LEFT, RESULT, WARMING
 
 OnProgress = Callable[[Work, str, int, int], None]
 """Called with the work, its stage, how much of that is done and how much there is."""
+Said = queue.Queue[tuple[Work, dict[str, Any] | None]]
+"""What the workers say, in the order in which it comes; None: one has ended."""
 _LOG = "worker.log"
 
 
@@ -40,22 +42,24 @@ def run_work(
     waiting = [each for each in work if not _is_done(each)]
     done = {each.folder for each in work} - {each.folder for each in waiting}
     running: dict[Path, _Process] = {}
-    said: queue.Queue[tuple[Work, dict[str, Any] | None]] = queue.Queue()
+    said: Said = queue.Queue()
     try:
         while waiting or running:
-            for each in list(waiting):
+            for each in list(waiting) if time.monotonic() < end else ():
                 free = cores - sum(process.work.threads for process in running.values())
                 if each.after in (None, *done) and (each.threads <= free or not running):
                     waiting.remove(each)
                     running[each.folder] = _Process(each, said)
+            if not running and time.monotonic() < end:
+                raise MulliganError(f"{waiting[0].name!r} waits for {waiting[0].after}, which nothing makes")
             try:
                 one, progress = said.get(timeout=None if seconds == math.inf else max(0.0, end - time.monotonic()))
             except (KeyboardInterrupt, queue.Empty) as error:
                 _let_go(running, said)
-                raise (
-                    TimeOver(f"{seconds / 60:g} minutes are over") if isinstance(error, queue.Empty) else error
-                ) from None
+                over = TimeOver(f"{seconds / 60:g} minutes are over")
+                raise (over if isinstance(error, queue.Empty) else error) from None
             if progress is not None:
+                running[one.folder].stage = progress["stage"]
                 on_progress(one, progress["stage"], progress["done"], progress["total"])
                 continue
             running.pop(one.folder).check()
@@ -67,14 +71,21 @@ def run_work(
     return {each.folder: found for each in work if (found := read_result(each.folder)) is not None}
 
 
-def _let_go(running: dict[Path, _Process], said: queue.Queue[tuple[Work, dict[str, Any] | None]]) -> None:
+def _let_go(running: dict[Path, _Process], said: Said) -> None:
     """Ask all workers to leave, and wait until they have."""
+    if running:
+        sys.stderr.write("stopping after the updates that are under way; once more to stop at once\n")
+    if any(process.work.name.startswith(WARM_START) and process.stage == WARMING for process in running.values()):
+        sys.stderr.write("a warm start is not finished: it will begin anew, and needs more time than it had\n")
     for process in running.values():
         process.ask_to_leave()
     while running:
         one, progress = said.get()
         if progress is None:
-            running.pop(one.folder).end()
+            process = running.pop(one.folder)
+            if process.process.returncode not in (0, LEFT):
+                process.check()
+            process.end()
 
 
 def _is_done(work: Work) -> bool:
@@ -102,8 +113,8 @@ def read_result(folder: Path) -> dict[str, Any] | None:
 class _Process:
     """A worker under way; a thread passes on what it says, and None when it has ended."""
 
-    def __init__(self, work: Work, said: queue.Queue[tuple[Work, dict[str, Any] | None]]) -> None:
-        self.work = work
+    def __init__(self, work: Work, said: Said) -> None:
+        self.work, self.stage = work, WARMING
         work.folder.mkdir(parents=True, exist_ok=True)
         self.log = work.folder / _LOG
         threads = str(work.threads)
@@ -113,7 +124,7 @@ class _Process:
             "OMP_NUM_THREADS": threads,
             "MKL_NUM_THREADS": threads,
         }
-        with self.log.open("w", encoding="utf-8") as log:
+        with self.log.open("a", encoding="utf-8") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "mulligan.sweep.worker"],
                 stdin=subprocess.PIPE,
@@ -135,7 +146,7 @@ class _Process:
         self.listener = threading.Thread(target=self._listen, args=(said,), daemon=True)
         self.listener.start()
 
-    def _listen(self, said: queue.Queue[tuple[Work, dict[str, Any] | None]]) -> None:
+    def _listen(self, said: Said) -> None:
         assert self.process.stdout is not None
         try:
             for line in self.process.stdout:

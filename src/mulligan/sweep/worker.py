@@ -8,18 +8,17 @@ standard input ends, whoever started it is gone, and it goes at once.
 from __future__ import annotations
 
 import json
-import math
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-RESULT = "arm.json"
+RESULT, SPENT = "arm.json", "spent.json"
 WARMING, TRAINING = "warm start", "training"
 LEFT = 75
 """Exit code of a worker that was asked to leave before it was done."""
@@ -28,6 +27,7 @@ Say = Callable[[Mapping[str, Any]], None]
 
 def main() -> None:
     """Do what standard input says."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all of a terminal's processes; one of them decides
     order = json.loads(_first_line())
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever an environment prints goes to the log, not between the lines of progress
@@ -35,12 +35,11 @@ def main() -> None:
 
     asked = threading.Event()
     threading.Thread(target=_leave_with_parent, args=(asked,), daemon=True).start()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all of a terminal's processes; one of them decides
 
     def say(progress: Mapping[str, Any]) -> None:
         out.write(json.dumps(progress) + "\n")
         out.flush()
-        if asked.is_set() and progress["stage"] != TRAINING:  # there nothing is lost that would be kept
+        if asked.is_set() and progress["stage"] != TRAINING:  # evaluations keep every trial, warm starts nothing
             sys.exit(LEFT)
 
     work(order, say, asked.is_set)
@@ -61,7 +60,9 @@ def work(order: Mapping[str, Any], say: Say, stop: Callable[[], bool] = lambda: 
     begun = (folder / "config.toml").is_file()
     if begun and from_run(RunFolder.open(folder)) != config:
         raise UsageError(f"{folder} holds a run with other settings; choose another folder")
-    began = time.perf_counter() - _spent(MetricsFile(folder / "metrics.jsonl").read())
+    if stop():
+        return
+    began = time.perf_counter() - _spent(folder)
 
     def on_update(metrics: Mapping[str, Any]) -> None:
         if "update" in metrics:
@@ -69,10 +70,14 @@ def work(order: Mapping[str, Any], say: Say, stop: Callable[[], bool] = lambda: 
         else:
             say({"stage": WARMING, "done": metrics["warmstart"], "total": metrics["steps"]})
 
-    train(config, folder, resume=begun, on_update=on_update, stop=stop)
+    try:
+        train(config, folder, resume=begun, on_update=on_update, stop=stop)
+    finally:
+        trained = time.perf_counter()
+        if folder.is_dir():
+            (folder / SPENT).write_text(json.dumps({"seconds": trained - began}) + "\n", encoding="utf-8")
     if stop():
         return
-    trained = time.perf_counter()
     lines = MetricsFile(folder / "metrics.jsonl").read()
     found = {
         "name": order["name"],
@@ -152,10 +157,10 @@ def _point(line: Mapping[str, Any]) -> dict[str, Any] | None:
     return {"update": line["update"], "p": [line[name] for name in names], **more}
 
 
-def _spent(lines: Sequence[Mapping[str, Any]]) -> float:
-    """Seconds that earlier processes have trained, by what they noted."""
-    spans = [line.get(name, 0.0) for line in lines for name in ("time/rollout", "time/update")]
-    return math.fsum(spans)
+def _spent(folder: Path) -> float:
+    """Seconds that earlier processes have trained here."""
+    path = folder / SPENT
+    return float(json.loads(path.read_text(encoding="utf-8"))["seconds"]) if path.is_file() else 0.0
 
 
 def _first_line() -> bytes:

@@ -275,6 +275,11 @@ class Config:
                 raise ParameterError(f"{name}={self._at(name)} cannot be; give more than 0")
         if self.run.updates == 0 and not self.warmstart.steps:
             raise ParameterError("run.updates=0 trains nothing; 0 is for a warm start alone")
+        if self.run.diversity_tasks > self.run.validation_tasks:
+            raise ParameterError(
+                f"run.diversity_tasks={self.run.diversity_tasks} cannot be more than "
+                f"run.validation_tasks={self.run.validation_tasks}"
+            )
         if self.run.group < 2 and self.algo.estimator != "ppo":
             raise ParameterError(f"run.group={self.run.group}: {self.algo.estimator} compares trials; give at least 2")
 

@@ -389,7 +389,7 @@ class Trainer:
         found: list[Trial] = []
         again = [
             replace(job, seed=derive(job.seed, "diversity", number), index=number)
-            for job in jobs[: self.config.run.diversity_tasks]
+            for job in _of_each(jobs, self.config.run.diversity_tasks)
             for number in range(TRIALS)
         ]
         once, most = replace(self.settings, episodes=1), self.config.run.concurrency
@@ -424,3 +424,11 @@ class Trainer:
             for row in bad["rows"]
         ]
         torch.save({"rows": rows, "advantages": bad["advantages"].cpu()}, path / f"update-{update + 1:05d}.pt")
+
+
+def _of_each(jobs: list[Job], count: int) -> list[Job]:
+    """The first `count` jobs of each environment."""
+    by_env: dict[str, list[Job]] = {}
+    for job in jobs:
+        by_env.setdefault(job.task.env, []).append(job)
+    return [job for own in by_env.values() for job in own[:count]]

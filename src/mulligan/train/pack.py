@@ -139,6 +139,7 @@ def _join(rows: Sequence[Row]) -> _Joined:
         return np.fromiter(chain.from_iterable(lists), np.float32, int(sizes.sum()))
 
     has_old, has_reference = spans[0].old is not None, spans[0].reference is not None
+    assert all((span.old is not None) == has_old for span in spans), "some rows were looked over, and others were not"
     names = ["logprobs", *["old"] * has_old, *["reference"] * has_reference]
     whole = [
         ids,

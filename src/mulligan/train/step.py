@@ -54,7 +54,7 @@ class _Minibatch:
     shares: list[Tensor] = field(default_factory=list)
     """[K] each, of the whole step."""
     old: list[Tensor] = field(default_factory=list)
-    """[K] each, log-probabilities of the first pass: before any step, where there is one minibatch."""
+    """[K] each, log-probabilities of the first pass: before any step, where it is the update's first minibatch."""
 
 
 class Learner:
@@ -146,7 +146,7 @@ class Learner:
         """Log-probability and entropy of each sampled token under the sampling distribution."""
         return self.head.score(batch, temperature)
 
-    def look_over(self, rows: Sequence[Row], steps: int, update: int = 0) -> Tensor | None:
+    def look_over(self, rows: Sequence[Row], steps: int, update: int) -> Tensor | None:
         """What must be known before the first step of an update: logp_old and logp_ref, noted on the spans.
 
         The first step finds logp_old of its own rows by itself. Returns the critic's values [step, head], where there

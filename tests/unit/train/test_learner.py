@@ -235,7 +235,7 @@ def test_kl_holds_the_policy_back():
         learner = Learner(loaded.model, config(algo=algo, optim=OptimConfig(lr=2e-3, warmup=1, epochs=12, lr_end=1.0)))
         learner.keep_reference()
         start = weights(loaded.model)
-        learner.look_over(rows, len(advantages))
+        learner.look_over(rows, len(advantages), 0)
         assert torch.equal(weights(loaded.model), start)  # looking changes nothing
         learner.update(UpdateData(rows, advantages), update=0, on_bad=pytest.fail)
         (batch,) = pack(rows, 100_000)
@@ -253,7 +253,7 @@ def test_trainers_own_logprobs_and_the_metric_of_disagreement():
         for span in row.spans:
             span.logprobs = tuple(value - 0.3 for value in span.logprobs)
     learner = Learner(loaded.model, config(algo=AlgoConfig(logp_old="trainer")))
-    learner.look_over(rows, len(advantages))
+    learner.look_over(rows, len(advantages), 0)
     found = learner.update(UpdateData(rows, advantages), update=0, on_bad=pytest.fail)
     assert found["sampler/mismatch"] == pytest.approx(0.3, abs=1e-3)
     assert found["sampler/weight"] == pytest.approx(min(2.0, 2.718281828**0.3), abs=1e-3)
@@ -321,10 +321,10 @@ def test_the_critic_learns_its_targets():
     algo = AlgoConfig(estimator="ppo", form="chained", value_lr=1e-2, value_weight=1.0)
     optim = OptimConfig(lr=1e-4, warmup=1, epochs=60, lr_end=1.0)
     learner = Learner(loaded.model, config(algo=algo, optim=optim), heads=1)
-    before = learner.look_over(rows, len(advantages))
+    before = learner.look_over(rows, len(advantages), 0)
     assert torch.equal(before, torch.zeros_like(before))
     learner.update(UpdateData(rows, torch.zeros(len(advantages)), targets), update=0, on_bad=pytest.fail)
-    after = learner.look_over(rows, len(advantages))
+    after = learner.look_over(rows, len(advantages), 0)
     assert (after - targets).square().mean() < 0.3
 
 
@@ -373,7 +373,7 @@ def test_small_steps_are_not_lost_in_bfloat16():
     algo = AlgoConfig(logp_old="trainer")
     learner = Learner(loaded.model, config(algo=algo, optim=OptimConfig(lr=1e-6, warmup=1, epochs=1)))
     before = {name: weight.detach().clone() for name, weight in learner.weights().items()}
-    learner.look_over(rows, len(advantages))
+    learner.look_over(rows, len(advantages), 0)
     learner.update(UpdateData(rows, advantages), update=0, on_bad=pytest.fail)
     moved = sum(int((weight != before[name]).sum()) for name, weight in learner.weights().items())
     assert moved > 0.5 * sum(weight.numel() for weight in before.values())

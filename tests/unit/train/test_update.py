@@ -117,7 +117,7 @@ def updated(rows, advantages, *, tokens: int = 0, look: bool, monkeypatch=None, 
     learner = Learner(loaded.model, settings)
     if look:  # as with several minibatches: an extra pass, noted on the spans
         learner._later_rows = lambda rows, update: list(rows)
-    learner.look_over(rows, len(advantages))
+    learner.look_over(rows, len(advantages), 0)
     assert (rows[0].spans[0].old is not None) == look
     if monkeypatch is not None:
         _run_out_of_memory_in_the_second_epoch(monkeypatch, learner)
@@ -194,7 +194,7 @@ def test_a_step_reads_numbers_back_as_often_for_one_micro_batch_as_for_many(monk
         algo = AlgoConfig(estimator="ppo", logp_old="trainer", entropy_weight=0.01, aggregate="turn")
         settings = config(algo=algo, optim=OptimConfig(epochs=1, warmup=1, tokens=tokens))
         learner = Learner(loaded.model, settings, heads=1)
-        learner.look_over(rows, len(advantages))
+        learner.look_over(rows, len(advantages), 0)
         targets = torch.zeros(len(advantages), 1)
         count = 0
         learner.update(UpdateData(rows, advantages, targets), update=0, on_bad=pytest.fail)
@@ -229,7 +229,7 @@ def test_a_compiled_learner_trains_alike_and_compiles_once(compiler):
         learner.head.few = 0
         for update in range(2):
             rows, advantages = some_rows(6 + update, seed=update)  # other lengths each time
-            learner.look_over(rows, len(advantages))
+            learner.look_over(rows, len(advantages), 0)
             targets = advantages.unsqueeze(1)
             learner.update(UpdateData(rows, advantages, targets), update=update, on_bad=pytest.fail)
             counts.append(compiler.frame_count)
