@@ -28,23 +28,20 @@ from mulligan.algo.loss import mismatch_warning
 from mulligan.algo.normalise import History
 from mulligan.engine.choose import make_engine
 from mulligan.errors import lost_device
-from mulligan.eval.diversity import TRIALS, diversity
 from mulligan.models.load import Loaded
 from mulligan.policy.local import LocalPolicy
 from mulligan.report.run import RunFolder
-from mulligan.rollout.collect import Job, collect
 from mulligan.rollout.groups import Mixture, draw_tasks, play_groups
-from mulligan.rollout.tasksets import task_set
-from mulligan.seeding import derive
 from mulligan.train import checkpoint
 from mulligan.train.config import Config, trial_settings
 from mulligan.train.metrics import MetricsFile, describe_groups
 from mulligan.train.resolve import from_run, to_tree
 from mulligan.train.rows import Row, rows_of
 from mulligan.train.step import Learner, UpdateData
+from mulligan.train.validation import Validation
 from mulligan.train.warmstart import warm_start
 from mulligan.trial.runner import loop_is_running
-from mulligan.types import Group, Trial
+from mulligan.types import Group
 
 OnUpdate = Callable[[dict[str, Any]], None]
 Result = TypeVar("Result")
@@ -155,8 +152,12 @@ class Trainer:
         self.playing: dict[int, _Playing] = {}
         """Updates whose trials have begun."""
         self.metrics = MetricsFile(folder.path / "metrics.jsonl")
-        if config.run.validate_every:  # a set that is too small should be known before, not after the first updates
-            self._validation_jobs()
+        # A set that is too small should be known before, not after the first updates.
+        self.validation = (
+            Validation(config, self.mixture, self.settings, self.policy, self.loop.run)
+            if config.run.validate_every
+            else None
+        )
 
     def run(self) -> None:
         """From the newest checkpoint, or from the beginning, to the last update."""
@@ -174,13 +175,13 @@ class Trainer:
         if self.config.algo.kl_weight:
             self._load_reference()
         self.metrics.cut(start)
-        if self.config.run.validate_every and start == 0 and not self.metrics.read():
+        if self.validation is not None and start == 0 and not self.metrics.read():
             self.metrics.write({"update": 0, **self._validate()})
         for update in range(start, self.config.run.updates):
             found = self._update(update)
             done = update + 1
             last = done == self.config.run.updates
-            if self.config.run.validate_every and (done % self.config.run.validate_every == 0 or last):
+            if self.validation is not None and (done % self.config.run.validate_every == 0 or last):
                 found |= self._validate()
             self.metrics.write({"update": done, **found})
             stopping = self.stop()
@@ -369,45 +370,9 @@ class Trainer:
         )
 
     def _validate(self) -> dict[str, float]:
-        """p@1 … p@3 on validation tasks, three episodes with memory, whatever the run trains with."""
-        from mulligan.eval.passk import pass_at
-
+        assert self.validation is not None
         self.loaded.model.eval()
-        run = self.config.run
-        found: dict[int, Trial] = {}
-        settings = replace(self.settings, episodes=run.validation_episodes)
-        jobs = self._validation_jobs()
-        self.loop.run(
-            lambda: collect(jobs, self.policy, settings, concurrency=run.concurrency, on_trial=found.__setitem__)
-        )
-        shares = pass_at([found[place] for place in sorted(found)], run.validation_episodes)
-        validated = {f"validation/p@{k}": share for k, share in enumerate(shares, 1)}
-        return validated | self._diversity(jobs) if run.diversity_tasks else validated
-
-    def _diversity(self, jobs: list[Job]) -> dict[str, float]:
-        """How differently first episodes of the same tasks are played."""
-        found: list[Trial] = []
-        again = [
-            replace(job, seed=derive(job.seed, "diversity", number), index=number)
-            for job in _of_each(jobs, self.config.run.diversity_tasks)
-            for number in range(TRIALS)
-        ]
-        once, most = replace(self.settings, episodes=1), self.config.run.concurrency
-        self.loop.run(
-            lambda: collect(again, self.policy, once, concurrency=most, on_trial=lambda _, trial: found.append(trial))
-        )
-        return {"validation/diversity": diversity(found)}
-
-    def _validation_jobs(self) -> list[Job]:
-        run = self.config.run
-        related = run.validation_episodes - 1 if self.config.trial.tasks == "related" else 0
-        jobs = []
-        for name, _ in self.mixture.weights:
-            tasks = task_set(name, run.validation_tasks, "validation", **self.mixture.own_params(name))
-            for place, task in enumerate(tasks):
-                others = tuple(tasks[(place + n) % len(tasks)] for n in range(1, related + 1))
-                jobs.append(Job(task, run.seed, related=others))
-        return jobs
+        return self.validation.play()
 
     def _keep_trials(self, update: int, groups: list[Group]) -> None:
         every = self.config.run.save_trials_every
@@ -424,11 +389,3 @@ class Trainer:
             for row in bad["rows"]
         ]
         torch.save({"rows": rows, "advantages": bad["advantages"].cpu()}, path / f"update-{update + 1:05d}.pt")
-
-
-def _of_each(jobs: list[Job], count: int) -> list[Job]:
-    """The first `count` jobs of each environment."""
-    by_env: dict[str, list[Job]] = {}
-    for job in jobs:
-        by_env.setdefault(job.task.env, []).append(job)
-    return [job for own in by_env.values() for job in own[:count]]

@@ -1,0 +1,68 @@
+"""What a run plays between updates to see where it stands: validation tasks, and how diverse its play is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from mulligan.eval.diversity import TRIALS, diversity
+from mulligan.eval.passk import pass_at
+from mulligan.policy.base import Policy
+from mulligan.rollout.collect import Job, collect
+from mulligan.rollout.groups import Mixture
+from mulligan.rollout.tasksets import task_set
+from mulligan.seeding import derive
+from mulligan.train.config import Config
+from mulligan.trial.settings import TrialSettings
+from mulligan.types import Trial
+
+
+class Validation:
+    """Validation tasks of every environment of a run; always the same ones."""
+
+    def __init__(
+        self,
+        config: Config,
+        mixture: Mixture,
+        settings: TrialSettings,
+        policy: Policy,
+        run: Callable[[Callable[[], Any]], Any],
+    ) -> None:
+        """`run`: how a coroutine is run to its end."""
+        self.config, self.policy, self.run = config.run, policy, run
+        self.settings = settings
+        related = self.config.validation_episodes - 1 if config.trial.tasks == "related" else 0
+        self.jobs: dict[str, list[Job]] = {}
+        for name, _ in mixture.weights:
+            tasks = task_set(name, self.config.validation_tasks, "validation", **mixture.own_params(name))
+            self.jobs[name] = [
+                Job(
+                    task,
+                    self.config.seed,
+                    related=tuple(tasks[(place + n) % len(tasks)] for n in range(1, related + 1)),
+                )
+                for place, task in enumerate(tasks)
+            ]
+
+    def play(self) -> dict[str, float]:
+        """p@1 … p@3, three episodes with memory, whatever the run trains with; and the diversity of first episodes."""
+        episodes = self.config.validation_episodes
+        trials = self._played([job for jobs in self.jobs.values() for job in jobs], episodes)
+        found = {f"validation/p@{k}": share for k, share in enumerate(pass_at(trials, episodes), 1)}
+        if self.config.diversity_tasks:
+            again = [
+                replace(job, seed=derive(job.seed, "diversity", number), index=number)
+                for jobs in self.jobs.values()
+                for job in jobs[: self.config.diversity_tasks]
+                for number in range(TRIALS)
+            ]
+            found["validation/diversity"] = diversity(self._played(again, 1))
+        return found
+
+    def _played(self, jobs: list[Job], episodes: int) -> list[Trial]:
+        found: dict[int, Trial] = {}
+        settings, most = replace(self.settings, episodes=episodes), self.config.concurrency
+        self.run(partial(collect, jobs, self.policy, settings, concurrency=most, on_trial=found.__setitem__))
+        return [found[place] for place in sorted(found)]
