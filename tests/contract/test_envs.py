@@ -31,6 +31,7 @@ CASES = [
     ("kuhn", {"opponent": "random"}),
     ("kuhn", {"opponent": "aggressive"}),
     ("kuhn", {"opponent": "cfr"}),
+    ("webshop", {"products": 300}),
     ("bandit", {}),
     (EXAMPLE, {}),
 ]

@@ -25,6 +25,7 @@ BUILTIN = {
     "sokoban": "mulligan.envs.sokoban:Sokoban",
     "tictactoe": "mulligan.envs.tictactoe:TicTacToe",
     "kuhn": "mulligan.envs.kuhn:KuhnPoker",
+    "webshop": "mulligan.envs.webshop:WebShop",
     "bandit": "mulligan.envs.bandit:Bandit",
 }
 ENTRY_POINTS = "mulligan.envs"

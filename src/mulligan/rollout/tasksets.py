@@ -62,7 +62,11 @@ def stream(env: str, seed_set: str, **params: Any) -> Iterator[Task | None]:
 
 
 def belongs(task: Task, seed_set: str) -> bool:
-    """Whether a task's world is one of the set's."""
+    """Whether a task's world is one of the set's; an environment with a split of its own says so itself."""
+    if hasattr(registry.spec(task.env).build, "seed_set"):
+        own = registry.build(task).seed_set()  # type: ignore[attr-defined]
+        if own is not None:
+            return bool(own == seed_set)
     world = world_key(task)
     return world is None or derive(world, "split") % 100 in SHARES[seed_set]
 

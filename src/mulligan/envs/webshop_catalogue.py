@@ -1,0 +1,349 @@
+"""Products and goals of the shop, from the original's files or from records made in the same form.
+
+A goal is a product with an instruction and one combination of its options, as the original lists them: product by
+product, then shuffled once for good. Goals are never listed: of each product only the number of its combinations is
+kept, so that a catalogue of a million products costs little more than its index.
+
+Where the original draws at random when it starts (the price within a price range, the budget), the draw here depends
+on the product alone, so that a goal is the same in every process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mulligan.envs import webshop_files as files
+from mulligan.envs.webshop_search import Index, IndexBuilder
+from mulligan.errors import UsageError
+from mulligan.seeding import generator
+
+VERSION = 1
+"""Of what is kept on disk; another number makes it anew."""
+NO_PRICE = 100.0
+"""What a product without a price costs, as in the original."""
+NO_LIMIT = 1_000_000.0
+_SHUFFLE_SEED = 233  # the original's
+_MOST_HITS = 50
+_HELD = 4096
+"""Products of a catalogue on disk that are held in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """One thing to buy."""
+
+    asin: str
+    """Its id, in lower case, as it is clicked."""
+    title: str
+    description: str
+    features: tuple[str, ...]
+    options: Mapping[str, tuple[str, ...]]
+    """Group, such as ``color``, -> its values, all in lower case."""
+    price_tag: str
+    price: float
+    """What is paid: within the range on the tag, where that is one."""
+    category: str
+    kind: str
+    """The search by which the original found the product: its type in a few words."""
+    crumbs: str
+    """The path of categories."""
+    rating: str
+    reviews: tuple[str, ...]
+    attributes: tuple[str, ...]
+    """Short phrases the reward looks at; on no page unless asked for."""
+    instruction: str = ""
+    wanted: tuple[str, ...] = ()
+    """The attributes that the instruction names."""
+
+
+class Goal(NamedTuple):
+    """What the shopper is asked to buy."""
+
+    number: int
+    """Its place in the catalogue's order."""
+    asin: str
+    instruction: str
+    attributes: tuple[str, ...]
+    options: dict[str, str]
+    budget: float
+    title: str
+    kind: str
+    crumbs: str
+    category: str
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """A shop: products, the search over them, goals."""
+
+    name: str
+    products: Sequence[Product]
+    index: Index
+    sources: Sequence[int]
+    """The products that goals ask for."""
+    firsts: Sequence[int]
+    """[source] the first of its goals, before they are shuffled."""
+    order: Sequence[int]
+    """[goal] which of the unshuffled ones it is."""
+    found: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Results of the latest queries."""
+
+    def goal(self, number: int) -> Goal:
+        """Goal `number`, from 0."""
+        unshuffled = int(self.order[number])
+        source = bisect_right(self.firsts, unshuffled) - 1
+        product = self.products[int(self.sources[source])]
+        options, rest = {}, unshuffled - int(self.firsts[source])
+        for group in sorted(product.options, reverse=True):  # the last group changes fastest
+            rest, place = divmod(rest, len(product.options[group]))
+            options[group] = product.options[group][place]
+        options = dict(sorted(options.items()))
+        limit = budget(product)
+        said = product.instruction
+        said += " with " + ", and ".join(f"{group}: {value}" for group, value in options.items()) if options else ""
+        said += f", and price lower than {limit:.2f} dollars" if limit < NO_LIMIT else ""
+        asked = (product.title, product.kind, product.crumbs, product.category)
+        return Goal(number, product.asin, said, product.wanted, options, limit, *asked)
+
+    def search(self, query: str) -> tuple[int, ...]:
+        """The best products for a query, at most 50, as in the original."""
+        hits = self.found.get(query)
+        if hits is None:
+            if len(self.found) >= 4 * _HELD:
+                self.found.clear()
+            hits = self.found[query] = tuple(self.index.search(query, _MOST_HITS))
+        return hits
+
+
+def budget(product: Product) -> float:
+    """The larger of two of the next four multiples of 10 above the price; no limit from 980 on, as in the original."""
+    above = [10.0 * n for n in range(1, 100) if 10.0 * n > product.price][:4]
+    return max(generator(product.asin, "webshop budget").sample(above, 2)) if len(above) >= 2 else NO_LIMIT
+
+
+def indexed_text(product: Product) -> str:
+    """What the search looks at, as in the original: title, description, first feature and options."""
+    options = ", and ".join(f"{group}: {', '.join(values)}" for group, values in product.options.items())
+    return " ".join([product.title, product.description, *product.features[:1], options])
+
+
+def from_records(name: str, records: Iterable[tuple[dict[str, Any], dict[str, Any]]]) -> Catalogue:
+    """A catalogue in memory, from pairs of the original's entries: a product and what the instructions say of it."""
+    products = [read_product(*pair) for pair in records]
+    builder = IndexBuilder()
+    for product in products:
+        builder.add(indexed_text(product))
+    goals = _Goals()
+    for place, product in enumerate(products):
+        goals.add(place, product)
+    return Catalogue(name, products, builder.finish(), goals.sources, goals.firsts, goals.order())
+
+
+@lru_cache(maxsize=4)
+def from_files(where: str) -> Catalogue:
+    """The catalogue of the original's files at `where`; what is made of them is kept in the user's cache."""
+    source = files.find(where)
+    stamps = [(str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns) for path in source]
+    key = hashlib.blake2b(repr((VERSION, stamps)).encode(), digest_size=8).hexdigest()
+    folder = files.kept(f"webshop-{key}", lambda beside: _make(source, beside))
+    try:
+        shelf = Shelf(folder)
+        tables: list[Any] = [np.asarray(np.load(folder / f"{name}.npy", mmap_mode="r")) for name in _GOAL_FILES]
+        name = source.products.name.removesuffix(".gz")  # the same on every machine: worlds are told apart by it
+        return Catalogue(name, shelf, Index.load(folder, len(shelf)), *tables)
+    except (OSError, ValueError, EOFError) as failure:
+        raise UsageError(f"webshop: the index in {str(folder)!r} is damaged ({failure}); remove it") from failure
+
+
+_GOAL_FILES = ("sources", "firsts", "order")
+
+
+class Shelf(Sequence[Product]):
+    """Products on disk, one JSON text a line; the latest are held in memory."""
+
+    def __init__(self, folder: Path) -> None:
+        self.ends: Any = np.asarray(np.load(folder / "ends.npy", mmap_mode="r"))
+        self.bytes: Any = np.memmap(folder / "products.jsonl", dtype=np.uint8, mode="r")
+        self.held: dict[int, Product] = {}
+        if int(self.ends[-1]) != len(self.bytes):
+            raise ValueError("products.jsonl is not as long as it was")
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def __getitem__(self, place: Any) -> Any:
+        product = self.held.get(place)
+        if product is None:
+            if not 0 <= place < len(self.ends):
+                raise IndexError(place)
+            begin = int(self.ends[place - 1]) if place else 0
+            fields = json.loads(self.bytes[begin : int(self.ends[place])].tobytes())
+            if len(self.held) >= _HELD:
+                self.held.clear()
+            product = self.held[place] = _thaw(fields)
+        return product
+
+
+class _Goals:
+    """Counts the goals of the products as they come."""
+
+    def __init__(self) -> None:
+        self.sources: list[int] = []
+        self.firsts: list[int] = []
+        self.count = 0
+
+    def add(self, place: int, product: Product) -> None:
+        if product.instruction and product.wanted:
+            self.sources.append(place)
+            self.firsts.append(self.count)
+            combinations = 1
+            for values in product.options.values():
+                combinations *= len(values)
+            self.count += combinations
+
+    def order(self) -> list[int]:
+        order = list(range(self.count))
+        random.Random(_SHUFFLE_SEED).shuffle(order)
+        return order
+
+
+def _make(source: files.Source, folder: Path) -> None:
+    """Fill `folder` with the products, their index and the tables of the goals, in one pass over the files."""
+    builder, goals, ends, position = IndexBuilder(folder), _Goals(), list[int](), 0
+    with (folder / "products.jsonl").open("wb") as shelf:
+        for product in _products(source):
+            goals.add(len(ends), product)
+            builder.add(indexed_text(product))
+            position += shelf.write(_freeze(product))
+            ends.append(position)
+    if not ends:
+        raise UsageError(f"webshop: {str(source.products)!r} holds no product; give a catalogue with at least one")
+    if not goals.count:
+        raise UsageError(f"webshop: {str(source.instructions)!r} has no instruction for any product of the catalogue")
+    np.save(folder / "ends.npy", np.array(ends, dtype=np.int64))
+    builder.finish()
+    np.save(folder / "sources.npy", np.array(goals.sources, dtype=np.int32))
+    np.save(folder / "firsts.npy", np.array(goals.firsts, dtype=np.int64))
+    np.save(folder / "order.npy", np.array(goals.order(), dtype=np.int64))
+
+
+def _products(source: files.Source) -> Iterator[Product]:
+    """Every product once, with its instruction; like the original, without those whose id is no id."""
+    # Kept as texts: a million small dictionaries would take gigabytes.
+    notes = {}
+    for key, note in files.entries(source.instructions):
+        if not isinstance(note, dict):
+            raise files.damaged(source.instructions, key, f"it is {type(note).__name__}, not an object")
+        notes[key] = json.dumps(note).encode()
+    seen: set[str] = set()
+    for name, entry in files.entries(source.products):
+        asin = entry.get("asin") if isinstance(entry, dict) else None
+        if not isinstance(asin, str):
+            raise files.damaged(source.products, name, "it is no product with an 'asin'")
+        if asin == "nan" or len(asin) > 10 or asin in seen:
+            continue
+        seen.add(asin)
+        try:
+            yield read_product(entry, json.loads(notes.get(asin, b"{}")))
+        except (KeyError, TypeError, ValueError, AttributeError) as failure:
+            why = f"{failure} is missing" if isinstance(failure, KeyError) else str(failure)
+            raise files.damaged(source.products, f"{name} ({asin})", why) from failure
+
+
+def read_product(entry: Mapping[str, Any], note: Mapping[str, Any]) -> Product:
+    """A product from the original's entry and from what the file of instructions says of it.
+
+    Raises `KeyError`, `TypeError` or `ValueError` where something is missing or is not what it should be.
+    """
+    asin, features = entry["asin"], entry.get("small_description")
+    prices = read_prices(entry.get("pricing"))
+    low, high = prices[0], prices[-1]
+    return Product(
+        asin=asin.lower(),
+        title=_text(entry, "name"),
+        description=_text({"full_description": None, **entry}, "full_description"),
+        features=tuple(
+            feature.strip() for feature in ([features] if isinstance(features, str) else _phrases(features))
+        ),
+        options=_options(entry.get("customization_options") or {}),
+        price_tag=f"${low}" if len(prices) == 1 else f"${low} to ${high}",
+        price=low if len(prices) == 1 else generator(asin, "webshop price").uniform(low, high),
+        category=_text(entry, "category"),
+        kind=_text(entry, "query").lower().strip(),
+        crumbs=_text(entry, "product_category"),
+        rating=str(entry.get("average_rating") or "N.A."),
+        reviews=_phrases(entry.get("reviews")),
+        attributes=_phrases(note.get("attributes")),
+        instruction=str(note.get("instruction") or ""),
+        wanted=_phrases(note.get("instruction_attributes")),
+    )
+
+
+def _text(entry: Mapping[str, Any], key: str) -> str:
+    """A text that must be there, but may be empty: null and NaN stand for nothing in the original's files."""
+    value = entry[key]
+    if _is_nothing(value):
+        return ""
+    if not isinstance(value, str):
+        raise TypeError(f"{key!r} is {type(value).__name__}, not text")
+    return value
+
+
+def _phrases(value: object) -> tuple[str, ...]:
+    if _is_nothing(value) or value == "":
+        return ()
+    if not isinstance(value, (list, tuple)):
+        raise TypeError(f"a list should be where {str(value)[:40]!r} is")
+    return tuple(str(phrase) for phrase in value if not _is_nothing(phrase))
+
+
+def _is_nothing(value: object) -> bool:
+    return value is None or value != value
+
+
+def read_prices(pricing: object) -> list[float]:
+    """One price or the two ends of a range, from numbers or from a text such as ``$5.99 - $7.99``."""
+    found = re.findall(r"\$?(\d[\d,]*(?:\.\d+)?)", pricing) if isinstance(pricing, str) else pricing or ()
+    if isinstance(found, (int, float)) and not isinstance(found, bool):
+        found = [found]
+    if not isinstance(found, (list, tuple)):
+        raise TypeError(f"'pricing' is {pricing!r}, no price")
+    prices = [float(str(price).replace(",", "")) for price in found[:2]]
+    if not all(0 <= price < 1e9 for price in prices):
+        raise ValueError(f"'pricing' is {pricing!r}, no price")
+    return prices or [NO_PRICE]
+
+
+def _options(groups: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Values as the original spells them, but for < and >, which a reply would take for tags, and runs of spaces."""
+    options = {}
+    for group, contents in groups.items():
+        if contents:
+            values = [str(content["value"]).replace("/", " | ").lower().translate(_NO_TAGS) for content in contents]
+            options[group.lower()] = tuple(" ".join(value.split()) or "none" for value in values)
+    return options
+
+
+_NO_TAGS = str.maketrans("", "", "<>")
+
+
+def _freeze(product: Product) -> bytes:
+    fields = [getattr(product, name) for name in Product.__slots__]
+    return (json.dumps(fields, ensure_ascii=False, separators=(",", ":")) + "\n").encode("utf-8", "surrogatepass")
+
+
+def _thaw(fields: list[Any]) -> Product:
+    options = {group: tuple(values) for group, values in fields[4].items()}
+    fields = [tuple(value) if isinstance(value, list) else value for value in fields]
+    return Product(*[*fields[:4], options, *fields[5:]])

@@ -1,0 +1,207 @@
+"""What a shopper knows after an episode: from the pages that were seen, never from what they hide."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mulligan.envs.webshop_catalogue import Goal, Product
+from mulligan.envs.webshop_reward import Match, has_attribute, same_option
+from mulligan.errors import StopReason
+from mulligan.types import Episode
+
+if TYPE_CHECKING:
+    from mulligan.envs.webshop import WebShop
+
+TELLING = ("features", "description")
+"""The pages where attributes stand that the title does not name."""
+
+
+@dataclass
+class Seen:
+    """An item that was opened."""
+
+    product: Product
+    query: str
+    """The search that showed it."""
+    number: int
+    """The page of results it stood on."""
+    read: set[str] = field(default_factory=set)
+    """Its sub-pages that were opened."""
+
+
+@dataclass
+class Story:
+    """What happened in an episode."""
+
+    queries: dict[str, int] = field(default_factory=dict)
+    """Each search and how many products it found."""
+    seen: dict[str, Seen] = field(default_factory=dict)
+    bought: Product | None = None
+    chosen: dict[str, str] = field(default_factory=dict)
+    match: Match | None = None
+    """What the purchase was worth."""
+
+    def note(self, world: WebShop) -> None:
+        """Take down what `world` shows now."""
+        if world.page == "results":
+            self.queries[world.query] = len(world.hits)
+        elif world.item is not None:
+            item = world.item
+            seen = self.seen.setdefault(item.asin, Seen(item, world.query, world.number))
+            if world.page == "done":
+                self.bought, self.chosen, self.match = item, dict(world.chosen), world.match()
+            elif world.page != "item":
+                seen.read.add(world.page)
+
+
+def retell(world: WebShop, episode: Episode) -> Story:
+    """The story of an episode of `world`'s task, told by playing its replies again."""
+    again, story = type(world)(world.task), Story()
+    for turn in episode.turns:
+        if turn.valid:
+            text = turn.reply.text
+            again.step(text if "<action>" in text.lower() else f"<action>{text}</action>")
+            story.note(again)
+    return story
+
+
+def lowest_price(product: Product) -> float:
+    """What the price tag says, at the least."""
+    return float(product.price_tag.split()[0].lstrip("$"))
+
+
+def offered(product: Product, goal: Goal) -> dict[str, tuple[str, str]]:
+    """Group of the goal -> (group of the product, value) of the option that answers it; those not offered are left out.
+
+    The very value first, then one that is alike, each in the group of that name first.
+    """
+    found = {}
+    for group, wanted in goal.options.items():
+        groups = sorted(product.options, key=lambda own: own != group)
+        choices = [(own, value) for own in groups for value in product.options[own]]
+        same = [choice for choice in choices if choice[1] == wanted]
+        alike = same or [choice for choice in choices if same_option(*choice, wanted)]
+        if alike:
+            found[group] = alike[0]
+    return found
+
+
+def lacks(seen: Seen, goal: Goal) -> list[str]:
+    """What of the goal an item is known not to meet, from the pages that were read."""
+    product = seen.product
+    have = offered(product, goal)
+    said = [f"{group} {wanted}" for group, wanted in goal.options.items() if group not in have]
+    if lowest_price(product) > goal.budget:
+        said.append(f"price under {goal.budget:g}")
+    if seen.read.issuperset(TELLING):
+        said += [wanted for wanted in goal.attributes if not has_attribute(product, wanted)]
+    return said
+
+
+def unsure(seen: Seen, goal: Goal) -> list[str]:
+    """The wanted attributes that no page that was read speaks of, while some page is unread."""
+    if seen.read.issuperset(TELLING):
+        return []
+    product = seen.product
+    texts = [product.title]
+    texts += [product.description] if "description" in seen.read else []
+    texts += product.features if "features" in seen.read else ()
+    texts += product.reviews if "reviews" in seen.read else ()
+    text = "\n".join(texts).lower()
+    return [wanted for wanted in goal.attributes if wanted not in text]
+
+
+def digest(world: WebShop, episode: Episode) -> str:
+    """An episode in a few lines: what was searched, what was looked at and lacked, what was bought."""
+    story = retell(world, episode)
+    lines = []
+    if story.queries:
+        lines.append("searched " + "; ".join(f"{query!r} ({found} found)" for query, found in story.queries.items()))
+    for asin, seen in story.seen.items():
+        lines.append(f"{asin} {seen.product.price_tag}: {_verdict(seen, world.goal)}")
+    lines.append(_bought(story))
+    return "\n".join(lines)
+
+
+def reflect(world: WebShop, episode: Episode) -> str:
+    """A truthful reflection: what was bought, what it lacked, the best item seen, what to do next."""
+    story, goal = retell(world, episode), world.goal
+    wrong = _wrong(story, goal)
+    invalid = [number for number, turn in enumerate(episode.turns, start=1) if not turn.valid]
+    out = episode.stop is StopReason.TURN_LIMIT
+    category = (
+        "none"
+        if episode.won
+        else "out-of-turns"
+        if out
+        else "invalid-reply"
+        if invalid and not story.bought
+        else "wrong-move"
+    )
+    failed = (
+        "nothing"
+        if episode.won
+        else f"turn {len(episode.turns)}, " + ("no purchase" if story.bought is None else "buy now")
+    )
+    return (
+        "<reflection>\n"
+        f"strategy: searched {'; '.join(repr(query) for query in story.queries) or 'nothing'}\n"
+        f"outcome: {_bought(story)}\n"
+        f"reward: {episode.reward:.3g}\n"
+        f"failed_at: {failed}\n"
+        f"env_answer: {wrong}\n"
+        f"error_category: {category}\n"
+        f"plan: {_plan(world, story, episode.won)}\n"
+        "</reflection>"
+    )
+
+
+def _verdict(seen: Seen, goal: Goal) -> str:
+    missing, open_questions = lacks(seen, goal), unsure(seen, goal)
+    if missing:
+        return f"lacks {', '.join(missing)}"
+    return f"not read whether {', '.join(open_questions)}" if open_questions else "fits"
+
+
+def _bought(story: Story) -> str:
+    if story.bought is None or story.match is None:
+        return "bought nothing"
+    chosen = "".join(f", {group} {value}" for group, value in story.chosen.items())
+    return f"bought {story.bought.asin}{chosen}: score {story.match.reward:.3g}"
+
+
+def _wrong(story: Story, goal: Goal) -> str:
+    """What kept the purchase from being right."""
+    if story.bought is None or story.match is None:
+        return "no purchase was made in time"
+    if story.match.success:
+        return "everything matched"
+    parts = [f"not {wanted}" for wanted in story.match.missing]
+    parts += [] if story.match.price else [f"price above {goal.budget:g}"]
+    parts += [] if story.match.type == 1 else ["another kind of product"]
+    for group, wanted in goal.options.items():
+        if not any(same_option(own, value, wanted) for own, value in story.chosen.items()):
+            parts.append(f"{group} {wanted} not chosen")
+    return f"{story.bought.asin}: {', '.join(parts) or 'something did not match'}"
+
+
+def _plan(world: WebShop, story: Story, won: bool) -> str:
+    goal = world.goal
+    if won and story.bought is not None:
+        seen = story.seen[story.bought.asin]
+        return f"search {seen.query!r}, open {story.bought.asin}, choose {_choices(seen, goal)}, buy"
+    left = [seen for seen in story.seen.values() if not lacks(seen, goal)]
+    if story.match is not None and story.bought is not None and (story.match.missing or not story.match.price):
+        left = [seen for seen in left if seen.product.asin != story.bought.asin]
+    if left:
+        best = min(left, key=lambda seen: len(unsure(seen, goal)))
+        open_questions = unsure(best, goal)
+        check = f", check {' and '.join(open_questions)}" if open_questions else ""
+        return f"search {best.query!r}, open {best.product.asin}{check}, choose {_choices(best, goal)}, buy"
+    avoid = f"not {', '.join(story.seen)}; " if story.seen else ""
+    return f"{avoid}look at other results, or search in other words"
+
+
+def _choices(seen: Seen, goal: Goal) -> str:
+    return ", ".join(value for _, value in offered(seen.product, goal).values()) or "no options"

@@ -1,0 +1,233 @@
+"""Full-text search of the shop: BM25 over stems, in memory or on disk.
+
+The arrays and the numbers are those of `bm25s` (method "lucene", k1 0.9, b 0.4), which the tests compare with. What is
+done here by hand is what that library does not do for a million products: the index is built in pieces, so that memory
+stays bounded, read back as memory maps, and the best few are found without sorting all scores.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mulligan.errors import MissingExtra
+
+K1, B = 0.9, 0.4
+_WORD = re.compile(r"[^\W_]+")
+_STOP = frozenset(
+    str.split(
+        "a an and are as at be but by for if in into is it no not of on or such that the their then there these they "
+        "this to was will with"
+    )
+)
+_LONGEST = 32
+"""Bytes of a stem that count: the vocabulary is an array of fixed width, searched by halving where it lies."""
+_PIECE = 4_000_000
+"""Words of the texts that are held in memory before they are counted and put aside."""
+_MOST_KNOWN = 1_000_000
+"""Words that are remembered with their stem's place."""
+_OFTEN, _MANY, _MOST_SPREAD = 16, 50_000, 64
+"""From 50,000 products on, stems that one product in 16 has are spread out, the 64 commonest at most: 300 MB for a
+million products."""
+_BLOCK = 1024
+FILES = ("vocabulary", "starts", "products", "weights")
+
+
+def stemmer() -> Callable[[str], str]:
+    """Word -> stem, by the Snowball stemmer for English."""
+    try:
+        library: Any = importlib.import_module("Stemmer")
+    except ImportError as error:
+        raise MissingExtra("the search of webshop", "webshop") from error
+    stem: Callable[[str], str] = library.Stemmer("english").stemWord
+    return stem
+
+
+def words(text: str) -> list[str]:
+    """The words of a text that count, in lower case."""
+    return [word for word in _WORD.findall(text.lower()) if word not in _STOP]
+
+
+@dataclass(frozen=True)
+class Index:
+    """For each stem the products whose text has it, with the score it gives them."""
+
+    vocabulary: NDArray[np.bytes_]
+    """All stems, sorted."""
+    starts: NDArray[np.int64]
+    """[stem + 1] where the stem's part of `products` and `weights` begins."""
+    products: NDArray[np.int32]
+    weights: NDArray[np.float32]
+    size: int
+    """Number of products."""
+    stem: Callable[[str], str]
+    parts: dict[str, slice] = field(default_factory=dict)
+    """Word -> its stem's part of the arrays, for words that were looked up before."""
+    everywhere: dict[int, NDArray[np.float32]] = field(default_factory=dict)
+    """End of a part -> the scores of all products, for stems that are in so many that adding all is faster."""
+
+    def search(self, query: str, most: int = 50) -> list[int]:
+        """The `most` best products, best first; of equals the earlier one. Only such as share a stem with `query`."""
+        scores = np.zeros(self.size, dtype=np.float32)
+        for word in words(query):
+            part = self.parts.get(word) or self._part(word)
+            spread = self.everywhere.get(part.stop)
+            if spread is None:
+                scores[self.products[part]] += self.weights[part]
+            else:
+                scores += spread
+        return best(scores, most)
+
+    def _part(self, word: str) -> slice:
+        key = _key(self.stem(word))
+        place = int(self.vocabulary.searchsorted(key))
+        known = place < len(self.vocabulary) and self.vocabulary[place] == key
+        part = slice(int(self.starts[place]), int(self.starts[place + 1])) if known else slice(0, 0)
+        if len(self.parts) >= _MOST_KNOWN:
+            self.parts.clear()
+        self.parts[word] = part
+        return part
+
+    def spread_out(self) -> Index:
+        """Itself, ready for fast queries: with the commonest stems spread out, where there are many products."""
+        counts = np.diff(self.starts) if self.size >= _MANY else np.zeros(0, dtype=np.int64)
+        for place in np.argsort(-counts, kind="stable")[:_MOST_SPREAD]:
+            if _OFTEN * counts[place] < self.size:
+                break
+            part = slice(int(self.starts[place]), int(self.starts[place + 1]))
+            spread = self.everywhere[part.stop] = np.zeros(self.size, dtype=np.float32)
+            spread[self.products[part]] = self.weights[part]
+        return self
+
+    @staticmethod
+    def load(folder: Path, size: int) -> Index:
+        """An index from disk; of its arrays only what a query touches is read."""
+        # As plain arrays: the class of memory maps costs microseconds at every slice.
+        arrays: list[Any] = [np.asarray(np.load(folder / f"{name}.npy", mmap_mode="r")) for name in FILES]
+        if max(1, int(arrays[1][-1])) != len(arrays[2]) or len(arrays[2]) != len(arrays[3]):
+            raise ValueError("its parts do not fit together")
+        return Index(arrays[0], arrays[1], arrays[2], arrays[3], size, stemmer()).spread_out()
+
+
+def best(scores: NDArray[np.float32], most: int) -> list[int]:
+    """Places of the `most` highest scores above 0, highest first, ties by place.
+
+    The `most`-th best of the maxima of some blocks is a bound from below for the `most`-th best of all, so that only
+    few scores are left to be sorted.
+    """
+    least = np.float32(0)
+    blocks = len(scores) // _BLOCK
+    if blocks > most:
+        tops = scores[: blocks * _BLOCK].reshape(blocks, _BLOCK).max(axis=1)
+        least = np.partition(tops, blocks - most)[blocks - most]
+    elif len(scores) > most:
+        least = np.partition(scores, len(scores) - most)[len(scores) - most]
+    found = np.flatnonzero(scores >= least) if least > 0 else np.flatnonzero(scores)
+    order = np.lexsort((found, -scores[found]))[:most]
+    places: list[int] = found[order].tolist()
+    return places
+
+
+class IndexBuilder:
+    """Takes the texts one by one, in the order of the products; `folder` keeps the pieces on disk."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder, self.stem = folder, stemmer()
+        self.numbers: dict[bytes, int] = {}
+        """Stem -> its number, in order of appearance."""
+        self.known: dict[str, int] = {}
+        """Word -> number of its stem."""
+        self.lengths: list[int] = []
+        self.waiting: list[int] = []
+        self.first = 0
+        """The product that `waiting` begins with."""
+        self.pieces: list[Any] = []
+
+    def add(self, text: str) -> None:
+        known = self.known
+        found = words(text)
+        self.waiting += [known[word] if word in known else self._number(word) for word in found]
+        self.lengths.append(len(found))
+        if len(self.waiting) >= _PIECE:
+            self._count()
+
+    def finish(self) -> Index:
+        """The index of all texts; with a folder, written into the files that `Index.load` reads."""
+        self._count()
+        size, stems = len(self.lengths), len(self.numbers)
+        vocabulary = np.array(list(self.numbers), dtype=f"S{_LONGEST}")
+        order = np.argsort(vocabulary, kind="stable")
+        rank = np.empty(stems, dtype=np.int64)
+        rank[order] = np.arange(stems)
+        lengths = np.array(self.lengths, dtype=np.float32)
+        spread = np.float32(K1) * (1 - B + B * lengths / max(lengths.mean() if size else 1.0, 1e-9))
+        holders = np.zeros(stems, dtype=np.int64)
+        for stem, _, _ in self._read():
+            holders += np.bincount(rank[stem], minlength=stems)
+        starts = np.concatenate([[0], np.cumsum(holders)])
+        rarity = np.log(1 + (size - holders + 0.5) / (holders + 0.5)).astype(np.float32)
+        products, weights = (
+            self._array("products", np.int32, starts[-1]),
+            self._array("weights", np.float32, starts[-1]),
+        )
+        free = starts[:-1].copy()
+        for stem, product, times in self._read():
+            # A piece is sorted by stem: its n-th product of a stem goes to the n-th free place of that stem.
+            changes = np.flatnonzero(np.diff(stem, prepend=-1))
+            counts = np.diff(changes, append=len(stem))
+            ranks = rank[stem[changes]]
+            places = np.repeat(free[ranks] - changes, counts) + np.arange(len(stem))
+            products[places] = product
+            weights[places] = np.repeat(rarity[ranks], counts) * (times / (times + spread[product]))
+            free[ranks] += counts
+        if self.folder is not None:
+            np.save(self.folder / "vocabulary.npy", vocabulary[order])
+            np.save(self.folder / "starts.npy", starts)
+            for piece in self.pieces:
+                piece.unlink()
+        return Index(vocabulary[order], starts, products, weights, size, self.stem).spread_out()
+
+    def _number(self, word: str) -> int:
+        number = self.numbers.setdefault(_key(self.stem(word)), len(self.numbers))
+        if len(self.known) >= _MOST_KNOWN:
+            self.known.clear()
+        self.known[word] = number
+        return number
+
+    def _count(self) -> None:
+        """Put aside how often each stem stands in each of the waiting texts, sorted by stem, then product."""
+        count = len(self.lengths) - self.first
+        if not self.waiting:
+            self.first = len(self.lengths)
+            return
+        product = np.repeat(np.arange(count), self.lengths[self.first :])
+        pairs, times = np.unique(np.array(self.waiting, dtype=np.int64) * count + product, return_counts=True)
+        piece = np.stack([pairs // count, pairs % count + self.first, times]).astype(np.int32)
+        if self.folder is None:
+            self.pieces.append(piece)
+        else:
+            file = self.folder / f"piece{len(self.pieces)}.npy"
+            np.save(file, piece)
+            self.pieces.append(file)
+        self.waiting, self.first = [], len(self.lengths)
+
+    def _read(self) -> Iterator[NDArray[np.int32]]:
+        for piece in self.pieces:
+            yield np.load(piece) if isinstance(piece, Path) else piece
+
+    def _array(self, name: str, kind: Any, length: int) -> Any:
+        shape = (max(1, int(length)),)  # a file of nothing cannot be mapped
+        if self.folder is None:
+            return np.zeros(shape, dtype=kind)
+        return np.lib.format.open_memmap(self.folder / f"{name}.npy", mode="w+", dtype=kind, shape=shape)
+
+
+def _key(stem: str) -> bytes:
+    return stem.encode()[:_LONGEST]

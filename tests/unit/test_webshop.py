@@ -1,0 +1,341 @@
+"""WebShop: pages and clicks, replies that are none, the reward by hand, goals and seeds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mulligan.envs import registry, webshop_catalogue
+from mulligan.envs.check import check_env
+from mulligan.envs.webshop import WebShop
+from mulligan.envs.webshop_catalogue import Goal, Product, read_product
+from mulligan.envs.webshop_generate import records
+from mulligan.envs.webshop_reward import judge, likeness, same_option, title_share
+from mulligan.errors import ParameterError, UnknownName, UsageError
+from mulligan.rollout.tasksets import task_set
+from mulligan.types import Step
+
+pytest.importorskip("Stemmer")
+
+
+@pytest.fixture(autouse=True)
+def registered(tmp_path, monkeypatch):
+    monkeypatch.setitem(registry.BUILTIN, "webshop", "mulligan.envs.webshop:WebShop")
+    monkeypatch.setenv("MULLIGAN_CACHE", str(tmp_path / "cache"))
+    yield
+    webshop_catalogue.from_files.cache_clear()
+
+
+def item(number: int, **changes: Any) -> dict[str, Any]:
+    """A shirt as the original's files have it."""
+    entry = {
+        "asin": f"B{number:02d}",
+        "name": f"Brand{number} Cotton Shirt",
+        "full_description": "For every day.",
+        "small_description": ["Comes folded", "Easy care"],
+        "pricing": [10.0 + number],
+        "customization_options": {
+            "color": [{"value": "red"}, {"value": "blue"}],
+            "size": [{"value": "40"}, {"value": "42"}],
+        },
+        "category": "fashion",
+        "query": "shirts",
+        "product_category": "Clothing › Shirts",
+    }
+    return {**entry, **changes}
+
+
+NOTE = {
+    "attributes": ["easy care", "slim fit"],
+    "instruction": "Find me easy care, slim fit shirts",
+    "instruction_attributes": ["easy care", "slim fit"],
+}
+
+
+def shop_of(folder: Path, entries: list[dict[str, Any]], notes: dict[str, Any]) -> str:
+    (folder / "items_shuffle_1000.json").write_text(json.dumps(entries))
+    (folder / "items_ins_v2_1000.json").write_text(json.dumps(notes))
+    return str(folder)
+
+
+@pytest.fixture
+def shirts(tmp_path):
+    """Twelve shirts; goal 0 asks for the third, in some colour and size."""
+    where = shop_of(tmp_path, [item(number) for number in range(1, 13)], {"B03": NOTE})
+    return registry.make("webshop", 0, catalogue=where, goal=0)
+
+
+def play(env: WebShop, *actions: str) -> Step:
+    for action in actions:
+        step = env.step(f"<action>{action}</action>")
+    return step
+
+
+# --- Pages
+
+
+def test_pages_say_what_the_shop_shows(shirts):
+    assert shirts.reset().startswith("Search page\nInstruction: Find me easy care, slim fit shirts with color: ")
+    results = play(shirts, "search[cotton Shirts]").observation.split("\n")
+    assert results[0] == "Results for 'cotton shirts', page 1 of 2, 12 found"
+    assert results[1] == "b01 Brand1 Cotton Shirt $11.0"
+    assert (len(results), results[-1]) == (12, "[back to search] [next >]")
+    assert play(shirts, "click[next >]").observation.split("\n")[1:] == [
+        "b11 Brand11 Cotton Shirt $21.0",
+        "b12 Brand12 Cotton Shirt $22.0",
+        "[back to search] [< prev]",
+    ]
+    assert play(shirts, "click[B12]").observation == (
+        "Item b12\nBrand12 Cotton Shirt\nPrice: $22.0, rating: N.A.\ncolor: red; blue\nsize: 40; 42\n"
+        "[back to search] [< prev] [description] [features] [reviews] [buy now]"
+    )
+    assert "\ncolor (chosen: blue): red; blue\n" in play(shirts, "click[red]", "click[blue]").observation
+    assert play(shirts, "click[features]").observation == (
+        "Features b12\n- Comes folded\n- Easy care\n[back to search] [< prev]"
+    )
+    assert "\nnothing\n" in play(shirts, "click[< prev]", "click[reviews]").observation
+    assert play(shirts, "click[back to search]").observation == shirts.reset()
+
+
+def test_going_back_forgets_the_options_but_reading_does_not(shirts):
+    play(shirts, "search[cotton]", "click[b01]", "click[red]", "click[description]", "click[< prev]")
+    assert shirts.chosen == {"color": "red"}
+    play(shirts, "click[< prev]")
+    assert (shirts.page, shirts.chosen) == ("results", {})
+    play(shirts, "click[next >]", "click[b12]", "click[< prev]")
+    assert shirts.number == 2, "back to the page of results it came from"
+    play(shirts, "click[b12]", "search[cotton]")
+    assert (shirts.page, shirts.number) == ("results", 1), "a search may be asked for from any page"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "<action>click[next >]</action>",
+        "<action>click[Next>]</action>",
+        "<action>click[next]</action>",
+        "Let me look at more. <action> CLICK[ next > ] </action>",
+    ],
+)
+def test_buttons_with_arrows_can_be_said_in_several_ways(shirts, reply):
+    play(shirts, "search[cotton]")
+    assert shirts.step(reply).valid
+    assert shirts.number == 2
+    assert shirts.step(reply.replace("next >", "< prev").replace("Next>", "<prev").replace("next", "prev")).valid
+    assert shirts.number == 1
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        ("<action>click[b11]</action>", r"no \[b11\] to click"),  # on the next page
+        ("<action>click[buy now]</action>", "to click on this page"),
+        ("<action>click[search]</action>", "to click on this page"),
+        ("<action>search[]</action>", "names nothing"),
+        ("<action>search[" + "red " * 20_000 + "]</action>", "A query may have 1000 characters, not 79999"),
+        ("<action>search[" + "x" * 200_000 + "]</action>", "No action could be read"),
+        ("<action>b01</action>", "No action could be read"),
+        ("<action>click[b01]</action><action>click[b02]</action>", "No action could be read"),
+        ("click[b01]", "No action could be read"),
+        ("", "No action could be read"),
+    ],
+    ids=lambda value: value[:40],
+)
+def test_what_is_no_action_changes_nothing(shirts, reply, said):
+    before = play(shirts, "search[cotton]")
+    step = shirts.step(reply)
+    assert (step.valid, step.reward, step.done) == (False, 0.0, False)
+    assert (step.observation, step.state_key) == (before.observation, before.state_key)
+    with pytest.raises(AssertionError, match=said):
+        raise AssertionError(step.feedback)
+
+
+def test_a_search_for_nothing_known_finds_nothing(shirts):
+    step = play(shirts, "search[zebra ?!]")
+    assert step.valid
+    assert step.observation == "Results for 'zebra ?!', page 1 of 1, 0 found\n[back to search]"
+
+
+def test_buying_ends_the_episode_with_the_score(shirts):
+    colour, size = shirts.goal.options.values()
+    step = play(shirts, "search[cotton]", "click[b03]", f"click[{colour}]", f"click[{size}]", "click[buy now]")
+    # B03's note has both attributes; options and price fit: (2 + 2 + 1) / 5.
+    assert (step.reward, step.done, step.won) == (1.0, True, True)
+    assert step.observation.endswith("Your score (min 0.0, max 1.0): 1")
+    after = play(shirts, "search[cotton]")
+    assert (after.valid, after.feedback) == (False, "You have bought something already.")
+    assert shirts.legal() == []
+
+
+def test_progress_adds_up_to_what_the_item_is_worth(shirts):
+    shirts.reset()
+    other = "blue" if shirts.goal.options["color"] == "red" else "red"
+    actions = ("search[cotton]", "click[b04]", f"click[{other}]", "click[features]", "click[< prev]")
+    progress = [play(shirts, action).shaping for action in actions]
+    # B04 has no attributes but says "easy care"; the price fits; no option does: 2 of 5.
+    assert progress == pytest.approx([0, 0.4, 0, 0, 0])
+    assert play(shirts, "click[< prev]").shaping == pytest.approx(-0.4), "leaving it gives it up"
+
+
+def test_keeps_the_contract(tmp_path):
+    check_env("webshop", products=300)
+    where = shop_of(tmp_path, [item(number) for number in range(1, 13)], {"B03": NOTE})
+    check_env("webshop", catalogue=where, split="all", attributes=True, per_page=3)
+
+
+def test_long_texts_are_cut_where_asked(tmp_path):
+    where = shop_of(tmp_path, [item(1, full_description="word " * 1000)], {"B01": NOTE})
+    for longest, shown in ((40, 40), (0, 4999)):
+        env = registry.make("webshop", 0, catalogue=where, goal=0, longest=longest)
+        said = play(env, "search[cotton]", "click[b01]", "click[description]").observation.split("\n")[1]
+        assert 0 <= shown - len(said.strip()) <= 5
+
+
+# --- The reward, by hand
+
+
+def goal(**changes: Any) -> Goal:
+    asked = ("easy care", "slim fit"), {"color": "red", "size": "40"}, 20.0
+    base = Goal(0, "b03", "", *asked, "Brand3 Cotton Shirt", "shirts", "Clothing › Shirts", "fashion")
+    return base._replace(**changes)
+
+
+def bought(attributes: tuple[str, ...] = (), **changes: Any) -> Product:
+    return read_product(item(3, **changes), {"attributes": attributes})
+
+
+def test_the_reward_is_the_share_of_what_matches():
+    everything = judge(bought(("slim fit",)), goal(), {"color": "red", "size": "40"})
+    assert (everything.reward, everything.success) == (1.0, True)  # "Easy care" is a feature
+    # One attribute of two, one option of two, the price: 3 of 5.
+    assert judge(bought(), goal(), {"color": "red", "size": "42"}).reward == pytest.approx(3 / 5)
+    assert judge(bought(), goal(), {}).missing == ("slim fit",)
+    # Above the budget: 2 of 5; at the budget it is still within.
+    assert judge(bought(pricing=[20.01]), goal(), {"color": "red"}).reward == pytest.approx(2 / 5)
+    assert judge(bought(pricing=[20.0]), goal(), {"color": "red"}).price
+
+
+def test_attributes_match_by_likeness_or_by_text():
+    assert not judge(bought(("easy-care", "Fit: slim")), goal(), {}).missing
+    assert judge(bought(("slimming",), small_description=[]), goal(), {}).missing == ("easy care", "slim fit")
+    assert not judge(bought(full_description="SLIM FIT"), goal(), {}).missing
+
+
+def test_sizes_match_to_the_letter_and_colours_by_name():
+    assert not same_option("size", "x-large", "large")
+    assert same_option("style", "x-large", "large")
+    assert same_option("color", "dark navy", "navy stripes")
+    assert not same_option("color", "dark navy", "dark red")
+
+
+def test_an_option_counts_too_where_the_texts_speak_of_it():
+    # As in the original: "cotton" was not asked for, but the title says it, so that one of two options is met.
+    options = {"fabric": [{"value": "cotton"}, {"value": "linen"}]}
+    assert judge(bought(customization_options=options), goal(), {"fabric": "cotton"}).options == 1
+    assert judge(bought(customization_options=options), goal(), {"fabric": "linen"}).options == 0
+
+
+def test_options_beyond_those_asked_for_do_not_count():
+    options = {"color": [{"value": "red"}], "fabric": [{"value": "cotton"}]}
+    product = bought(("slim fit",), customization_options=options)
+    match = judge(product, goal(options={"color": "red"}), {"color": "red", "fabric": "cotton"})
+    assert (match.options, match.reward) == (1, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        ({}, 1.0),
+        # 2 of the goal's 3 nouns (brand3, cotton, shirt) is more than a fifth, whatever the shop calls it.
+        ({"name": "Cotton Shirt", "query": "tops", "product_category": "X"}, 1.0),
+        ({"name": "Wool Hat"}, 0.0),  # no common noun is worth nothing, even where the shop files it the same
+    ],
+)
+def test_another_kind_of_product_is_worth_less(changes, kind):
+    assert judge(bought(**changes), goal(), {}).type == kind
+
+
+def test_a_kind_that_is_hardly_like_it():
+    wanted = goal(title="Alpha Bravo Charlie Delta Echo Foxtrot Golf Hotel India Juliet")
+    other = {"query": "tops", "product_category": "Clothing › Tops"}
+    # 1 of 10 nouns: not less than a tenth, not more than a fifth; 1 of 11 is less than a tenth.
+    assert title_share("Alpha Male", wanted.title) == pytest.approx(0.1)
+    assert judge(bought(name="Alpha Male", **other), wanted, {}).type == 0.5
+    assert judge(bought(name="Alpha Male"), wanted, {}).type == 1.0
+    assert judge(bought(name="Alpha Male"), wanted._replace(title=wanted.title + " Kilo"), {}).type == 0.1
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ("easy care", "care easy", 100),
+        ("easy care", "very easy care", 100),  # all words of one are in the other
+        ("essential oil", "essential oils", 96),  # 13 letters in order of 13 and 14: 26/27
+        ("tea bag", "tea tree", 60),  # "tea" of "tea" and "tea bag": 6/10
+        ("red", "blue", 29),  # one "e" of 3 and 4 letters: 2/7
+        ("", "red", 0),
+    ],
+)
+def test_likeness_by_hand(one, other, expected):
+    assert likeness(one, other) == likeness(other, one) == expected
+
+
+# --- Goals and seeds
+
+
+def test_seed_sets_do_not_share_goals_and_evaluation_is_frozen():
+    sets = {name: task_set("webshop", 60, name, products=500) for name in ("eval", "train")}
+    worlds = {name: {registry.build(task).world_key() for task in tasks} for name, tasks in sets.items()}
+    assert not worlds["eval"] & worlds["train"]
+    assert sets["eval"] == task_set("webshop", 60, "eval", products=500)
+    assert len(worlds["eval"]) == 60
+    assert sets["eval"][0].task_class == "webshop/generated"
+
+
+def test_the_originals_split_goes_by_order(tmp_path):
+    pairs = list(records(300, 0))
+    where = shop_of(tmp_path, [entry for entry, _ in pairs], {entry["asin"]: note for entry, note in pairs})
+
+    def goals(first: int, count: int, **params: Any) -> list[int]:
+        return [registry.make("webshop", first + n, catalogue=where, **params).goal.number for n in range(count)]
+
+    total = len(webshop_catalogue.from_files(where).order)
+    assert total > 1600
+    assert sorted(goals(2_000_000_000, 500)) == list(range(500))
+    assert goals(2_000_000_000, 1) == goals(2_000_000_500, 1), "after the last the first comes again"
+    assert sorted(goals(1_000_000_000, 1000)) == list(range(500, 1500))
+    assert goals(0, 2) == [1500, 1501]
+    assert goals(0, 3, split="test") == [0, 1, 2]
+    sets = [registry.make("webshop", seed, catalogue=where).seed_set() for seed in (0, 10**9, 2 * 10**9)]
+    assert sets == ["train", "validation", "eval"]
+    assert registry.make("webshop", 0, products=50).seed_set() is None
+
+
+@pytest.mark.parametrize(
+    ("params", "error", "said"),
+    [
+        ({"products": 0}, ParameterError, "products=0 cannot be"),
+        ({"per_page": 0}, ParameterError, "per_page=0 cannot be"),
+        ({"split": "tests"}, UnknownName, "did you mean 'test'"),
+        ({"goal": -2}, ParameterError, "goal=-2 cannot be"),
+        ({"goal": 10**9, "products": 50}, ParameterError, "of .* in this catalogue"),
+        ({"split": "train", "products": 20}, ParameterError, "split=train is empty"),
+        ({"catalogue": "original"}, UsageError, "needs WEBSHOP_DATA"),
+        ({"catalogue": "no/such/place"}, UsageError, "no folder or file 'no/such/place'"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_says_what_cannot_be(monkeypatch, params, error, said):
+    monkeypatch.delenv("WEBSHOP_DATA", raising=False)
+    with pytest.raises(error, match=said):
+        registry.make("webshop", 0, **params)
+
+
+def test_the_originals_files_are_found_where_the_variable_says(tmp_path, monkeypatch):
+    monkeypatch.setenv("WEBSHOP_DATA", shop_of(tmp_path, [item(3)], {"B03": NOTE}))
+    env = registry.make("webshop", 5, catalogue="original", split="all")
+    assert env.task.task_class == "webshop/original"
+    assert env.goal.asin == "b03"

@@ -1,0 +1,297 @@
+"""The shop's catalogue: the original's files, whole and damaged, its goals, and what is kept on disk."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import os
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mulligan.envs import webshop_catalogue as catalogue
+from mulligan.envs import webshop_files as files
+from mulligan.envs.webshop_generate import generated, records
+from mulligan.errors import UsageError
+
+pytest.importorskip("Stemmer")
+
+ROOT = Path(__file__).parents[2]
+ORIGINAL = Path(os.environ.get("WEBSHOP_DATA", ROOT.parent / "shared" / "data" / "webshop"))
+SHIRT = {
+    "asin": "B0SHIRT001",
+    "name": "Plain Cotton Shirt",
+    "full_description": "A shirt for every day.",
+    "small_description": ["Soft", "Easy care"],
+    "pricing": [12.5],
+    "customization_options": {
+        "Size": [{"value": " S "}, {"value": "M/L"}],
+        "Color": [{"value": "Navy  Blue"}, {"value": "<Red>"}, {"value": "White"}],
+        "Style": None,
+    },
+    "category": "fashion",
+    "query": "Shirts ",
+    "product_category": "Clothing › Men › Shirts",
+    "average_rating": 4.5,
+}
+NOTE = {"attributes": ["easy care"], "instruction": "Find me easy care shirts", "instruction_attributes": ["easy care"]}
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("MULLIGAN_CACHE", str(tmp_path / "cache"))
+    yield
+    catalogue.from_files.cache_clear()
+
+
+def write(folder: Path, products: object, notes: object = None, packed: bool = False) -> str:
+    """The two files, as values or as texts; the folder's name."""
+    notes = {"B0SHIRT001": NOTE} if notes is None else notes
+    for name, value in (("items_shuffle_1000.json", products), ("items_ins_v2_1000.json", notes)):
+        text = value if isinstance(value, str) else json.dumps(value)
+        if packed:
+            (folder / f"{name}.gz").write_bytes(gzip.compress(text.encode()))
+        else:
+            (folder / name).write_text(text, encoding="utf-8")
+    return str(folder)
+
+
+# --- Products
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_reads_a_product_as_the_original_does(tmp_path, packed):
+    shop = catalogue.from_files(write(tmp_path, [SHIRT], packed=packed))
+    (product,) = shop.products
+    assert product.options == {"size": ("s", "m | l"), "color": ("navy blue", "red", "white")}
+    assert (product.asin, product.kind, product.price_tag, product.price) == ("b0shirt001", "shirts", "$12.5", 12.5)
+    assert product.attributes == ("easy care",)
+    assert product == catalogue.read_product(SHIRT, NOTE)
+
+
+@pytest.mark.parametrize("pricing", [[], None, ""])
+def test_without_a_price_it_costs_what_the_original_says(pricing):
+    product = catalogue.read_product({**SHIRT, "pricing": pricing}, NOTE)
+    assert (product.price_tag, product.price) == ("$100.0", 100.0)
+
+
+def test_null_and_nan_stand_for_nothing():
+    entry = {**SHIRT, "full_description": None, "small_description": float("nan"), "category": None}
+    product = catalogue.read_product(entry, {"attributes": None})
+    assert (product.description, product.features, product.category, product.attributes) == ("", (), "", ())
+    del entry["full_description"]
+    assert catalogue.read_product(entry, {}).description == ""
+
+
+def test_a_price_range_has_one_price_for_good():
+    product = catalogue.read_product({**SHIRT, "pricing": "$5.99 - $1,007.99"}, NOTE)
+    assert product.price_tag == "$5.99 to $1007.99"
+    assert 5.99 <= product.price <= 1007.99
+    assert product.price == catalogue.read_product({**SHIRT, "pricing": [5.99, 1007.99]}, NOTE).price
+    other = catalogue.read_product({**SHIRT, "asin": "B0SHIRT002", "pricing": [5.99, 1007.99]}, NOTE)
+    assert product.price != other.price
+
+
+@given(st.floats(0, 2000))
+def test_the_budget_is_one_of_the_next_four_tens(price):
+    product = catalogue.read_product({**SHIRT, "pricing": [price]}, NOTE)
+    limit = catalogue.budget(product)
+    above = [ten for ten in range(10, 1000, 10) if ten > price][:4]
+    # The larger of two is never the smallest.
+    assert limit in above[1:] if len(above) >= 2 else limit == catalogue.NO_LIMIT
+
+
+def test_doubles_and_ids_that_are_none_are_left_out(tmp_path):
+    others = [{**SHIRT, "asin": asin} for asin in ("B0SHIRT001", "nan", "TOO-LONG-AN-ID", "B0SHIRT002")]
+    shop = catalogue.from_files(write(tmp_path, [SHIRT, *others]))
+    assert [product.asin for product in shop.products] == ["b0shirt001", "b0shirt002"]
+
+
+# --- Goals
+
+
+def test_goals_are_all_combinations_in_the_originals_order(tmp_path):
+    silent = {**SHIRT, "asin": "B0SILENT"}
+    plain = {**SHIRT, "asin": "B0PLAIN", "customization_options": ""}
+    notes = {"B0SHIRT001": NOTE, "B0PLAIN": NOTE, "B0SILENT": {"attributes": ["easy care"]}}
+    shop = catalogue.from_files(write(tmp_path, [silent, SHIRT, plain], notes))
+    listed = [("b0shirt001", pair) for pair in itertools.product(("navy blue", "red", "white"), ("s", "m | l"))]
+    listed.append(("b0plain", ()))
+    random.Random(233).shuffle(listed)
+    goals = [shop.goal(number) for number in range(len(shop.order))]
+    assert [(goal.asin, tuple(goal.options.values())) for goal in goals] == listed
+    first = next(goal for goal in goals if goal.options == {"color": "red", "size": "s"})
+    assert first.instruction.startswith("Find me easy care shirts with color: red, and size: s, and price lower than ")
+    assert f" {first.budget:.2f} dollars" in first.instruction
+
+
+@pytest.mark.skipif(not ORIGINAL.exists(), reason="no WebShop data here")
+def test_the_originals_thousand_products_have_6910_goals_and_search_finds_them():
+    shop = catalogue.from_files(str(ORIGINAL))
+    assert (len(shop.products), len(shop.order)) == (1000, 6910)
+    sample = [shop.goal(number) for number in range(0, 6910, 10)]
+    found = [goal.asin in {shop.products[hit].asin for hit in shop.search(goal.instruction)} for goal in sample]
+    assert sum(found) / len(found) > 0.93
+
+
+# --- Damage
+
+
+@pytest.mark.parametrize(
+    ("products", "said"),
+    [
+        (json.dumps([SHIRT, SHIRT])[:-40], r"items_shuffle_1000.json' is damaged at entry 2: "),
+        (json.dumps([SHIRT]) + "x", "is damaged at entry 2: something follows"),
+        ("[" + json.dumps(SHIRT) + ", {broken}]", "is damaged at entry 2: "),
+        ([SHIRT, ["no", "product"]], "is damaged at entry 2: it is no product with an 'asin'"),
+        ([SHIRT, {"asin": "B0X"}], r"is damaged at entry 2 \(B0X\): 'name' is missing"),
+        ([{**SHIRT, "query": 7}], r"is damaged at entry 1 \(B0SHIRT001\): 'query' is int, not text"),
+        ([{**SHIRT, "pricing": [-3]}], r"'pricing' is \[-3\], no price"),
+        ([{**SHIRT, "pricing": [float("nan")]}], r"'pricing' is \[nan\], no price"),
+        ([{**SHIRT, "customization_options": {"size": [{}]}}], "'value' is missing"),
+        ([{**SHIRT, "customization_options": "red"}], "is damaged at entry 1"),
+        ("[" * 100_000, "is damaged at entry 1"),
+        ("7", "neither a JSON array nor an object"),
+        ("", "is damaged at entry 1"),
+        ([], "holds no product"),
+        ([{**SHIRT, "asin": "B0OTHER"}], "has no instruction for any product"),
+    ],
+    ids=lambda value: None if isinstance(value, list) else str(value)[:30],
+)
+def test_says_what_is_wrong_with_a_file(tmp_path, products, said):
+    where = write(tmp_path, products)
+    with pytest.raises(UsageError, match=said) as caught:
+        catalogue.from_files(where)
+    assert "\n" not in str(caught.value)
+    assert not list((tmp_path / "cache").glob("*webshop*")), "nothing half made is left"
+
+
+@pytest.mark.parametrize(
+    ("notes", "said"),
+    [
+        ({"B0SHIRT001": ["easy care"]}, r"items_ins_v2_1000.json' is damaged at B0SHIRT001: it is list, not an object"),
+        ({"B0SHIRT001": {"attributes": "easy care"}}, r"entry 1 \(B0SHIRT001\): a list should be where 'easy care' is"),
+        ('{"B0SHIRT001": {}, "B0', r"items_ins_v2_1000.json' is damaged at entry 2"),
+    ],
+    ids=["list", "text", "cut"],
+)
+def test_says_what_is_wrong_with_the_instructions(tmp_path, notes, said):
+    with pytest.raises(UsageError, match=said):
+        catalogue.from_files(write(tmp_path, [SHIRT], notes))
+
+
+def test_says_what_is_wrong_with_a_packed_file(tmp_path):
+    where = write(tmp_path, [SHIRT], packed=True)
+    file = tmp_path / "items_shuffle_1000.json.gz"
+    file.write_bytes(file.read_bytes()[:-20])
+    with pytest.raises(UsageError, match=r"items_shuffle_1000.json.gz' is damaged at entry 1: .*ended"):
+        catalogue.from_files(where)
+    file.write_bytes(b"this is no gzip file")
+    with pytest.raises(UsageError, match="is damaged at entry 1: Not a gzipped file"):
+        catalogue.from_files(where)
+
+
+def test_bytes_that_are_no_text_are_damage(tmp_path):
+    where = write(tmp_path, [SHIRT])
+    (tmp_path / "items_shuffle_1000.json").write_bytes(b"[\xff\xfe]")
+    with pytest.raises(UsageError, match=r"is damaged at entry 1: .*utf-8"):
+        catalogue.from_files(where)
+
+
+def test_says_which_file_is_missing(tmp_path):
+    with pytest.raises(UsageError, match="no folder or file"):
+        files.find(str(tmp_path / "nowhere"))
+    with pytest.raises(UsageError, match=r"no items_shuffle\.json"):
+        files.find(str(tmp_path))
+    (tmp_path / "items_shuffle_1000.json").write_text("[]")
+    with pytest.raises(UsageError, match=r"needs its instructions beside it, in items_ins_v2_1000\.json"):
+        files.find(str(tmp_path))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_reading_in_pieces_is_reading(tmp_path_factory, data):
+    value = st.recursive(st.none() | st.integers() | st.text(max_size=8), lambda inner: st.lists(inner, max_size=4))
+    whole = data.draw(st.lists(value, max_size=6) | st.dictionaries(st.text(max_size=4), value, max_size=6))
+    file = tmp_path_factory.mktemp("json") / "file.json"
+    file.write_text(json.dumps(whole, indent=data.draw(st.sampled_from([None, 1]))), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "_CHUNK", data.draw(st.integers(1, 9)))
+        read = list(files.entries(file))
+    expected = whole.items() if isinstance(whole, dict) else ((f"entry {n}", v) for n, v in enumerate(whole, 1))
+    assert read == list(expected)
+
+
+# --- What is kept
+
+
+def test_the_index_is_made_once(tmp_path, monkeypatch):
+    where = write(tmp_path, [SHIRT])
+    before = catalogue.from_files(where)
+    catalogue.from_files.cache_clear()
+    monkeypatch.setattr(files, "entries", lambda path: pytest.fail("read the file again"))
+    after = catalogue.from_files(where)
+    assert [after.goal(n) for n in range(6)] == [before.goal(n) for n in range(6)]
+    assert after.search("shirts") == (0,)
+
+
+def test_another_file_is_another_index(tmp_path):
+    where = write(tmp_path, [SHIRT])
+    catalogue.from_files(where)
+    catalogue.from_files.cache_clear()
+    write(tmp_path, [SHIRT, {**SHIRT, "asin": "B0SHIRT002"}])
+    assert len(catalogue.from_files(where).products) == 2
+
+
+def test_says_when_there_is_no_room_for_the_index(tmp_path, monkeypatch):
+    (tmp_path / "blocked").write_text("a file, where a folder should be")
+    monkeypatch.setenv("MULLIGAN_CACHE", str(tmp_path / "blocked"))
+    with pytest.raises(UsageError, match=r"cannot be kept in .*set MULLIGAN_CACHE"):
+        catalogue.from_files(write(tmp_path, [SHIRT]))
+
+
+def test_a_damaged_index_is_named(tmp_path):
+    where = write(tmp_path, [SHIRT])
+    catalogue.from_files(where)
+    catalogue.from_files.cache_clear()
+    (folder,) = (tmp_path / "cache").glob("webshop-*")
+    (folder / "starts.npy").write_bytes(b"")
+    with pytest.raises(UsageError, match=r"the index in .* is damaged .*remove it"):
+        catalogue.from_files(where)
+
+
+# --- The generated catalogue
+
+
+def test_the_same_seed_is_the_same_shop_and_a_bigger_one_begins_with_it():
+    assert list(records(30, 5)) == list(records(30, 5))
+    assert list(records(30, 5)) != list(records(30, 6))
+    assert list(records(30, 5)) == list(itertools.islice(records(300, 5), 30))
+
+
+def test_generated_products_are_whole():
+    shop = generated(400, 1)
+    assert len({product.asin for product in shop.products}) == 400
+    for product in shop.products:
+        texts = " ".join([product.title, product.description, *product.features]).lower()
+        assert all(attribute in texts for attribute in product.attributes), "a page speaks of every attribute"
+        assert set(product.wanted) < set(product.attributes)
+        assert all(attribute in product.instruction.lower() for attribute in product.wanted)
+        assert product.options
+        assert len(product.title) <= 90
+        assert product.price > 0
+
+
+def test_a_first_search_often_misses_and_rarely_fails():
+    """What makes second attempts worth something: the goal's product is seldom first, but mostly within reach."""
+    shop = generated(3000, 0)
+    goals = [shop.goal(number) for number in range(300)]
+    ranks = [[shop.products[hit].asin for hit in shop.search(goal.instruction)] for goal in goals]
+    first_page = sum(goal.asin in found[:10] for goal, found in zip(goals, ranks, strict=True)) / len(goals)
+    anywhere = sum(goal.asin in found for goal, found in zip(goals, ranks, strict=True)) / len(goals)
+    assert 0.35 < first_page < 0.65
+    assert anywhere > 0.85

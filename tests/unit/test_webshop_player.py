@@ -1,0 +1,169 @@
+"""WebShop's memory and players: what is remembered of an episode, who wins how often."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mulligan.envs import registry, webshop_catalogue
+from mulligan.envs.webshop import WebShop
+from mulligan.errors import UnknownName
+from mulligan.policy.scripted import ExpertPolicy, ScriptedPolicy
+from mulligan.seeding import generator
+from mulligan.trial.reflection import parse_reflection
+from mulligan.trial.runner import run_trial_sync
+from mulligan.types import Completion
+
+pytest.importorskip("Stemmer")
+
+
+@pytest.fixture(autouse=True)
+def registered(tmp_path, monkeypatch):
+    monkeypatch.setitem(registry.BUILTIN, "webshop", "mulligan.envs.webshop:WebShop")
+    monkeypatch.setenv("MULLIGAN_CACHE", str(tmp_path / "cache"))
+    yield
+    webshop_catalogue.from_files.cache_clear()
+
+
+def item(number: int, **changes: Any) -> dict[str, Any]:
+    """A shirt as the original's files have it."""
+    entry = {
+        "asin": f"B{number:02d}",
+        "name": f"Brand{number} Cotton Shirt",
+        "full_description": "For every day.",
+        "small_description": ["Comes folded", "Easy care"],
+        "pricing": [10.0 + number],
+        "customization_options": {
+            "color": [{"value": "red"}, {"value": "blue"}],
+            "size": [{"value": "40"}, {"value": "42"}],
+        },
+        "category": "fashion",
+        "query": "shirts",
+        "product_category": "Clothing › Shirts",
+    }
+    return {**entry, **changes}
+
+
+NOTE = {
+    "attributes": ["easy care", "slim fit"],
+    "instruction": "Find me easy care, slim fit shirts",
+    "instruction_attributes": ["easy care", "slim fit"],
+}
+
+
+def shop_of(folder: Path, entries: list[dict[str, Any]], notes: dict[str, Any]) -> str:
+    (folder / "items_shuffle_1000.json").write_text(json.dumps(entries))
+    (folder / "items_ins_v2_1000.json").write_text(json.dumps(notes))
+    return str(folder)
+
+
+@pytest.fixture
+def shirts(tmp_path):
+    """Twelve shirts; goal 0 asks for the third, in some colour and size."""
+    where = shop_of(tmp_path, [item(number) for number in range(1, 13)], {"B03": NOTE})
+    return registry.make("webshop", 0, catalogue=where, goal=0)
+
+
+# --- Memory
+
+
+def told(env: WebShop, *actions: str) -> tuple[str, str, dict[str, str]]:
+    """Digest, reflection and its fields of one episode."""
+    policy = ScriptedPolicy([f"<action>{action}</action>" for action in actions])
+    trial = run_trial_sync(env, policy, episodes=1, memory="none")
+    reflection = parse_reflection(Completion(env.reflect(trial.episodes[0])))
+    assert reflection.valid
+    return env.digest(trial.episodes[0]), reflection.text, dict(reflection.fields)
+
+
+def test_remembers_what_was_seen_and_no_more(shirts):
+    read = ("click[features]", "click[< prev]", "click[description]", "click[< prev]")
+    actions = ("search[cotton]", "click[b01]", "click[< prev]", "click[b02]", *read, "click[red]", "click[buy now]")
+    digest, _, fields = told(shirts, *actions)
+    score = 2 / 5 + (shirts.goal.options["color"] == "red") / 5
+    assert digest.split("\n") == [
+        "searched 'cotton' (12 found)",
+        "b01 $11.0: not read whether easy care, slim fit",
+        "b02 $12.0: lacks slim fit",
+        f"bought b02, color red: score {score:.3g}",
+    ]
+    assert "b02: not slim fit" in fields["env_answer"]
+    assert fields["error_category"] == "wrong-move"
+    assert fields["plan"].startswith("search 'cotton', open b01, check easy care and slim fit, choose ")
+
+
+def test_remembers_options_and_prices_that_do_not_fit(tmp_path):
+    only = {"color": [{"value": "green"}], "size": [{"value": "40"}]}
+    entries = [item(3), item(40, customization_options=only)]
+    env = registry.make("webshop", 0, catalogue=shop_of(tmp_path, entries, {"B03": NOTE}), goal=0)
+    digest, _, fields = told(env, "search[brand40]", "click[b40]", "click[buy now]")
+    missing = [f"color {env.goal.options['color']}"] + ["size 42"] * (env.goal.options["size"] == "42")
+    dear = [f"price under {env.goal.budget:g}"] * (env.goal.budget < 50)
+    assert f"b40 $50.0: lacks {', '.join(missing + dear)}" in digest
+    assert fields["plan"] == "not b40; look at other results, or search in other words"
+
+
+def test_a_win_is_remembered_as_the_way_to_win(shirts):
+    colour, size = shirts.goal.options.values()
+    actions = ("search[cotton]", "click[b03]", f"click[{colour}]", f"click[{size}]", "click[buy now]")
+    digest, _, fields = told(shirts, *actions)
+    assert digest.endswith(f"bought b03, color {colour}, size {size}: score 1")
+    assert fields["plan"] == f"search 'cotton', open b03, choose {colour}, {size}, buy"
+    assert fields["error_category"] == "none"
+
+
+def test_nothing_bought_is_said(shirts):
+    digest, _, fields = told(shirts, "search[cotton]")
+    assert digest == "searched 'cotton' (12 found)\nbought nothing"
+    assert (fields["error_category"], fields["reward"]) == ("out-of-turns", "0")
+
+
+# --- The player
+
+
+def solved(kind: str, skill: float, recall: float, tasks: int = 120, episodes: int = 3) -> list[float]:
+    """Share of tasks won within 1, 2, 3 episodes."""
+    first: list[int] = []
+    for seed in range(tasks):
+        env = registry.make("webshop", seed)
+        player = env.player(kind, generator(seed, "test"), skill, recall)
+        for episode in range(episodes):
+            env.reset()
+            for _ in range(env.task.turns):
+                step = env.step(player.act())
+                player.see(step)
+                assert step.valid, step.feedback
+                if step.done:
+                    break
+            if step.won:
+                first.append(episode)
+                break
+    return [sum(episode < k for episode in first) / tasks for k in range(1, episodes + 1)]
+
+
+def test_who_knows_the_product_always_wins():
+    assert solved("omniscient", 1.0, 0.0, episodes=1) == [1.0]
+
+
+def test_the_expert_shops_well_and_learns_from_its_attempts():
+    plain, recalling = solved("expert", 1.0, 0.0), solved("expert", 1.0, 1.0)
+    assert 0.3 < plain[0] < 0.7, "hard enough that a first attempt often fails"
+    assert plain[0] == recalling[0], "there is nothing to remember yet"
+    assert recalling[2] > plain[2] + 0.1
+    assert solved("expert", 0.5, 0.0, episodes=1)[0] < plain[0] - 0.2
+    assert solved("expert", 0.0, 0.0, episodes=1)[0] < 0.05
+
+
+def test_plays_in_trials_with_every_memory():
+    for memory in ("history", "reflection", "both"):
+        trial = run_trial_sync(registry.make_task("webshop", 3), ExpertPolicy(0.7, 1.0), episodes=3, memory=memory)
+        assert not trial.failed
+        assert all(turn.valid for episode in trial.episodes for turn in episode.turns)
+
+
+def test_an_unknown_player_is_named():
+    with pytest.raises(UnknownName, match="expert"):
+        registry.make("webshop", 0).player("experts", generator(0), 1.0, 0.0)
