@@ -31,6 +31,8 @@ CASES = [
     ("kuhn", {"opponent": "random"}),
     ("kuhn", {"opponent": "aggressive"}),
     ("kuhn", {"opponent": "cfr"}),
+    ("alfworld", {}),
+    ("alfworld", {"kind": "all", "commands": True}),
     ("webshop", {"products": 300}),
     ("bandit", {}),
     (EXAMPLE, {}),

@@ -20,6 +20,7 @@ CASES = {
     "minesweeper-compact": ("minesweeper", 3, {"view": "compact", "rows": 4, "cols": 5}, "history"),
     "sokoban": ("sokoban", 1, {}, "reflection"),
     "tictactoe": ("tictactoe", 1, {"opponent": "random"}, "both"),
+    "alfworld": ("alfworld", 4, {}, "both"),
     "webshop": ("webshop", 1, {"products": 300}, "both"),
     "kuhn": ("kuhn", 4, {"opponent": "aggressive"}, "history"),
     "bandit": ("bandit", 5, {}, "reflection"),

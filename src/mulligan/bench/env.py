@@ -26,6 +26,7 @@ CASES: tuple[tuple[str, dict[str, object]], ...] = (
     ("tictactoe", {"opponent": "mcts:100"}),
     ("kuhn", {"opponent": "intermediate"}),
     ("kuhn", {"opponent": "cfr"}),
+    ("alfworld", {}),
     ("webshop", {}),
     ("bandit", {}),
 )

@@ -25,6 +25,7 @@ BUILTIN = {
     "sokoban": "mulligan.envs.sokoban:Sokoban",
     "tictactoe": "mulligan.envs.tictactoe:TicTacToe",
     "kuhn": "mulligan.envs.kuhn:KuhnPoker",
+    "alfworld": "mulligan.envs.alfworld:ALFWorld",
     "webshop": "mulligan.envs.webshop:WebShop",
     "bandit": "mulligan.envs.bandit:Bandit",
 }

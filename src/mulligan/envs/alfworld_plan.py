@@ -1,0 +1,174 @@
+"""Plans for ALFWorld games: the shortest direct way from any position to the goal, and how far along a game is.
+
+A direct way fetches the objects one after the other, treats each (clean, heat, cool) and brings it where it belongs;
+what the hand holds in vain is put down first. Every solvable game has one: the domain has no locks and no full shelves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from itertools import permutations
+from typing import NamedTuple
+
+from mulligan.envs.alfworld_game import SAYS, Game
+from mulligan.envs.alfworld_world import TOGGLED
+
+_DROPS = 6
+"""Receptacles tried for an object that is in the way, the nearest first."""
+
+
+def plan(game: Game, known: Collection[int] | None = None) -> list[str] | None:
+    """The shortest direct way to win, or None where there is none.
+
+    known   receptacles whose contents may be relied on; without it, all of them. What they held at the start and hold
+            now is the same unless the player moved it, so receptacles seen in an earlier game may be among them.
+    """
+    if game.won():
+        return []
+    best: tuple[str, ...] | None = None
+    planner = _Planner(game, known)
+    for walk in planner.looks() if game.world.goal.kind == "look" else planner.places():
+        if best is None or len(walk.said) < len(best):
+            best = walk.said
+    return None if best is None else list(best)
+
+
+def progress(game: Game) -> float:
+    """Share of the task that is done, 0 to 1: taking, treating and placing count alike for every object asked for."""
+    if game.won():
+        return 1.0
+    world, goal = game.world, game.world.goal
+    if goal.kind == "look":
+        in_hand = game.held >= 0 and game.held in world.goal_objects
+        lit = any(game.made[lamp] & TOGGLED for lamp in world.lamps)
+        return (in_hand + lit) / 3
+    steps = 3 if goal.state else 2
+
+    def done(number: int, target: int) -> int:
+        treated = bool(goal.state) and game.made[number] & goal.state == goal.state
+        if number in game.inside[target] and (treated or not goal.state):
+            return steps
+        return treated + (number == game.held)
+
+    most = 0
+    for target in world.goal_targets:
+        scores = sorted((done(number, target) for number in world.goal_objects), reverse=True)
+        most = max(most, sum(scores[: goal.count]))
+    return most / (steps * goal.count)
+
+
+class _Walk(NamedTuple):
+    """A way as far as it is planned: where it leads, which doors it opened, what it says."""
+
+    at: int
+    opened: frozenset[int]
+    said: tuple[str, ...]
+
+
+class _Planner:
+    """All direct ways from one position."""
+
+    def __init__(self, game: Game, known: Collection[int] | None) -> None:
+        self.game, self.world, self.known = game, game.world, known
+        self.reliable = [r for r, place in enumerate(self.world.places) if place >= 0 and (known is None or r in known)]
+        self.start = _Walk(game.at, frozenset(game.opened), ())
+
+    def looks(self) -> Iterator[_Walk]:
+        """Fetch the object, then switch on the lamp beside it."""
+        game, world = self.game, self.world
+        lamps = [(lamp, r) for r in self.reliable for lamp in world.lamps if lamp in game.inside[r]]
+        wanted = [game.held] if game.held in world.goal_objects else sorted(world.goal_objects)
+        for lamp, beside in lamps:
+            for number in wanted:
+                for held in self._fetched(self._hands_free(number), number):
+                    walk = self._before(held, beside)
+                    lit = game.made[lamp] & TOGGLED
+                    yield walk if lit else self._say(walk, f"use {world.names[lamp]}")
+
+    def places(self) -> Iterator[_Walk]:
+        """Fetch, treat and place as many objects as are still missing, into each receptacle that would do."""
+        game, world, goal = self.game, self.world, self.world.goal
+        for target in world.goal_targets:
+            inside = game.inside[target] if self.known is None or target in self.known else ()
+            ready = {o for o in inside if o in world.goal_objects and game.made[o] & goal.state == goal.state}
+            others = sorted(world.goal_objects - ready)
+            for chosen in permutations(others, goal.count - len(ready)):
+                if game.held in others and chosen[0] != game.held:
+                    continue
+                walks = self._hands_free(chosen[0])
+                for number in chosen:
+                    walks = self._placed(walks, number, target)
+                yield from walks
+
+    def _placed(self, walks: list[_Walk], number: int, target: int) -> list[_Walk]:
+        """One object brought to its target."""
+        game, world, state = self.game, self.world, self.world.goal.state
+        name = world.names[number]
+
+        def treated(walks: list[_Walk]) -> list[_Walk]:
+            if not state or game.made[number] & state == state:
+                return walks
+            return [
+                self._say(self._before(walk, r), f"{SAYS[state]} {name} with {world.r_names[r]}")
+                for walk in walks
+                for r in world.appliances(state)
+            ]
+
+        done: list[_Walk] = []
+        if world.places[target] >= 0 and world.goal.object_type in world.can_hold[target]:
+            done = [
+                self._say(self._reached(walk, target), f"move {name} to {world.r_names[target]}")
+                for walk in treated(self._fetched(walks, number))
+            ]
+        if state and number in game.inside[target] and (self.known is None or target in self.known):
+            done += treated(self._fetched(walks, number, but=target))  # it lies in two places, and one is enough
+        return done
+
+    def _fetched(self, walks: list[_Walk], number: int, but: int = -1) -> list[_Walk]:
+        """The object in the hand, from any place `but` one."""
+        game, world = self.game, self.world
+        if number == game.held:
+            return walks
+        if number not in world.pickupable:
+            return []
+        sources = [r for r in self.reliable if r != but and number in game.inside[r]]
+        return [
+            self._say(self._reached(walk, r), f"take {world.names[number]} from {world.r_names[r]}")
+            for walk in walks
+            for r in sources
+        ]
+
+    def _hands_free(self, number: int) -> list[_Walk]:
+        """Ways on which the hand is free for the object, or holds it."""
+        game, world, held = self.game, self.world, self.game.held
+        if held < 0 or held == number:
+            return [self.start]
+        drops = [
+            r for r, place in enumerate(world.places) if place >= 0 and world.object_types[held] in world.can_hold[r]
+        ]
+        walks = [
+            self._say(self._reached(self.start, r), f"move {world.names[held]} to {world.r_names[r]}")
+            for r in sorted(drops, key=lambda r: (world.places[r] != game.at, not game.accessible(r)))[:_DROPS]
+        ]
+        walks += [
+            self._say(self._reached(self.start, r), f"move {world.names[held]} to {world.r_names[r]}")
+            for r in drops
+            if number in game.inside[r] and r in self.reliable
+        ]
+        return walks
+
+    def _before(self, walk: _Walk, receptacle: int) -> _Walk:
+        place = self.world.places[receptacle]
+        if place == walk.at:
+            return walk
+        return _Walk(place, walk.opened, (*walk.said, f"go to {self.world.r_names[receptacle]}"))
+
+    def _reached(self, walk: _Walk, receptacle: int) -> _Walk:
+        walk = self._before(walk, receptacle)
+        if receptacle in walk.opened or receptacle not in self.world.openable:
+            return walk
+        said = (*walk.said, f"open {self.world.r_names[receptacle]}")
+        return _Walk(walk.at, walk.opened | {receptacle}, said)
+
+    def _say(self, walk: _Walk, command: str) -> _Walk:
+        return _Walk(walk.at, walk.opened, (*walk.said, command))

@@ -1,0 +1,188 @@
+"""ALFWorld's households: what all games of one problem share, by number instead of by id."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from mulligan.envs.alfworld_pddl import Problem
+
+WELCOME = "-= Welcome to TextWorld, ALFRED! =-"
+CLEAN, HOT, COOL, SLICED, TOGGLED = 1, 2, 4, 8, 16
+"""What may become of an object, as bits."""
+APPLIANCES = {CLEAN: ("sinktype", "sinkbasintype"), HOT: ("microwavetype",), COOL: ("fridgetype",)}
+KNIVES = ("knifetype", "butterknifetype")
+_MADE = {"isclean": CLEAN, "ishot": HOT, "iscool": COOL, "issliced": SLICED, "istoggled": TOGGLED}
+_ABLE = {"cleanable": CLEAN, "heatable": HOT, "coolable": COOL, "sliceable": SLICED, "toggleable": TOGGLED}
+
+Facts = defaultdict[str, list[tuple[str, ...]]]
+"""Predicate -> the arguments it holds of."""
+Kind = Literal["pick", "look", "clean", "heat", "cool", "pick2"]
+"""The six kinds of task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What wins: `count` objects of a type, all in `state`, in one receptacle of a type; or one held under a lamp."""
+
+    kind: Kind
+    object_type: str
+    target_type: str
+    """Type of the receptacle; for "look", of the lamp."""
+    state: int = 0
+    """Bits the objects must have: CLEAN, HOT or COOL."""
+    count: int = 1
+
+
+class World:
+    """The unchanging part of a game: names, types and places by number, and how all is at the start.
+
+    Objects and receptacles are numbered in the order of their ids, which is the order TextWorld lists them in.
+    """
+
+    __slots__ = (
+        "able", "at", "can_hold", "goal", "goal_objects", "goal_targets", "held", "inner", "inside", "knives", "lamps",
+        "lies", "made", "name", "names", "numbers", "object_types", "openable", "opened", "pickupable", "places",
+        "r_names", "r_numbers", "r_places", "r_types", "task", "to_go",
+    )  # fmt: skip
+
+    def __init__(self, problem: Problem, goal: Goal, task: str, name: str) -> None:
+        self.goal, self.task, self.name = goal, task, name
+        by_predicate: Facts = defaultdict(list)
+        for fact in problem.facts:
+            by_predicate[fact[0]].append(fact[1:])
+        # Only what some fact speaks of has a name; what is declared and never mentioned takes no number.
+        spoken = sorted({argument for fact in problem.facts for argument in fact[1:]})
+        names = readable_names(spoken)
+        objects = [each for each in spoken if problem.objects[each] == "object"]
+        receptacles = [each for each in spoken if problem.objects[each] == "receptacle"]
+        o_at = {each: number for number, each in enumerate(objects)}
+        r_at = {each: number for number, each in enumerate(receptacles)}
+        self.names = tuple(names[each] for each in objects)
+        self.r_names = tuple(names[each] for each in receptacles)
+        self.numbers = {name: number for number, name in enumerate(self.names)}
+        self.r_numbers = {name: number for number, name in enumerate(self.r_names)}
+        self._types(by_predicate, objects, receptacles)
+        self._places(by_predicate, o_at, r_at)
+        self._objects(by_predicate, o_at)
+        self.goal_objects = frozenset(o for o, kind in enumerate(self.object_types) if self._may_serve(o, kind))
+        self.lamps = tuple(
+            o for o, kind in enumerate(self.object_types) if kind == goal.target_type and self.able[o] & TOGGLED
+        )
+        """Lamps of the goal's type that can be switched on; none where the goal needs no lamp."""
+        self.goal_targets = tuple(
+            r for r, kind in enumerate(self.r_types) if kind == goal.target_type and goal.kind != "look"
+        )
+
+    def _types(self, facts: Facts, objects: list[str], receptacles: list[str]) -> None:
+        types = {pair[0]: pair[1] for pair in facts["objecttype"]}
+        r_types = {pair[0]: pair[1] for pair in facts["receptacletype"]}
+        self.object_types = tuple(types.get(each, "") for each in objects)
+        self.r_types = tuple(r_types.get(each, "") for each in receptacles)
+        fits: defaultdict[str, set[str]] = defaultdict(set)
+        for holder, held in facts["cancontain"]:
+            fits[holder].add(held)
+        can_hold = {kind: frozenset(fits[kind]) for kind in set(self.r_types)}
+        self.can_hold = tuple(can_hold[kind] for kind in self.r_types)
+        """For each receptacle the types of objects that can be put there."""
+
+    def _places(self, facts: Facts, o_at: dict[str, int], r_at: dict[str, int]) -> None:
+        """Locations by number, and what stands and lies where."""
+        locations: dict[str, int] = {}
+        for _, place in (*facts["atlocation"], *facts["receptacleatlocation"], *facts["objectatlocation"]):
+            locations.setdefault(place, len(locations))
+        self.at = locations[facts["atlocation"][0][1]]
+        places = [-1] * len(r_at)
+        for receptacle, place in facts["receptacleatlocation"]:
+            places[r_at[receptacle]] = locations[place]
+        self.places = tuple(places)
+        """Location of each receptacle; -1 where it has none."""
+        here = [list[int]() for _ in locations]
+        for receptacle_number, location in enumerate(places):
+            if location >= 0:
+                here[location].append(receptacle_number)
+        self.r_places = tuple(map(tuple, here))
+        """The receptacles of each location."""
+        lies = [set[int]() for _ in locations]
+        for each, place in facts["objectatlocation"]:
+            lies[locations[place]].add(o_at[each])
+        self.lies = tuple(map(tuple, map(sorted, lies)))
+        inside = [set[int]() for _ in r_at]
+        for each, receptacle in facts["inreceptacle"]:
+            inside[r_at[receptacle]].add(o_at[each])
+        self.inside = tuple(map(tuple, map(sorted, inside)))
+        self.openable = frozenset(r_at[each] for (each,) in facts["openable"])
+        self.opened = frozenset(r_at[each] for (each,) in facts["opened"])
+        self.to_go = sorted((f"go to {self.r_names[r]}", place) for r, place in enumerate(places) if place >= 0)
+
+    def _objects(self, facts: Facts, o_at: dict[str, int]) -> None:
+        """What can be done with each object, and what has been done already."""
+        self.pickupable = frozenset(o_at[each] for (each,) in facts["pickupable"])
+        self.knives = frozenset(o for o, kind in enumerate(self.object_types) if kind in KNIVES)
+        able, made = bytearray(len(o_at)), bytearray(len(o_at))
+        for bits, table in ((able, _ABLE), (made, _MADE)):
+            for predicate, bit in table.items():
+                for (each,) in facts[predicate]:
+                    bits[o_at[each]] |= bit
+        self.able, self.made = bytes(able), bytes(made)
+        self.held = next((o_at[each] for _, each in facts["holds"]), -1)
+        inner: dict[int, list[int]] = {o_at[each]: [] for (each,) in facts["isreceptacleobject"]}
+        for each, outer in facts["inreceptacleobject"]:
+            if o_at[outer] in inner:
+                insort(inner[o_at[outer]], o_at[each])
+        self.inner = {outer: tuple(held) for outer, held in inner.items()}
+        """Objects that hold others, with what they hold: nothing ever changes that."""
+
+    def _may_serve(self, number: int, kind: str) -> bool:
+        """Whether an object can be what the goal asks for."""
+        return kind == self.goal.object_type and not self.goal.state & ~self.able[number]
+
+    def appliances(self, bit: int) -> list[int]:
+        """Receptacles that clean, heat or cool, and can be reached."""
+        return [r for r, kind in enumerate(self.r_types) if kind in APPLIANCES[bit] and self.places[r] >= 0]
+
+    def intro(self) -> str:
+        """The first observation."""
+        here = self.r_places[self.at]
+        if here:
+            around = f"You are facing the {listed([self.r_names[r] for r in here])}. Next to it, you see nothing."
+        else:
+            seen = [f"a {name}" for r, name in enumerate(self.r_names) if self.places[r] >= 0]
+            around = f"You are in the middle of a room. Looking quickly around you, you see {listed(seen)}."
+        return f"{WELCOME}\n\n{around}\n\nYour task is to: {self.task}"
+
+
+def readable_names(ids: Sequence[str]) -> dict[str, str]:
+    """Each id as the games call it: ``mug_bar__minus_01…`` is "mug 2"; `ids` are sorted.
+
+    The things of one name are counted down along their ids. Basins have ids like ``sink_bar_…_sinkbasin``.
+    """
+    heads = {each: _head(each) for each in ids}
+    left = Counter(head for head in heads.values() if head)
+    names: dict[str, str] = {}
+    for each, head in heads.items():
+        if head:
+            names[each] = f"{head} {left[head]}"
+            left[head] -= 1
+        else:
+            plain = each
+            for mangled, character in (("_minus_", "-"), ("_plus_", "+"), ("_dot_", "."), ("_comma_", ",")):
+                plain = plain.replace(mangled, character)
+            names[each] = f"{plain} "
+    return names
+
+
+def _head(each: str) -> str:
+    """The name without its number; empty where an id has no parts."""
+    head, bar, _ = each.partition("_bar_")
+    return (f"{head}basin" if "basin" in each else head) if bar else ""
+
+
+def listed(items: Sequence[str]) -> str:
+    """Several things in words."""
+    if not items:
+        return "nothing"
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])}, and {items[-1]}"
