@@ -6,7 +6,19 @@ Each module has `adapt(ident)`, which gives the class of that environment; what 
 from __future__ import annotations
 
 import difflib
+import importlib
 from collections.abc import Iterable
+from typing import Any
+
+from mulligan.errors import MissingExtra
+
+
+def library(name: str, who: str) -> Any:
+    """The library `name`, imported only now; `who` needs it, and the extra of the same name brings it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise MissingExtra(who, name) from None
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:

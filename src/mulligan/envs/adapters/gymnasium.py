@@ -19,8 +19,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from mulligan.envs.adapters import library
 from mulligan.envs.base import action_text
-from mulligan.errors import MissingExtra, ParameterError, UsageError
+from mulligan.errors import ParameterError, UsageError
 from mulligan.types import ParamValue, Step, Task
 
 _TURNS = 100
@@ -31,18 +32,9 @@ _COLOURED = re.compile(r"\x1b\[[\d;]*m([^\x1b]*)\x1b\[0m")
 """What a terminal would show in colour, as a player's place."""
 
 
-def library(who: str) -> Any:
-    """The module ``gymnasium``, imported only now."""
-    try:
-        import gymnasium
-    except ImportError:
-        raise MissingExtra(who, "gymnasium") from None
-    return gymnasium
-
-
 def adapt(ident: str) -> type:
     """The environment that Gymnasium registers as `ident`."""
-    gym = library(f"gymnasium:{ident}")
+    gym = library("gymnasium", f"gymnasium:{ident}")
     try:
         found = gym.spec(ident)
     except gym.error.Error as error:
@@ -65,7 +57,7 @@ class Wrapped:
 
     def __init__(self, task: Task) -> None:
         self.task = task
-        self.gym = library(f"gymnasium:{self.ident}")
+        self.gym = library("gymnasium", f"gymnasium:{self.ident}")
         self.options = _options(self.ident, task.text("options"))
         self.draws = self._can_draw()
         self.env = self._make()

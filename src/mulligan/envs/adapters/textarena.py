@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, ClassVar, cast
 
 from mulligan.envs import registry
-from mulligan.envs.adapters import nearest
+from mulligan.envs.adapters import library, nearest
 from mulligan.envs.base import action_text
 from mulligan.envs.openspiel import settle_seat
-from mulligan.errors import MissingExtra, UnknownName, UsageError
+from mulligan.errors import UnknownName, UsageError
 from mulligan.seeding import derive, generator
 from mulligan.types import Episode, ParamValue, Step, Task
 
@@ -31,18 +31,9 @@ _PATIENCE = 20
 _OFFERED = re.compile(r"\[[^\[\]\n]{1,40}\]")
 
 
-def library(who: str) -> Any:
-    """The module ``textarena``, imported only now."""
-    try:
-        import textarena
-    except ImportError:
-        raise MissingExtra(who, "textarena") from None
-    return textarena
-
-
 def adapt(ident: str) -> type:
     """The game that TextArena registers as `ident`."""
-    arena = library(f"textarena:{ident}")
+    arena = library("textarena", f"textarena:{ident}")
     known = arena.envs.registration.ENV_REGISTRY
     if ident not in known:
         raise UnknownName("game of TextArena", ident, nearest(ident, known))
@@ -55,7 +46,7 @@ def adapt(ident: str) -> type:
 
 def _make(ident: str) -> Any:
     """The game without wrappers: its messages one by one."""
-    arena = library(f"textarena:{ident}")
+    arena = library("textarena", f"textarena:{ident}")
     raw = ident if ident.endswith("-raw") else f"{ident}-raw"
     try:
         return arena.make(raw if raw in arena.envs.registration.ENV_REGISTRY else ident)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,55 +15,7 @@ from mulligan.envs.webshop_reward import judge, likeness, same_option, title_sha
 from mulligan.errors import ParameterError, UnknownName, UsageError
 from mulligan.rollout.tasksets import task_set
 from mulligan.types import Step
-
-pytest.importorskip("Stemmer")
-
-
-@pytest.fixture(autouse=True)
-def registered(tmp_path, monkeypatch):
-    monkeypatch.setitem(registry.BUILTIN, "webshop", "mulligan.envs.webshop:WebShop")
-    monkeypatch.setenv("MULLIGAN_CACHE", str(tmp_path / "cache"))
-    yield
-    webshop_catalogue.from_files.cache_clear()
-
-
-def item(number: int, **changes: Any) -> dict[str, Any]:
-    """A shirt as the original's files have it."""
-    entry = {
-        "asin": f"B{number:02d}",
-        "name": f"Brand{number} Cotton Shirt",
-        "full_description": "For every day.",
-        "small_description": ["Comes folded", "Easy care"],
-        "pricing": [10.0 + number],
-        "customization_options": {
-            "color": [{"value": "red"}, {"value": "blue"}],
-            "size": [{"value": "40"}, {"value": "42"}],
-        },
-        "category": "fashion",
-        "query": "shirts",
-        "product_category": "Clothing › Shirts",
-    }
-    return {**entry, **changes}
-
-
-NOTE = {
-    "attributes": ["easy care", "slim fit"],
-    "instruction": "Find me easy care, slim fit shirts",
-    "instruction_attributes": ["easy care", "slim fit"],
-}
-
-
-def shop_of(folder: Path, entries: list[dict[str, Any]], notes: dict[str, Any]) -> str:
-    (folder / "items_shuffle_1000.json").write_text(json.dumps(entries))
-    (folder / "items_ins_v2_1000.json").write_text(json.dumps(notes))
-    return str(folder)
-
-
-@pytest.fixture
-def shirts(tmp_path):
-    """Twelve shirts; goal 0 asks for the third, in some colour and size."""
-    where = shop_of(tmp_path, [item(number) for number in range(1, 13)], {"B03": NOTE})
-    return registry.make("webshop", 0, catalogue=where, goal=0)
+from shirts import NOTE, item, shop_of
 
 
 def play(env: WebShop, *actions: str) -> Step:

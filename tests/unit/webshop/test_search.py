@@ -13,8 +13,6 @@ from mulligan.envs import webshop_search
 from mulligan.envs.webshop_search import Index, IndexBuilder, best, stemmer, words
 from mulligan.errors import MissingExtra
 
-pytest.importorskip("Stemmer")
-
 WORDS = ("red", "shoe", "shoes", "running", "run", "runs", "cotton", "the", "with", "x", "größe", "42", "bottle")
 TEXTS = st.lists(st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join), min_size=1, max_size=30)
 
@@ -29,7 +27,8 @@ def index_of(texts: list[str], folder=None) -> Index:
 @settings(max_examples=60, deadline=None)
 @given(texts=TEXTS, query=st.lists(st.sampled_from([*WORDS, "unknown"]), max_size=8).map(" ".join))
 def test_ranks_as_bm25s_does(texts, query):
-    bm25s = pytest.importorskip("bm25s")
+    import bm25s
+
     stem = stemmer()
     tokens = [[stem(word) for word in words(text)] for text in texts]
     asked = [stem(word) for word in words(query)]

@@ -18,9 +18,7 @@ from mulligan.envs import webshop_files as files
 from mulligan.envs.webshop_generate import generated, records
 from mulligan.errors import UsageError
 
-pytest.importorskip("Stemmer")
-
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ORIGINAL = Path(os.environ.get("WEBSHOP_DATA", ROOT.parent / "shared" / "data" / "webshop"))
 SHIRT = {
     "asin": "B0SHIRT001",
@@ -39,13 +37,6 @@ SHIRT = {
     "average_rating": 4.5,
 }
 NOTE = {"attributes": ["easy care"], "instruction": "Find me easy care shirts", "instruction_attributes": ["easy care"]}
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("MULLIGAN_CACHE", str(tmp_path / "cache"))
-    yield
-    catalogue.from_files.cache_clear()
 
 
 def write(folder: Path, products: object, notes: object = None, packed: bool = False) -> str:
