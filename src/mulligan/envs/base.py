@@ -78,6 +78,11 @@ class Offers(Protocol):
         """Names the hidden world, so that task sets can keep evaluation worlds out of training."""
         ...
 
+    def seed_set(self) -> str | None:
+        """The set of tasks ("train", "validation", "eval") that the world is for, where those who made it have split
+        their worlds; None leaves that to `world_key`."""
+        ...
+
     def reflect(self, episode: Episode) -> str:
         """A truthful reflection on an episode, as a scripted demonstrator writes it."""
         ...
