@@ -1,4 +1,4 @@
-"""From the runs of the sweeps to what is kept here: table.json, curves, metrics, trials to read.
+"""From the runs of the sweeps to what is kept here: table.json and table.md, curves, metrics, trials to read.
 
     python results/h200-smollm2/collect.py runs/h200-smollm2 [--games minesweeper sokoban] [--into FOLDER]
 
@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mulligan.eval.passk import wilson
 from mulligan.eval.run import evaluate
 from mulligan.players import as_trained
 from mulligan.policy.scripted import ExpertPolicy
@@ -80,6 +81,7 @@ def table_row(arm: Mapping[str, Any], top: float) -> Row:
         "seed_set": arm["seed_set"],
         "valid": arm["main"]["valid"],
         "again_on_a_known_mine": known_mines(arm["folder"]) if config.task.env == "minesweeper" else None,
+        "diversity": diversity(arm["folder"]),
         "also": {
             further: {"p": found["main"]["p"], "controls": {k: v["p"] for k, v in found["controls"].items()}}
             for further, found in arm.get("also", {}).items()
@@ -109,6 +111,7 @@ def untouched_row(found: Mapping[str, Any], top: float) -> Row:
         "seed_set": "eval",
         "valid": found["main"]["valid"],
         "again_on_a_known_mine": None,
+        "diversity": [],
         "also": {},
     }
 
@@ -127,6 +130,12 @@ def known_mines(folder: Path) -> float | None:
             again += bool(mines & hit)
             hit |= mines
     return again / later if later else None
+
+
+def diversity(folder: Path) -> list[float]:
+    """Entropy of the action sequences on validation tasks, as training went on."""
+    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [line["validation/diversity"] for line in map(json.loads, lines) if "validation/diversity" in line]
 
 
 def told(trial: Trial) -> str:
@@ -204,6 +213,51 @@ def draw(rows: Sequence[Row], arms: Mapping[str, Sequence[Row]], path: Path) -> 
     pyplot.close(figure)
 
 
+def percent(shares: Sequence[float]) -> str:
+    """The mean of shares, in percent."""
+    return f"{100 * sum(shares) / len(shares):.1f}"
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rows of one game in Markdown: the mean over seeds, with Wilson's interval over the trials of all seeds."""
+    lines = ["| | seeds | p@1 | p@2 | p@3 | p@3 by seed | retries | known mine |", "|---|---|---|---|---|---|---|---|"]
+    for name, own in by_name(rows).items():
+        p = [percent([row["p"][k] for row in own]) for k in range(3)]
+        trials = sum(row["tasks"] for row in own)
+        low, high = wilson(round(sum(row["p"][2] * row["tasks"] for row in own)), trials)
+        mines = [row["again_on_a_known_mine"] for row in own if row["again_on_a_known_mine"] is not None]
+        known = f"{100 * sum(mines) / len(mines):.0f} %" if mines else ""
+        seeds = " / ".join(f"{100 * row['p'][2]:.1f}" for row in own)
+        cells = [name, str(len(own)), p[0], p[1], f"{p[2]} ± {50 * (high - low):.1f}", seeds]
+        lines.append("| " + " | ".join([*cells, percent([row["retry"] for row in own]), known]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def further_table(rows: Sequence[Row]) -> str:
+    """Other evaluations of the same agents: p@1, p@2 ... as means over seeds."""
+    lines = ["| | | seeds | p@1, p@2, … |", "|---|---|---|---|"]
+    for name, own in by_name(rows).items():
+        for further, found in own[0]["also"].items():
+            parts = {"": [row["also"][further]["p"] for row in own]}
+            parts |= {
+                f", {kind}": [row["also"][further]["controls"][kind] for row in own] for kind in found["controls"]
+            }
+            for kind, p in parts.items():
+                shares = " / ".join(percent(each) for each in zip(*p, strict=True))
+                lines.append(f"| {name} | {further}{kind} | {len(own)} | {shares} |")
+    return "\n".join(lines) + "\n"
+
+
+def by_name(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    names = dict.fromkeys(row["name"] for row in rows)
+    return {name: [row for row in rows if row["name"] == name] for name in names}
+
+
+def by_game(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    games = dict.fromkeys(row["env"] for row in rows)
+    return {game: [row for row in rows if row["env"] == game] for game in games}
+
+
 def main(runs: Path, games: Sequence[str], into: Path) -> None:
     into.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
@@ -221,6 +275,8 @@ def main(runs: Path, games: Sequence[str], into: Path) -> None:
         keep_trials(own, game, into)
         keep_metrics(own, game, into)
     into.joinpath("table.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    tables = [f"# {game}\n\n{table(own)}\n{further_table(own)}" for game, own in by_game(rows).items()]
+    into.joinpath("table.md").write_text("\n".join(tables), encoding="utf-8")
     draw(rows, {game: own for game, own in arms.items() if own}, into / "curves.png")
     for row in rows:
         shares = " ".join(f"{100 * p:5.1f}" for p in row["p"])

@@ -56,6 +56,23 @@ def test_the_figures_of_performance_are_those_of_the_benchmarks():
     assert not [number for number in numbers if number not in kept]
 
 
+TABLES = [line for line in (PILOT.parent / "table.md").read_text().splitlines() if re.match(r"\|.*\d", line)]
+
+
+@pytest.mark.parametrize("line", TABLES)
+def test_every_row_made_on_the_gpu_is_in_the_document(line):
+    assert line in (ROOT / "docs" / "results.md").read_text()
+
+
+def test_the_rows_of_the_readme_are_those_of_the_document():
+    readme = (ROOT / "README.md").read_text().replace("*", "")
+    section = readme.partition("## With a real language model")[2].partition("## A frozen model")[0]
+    rows = [[cell.strip() for cell in line.strip("| ").split("|")] for line in section.splitlines() if " ± " in line]
+    made = [[cell.strip() for cell in line.strip("| ").split("|")] for line in TABLES]
+    assert len(rows) >= 3
+    assert all(row in [[*cells[:5], cells[6]] for cells in made if len(cells) == 8] for row in rows)
+
+
 @pytest.mark.parametrize("row", json.loads((PILOT / "table.json").read_text()), ids=lambda row: row["name"])
 def test_the_pilot_is_told_as_it_was(row):
     low, high = row["ci"][-1]
