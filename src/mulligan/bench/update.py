@@ -1,8 +1,9 @@
 """A whole update of the weights, packing to optimiser, on rows like those of MineSweeper, with models drawn at random.
 
-Tokens a second are those of an update that nobody disturbs. Times of its parts come from another one, in which the host
-waits for the GPU between them; `look over` is the extra pass that updates need where they have several minibatches, a
-critic or a KL term. From Python: `run(shape="qwen3-4b")` for a large model, `profile()` for where a GPU's time goes.
+Tokens a second are those of the rows, in an update that nobody disturbs. Times of its parts come from another one, in
+which the host waits for the GPU between them; `look over` is the extra pass that updates need where they have several
+minibatches, a critic or a KL term. From Python: `run(shape="qwen3-4b")` for a large model, `profile()` for where a
+GPU's time goes.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ class Shape:
     rows: int
     length: tuple[int, int]
     """Tokens of a row, from and to."""
+    rules: int
+    """Of them, tokens that all rows begin with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,25 +48,33 @@ class Way:
     """Rank; 0 trains all weights."""
     whole_logits: bool = False
     """All logits of a micro-batch at a time."""
+    share: str = "off"
+    """Whether what all rows begin with is computed once."""
 
 
 _NANO = {"vocab_size": 2000, "hidden_size": 96, "intermediate_size": 256, "num_hidden_layers": 2}
 _SMOLLM2 = {"vocab_size": 49152, "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30}
 _QWEN3 = {"vocab_size": 151936, "hidden_size": 2560, "intermediate_size": 9728, "num_hidden_layers": 36}
 SHAPES = {
-    "nano": Shape("Llama", {**_NANO, "num_attention_heads": 4, "num_key_value_heads": 4}, 80, (60, 140)),
-    "smollm2": Shape("Llama", {**_SMOLLM2, "num_attention_heads": 9, "num_key_value_heads": 3}, 512, (300, 700)),
+    "nano": Shape("Llama", {**_NANO, "num_attention_heads": 4, "num_key_value_heads": 4}, 80, (60, 140), 25),
+    "smollm2": Shape("Llama", {**_SMOLLM2, "num_attention_heads": 9, "num_key_value_heads": 3}, 512, (300, 700), 190),
     "qwen3-4b": Shape(
-        "Qwen3", {**_QWEN3, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128}, 128, (300, 700)
+        "Qwen3", {**_QWEN3, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128}, 128, (300, 700), 190
     ),
 }
 WAYS = {
     "nano": (Way("eager", "off"), Way("eager, logits in slices", "off")),
-    "smollm2": (Way("eager", "off"), Way("compiled"), Way("compiled, whole logits", whole_logits=True)),
+    "smollm2": (
+        Way("eager", "off"),
+        Way("compiled"),
+        Way("compiled, rules once", share="on"),
+        Way("compiled, whole logits", whole_logits=True),
+    ),
     "qwen3-4b": (
         Way("full"),
         Way("full, checkpoints", checkpointing=True),
         Way("LoRA", lora=16),
+        Way("LoRA, rules once", lora=16, share="on"),
     ),
 }
 
@@ -156,10 +167,11 @@ class _Bench:
         self.device = device
         model = random_model(shape, way, device)
         choice: Any = way.compile
+        share: Any = way.share
         config = Config(
             model=ModelConfig(compile=choice, gradient_checkpointing=way.checkpointing),
             algo=AlgoConfig(logp_old="trainer"),
-            optim=OptimConfig(lr=1e-6, warmup=1, lr_end=1.0, epochs=epochs, tokens=tokens),
+            optim=OptimConfig(lr=1e-6, warmup=1, lr_end=1.0, epochs=epochs, tokens=tokens, share=share),
         )
         self.learner = Learner(model, config)
         if way.whole_logits:
@@ -303,14 +315,15 @@ def random_model(shape: Shape, way: Way, device: Any) -> Any:
 
 
 def _rows(shape: Shape) -> tuple[list[Any], int]:
-    """Rows of turns, a quarter of whose tokens are sampled; and how many turns they have."""
+    """Rows of rules and turns, a quarter of whose tokens are sampled; and how many turns they have."""
     from mulligan.train.rows import Row, Span
 
     rng = random.Random(0)
     vocabulary = shape.sizes["vocab_size"]
+    rules = [rng.randrange(vocabulary) for _ in range(shape.rules)]
     rows, step = [], 0
     for number in range(shape.rows):
-        row, length = Row(), rng.randint(*shape.length)
+        row, length = Row([*rules]), rng.randint(*shape.length)
         while len(row.ids) < length:
             turn = rng.randint(30, 80)
             reply = max(1, int(turn * rng.uniform(0.2, 0.3)))

@@ -24,6 +24,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from mulligan.errors import UsageError
+from mulligan.models.opening import Opening, copied, opening_of
 
 try:
     from torch.nn.attention.varlen import varlen_attn
@@ -31,6 +32,7 @@ except ImportError:  # before torch 2.10
     varlen_attn = None  # type: ignore[assignment]
 
 NAME = "mulligan"
+HALF = (torch.bfloat16, torch.float16)
 LEAST_LONGEST = 2048
 """What the longest sequence is taken for at least; more than needed costs nothing."""
 _GROUPS_ARE_TOLD = varlen_attn is not None and "enable_gqa" in inspect.signature(varlen_attn).parameters
@@ -121,6 +123,11 @@ def _attention(
     return mixed.unsqueeze(0), None
 
 
+def is_never_padded(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether packed sequences of any lengths are attended to as they stand."""
+    return varlen_attn is not None and device.type == "cuda" and dtype in HALF
+
+
 class PackedPlan:
     """Sequences of the given lengths, one after another in the packed row, each causal in itself.
 
@@ -134,32 +141,52 @@ class PackedPlan:
         device: torch.device | str = "cpu",
         slack: float = 1.25,
         ends: Tensor | None = None,
+        opening: Opening | bool = False,
     ) -> None:
-        """`ends`: where each sequence ends, with a 0 before the first, as int32 on a GPU; made here if not given."""
+        """`ends`: where each sequence ends, with a 0 before the first, as int32 on a GPU; made here if not given.
+
+        `opening`: the first sequence is also the beginning of all others, which are told without it.
+        """
         self.lengths, self.device, self.slack = lengths, torch.device(device), slack
         if ends is None and self.device.type == "cuda":
             ends = torch.tensor([0, *lengths]).cumsum(0).to(self.device, torch.int32)
         self.ends = ends if varlen_attn is not None else None
-        self.longest = max(LEAST_LONGEST, 1 << (max(lengths) - 1).bit_length())
+        self.opening = opening_of(lengths, self.device) if opening is True else opening or None
+        longest = max(lengths) + (lengths[0] if self.opening is not None else 0)
+        self.longest = max(LEAST_LONGEST, 1 << (longest - 1).bit_length())
         """At least the longest length; one of few values."""
 
     @cached_property
     def blocks(self) -> Blocks:
-        return _blocks(self.lengths, self.slack, self.device)
+        first = self.lengths[0]
+        whole = self.lengths if self.opening is None else [first, *(first + length for length in self.lengths[1:])]
+        return _blocks(whole, self.slack, self.device)
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float | None) -> Tensor:
-        if self.ends is not None and query.dtype in (torch.bfloat16, torch.float16):
-            return varlen(query, key, value, self.ends, self.longest, scaling)
+        opening = self.opening
+        if self.ends is not None and query.dtype in HALF:
+            if opening is None:
+                return varlen(query, key, value, self.ends, self.ends, self.longest, scaling)
+            key, value = copied(key, opening), copied(value, opening)
+            return varlen(query, key, value, self.ends, opening.ends, self.longest, scaling)
+        if opening is not None:  # blocks hold whole sequences
+            query, key, value = (copied(x, opening) for x in (query, key, value))
         mixed: Tensor = _in_blocks(self, query, key, value, scaling)
-        return mixed
+        return mixed if opening is None else mixed[opening.own]
 
 
-def varlen(query: Tensor, key: Tensor, value: Tensor, ends: Tensor, longest: int, scaling: float | None) -> Tensor:
-    """Causal attention within each of the sequences that end at `ends`. query: [T, heads, size]; ends: [1 + rows]."""
+def varlen(
+    query: Tensor, key: Tensor, value: Tensor, ends: Tensor, key_ends: Tensor, longest: int, scaling: float | None
+) -> Tensor:
+    """Causal attention within each of the sequences whose queries end at `ends` and whose keys end at `key_ends`.
+
+    The last query of a sequence stands at its last key. query: [T, heads, size]; ends: [1 + rows].
+    """
     options: dict[str, Any] = {"enable_gqa": query.shape[1] != key.shape[1]} if _GROUPS_ARE_TOLD else {}
     causal = (-1, 0)  # a window over all before and none after
     query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
-    mixed = varlen_attn(query, key, value, ends, ends, longest, longest, scale=scaling, window_size=causal, **options)
+    both = (ends, key_ends, longest, longest)
+    mixed = varlen_attn(query, key, value, *both, scale=scaling, window_size=causal, **options)
     assert isinstance(mixed, Tensor)
     return mixed
 

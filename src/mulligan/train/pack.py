@@ -13,11 +13,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mulligan.models.attention import PackedPlan
+from mulligan.models.opening import Opening, opening_places
 from mulligan.train.rows import Row, Span
 
 MOST_TOKENS = {"cpu": 2**14, "cuda": 2**16}
 SHARE_OF_MEMORY = 0.35
 """Of a GPU's memory, what the activations of a micro-batch may take."""
+LEAST_OPENING = 16
+"""Tokens that rows must begin with alike for it to be worth the trouble."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +58,31 @@ class MicroBatch:
         return len(self.ids)
 
 
-def pack(rows: Sequence[Row], tokens: int, device: torch.device | str = "cpu") -> list[MicroBatch]:
+def pack(
+    rows: Sequence[Row], tokens: int, device: torch.device | str = "cpu", *, share: bool = False
+) -> list[MicroBatch]:
     """Micro-batches of at most `tokens` tokens (a longer row stands alone), rows of like length together.
 
-    As few as can be in that order, and of about one size.
+    As few as can be in that order, and of about one size. `share`: what all rows begin with stands once in each.
     """
     told = sorted((row for row in rows if row.spans), key=lambda row: -len(row.ids))
-    sizes = [len(row.ids) for row in told]
-    joined = [_join(told[begin:end]) for begin, end in _cuts(sizes, tokens)]
+    alike = _opening(told, tokens) if share else 0
+    sizes = [len(row.ids) - alike for row in told]
+    joined = [_join(told[begin:end], alike) for begin, end in _cuts(sizes, tokens - alike)]
     # One transfer of everything, which the host does not wait for.
     whole = iter(_sent([part for each in joined for part in each.whole], device))
     real = iter(_sent([part for each in joined for part in each.real], device))
     return [_placed(each, [next(whole) for _ in each.whole], [next(real) for _ in each.real]) for each in joined]
+
+
+def _opening(rows: Sequence[Row], tokens: int) -> int:
+    """How many first tokens all rows have in common, before anything that is trained on is predicted."""
+    if len(rows) < 2:
+        return 0
+    first, last = min(row.ids for row in rows), max(row.ids for row in rows)  # all others stand between them
+    most = min(min(row.spans[0].start for row in rows) - 1, tokens // 2)
+    same = next((place for place in range(min(most, len(first))) if first[place] != last[place]), most)
+    return same if same >= LEAST_OPENING else 0
 
 
 def token_budget(config: Any, device: torch.device, *, checkpointing: bool) -> int:
@@ -118,16 +134,24 @@ class _Joined:
     real: list[NDArray[np.float32]]
     has_old: bool
     has_reference: bool
+    opening: int
 
 
-def _join(rows: Sequence[Row]) -> _Joined:
-    lengths = np.array([len(row.ids) for row in rows])
+def _join(rows: Sequence[Row], alike: int) -> _Joined:
+    """Rows side by side, of which the first `alike` tokens, the same for all, stand once before them."""
+    alike = alike if len(rows) > 1 else 0
+    parts = [rows[0].ids[:alike]] if alike else []
+    parts += [row.ids[alike:] for row in rows] if alike else [row.ids for row in rows]
+    lengths = np.array([len(part) for part in parts])
     starts = lengths.cumsum() - lengths
-    ids = np.fromiter(chain.from_iterable(row.ids for row in rows), np.int64, int(lengths.sum()))
+    ids = np.fromiter(chain.from_iterable(parts), np.int64, int(lengths.sum()))
+    before = np.full_like(starts, alike)  # tokens of each part's row that stand elsewhere
+    before[: len(parts) - len(rows)] = 0
     spans = [span for row in rows for span in row.spans]
     sizes = np.array([len(span.ids) for span in spans])
     first = sizes.cumsum() - sizes
-    place = np.array([start + span.start - 1 for start, row in zip(starts, rows, strict=True) for span in row.spans])
+    begins = (starts - before)[-len(rows) :]
+    place = np.array([begin + span.start - 1 for begin, row in zip(begins, rows, strict=True) for span in row.spans])
     keep = np.repeat(place - first, sizes) + np.arange(sizes.sum())
 
     def each(values: Iterable[int]) -> NDArray[np.int64]:
@@ -143,7 +167,7 @@ def _join(rows: Sequence[Row]) -> _Joined:
     names = ["logprobs", *["old"] * has_old, *["reference"] * has_reference]
     whole = [
         ids,
-        np.arange(len(ids)) - np.repeat(starts, lengths),
+        np.arange(len(ids)) - np.repeat(starts - before, lengths),
         keep,
         ids[keep + 1],
         each(span.step for span in spans),
@@ -151,17 +175,22 @@ def _join(rows: Sequence[Row]) -> _Joined:
         each(span.reflects for span in spans),
         first,
         np.concatenate([[0], lengths.cumsum()]),
+        *([places.ravel() for places in opening_places(lengths.tolist())] if alike else []),
     ]
-    return _Joined(lengths.tolist(), spans, whole, [floats(name) for name in names], has_old, has_reference)
+    return _Joined(lengths.tolist(), spans, whole, [floats(name) for name in names], has_old, has_reference, alike)
 
 
 def _placed(joined: _Joined, whole: Sequence[Tensor], real: Sequence[Tensor]) -> MicroBatch:
-    ids, positions, keep, target, step, trial, reflects, first, ends = whole
+    ids, positions, keep, target, step, trial, reflects, first, ends, *shared = whole
     found = iter(real)
+    opening: Opening | bool = False
+    if joined.opening:
+        keys, own, copies, key_ends = shared
+        opening = Opening(keys, own, copies.view(-1, joined.opening), key_ends.int())
     return MicroBatch(
         ids=ids,
         positions=positions,
-        plan=PackedPlan(joined.lengths, ids.device, ends=ends.int() if ids.is_cuda else None),
+        plan=PackedPlan(joined.lengths, ids.device, ends=ends.int() if ids.is_cuda else None, opening=opening),
         keep=keep,
         target=target,
         logp_sampler=next(found),

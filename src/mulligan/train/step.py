@@ -19,7 +19,7 @@ from torch import Tensor
 
 from mulligan.algo.loss import LossOptions, Tokens, policy_loss, summarise, token_shares, value_loss
 from mulligan.errors import MulliganError
-from mulligan.models.attention import compile_layers, use_plans
+from mulligan.models.attention import compile_layers, is_never_padded, use_plans
 from mulligan.seeding import generator
 from mulligan.train import masters
 from mulligan.train.config import Config
@@ -70,6 +70,7 @@ class Learner:
         self.tokens = config.optim.tokens or token_budget(
             model.config, self.device, checkpointing=config.model.gradient_checkpointing
         )
+        self.shares_openings = _chosen(config.optim.share, is_never_padded(self.device, model.dtype))
         self.bad_in_a_row = 0
         compiled = _compiles(config.model.compile, self.device)
         self.head = Head(model, compiled, backend)
@@ -162,7 +163,7 @@ class Learner:
         later = self._later_rows(rows, update) if self._uses_own_logp() else []
         values = None if critic is None else torch.zeros(steps, critic.out_features, device=self.device)
         wanted = rows if critic is not None or self.config.algo.kl_weight else later
-        packed = pack(wanted, self.tokens, self.device) if wanted else []
+        packed = self._packed(wanted) if wanted else []
         if later or critic is not None:
             found = []
             for batch in packed:
@@ -274,6 +275,9 @@ class Learner:
         for parameter in self.model.parameters():
             parameter.grad = None
 
+    def _packed(self, rows: Sequence[Row]) -> list[MicroBatch]:
+        return pack(rows, self.tokens, self.device, share=self.shares_openings)
+
     def _pack(self, part: _Minibatch) -> None:
         """Pack a minibatch anew where micro-batches have become smaller."""
         if part.budget == self.tokens:
@@ -281,7 +285,7 @@ class Learner:
         if len(part.old) == len(part.packed):
             _note(part.packed, "old", part.old)  # of a first pass that was finished
         part.old = []
-        part.packed = pack(part.rows, self.tokens, self.device)
+        part.packed = self._packed(part.rows)
         part.shares = self._shares(part.packed) if part.packed else []
         part.budget = self.tokens
 
@@ -388,7 +392,7 @@ class Learner:
         for optimiser in optimisers:
             for group in optimiser.param_groups:
                 group["lr"] = lr
-        packed = pack(rows, self.tokens, self.device)
+        packed = self._packed(rows)
         count = sum(len(batch.target) for batch in packed)
         total = torch.zeros((), device=self.device)
         with masters.taking_gradients(self.model, self.masters):
@@ -398,6 +402,10 @@ class Learner:
                 total = total + loss.detach()
         self._apply(total, optimisers)
         return float(total)
+
+
+def _chosen(choice: str, by_itself: bool) -> bool:
+    return by_itself if choice == "auto" else choice == "on"
 
 
 def _compiles(choice: str, device: torch.device) -> bool:

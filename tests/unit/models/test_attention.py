@@ -14,9 +14,13 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCau
 
 from mulligan.models import attention
 from mulligan.models.attention import PackedPlan, compile_layers, forward, states, use_plans
+from mulligan.models.opening import opening_places
 
 # Of torch's own making, while it compiles.
-pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor"),
+    pytest.mark.filterwarnings("ignore:.*should not be instantiated"),
+]
 SIZES = {
     "vocab_size": 60,
     "hidden_size": 32,
@@ -56,109 +60,122 @@ def llama(lora: bool = False, checkpointing: bool = False):
 # What a GPU does in one kernel, row by row, as an operation that torch.compile does not look into.
 
 
-def row_by_row(query, key, ends, scaling):
-    """Each row's tokens, and how its queries attend: [head, query, key]."""
+def row_by_row(query, key, ends, key_ends, scaling):
+    """Each row's queries and keys, and how they attend: [head, query, key]; the last query stands at the last key."""
     shared = query.shape[1] // key.shape[1]
-    for begin, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):
-        own = slice(begin, end)
-        scores = torch.einsum("qhd,khd->hqk", query[own], key[own].repeat_interleave(shared, 1)) * scaling
-        yield own, scores.masked_fill(~torch.ones(scores.shape[1:], dtype=torch.bool).tril(), -torch.inf).softmax(-1)
+    own, seen = ([slice(*each) for each in zip(x[:-1].tolist(), x[1:].tolist(), strict=True)] for x in (ends, key_ends))
+    for here, there in zip(own, seen, strict=True):
+        scores = torch.einsum("qhd,khd->hqk", query[here], key[there].repeat_interleave(shared, 1)) * scaling
+        queries, keys = scores.shape[1:]
+        past = torch.ones(queries, keys, dtype=torch.bool).tril(keys - queries)
+        yield here, there, scores.masked_fill(~past, -torch.inf).softmax(-1)
 
 
 @torch.library.custom_op("mulligan_tests::varlen", mutates_args=())
-def plain_varlen(query: Tensor, key: Tensor, value: Tensor, ends: Tensor, longest: int, scaling: float) -> Tensor:
-    assert int(ends.diff().max()) <= longest
+def plain_varlen(
+    query: Tensor, key: Tensor, value: Tensor, ends: Tensor, key_ends: Tensor, longest: int, scaling: float
+) -> Tensor:
+    assert int(key_ends.diff().max()) <= longest
     shared = query.shape[1] // key.shape[1]
     mixed = torch.empty(query.shape)
-    for own, attends in row_by_row(query, key, ends, scaling):
-        mixed[own] = torch.einsum("hqk,khd->qhd", attends, value[own].repeat_interleave(shared, 1))
+    for here, there, attends in row_by_row(query, key, ends, key_ends, scaling):
+        mixed[here] = torch.einsum("hqk,khd->qhd", attends, value[there].repeat_interleave(shared, 1))
     return mixed
 
 
 @torch.library.custom_op("mulligan_tests::varlen_backward", mutates_args=())
 def plain_backward(
-    gradient: Tensor, query: Tensor, key: Tensor, value: Tensor, ends: Tensor, scaling: float
+    gradient: Tensor, query: Tensor, key: Tensor, value: Tensor, ends: Tensor, key_ends: Tensor, scaling: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     shared = query.shape[1] // key.shape[1]
     found = [torch.empty(x.shape) for x in (query, key, value)]
-    for own, attends in row_by_row(query, key, ends, scaling):
-        keys, values = (x[own].repeat_interleave(shared, 1) for x in (key, value))
-        by_weight = torch.einsum("qhd,khd->hqk", gradient[own], values)
+    for here, there, attends in row_by_row(query, key, ends, key_ends, scaling):
+        keys, values = (x[there].repeat_interleave(shared, 1) for x in (key, value))
+        by_weight = torch.einsum("qhd,khd->hqk", gradient[here], values)
         by_score = attends * (by_weight - (by_weight * attends).sum(-1, keepdim=True)) * scaling
-        found[0][own] = torch.einsum("hqk,khd->qhd", by_score, keys)
-        found[1][own] = torch.einsum("hqk,qhd->khd", by_score, query[own]).unflatten(1, (-1, shared)).sum(2)
-        found[2][own] = torch.einsum("hqk,qhd->khd", attends, gradient[own]).unflatten(1, (-1, shared)).sum(2)
+        found[0][here] = torch.einsum("hqk,khd->qhd", by_score, keys)
+        found[1][there] = torch.einsum("hqk,qhd->khd", by_score, query[here]).unflatten(1, (-1, shared)).sum(2)
+        found[2][there] = torch.einsum("hqk,qhd->khd", attends, gradient[here]).unflatten(1, (-1, shared)).sum(2)
     return found[0], found[1], found[2]
 
 
 @plain_varlen.register_fake
-def _(query, key, value, ends, longest, scaling):
+def _(query, key, value, ends, key_ends, longest, scaling):
     return torch.empty(query.shape)
 
 
 @plain_backward.register_fake
-def _(gradient, query, key, value, ends, scaling):
+def _(gradient, query, key, value, ends, key_ends, scaling):
     return tuple(torch.empty(x.shape) for x in (query, key, value))
 
 
 def remember(ctx, inputs, output):
-    ctx.save_for_backward(*inputs[:4])
-    ctx.scaling = inputs[5]
+    ctx.save_for_backward(*inputs[:5])
+    ctx.scaling = inputs[6]
 
 
 plain_varlen.register_autograd(
-    lambda ctx, gradient: (*plain_backward(gradient, *ctx.saved_tensors, ctx.scaling), None, None, None),
+    lambda ctx, gradient: (*plain_backward(gradient, *ctx.saved_tensors, ctx.scaling), *[None] * 4),
     setup_context=remember,
 )
 
 
-class OnGpu(PackedPlan):
-    """Takes the way that plans of half precision take on a GPU."""
+@pytest.fixture
+def as_on_a_gpu(monkeypatch):
+    """Plans that are told where sequences end take the way that half precision takes on a GPU."""
+    monkeypatch.setattr(attention, "varlen", plain_varlen)
+    monkeypatch.setattr(attention, "HALF", (torch.float32,))
 
-    def attend(self, layer, query, key, value, scaling):
-        return attention.varlen(query, key, value, self.ends, self.longest, scaling)
+
+def in_blocks(lengths, opening=False):
+    return PackedPlan(lengths, opening=opening)
 
 
-def a_plan(lengths, kind):
-    plan = kind(lengths, ends=torch.tensor([0, *lengths]).cumsum(0).int())
+def on_gpu(lengths, opening=False):
+    plan = PackedPlan(lengths, ends=torch.tensor([0, *lengths]).cumsum(0).int(), opening=opening)
     plan.longest = 2048 * len(lengths)  # another value for each of ROWS
     return plan
 
 
-def gradients(model, lengths, kind) -> tuple[Tensor, list[Tensor]]:
+def gradients(model, lengths, plan_of, opening=False) -> tuple[Tensor, list[Tensor]]:
     """Hidden states of packed random rows, and what their weighted sum says of every parameter."""
     generator = torch.Generator().manual_seed(sum(lengths))
     count = sum(lengths)
     ids = torch.randint(0, 60, (count,), generator=generator)
     positions = torch.cat([torch.arange(length) for length in lengths])
-    hidden = states(model, ids, positions, a_plan(lengths, kind))
+    positions[lengths[0] :] += lengths[0] * opening
+    hidden = states(model, ids, positions, plan_of(lengths, opening))
     model.zero_grad()
     (hidden * torch.randn(hidden.shape, generator=generator)).sum().backward()
     return hidden.detach(), [p.grad.clone() for p in model.parameters() if p.grad is not None]
 
 
 ROWS = [[5, 7, 3], [11, 2], [4, 4, 4, 9]]
+OPENED = [[5, 7, 3], [11, 2, 6, 1, 5], [4, 4, 4, 9]]
 
 
+@pytest.mark.parametrize("opening", [False, True])
 @pytest.mark.parametrize(
     ("lora", "checkpointing", "backend"),
     [(False, False, "aot_eager"), (False, True, "eager"), (True, True, "eager")],
 )
-def test_compiled_layers_say_the_same_and_are_compiled_once_for_all_plans(monkeypatch, lora, checkpointing, backend):
-    monkeypatch.setattr(attention, "varlen", plain_varlen)
+def test_compiled_layers_say_the_same_and_are_compiled_once_for_all_plans(
+    as_on_a_gpu, lora, checkpointing, backend, opening
+):
     plain, compiled = llama(lora, checkpointing), llama(lora, checkpointing)
     counter = CompileCounterWithBackend(backend)
     compile_layers(compiled, counter)
     after: list[int] = []
-    for lengths in ROWS:
-        expected, found = (gradients(model.train(), lengths, OnGpu) for model in (plain, compiled))
+    rows = OPENED if opening else ROWS
+    for lengths in rows:
+        expected, found = (gradients(model.train(), lengths, on_gpu, opening) for model in (plain, compiled))
         torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-3)
         after.append(counter.frame_count)
     assert after[0] == after[-1] <= 3  # with LoRA the first layer's input needs no gradient: one more
     with torch.no_grad():
-        for lengths in ROWS:
+        for lengths in rows:
             ids, places = torch.arange(sum(lengths)) % 60, torch.arange(sum(lengths))
-            each = [states(model.eval(), ids, places, a_plan(lengths, OnGpu)) for model in (plain, compiled)]
+            each = [states(model.eval(), ids, places, on_gpu(lengths, opening)) for model in (plain, compiled)]
             torch.testing.assert_close(each[1], each[0], atol=1e-4, rtol=1e-3)
     assert counter.frame_count <= after[0] + 2  # once more without gradients, whatever the plan
 
@@ -170,7 +187,7 @@ def test_compiled_layers_attend_in_blocks_too():
     after = []
     for lengths in ROWS:
         torch.testing.assert_close(
-            gradients(compiled, lengths, PackedPlan), gradients(plain, lengths, PackedPlan), atol=1e-4, rtol=1e-3
+            gradients(compiled, lengths, in_blocks), gradients(plain, lengths, in_blocks), atol=1e-4, rtol=1e-3
         )
         after.append(counter.frame_count)
     assert after[-1] <= after[0] + 1  # sizes that happen to be the same at first are taken for one
@@ -226,18 +243,77 @@ def test_compiling_leaves_names_copies_and_saved_models_alone(tmp_path, lora):
     ],
     ids=["llama", "qwen3"],
 )
-def test_both_ways_of_packed_attention_are_the_models_own(monkeypatch, model):
+def test_both_ways_of_packed_attention_are_the_models_own(as_on_a_gpu, model):
     """Blocks and sequences of any length give each row the states that it has by itself."""
     rows = [torch.arange(n) * 7 % 60 for n in (5, 1, 9, 4)]
     with torch.no_grad():
         model.set_attn_implementation("eager")
         alone = torch.cat([model.model(input_ids=row.unsqueeze(0)).last_hidden_state[0] for row in rows])
-        monkeypatch.setattr(attention, "varlen", plain_varlen)
         use_plans(model)
-        for kind in (PackedPlan, OnGpu):
+        for plan_of in (in_blocks, on_gpu):
             places = torch.cat([torch.arange(len(row)) for row in rows])
-            packed = states(model, torch.cat(rows), places, a_plan([len(row) for row in rows], kind))
+            packed = states(model, torch.cat(rows), places, plan_of([len(row) for row in rows]))
             torch.testing.assert_close(packed, alone, atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("plan_of", [in_blocks, on_gpu])
+def test_what_rows_begin_with_can_stand_once(as_on_a_gpu, plan_of):
+    """Three rows that begin with the same four tokens: as each by itself, in states and in every gradient."""
+    model = llama()
+    opening, rest = torch.arange(4), [torch.arange(n) * 7 % 60 for n in (5, 1, 9)]
+    whole = [torch.cat([opening, each]) for each in rest]
+    weights = [torch.randn(len(each), 32, generator=torch.Generator().manual_seed(n)) for n, each in enumerate(rest)]
+
+    def told(found):
+        """The states of what follows the opening, and their gradients."""
+        model.zero_grad()
+        sum((each * weight).sum() for each, weight in zip(found, weights, strict=True)).backward()
+        return torch.cat(found).detach(), [p.grad.clone() for p in model.parameters() if p.grad is not None]
+
+    lengths = [len(row) for row in whole]
+    apart = states(model, torch.cat(whole), torch.cat([torch.arange(n) for n in lengths]), plan_of(lengths))
+    expected = told([each[4:] for each in torch.split(apart, lengths)])
+    sizes = [4, *(len(each) for each in rest)]
+    positions = torch.cat([opening, *(4 + torch.arange(len(each)) for each in rest)])
+    shared = states(model, torch.cat([opening, *rest]), positions, plan_of(sizes, opening=True))
+    torch.testing.assert_close(told(torch.split(shared, sizes)[1:]), expected, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.parametrize("compiled", [False, True])
+def test_on_a_gpu_what_rows_begin_with_can_stand_once(compiled):
+    """In half precision, through the GPU's own kernel: states and gradients as near to float32 as without sharing."""
+    opening, rest = torch.arange(40) % 60, [torch.arange(n) * 7 % 60 for n in (50, 3, 90)]
+    whole = [torch.cat([opening, each]) for each in rest]
+    lengths, sizes = [len(row) for row in whole], [40, *(len(each) for each in rest)]
+    apart = (torch.cat(whole), torch.cat([torch.arange(n) for n in lengths]), lengths, False)
+    positions = torch.cat([torch.arange(40), *(40 + torch.arange(len(each)) for each in rest)])
+    shared = (torch.cat([opening, *rest]), positions, sizes, True)
+
+    def told(dtype, ids, positions, lengths, opening):
+        model = llama().to("cuda", dtype)
+        if compiled:
+            compile_layers(model)
+        plan = PackedPlan(lengths, "cuda", opening=opening)
+        parts = torch.split(states(model, ids.cuda(), positions.cuda(), plan), lengths)
+        found = torch.cat(parts[1:] if opening else [part[40:] for part in parts]).float()
+        found.square().sum().backward()
+        return torch.cat(
+            [found.flatten(), *(p.grad.float().flatten() for p in model.parameters() if p.grad is not None)]
+        )
+
+    exact = told(torch.float32, *apart)
+    errors = [float((told(torch.bfloat16, *each) - exact).norm() / exact.norm()) for each in (apart, shared)]
+    assert errors[1] < 1.5 * errors[0] < 0.1
+
+
+def test_the_places_of_an_opening_by_hand():
+    """Two tokens a b, then c and d e f: the keys are a b | a b c | a b d e f."""
+    keys, own, copies, ends = (places.tolist() for places in opening_places([2, 1, 3]))
+    assert keys == [0, 1, 0, 1, 2, 0, 1, 3, 4, 5]
+    assert own == [0, 1, 4, 7, 8, 9]
+    assert copies == [[2, 3], [5, 6]]
+    assert ends == [0, 2, 5, 10]
 
 
 def test_lengths_fall_into_few_classes():

@@ -200,6 +200,24 @@ def test_better_than_expected_becomes_likelier(lora, checkpointing):
     assert change[0] < -0.01
 
 
+@pytest.mark.parametrize("lora", [None, LoraSettings(rank=4, alpha=8)])
+@pytest.mark.parametrize("tokens", [100_000, 900])
+def test_a_shared_beginning_changes_nothing_but_the_work(lora, tokens):
+    """The rules stand once in a micro-batch: the same metrics, and the same weights after two steps."""
+    found, after, seen = [], [], []
+    for share in ("off", "on"):
+        loaded = load(TINY, lora=lora)
+        rows, advantages = hand_made_rows(loaded)
+        optim = OptimConfig(lr=1e-3, warmup=1, epochs=2, lr_end=1.0, tokens=tokens, share=share)
+        learner = Learner(loaded.model, config(optim=optim))
+        seen.append(sum(batch.tokens for batch in learner._packed(rows)))
+        found.append(learner.update(UpdateData(rows, advantages), update=0, on_bad=pytest.fail))
+        after.append(weights(loaded.model))
+    assert seen[1] < 0.9 * seen[0]
+    assert found[1] == pytest.approx(found[0], rel=1e-2, abs=1e-5)
+    torch.testing.assert_close(after[1], after[0], atol=2e-5, rtol=1e-3)
+
+
 def test_lora_trains_the_adapter_alone():
     loaded = load(TINY, lora=LoraSettings(rank=4, alpha=8))
     before = {name: p.detach().clone() for name, p in loaded.model.named_parameters()}

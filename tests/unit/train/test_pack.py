@@ -50,6 +50,60 @@ def test_what_was_noted_comes_along_and_demonstrations_have_no_logprobs():
     assert pack([shown], 10)[0].logp_sampler.tolist() == [0.0, 0.0]
 
 
+def alike(length: int, spans: list[tuple[int, int]], trial: int, same: int) -> Row:
+    """As `a_row`, but with the same `same` first tokens in every row."""
+    row = a_row(length, spans, trial, 10 * trial)
+    row.ids[:same] = range(same)
+    return row
+
+
+def test_what_all_rows_begin_with_stands_once():
+    """Twenty tokens alike, of which nothing is predicted before the one after them."""
+    rows = [alike(24, [(22, 1)], 1, 20), alike(27, [(21, 2), (25, 2)], 2, 20)]
+    (batch,) = pack(rows, 100, share=True)
+    assert batch.ids.tolist() == [*range(20), *range(2020, 2027), *range(1020, 1024)]
+    assert batch.positions.tolist() == [*range(27), *range(20, 24)]
+    assert batch.target.tolist() == [2021, 2022, 2025, 2026, 1022]
+    assert batch.keep.tolist() == [20, 21, 24, 25, 28]
+    assert batch.plan.lengths == [20, 7, 4]
+    assert batch.plan.opening.ends.tolist() == [0, 20, 47, 71]
+    (apart,) = pack(rows, 100)
+    assert apart.tokens == 51
+    assert apart.plan.opening is None
+
+
+def test_openings_end_before_what_is_predicted():
+    """The token before the first sampled one predicts it: it belongs to its own row."""
+    rows = [alike(30, [(25, 2)], 1, 25), alike(30, [(25, 2)], 2, 25)]
+    (batch,) = pack(rows, 100, share=True)
+    assert batch.plan.lengths == [24, 6, 6]
+    assert len(set(batch.keep.tolist())) == len(batch.keep)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [alike(24, [(22, 1)], 1, 20)],  # alone
+        [alike(24, [(22, 1)], 1, 15), alike(24, [(22, 1)], 2, 15)],  # too little
+        [alike(24, [(1, 1)], 1, 20), alike(24, [(22, 1)], 2, 20)],  # sampled from the beginning
+        [alike(24, [(22, 1)], 1, 24), alike(24, [(22, 1)], 2, 0)],  # nothing
+    ],
+)
+def test_where_nothing_is_worth_sharing_rows_stay_whole(rows):
+    (batch,) = pack(rows, 100, share=True)
+    assert batch.plan.opening is None
+    assert batch.tokens == 24 * len(rows)
+
+
+def test_a_row_that_is_left_alone_has_its_beginning_with_it():
+    """By a budget of 45: the opening with what follows it in two rows, ten tokens each, and the third row."""
+    rows = [alike(30, [(25, 2)], number, 20) for number in range(3)]
+    found = pack(rows, 45, share=True)
+    assert sorted(batch.tokens for batch in found) == [30, 40]
+    whole = sorted(token for batch in found for token in batch.target.tolist())
+    assert whole == [25, 26, 1025, 1026, 2025, 2026]
+
+
 def test_rows_without_a_sampled_token_are_left_out():
     assert pack([Row([1, 2, 3])], 10) == []
     (batch,) = pack([Row([1, 2, 3]), a_row(2, [(1, 1)], 0, 0)], 10)
