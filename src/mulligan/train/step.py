@@ -21,7 +21,7 @@ from mulligan.algo.loss import LossOptions, Tokens, policy_loss, summarise, toke
 from mulligan.errors import MulliganError
 from mulligan.models.attention import compile_layers, is_never_padded, use_plans
 from mulligan.seeding import generator
-from mulligan.train import masters
+from mulligan.train import masters, optimisers
 from mulligan.train.config import Config
 from mulligan.train.head import Head, Scores
 from mulligan.train.pack import MicroBatch, pack, token_budget
@@ -83,14 +83,7 @@ class Learner:
             torch.nn.init.zeros_(self.critic.bias)
         self.reference: dict[str, Tensor] | None = None
         self.masters = masters.copies(model)
-        self.optimiser = self._new_optimiser(config.optim.lr, config.optim.weight_decay)
-
-    def _new_optimiser(self, lr: float, weight_decay: float) -> torch.optim.AdamW:
-        optim = self.config.optim
-        groups: list[dict[str, Any]] = [{"params": self.trainable(), "weight_decay": weight_decay}]
-        if self.critic is not None:
-            groups.append({"params": list(self.critic.parameters()), "weight_decay": 0.0})
-        return torch.optim.AdamW(groups, lr=lr, betas=(optim.beta1, optim.beta2), fused=self.device.type == "cuda")
+        self.optimiser = optimisers.for_updates(self.weights(), self.critic, config, fused=self.device.type == "cuda")
 
     def trainable(self) -> list[torch.nn.Parameter]:
         """What the optimiser steps: the weights, or their float32 copies."""
@@ -110,30 +103,8 @@ class Learner:
 
     def warm_optimisers(self) -> list[torch.optim.Optimizer]:
         """Those of the warm start, which the updates do not go on with."""
-        warm, optim = self.config.warmstart, self.config.optim
-        weights = self.weights()
-        # An embedding is a table, not a map: its rows are stepped one by one. An adapter's factors are no maps either.
-        tables = {id(layer.weight) for layer in self.model.modules() if isinstance(layer, torch.nn.Embedding)}
-        tables.add(id(self.model.get_output_embeddings().weight))
-        maps = [
-            name
-            for name, p in self.model.named_parameters()
-            if name in weights and p.ndim == 2 and id(p) not in tables and "lora_" not in name
-        ]
-        inside = [weights[name] for name in maps] if warm.optimiser == "muon" else []
-        chosen = {id(p) for p in inside}
-        rest = [p for p in weights.values() if id(p) not in chosen]
-        betas = (optim.beta1, optim.beta2)
-        found: list[torch.optim.Optimizer] = [
-            torch.optim.AdamW(
-                rest, lr=warm.lr, betas=betas, weight_decay=warm.weight_decay, fused=self.device.type == "cuda"
-            )
-        ]
-        if inside:
-            found.append(
-                torch.optim.Muon(inside, lr=warm.lr, weight_decay=warm.weight_decay, adjust_lr_fn="match_rms_adamw")
-            )
-        return found
+        fused = self.device.type == "cuda"
+        return optimisers.for_warm_start(self.model, self.weights(), self.config, fused=fused)
 
     def keep_reference(self) -> None:
         """Remember the weights as they are now: what KL is measured to."""

@@ -1,0 +1,51 @@
+"""The optimisers of updates and of the warm start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from mulligan.train.config import Config
+
+
+def for_updates(
+    weights: Mapping[str, torch.nn.Parameter], critic: torch.nn.Module | None, config: Config, *, fused: bool
+) -> torch.optim.AdamW:
+    """AdamW over everything that is trained, and the critic."""
+    optim = config.optim
+    groups: list[dict[str, Any]] = [{"params": list(weights.values()), "weight_decay": optim.weight_decay}]
+    if critic is not None:
+        groups.append({"params": list(critic.parameters()), "weight_decay": 0.0})
+    return torch.optim.AdamW(groups, lr=optim.lr, betas=(optim.beta1, optim.beta2), fused=fused)
+
+
+def for_warm_start(
+    model: Any, weights: Mapping[str, torch.nn.Parameter], config: Config, *, fused: bool
+) -> list[torch.optim.Optimizer]:
+    """AdamW, or Muon for the maps inside the model and AdamW for the rest. `weights`: what is trained, by name."""
+    warm, optim = config.warmstart, config.optim
+    inside = [weights[name] for name in _maps(model) if name in weights] if warm.optimiser == "muon" else []
+    chosen = {id(parameter) for parameter in inside}
+    rest = [parameter for parameter in weights.values() if id(parameter) not in chosen]
+    betas = (optim.beta1, optim.beta2)
+    found: list[torch.optim.Optimizer] = [
+        torch.optim.AdamW(rest, lr=warm.lr, betas=betas, weight_decay=warm.weight_decay, fused=fused)
+    ]
+    if inside:
+        found.append(
+            torch.optim.Muon(inside, lr=warm.lr, weight_decay=warm.weight_decay, adjust_lr_fn="match_rms_adamw")
+        )
+    return found
+
+
+def _maps(model: Any) -> list[str]:
+    """Names of the matrices that map vectors to vectors.
+
+    An embedding is a table: its rows are stepped one by one. An adapter's factors are no maps either.
+    """
+    tables = {id(layer.weight) for layer in model.modules() if isinstance(layer, torch.nn.Embedding)}
+    tables.add(id(model.get_output_embeddings().weight))
+    named = model.named_parameters()
+    return [name for name, own in named if own.ndim == 2 and id(own) not in tables and "lora_" not in name]
