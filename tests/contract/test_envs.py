@@ -33,6 +33,8 @@ CASES = [
     ("kuhn", {"opponent": "cfr"}),
     ("alfworld", {}),
     ("alfworld", {"kind": "all", "commands": True}),
+    ("alfworld", {"kind": "all", "view": "compact", "rooms": "unseen"}),
+    ("alfworld", {"kind": "all", "view": "cells"}),
     ("webshop", {"products": 300}),
     ("bandit", {}),
     (EXAMPLE, {}),

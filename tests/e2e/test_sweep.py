@@ -33,6 +33,7 @@ tasks = 10
 [also."longer"]
 episodes = 4
 arms = 3
+tasks = 6
 [arms."RL"]
 "trial.episodes" = 1
 also = ["longer"]
@@ -54,7 +55,9 @@ def test_a_sweep_trains_evaluates_and_is_not_done_twice(tmp_path, monkeypatch, c
     data = json.loads(capsys.readouterr().out)
     shown = ["warm start", "RL", "RL, longer", "meta-RL"]
     assert [row["method"] for row in data["rows"] if not row.get("control")] == shown
-    assert all(row["tasks"] == 10 and len(row["p"]) == (4 if "also" in row else 3) for row in data["rows"])
+    sizes = {(row["tasks"], len(row["p"])) for row in data["rows"] if "also" not in row}
+    assert sizes == {(10, 3)}
+    assert [(row["tasks"], len(row["p"])) for row in data["rows"] if "also" in row] == [(6, 4)]
     (further,) = Path("out").glob("*/evaluation-longer")
     assert {trial.task["arms"] for trial in load_trials(further)} == {3}
     curves = {arm["name"]: [point["update"] for point in arm["curve"]] for arm in data["arms"]}

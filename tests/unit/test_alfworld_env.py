@@ -30,7 +30,7 @@ and a stoveburner 1.
 
 Your task is to: heat some apple and put it in fridge."""
 DIGEST = "seen countertop 1: butterknife 2, fork 1\ndid go to fridge 1; go to countertop 1; look"
-OFFICIAL = Path(os.environ.get("ALFWORLD_DATA", ROOT.parent / "shared" / "data" / "alfworld"))
+OFFICIAL = Path(os.environ.get("ALFWORLD_DATA", ROOT / "no official games"))
 
 
 def env(seed: int = 0, **params: object) -> ALFWorld:
@@ -93,6 +93,37 @@ def test_games_differ_and_repeat() -> None:
     assert [registry.build(task).world_key() for task in tasks] == keys  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("places", [8, 10])
+def test_unseen_rooms_have_floor_plans_of_their_own(places: int) -> None:
+    def plans(rooms: str) -> set[tuple[str, ...]]:
+        tasks = [
+            mulligan.make_task("alfworld", seed, kind="all", rooms=rooms, places=places, plan=8) for seed in range(300)
+        ]
+        worlds = [registry.build(task).world for task in tasks]  # type: ignore[attr-defined]
+        for task, world in zip(tasks, worlds, strict=True):
+            steps = plan(Game(world))
+            assert steps is not None
+            assert len(steps) <= task.turns - 2
+        return {tuple(sorted(world.r_types)) for world in worlds}
+
+    seen, unseen, every = plans("seen"), plans("unseen"), plans("all")
+    assert not seen & unseen
+    assert len(seen) > len(unseen) > 20  # a fifth of all floor plans
+    assert every & seen
+    assert every & unseen
+    assert plans("seen") == seen
+
+
+def test_rooms_of_every_size_can_be_had() -> None:
+    """A room that has everything is one floor plan alone: it is a seen one, and there is no unseen one."""
+    for places in range(6, 41):
+        for kind in SHORTEST:
+            assert len(generate(0, kind, places, 12, "seen").places) == places
+    assert generate(0, "heat", 19, 12, "unseen") is not None
+    with pytest.raises(ParameterError, match="places=20, rooms='unseen'"):
+        generate(0, "heat", 20, 12, "unseen")
+
+
 def test_a_frozen_game() -> None:
     """A change here changes every frozen task set."""
     assert env(2, kind="heat").reset() == FROZEN
@@ -107,6 +138,9 @@ def test_a_frozen_game() -> None:
         ({"plan": 9}, "plan=9 leaves fewer than 2 of turns=10 to spare; give turns=11 or plan=8"),
         ({"game": 3}, "game=3 counts official games"),
         ({"games": "nowhere"}, "'nowhere' is no file or folder"),
+        ({"view": "board"}, "unknown view of alfworld 'board'"),
+        ({"rooms": "new"}, "unknown rooms of alfworld 'new'"),
+        ({"games": "valid_seen", "rooms": "unseen"}, "the official ones have games='valid_unseen'"),
     ],
 )
 def test_impossible_parameters(params: dict[str, object], says: str) -> None:

@@ -20,7 +20,7 @@ from mulligan.envs.alfworld_world import Kind
 from mulligan.errors import MulliganError, UsageError
 
 ROOT = Path(__file__).parents[2]
-OFFICIAL = Path(os.environ.get("ALFWORLD_DATA", ROOT.parent / "shared" / "data" / "alfworld"))
+OFFICIAL = Path(os.environ.get("ALFWORLD_DATA", ROOT / "no official games"))
 official = pytest.mark.skipif(not OFFICIAL.exists(), reason="no official ALFWorld games here")
 
 

@@ -82,6 +82,24 @@ def test_the_pilot_is_told_as_it_was(row):
     assert f"| {' | '.join(cells)} |" in (ROOT / "docs" / "results.md").read_text().replace("*", "")
 
 
+@pytest.mark.parametrize("name", ["warm start", "RL", "meta-RL"])
+def test_alfworld_with_a_tiny_model_is_told_as_it_was(name):
+    folder = ROOT / "results" / "alfworld-cpu"
+    own = [result for result in json.loads((folder / "arms.json").read_text()) if result["name"] == name]
+    row, control = combine(own)[:2]
+    assert row["tasks"] * len(own) == 1024
+    p = [f"{100 * each:.1f}" for each in row["p"]]
+    half = 50 * (row["ci"][-1][1] - row["ci"][-1][0])
+    seeds = " / ".join(f"{100 * each[-1]:.1f}" for each in row["seeds"].values())
+    alone = f"{100 * control['p'][-1]:.1f}"
+    said = (folder / "README.md").read_text().replace("*", "")
+    assert f"| {name} | {p[0]} | {p[1]} | {p[2]} ± {half:.1f} | {seeds} | {alone} |" in said
+    if name != "warm start":
+        document = (ROOT / "docs" / "results.md").read_text()
+        assert f"{name} {p[2]}" in document
+        assert alone in document
+
+
 @pytest.mark.parametrize("game", ["minesweeper", "sokoban"])
 def test_the_sweeps_of_the_results_can_be_planned(game, tmp_path):
     sweep = read_sweep(ROOT / "results" / "h200-smollm2" / f"{game}.toml")

@@ -111,6 +111,8 @@ def test_without_a_warm_start_an_arm_starts_by_itself():
         ("[also.'']\n[arms.a]", ParameterError, "cannot be called so"),
         ("[also.b]\nepisodes = 4.5\n[arms.a]", ParameterError, "episodes=4.5"),
         ("[also.b]\nsampling = 3\n[arms.a]", ParameterError, "sampling=3"),
+        ("[also.b]\ntasks = 0\n[arms.a]", ParameterError, "tasks=0"),
+        ("[also.b]\ntasks = 'all'\n[arms.a]", ParameterError, "tasks='all'"),
         ("[also.b]\ncontrols = 'independent'\n[arms.a]", ParameterError, "list of names"),
         ("also = 3\n[arms.a]", ParameterError, "also"),
         ("[also.b]\ncontrols = ['alone']\n[arms.a]", UnknownName, "'alone'"),
@@ -190,3 +192,18 @@ def test_further_evaluations_have_rows_of_their_own():
     assert lines[0] == "| arm | p@1 | p@2 | p@3 | p@4 | p@2 by seed | updates | minutes |"
     assert lines[2] == "| a | 20.0 ± 7.8 | 40.0 ± 9.4 |  |  | 40.0 | 5 | 1.0 |"
     assert lines[-1].endswith("| 40.0 ± 9.4 | 20.0 |  |  |")
+
+
+def test_classes_of_tasks_have_a_table_of_their_own():
+    """Means over seeds; none where all tasks are of one class."""
+
+    def found(seed, first, second):
+        classes = {"w/clean": {"p": [first, 0.5]}, "w/heat": {"p": [second, 1.0]}}
+        return {**_found("a", seed, [0.2, 0.4]), "by_class": classes}
+
+    rows = combine([found(0, 0.1, 0.2), found(1, 0.3, 0.6)])
+    assert rows[0]["by_class"] == {"w/clean": pytest.approx([0.2, 0.5]), "w/heat": pytest.approx([0.4, 1.0])}
+    lines = markdown(rows).splitlines()
+    assert lines[-3] == "| arm, p@k by task class | w/clean | w/heat |"
+    assert lines[-1] == "| a | 20.0 / 50.0 | 40.0 / 100.0 |"
+    assert "class" not in markdown(combine([{**_found("a", 0, [0.2]), "by_class": {"w": {"p": [0.2]}}}]))

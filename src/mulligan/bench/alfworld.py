@@ -2,7 +2,7 @@
 
 Random admissible play, the list of commands made anew at every step, as TextWorld makes it. The bytes are those of a
 game with a world of its own, nothing shared. Beside it TextWorld, where it is installed, on the same games and with the
-same commands; where it is not, its row says so.
+same commands, as it comes and not quickened; where it is not, its row says so.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from mulligan.bench import Report
 from mulligan.envs import alfworld_games, alfworld_generate, alfworld_oracle
 from mulligan.envs.alfworld_game import Game
 from mulligan.envs.alfworld_goal import KINDS
+from mulligan.envs.alfworld_oracle import Oracle, Source
 from mulligan.envs.alfworld_pddl import read_problem, write_problem
 from mulligan.envs.alfworld_world import World
 from mulligan.seeding import generator
@@ -24,9 +25,6 @@ from mulligan.seeding import generator
 GAMES, STEPS, EPISODE = 24, 30, 10
 ORACLE_GAMES, ORACLE_STEPS = 2, 12
 _PLACES, _LONGEST = 20, 12
-
-Source = tuple[str, str, str]
-"""Name, PDDL problem and task of a game."""
 
 
 def run() -> Report:
@@ -44,18 +42,17 @@ def _sources() -> list[tuple[str, list[Source]]]:
     made: list[Source] = []
     for seed in range(GAMES):
         problem, world = alfworld_generate.make(seed, KINDS[seed % len(KINDS)], _PLACES, _LONGEST)
-        made.append((world.name, write_problem(problem), world.task))
+        made.append(Source(world.name, write_problem(problem), world.task))
     found = [("generated", made)]
     if os.environ.get(alfworld_games.DATA):
         places = alfworld_games.find("official")
         chosen = [places[number * len(places) // GAMES] for number in range(GAMES)]
-        found.append(("official", [alfworld_games.source(place) for place in chosen]))
+        found.append(("official", [Source(*alfworld_games.source(place)) for place in chosen]))
     return found
 
 
 def _build(source: Source) -> World:
-    name, problem, task = source
-    return alfworld_games.build(read_problem(problem, name), task, name, name)
+    return alfworld_games.build(read_problem(source.problem, source.name), source.task, source.name, source.name)
 
 
 def _native(sources: list[Source]) -> tuple[float, float, float, float]:
@@ -106,9 +103,9 @@ def _oracle(sources: list[Source], native: float) -> tuple[str | float, ...]:
         return ("needs the extra 'alfworld-oracle'", "", "", "", "")
     choose = generator(0, "bench").random
     load = reset = play = 0.0
-    for _, problem, task in sources[:ORACLE_GAMES]:
+    for source in sources[:ORACLE_GAMES]:
         started = time.perf_counter()
-        game = alfworld_oracle.Oracle(problem, task)
+        game = Oracle(source)
         loaded = time.perf_counter()
         answer = game.reset()
         begun = time.perf_counter()

@@ -3,27 +3,32 @@
 Games are generated from the seed, or are the official ones (`mulligan.envs.alfworld_games`). The world is only partly
 seen: what lies in a receptacle shows when one stands before it, and opens it where it has a door. So a first episode
 is spent on searching, and a second one can profit from what the first one found.
+
+Splits of the generated games: the kinds of task (``kind`` = train or ood), and the floor plans (``rooms`` = seen or
+unseen). Three views of the same game: `mulligan.envs.alfworld_views`.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, NamedTuple, cast
+from typing import ClassVar, cast, get_args
 
-from mulligan.envs import alfworld_games, alfworld_generate
-from mulligan.envs.alfworld_game import COMMANDS, NOTHING, Game
+from mulligan.envs import alfworld_games, alfworld_generate, alfworld_memory
+from mulligan.envs.alfworld_game import Game
+from mulligan.envs.alfworld_generate import Rooms
 from mulligan.envs.alfworld_goal import KINDS
-from mulligan.envs.alfworld_plan import plan, progress
-from mulligan.envs.alfworld_world import Kind, World, listed
-from mulligan.envs.base import Player, action_text
+from mulligan.envs.alfworld_memory import read
+from mulligan.envs.alfworld_plan import progress
+from mulligan.envs.alfworld_views import VIEWS, view_of
+from mulligan.envs.alfworld_world import Kind, World
+from mulligan.envs.base import Player
 from mulligan.errors import ParameterError, UnknownName
 from mulligan.seeding import derive
 from mulligan.types import Episode, ParamValue, Step, Task
 
 SPARE = 2
 """Turns that a game's plan must leave over."""
-_LONGEST_COMMAND = 200
 _GROUPS: dict[str, tuple[Kind, ...]] = {
     "train": alfworld_generate.TRAINING,
     "ood": alfworld_generate.OUT_OF_DISTRIBUTION,
@@ -35,10 +40,11 @@ _GROUPS: dict[str, tuple[Kind, ...]] = {
 class ALFWorld:
     """Carry out a household task in text: find things, clean, heat or cool them, and put them where they belong."""
 
-    __slots__ = ("_done", "begun", "game", "show_commands", "task", "world")
+    __slots__ = ("_done", "begun", "game", "show_commands", "task", "view", "world")
 
     defaults: ClassVar[dict[str, ParamValue]] = {
-        "games": "generated", "game": -1, "kind": "train", "plan": 8, "places": 10, "commands": False,
+        "games": "generated", "game": -1, "kind": "train", "plan": 8, "places": 10, "rooms": "seen",
+        "view": "text", "commands": False,
     }  # fmt: skip
     turns: ClassVar[int] = 10
     kind: ClassVar[str] = "solve"
@@ -46,6 +52,7 @@ class ALFWorld:
     def __init__(self, task: Task) -> None:
         self.task = task
         self.world = _world(task)
+        self.view = view_of(task.text("view"), self.world)
         self.show_commands = bool(task["commands"])
         self.game = Game(self.world)
         self.begun = 0
@@ -63,8 +70,16 @@ class ALFWorld:
         )
         if name not in _GROUPS and name not in KINDS:
             raise UnknownName("kind of alfworld task", name, [*_GROUPS, *KINDS])
+        if params["view"] not in VIEWS:
+            raise UnknownName("view of alfworld", str(params["view"]), VIEWS)
+        if params["rooms"] not in get_args(Rooms):
+            raise UnknownName("rooms of alfworld", str(params["rooms"]), get_args(Rooms))
         kinds = _GROUPS.get(name) or (cast(Kind, name),)
         if games != "generated":
+            if params["rooms"] == "unseen":
+                raise ParameterError(
+                    "alfworld: rooms='unseen' is of generated games; the official ones have games='valid_unseen'"
+                )
             number, world = alfworld_games.pick(games, int(params["game"]), seed, kinds, longest)
             return {**params, "game": number, "kind": world.goal.kind, "places": len(world.places)}
         if int(params["game"]) != -1:
@@ -103,34 +118,27 @@ class ALFWorld:
         return "eval" if self.task.text("games") in ("valid_seen", "valid_unseen") else None
 
     def rules(self) -> str:
-        return (
-            "You are in a room with receptacles (places such as shelves, drawers, a fridge), and things in or on them. "
-            "You see what a receptacle holds when you go to it; one with a door has to be opened first. You can carry "
-            "one thing at a time. Things are cleaned with a sinkbasin, heated with a microwave and cooled with a "
-            "fridge: hold the thing and stand before it. To look at a thing under a lamp, hold the thing and use the "
-            "lamp.\n"
-            f"The commands are: {', '.join(COMMANDS)}. Names have a number: desk 1. A command that cannot be carried "
-            f'out is answered with "{NOTHING}"\n'
-            "You win as soon as the task is done. Answer with one command: <action>go to desk 1</action>"
-        )
+        return self.view.rules()
 
     def reset(self, chance: int = 0) -> str:
         self.game.reset()
         self.begun += 1
         self._done = progress(self.game)
-        return self._shown(self.world.intro())
+        return self._shown(self.view.intro(self.world))
 
     def step(self, reply: str) -> Step:
         game = self.game
-        command = read(reply)
-        if command is None:
+        action = read(reply)
+        if action is None:
             example = "<action>look</action>"
             return self._invalid(f"No command could be read from the answer; give one as in {example}.")
         if game.won():
             return self._invalid("The task is done already.")
-        answer = game.play(command)
-        if answer is None:
+        command = self.view.read(game, action)
+        said = game.play(command)
+        if said is None:
             return self._invalid("")
+        answer = self.view.answer(game, command, said)
         before, self._done = self._done, progress(game)
         won = game.won()
         seen = answer if won else self._shown(answer)
@@ -138,7 +146,7 @@ class ALFWorld:
 
     def legal(self) -> Sequence[str]:
         """The admissible commands; none once the task is done."""
-        return [] if self.game.won() else [f"<action>{command}</action>" for command in self.game.commands()]
+        return [] if self.game.won() else [f"<action>{action}</action>" for action in self.view.actions(self.game)]
 
     def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
         from mulligan.envs.alfworld_player import Searcher
@@ -148,83 +156,42 @@ class ALFWorld:
         return Searcher(self, kind, rng, skill, recall)
 
     def world_key(self) -> str:
-        return self.world.name
+        """The game's name; in cells, its places and what is wanted where, so that games that look alike are one."""
+        if self.task.text("view") != "cells":
+            return self.world.name
+        held = list(enumerate(self.world.inside))
+        return f"{self.view.intro(self.world)}\n{' '.join(self.view.facts(self.world, held))}"
 
     def digest(self, episode: Episode) -> str:
-        """What was seen where, and what was done."""
-        story = replay(self.world, episode)
-        seen = "; ".join(f"{self.world.r_names[r]}: {_held(self.world, objects)}" for r, objects in story.seen)
-        did = "; ".join(story.played)
-        return f"seen {seen or 'nothing'}\ndid {did or 'nothing'}"
+        """What was seen where, and what was done; in a short view only what the task is about."""
+        story = alfworld_memory.replay(self.world, self.view, episode)
+        if self.task.text("view") == "text":
+            return alfworld_memory.full_digest(self.world, story)
+        return self._facts(story)
 
     def reflect(self, episode: Episode) -> str:
-        """Where the wanted things were, where there was nothing of use, and what follows."""
-        world, story = self.world, replay(self.world, episode)
-        wanted = world.goal_objects | set(world.lamps)
-        found = [
-            f"{world.names[o]} was in {world.r_names[r]}" for r, objects in story.seen for o in objects if o in wanted
-        ]
-        vain = [world.r_names[r] for r, objects in story.seen if not wanted.intersection(objects)]
-        known = {r for r, _ in story.seen}
-        steps = plan(Game(world), known)
-        others = [name for r, name in enumerate(world.r_names) if r not in known and world.places[r] >= 0]
-        ahead = ", ".join(steps) if steps else f"search {listed(others[:4])} next"
-        facts = "; ".join([*found, f"nothing of use in {listed(vain)}"] if vain else found) or "nothing was found"
-        return (
-            "<reflection>\n"
-            f"outcome: {'won' if episode.won else 'not won'}\n"
-            f"env_answer: {facts}\n"
-            f"error_category: {'none' if episode.won else 'out-of-turns'}\n"
-            f"plan: {ahead}\n"
-            "</reflection>"
-        )
+        """Where the wanted things were, where there was nothing of use and, but for the short views, what follows."""
+        story = alfworld_memory.replay(self.world, self.view, episode)
+        if self.task.text("view") == "text":
+            return alfworld_memory.full_reflection(self.world, story, won=episode.won)
+        return f"<reflection>{self._facts(story) or 'nothing'}</reflection>"
+
+    def _facts(self, story: alfworld_memory.Story) -> str:
+        between = " " if self.task.text("view") == "cells" else "; "
+        return between.join(self.view.facts(self.world, story.seen))
 
     def _shown(self, text: str) -> str:
         """An observation, with the admissible commands where the task asks for them."""
-        return f"{text}\nCommands: {', '.join(self.game.commands())}" if self.show_commands else text
+        return f"{text}\nCommands: {', '.join(self.view.actions(self.game))}" if self.show_commands else text
 
     def _invalid(self, why: str) -> Step:
-        return Step(self._shown(NOTHING), valid=False, state_key=self.game.key(), feedback=why)
-
-
-class Story(NamedTuple):
-    """What an episode came to."""
-
-    seen: list[tuple[int, tuple[int, ...]]]
-    """Receptacles in the order in which they were first seen, with what they hold at the start of every episode."""
-    played: list[str]
-    """The commands that did something."""
-
-
-def read(reply: str) -> str | None:
-    """The command a reply gives, in the games' own spelling; None if it gives none."""
-    action = action_text(reply)
-    if action is None or not action or len(action) > _LONGEST_COMMAND:
-        return None
-    return " ".join(action.lower().split()).removesuffix(".")
-
-
-def replay(world: World, episode: Episode) -> Story:
-    """Play an episode's replies again."""
-    game, story = Game(world), Story([], [])
-    for turn in episode.turns:
-        text = turn.reply.text
-        if "<action>" not in text.lower():  # valid all the same: the tags were understood (style "bare")
-            text = f"<action>{text}</action>"
-        command = read(text) if turn.valid else None
-        before = set(game.seen)
-        if command is not None and game.play(command) is not None:
-            story.played.append(command)
-            story.seen.extend((r, world.inside[r]) for r in sorted(game.seen - before))
-    return story
-
-
-def _held(world: World, objects: tuple[int, ...]) -> str:
-    return ", ".join(world.names[o] for o in objects) or "nothing"
+        return Step(self._shown(self.view.nothing), valid=False, state_key=self.game.key(), feedback=why)
 
 
 def _world(task: Task) -> World:
     games, kind = task.text("games"), cast(Kind, task.text("kind"))
     if games == "generated":
-        return alfworld_generate.generate(task.seed, kind, task.integer("places"), task.integer("plan"))
+        return alfworld_generate.generate(
+            task.seed, kind, task.integer("places"), task.integer("plan"), cast(Rooms, task.text("rooms"))
+        )
     return alfworld_games.pick(games, task.integer("game"), task.seed, (kind,), task.integer("plan"))[1]

@@ -34,8 +34,9 @@ _TASK_RULE = re.compile(r'"task"\s*:\s*\[\s*\{\s*"rhs"\s*:\s*("(?:[^"\\]|\\.)*")
 _SPECIAL = frozenset(';|"<>[]#{}\n\t')
 """Characters that TextWorld's grammar would not print as they are."""
 _NAME = re.compile(r"[\w\-]+( [\w\-]+)*")
-_DOMAINS = frozenset(("6ac36c7c5a294baf", "4de9bfc0fd89adc3"))
-"""Fingerprints of the domain, without comments: as in the games, and as in the package (without the type "sink")."""
+_WITHOUT_SINKS = "4de9bfc0fd89adc3"
+_DOMAINS = frozenset(("6ac36c7c5a294baf", _WITHOUT_SINKS))
+"""Fingerprints of the domain, without comments: as in the games, and as in the package, where no sink cleans."""
 _GRAMMARS = frozenset(("289a5cbe5d989f2e", "dfcc201c76ff9936"))
 """Fingerprints of the grammar without its task line: two ways to write the same help."""
 
@@ -180,7 +181,8 @@ def source(place: Place) -> tuple[str, str, str]:
         raise GameError(f"{place}: is no ALFWorld game: it has no pddl_problem")
     if data.get("solvable") is False:
         raise Unsolvable(f"{place}: the game says of itself that it cannot be solved; choose another")
-    name = str(data.get("id") or Path(place.file).parent.as_posix())
+    # Wherever the folder of games lies: split, task and trial.
+    name = str(data.get("id") or "/".join(Path(place.file).absolute().parts[-4:-1]))
     return name, data["pddl_problem"], _task(data, str(place))
 
 
@@ -207,8 +209,11 @@ def _task(data: dict[str, Any], where: str) -> str:
     """The task line; a game file has it in its grammar, which must be ALFWorld's otherwise, as must the domain."""
     task = data.get("task")
     grammar, domain = data.get("grammar"), data.get("pddl_domain")
-    if isinstance(domain, str) and fingerprint(re.sub(r";[^\n]*", "", domain).lower()) not in _DOMAINS:
+    known = fingerprint(re.sub(r";[^\n]*", "", domain).lower()) if isinstance(domain, str) else ""
+    if known and known not in _DOMAINS:
         raise GameError(f"{where}: its pddl_domain is not ALFWorld's, so its rules would be others")
+    if known == _WITHOUT_SINKS and re.search(r"\bsinktype\b", data["pddl_problem"], re.IGNORECASE):
+        raise GameError(f"{where}: its pddl_domain does not let sinks clean, and its problem has one")
     if isinstance(grammar, str):
         found = _TASK_RULE.search(grammar)
         if found is None:

@@ -2,13 +2,18 @@
 
 A game is made as a PDDL problem, so that TextWorld can play it too (`write_problem`), and handed out only
 when the planner wins it within the bound and it is not won at the start.
+
+A floor plan is a room's kind and its receptacles. A fifth of all floor plans, by their hash, is set apart: the unseen
+rooms, as the official games set rooms apart for ``valid_unseen``.
 """
 
 from __future__ import annotations
 
 import hashlib
 import random
+from collections.abc import Sequence
 from functools import lru_cache
+from typing import Literal
 
 from mulligan.envs.alfworld_game import Game
 from mulligan.envs.alfworld_goal import make_goal, task_line, write_goal
@@ -16,7 +21,7 @@ from mulligan.envs.alfworld_pddl import Fact, Problem
 from mulligan.envs.alfworld_plan import plan
 from mulligan.envs.alfworld_world import Goal, Kind, World
 from mulligan.errors import ParameterError
-from mulligan.seeding import generator
+from mulligan.seeding import derive, generator
 
 TRAINING: tuple[Kind, ...] = ("pick", "look", "clean", "heat")
 OUT_OF_DISTRIBUTION: tuple[Kind, ...] = ("cool", "pick2")
@@ -24,6 +29,10 @@ SHORTEST: dict[Kind, int] = {"pick": 4, "look": 4, "clean": 6, "heat": 6, "cool"
 """Steps that no game of a kind can do without: go, take, go, put; a treatment takes two more, a second object four."""
 FEWEST, MOST = 6, 40
 """Receptacles of a room."""
+Rooms = Literal["seen", "unseen", "all"]
+"""Which floor plans a game may have."""
+_UNSEEN = 5
+"""One floor plan in so many is unseen."""
 _ATTEMPTS = 400
 
 _FOOD = "Apple Bread Egg Lettuce Potato Tomato"
@@ -125,17 +134,22 @@ _HOMES: dict[Kind, tuple[str, ...]] = {
 
 
 @lru_cache(maxsize=2048)
-def generate(seed: int, kind: Kind, places: int, longest: int) -> World:
+def generate(seed: int, kind: Kind, places: int, longest: int, rooms: Rooms = "all") -> World:
     """The world of a seed: `places` receptacles, a task of `kind`, a plan of at most `longest` steps."""
-    return make(seed, kind, places, longest)[1]
+    return make(seed, kind, places, longest, rooms)[1]
 
 
-def make(seed: int, kind: Kind, places: int, longest: int) -> tuple[Problem, World]:
+def make(seed: int, kind: Kind, places: int, longest: int, rooms: Rooms = "all") -> tuple[Problem, World]:
     """As `generate`, with the problem beside the world."""
     rng = generator(seed, "alfworld", kind, places, longest)
-    for attempt in range(_ATTEMPTS):
+    attempt = 0
+    for _ in range(_ATTEMPTS if rooms == "all" else _ATTEMPTS * _UNSEEN):
         room = _one(rng, _HOMES[kind])
-        problem, goal = _furnish(rng, room, kind, places, easy=attempt >= _ATTEMPTS // 4)
+        receptacles = _choose(rng, room, places)
+        if rooms != "all" and is_unseen(room, receptacles) != (rooms == "unseen"):
+            continue
+        problem, goal = _furnish(rng, room, receptacles, kind, easy=attempt >= _ATTEMPTS // 4)
+        attempt += 1
         if goal is None:
             continue
         task = task_line(goal, int(rng.random() * 2))
@@ -147,9 +161,17 @@ def make(seed: int, kind: Kind, places: int, longest: int) -> tuple[Problem, Wor
         if all(game.play(step) is not None for step in steps) and game.won():
             return problem, world
     raise ParameterError(
-        f"alfworld: found no game of kind {kind!r} with places={places} and a plan of at most {longest} steps; "
-        "give more steps or places"
+        f"alfworld: found no game of kind {kind!r} with places={places}, rooms={rooms!r} and a plan of at most "
+        f"{longest} steps; give more steps or other places"
     )
+
+
+def is_unseen(room: str, receptacles: Sequence[str]) -> bool:
+    """Whether a floor plan is set apart. A room that has everything has one floor plan alone, which is not."""
+    always, maybe, _ = (part.split() for part in ROOMS[room])
+    if (len(receptacles) - len(always)) % len(maybe) == 0:
+        return False
+    return derive("floor plan", room, *sorted(receptacles)) % _UNSEEN == 0
 
 
 def _one(rng: random.Random, items: tuple[str, ...] | list[str]) -> str:
@@ -157,13 +179,21 @@ def _one(rng: random.Random, items: tuple[str, ...] | list[str]) -> str:
     return items[int(rng.random() * len(items))]
 
 
-def _furnish(rng: random.Random, room: str, kind: Kind, places: int, *, easy: bool) -> tuple[Problem, Goal | None]:
-    """A room with things in it and a goal; no goal where the draw allows none. `easy` leaves doors out of the way."""
-    always, maybe, things = (part.split() for part in ROOMS[room])
+def _choose(rng: random.Random, room: str, places: int) -> list[str]:
+    """The receptacles of a room."""
+    always, maybe, _ = (part.split() for part in ROOMS[room])
     receptacles, left = list(always), list[str]()
     while len(receptacles) < places:
         left = left or list(maybe)  # a large room has everything several times
         receptacles.append(left.pop(int(rng.random() * len(left))))
+    return receptacles
+
+
+def _furnish(
+    rng: random.Random, room: str, receptacles: list[str], kind: Kind, *, easy: bool
+) -> tuple[Problem, Goal | None]:
+    """A room with things in it and a goal; no goal where the draw allows none. `easy` leaves doors out of the way."""
+    things = ROOMS[room][2].split()
     scene = _Scene(receptacles)
     wanted = [thing for thing in things if kind not in _ACTS or thing in _TRAITS[_ACTS[kind]]]
     thing = _one(rng, wanted)
@@ -179,7 +209,7 @@ def _furnish(rng: random.Random, room: str, kind: Kind, places: int, *, easy: bo
     copies = 2 if kind == "pick2" else 1
     for _ in range(copies + int(rng.random() * 2)):
         scene.drop(rng, thing, avoid=target if kind in ("pick", "pick2") else "", easy=easy)
-    for _ in range(int(places * (0.8 + 0.6 * rng.random()))):
+    for _ in range(int(len(receptacles) * (0.8 + 0.6 * rng.random()))):
         other = _one(rng, things)
         if other != thing:
             scene.drop(rng, other)

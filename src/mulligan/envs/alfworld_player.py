@@ -36,7 +36,7 @@ class Searcher:
         if rng.random() < self.skill:
             command = self._choose()
             if command is not None:
-                return f"<action>{command}</action>"
+                return f"<action>{env.view.write(env.game, command)}</action>"
         return rng.choice(env.legal())
 
     def see(self, step: Step) -> None:

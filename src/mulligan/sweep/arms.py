@@ -31,6 +31,8 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
 """What a further evaluation may change of `TrialSettings`, and its type; sampling is the same for all."""
 CHECKS = "controls"
 """The entry of a further evaluation that lists its controls."""
+TASKS = "tasks"
+"""The entry of a further evaluation that says on how many tasks it is made, where not on as many as the others."""
 _NOT_OF_WARM_START = ("episodes", "temperature", "memory")
 """Entries of [trial] that demonstrations do not depend on."""
 _OF_WARM_START = ("beta1", "beta2", "grad_clip")
@@ -116,6 +118,9 @@ class Sweep:
             controls = changes.get(CHECKS, [])
             if not isinstance(controls, list | tuple):
                 raise ParameterError(f"{CHECKS}={controls!r} in [also.{name}] cannot be; give a list of names")
+            tasks = changes.get(TASKS, 1)
+            if not isinstance(tasks, int) or tasks < 1:
+                raise ParameterError(f"{TASKS}={tasks!r} in [also.{name}] cannot be; give a number, at least 1")
             for key, value in changes.items():
                 if key in _FIELDS and not isinstance(value, _FIELDS[key]):
                     raise ParameterError(f"{key}={value!r} in [also.{name}] cannot be; see how a trial is played")
@@ -263,7 +268,7 @@ def _wanted(sweep: Sweep, only: Sequence[str]) -> set[str]:
 def split_changes(changes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], tuple[str, ...]]:
     """What a further evaluation changes: fields of `TrialSettings`, parameters of the environment, and its controls."""
     known = {field.name for field in fields(TrialSettings)}
-    rest = {name: value for name, value in changes.items() if name not in (*known, CHECKS)}
+    rest = {name: value for name, value in changes.items() if name not in (*known, CHECKS, TASKS)}
     own = {name: value for name, value in changes.items() if name in known}
     return own, rest, tuple(changes.get(CHECKS, ()))
 
@@ -273,11 +278,13 @@ def _check(config: Config, sweep: Sweep, arm: Arm, known: set[str]) -> None:
     if config.run.updates < 1:
         raise ParameterError(f"run.updates={config.run.updates} trains nothing; give at least 1")
     settings, params = as_trained(config, config.task.env)
-    for own, more, _ in map(split_changes, ({}, *(sweep.also[name] for name in arm.also))):
+    for changes in ({}, *(sweep.also[name] for name in arm.also)):
+        own, more, _ = split_changes(changes)
         replace(settings, **own)
-        worlds = f"{config.task.env} {params} {more}"
+        tasks = changes.get(TASKS, sweep.tasks)
+        worlds = f"{config.task.env} {params} {more} {tasks}"
         if worlds not in known:
-            task_set(config.task.env, sweep.tasks, sweep.seed_set, **{**params, **more})
+            task_set(config.task.env, tasks, sweep.seed_set, **{**params, **more})
             known.add(worlds)
 
 

@@ -28,12 +28,19 @@ def combine(found: Sequence[Found]) -> list[dict[str, Any]]:
 
 def _rows(name: str, own: Sequence[Found], parts: Sequence[Found], more: Found) -> list[dict[str, Any]]:
     """An evaluation of an arm, and its controls."""
-    rows = [{**_row(name, own, [part["main"] for part in parts]), **more}]
+    rows = [{**_row(name, own, [part["main"] for part in parts]), **more, "by_class": _classes(parts)}]
     for control in parts[0]["controls"]:
         label = f"{name}, {CONTROL_NAMES.get(control, control)}"
         row = _row(label, own, [part["controls"][control] for part in parts])
         rows.append({**row, **more, "control": control})
     return rows
+
+
+def _classes(parts: Sequence[Found]) -> dict[str, list[float]]:
+    """Task class -> p@k, the mean over seeds: each plays the same tasks. Empty where all tasks are of one class."""
+    classes = parts[0].get("by_class", {})
+    shares = {name: zip(*(part["by_class"][name]["p"] for part in parts), strict=True) for name in classes}
+    return {name: [sum(each) / len(each) for each in own] for name, own in shares.items()} if len(classes) > 1 else {}
 
 
 def _row(name: str, own: Sequence[Found], summaries: Sequence[Found]) -> dict[str, Any]:
@@ -65,4 +72,17 @@ def markdown(rows: Sequence[Found]) -> str:
         spent = "" if is_again else f"{row['minutes']:.1f}"
         updates = "" if is_again else str(row["updates"])
         lines.append("| " + " | ".join([row["method"], *shares, seeds, updates, spent]) + " |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_by_class(rows)]) + "\n"
+
+
+def _by_class(rows: Sequence[Found]) -> list[str]:
+    """A second table where tasks are of several classes: p@1 / p@2 / … for each."""
+    mixed = [row for row in rows if row.get("by_class")]
+    if not mixed:
+        return []
+    classes = sorted({name for row in mixed for name in row["by_class"]})
+    lines = ["", "| arm, p@k by task class | " + " | ".join(classes) + " |", "|" + "---|" * (len(classes) + 1)]
+    for row in mixed:
+        shares = [" / ".join(f"{100 * p:.1f}" for p in row["by_class"].get(name, ())) for name in classes]
+        lines.append("| " + " | ".join([row["method"], *shares]) + " |")
+    return lines

@@ -98,22 +98,23 @@ def _evaluate(env: str, config: Any, folder: Path, wanted: Mapping[str, Any], sa
     """The arm on frozen tasks: as it was trained, three episodes, and the controls; then the further evaluations."""
     from mulligan.eval.run import evaluate
     from mulligan.players import as_trained, player_from
-    from mulligan.sweep.arms import short_name, split_changes
+    from mulligan.sweep.arms import TASKS, short_name, split_changes
 
     settings, params = as_trained(config, env)
     player = player_from(str(folder), context=config.engine.context or None)
     parts = {"": {"controls": wanted["controls"]}, **wanted.get("also", {})}
     plays = {name: split_changes(changes) for name, changes in parts.items()}
-    arms = sum(1 + len(controls) for _, _, controls in plays.values())
+    sizes = {name: changes.get(TASKS, wanted["tasks"]) for name, changes in parts.items()}
+    total = sum(sizes[name] * (1 + len(controls)) for name, (_, _, controls) in plays.items())
     counts: dict[tuple[str, str], int] = {}
 
     def play(name: str) -> Any:
         own, more, controls = plays[name]
 
-        def progress(arm: str, done: int, total: int) -> None:
+        def progress(arm: str, done: int, of: int) -> None:
             counts[name, arm] = done
             if sum(counts.values()) % 32 == 0:
-                say({"stage": "evaluation", "done": sum(counts.values()), "total": arms * total})
+                say({"stage": "evaluation", "done": sum(counts.values()), "total": total})
 
         run = folder / (f"evaluation-{short_name(name)}" if name else "evaluation")
         return evaluate(
@@ -121,7 +122,7 @@ def _evaluate(env: str, config: Any, folder: Path, wanted: Mapping[str, Any], sa
             player,
             params={**params, **more},
             settings=replace(settings, **own),
-            tasks=wanted["tasks"],
+            tasks=sizes[name],
             seed_set=wanted["seed_set"],
             seed=wanted["seed"],
             controls=controls,
@@ -145,7 +146,8 @@ def _evaluate(env: str, config: Any, folder: Path, wanted: Mapping[str, Any], sa
 
 def _summaries(result: Any) -> dict[str, Any]:
     controls = {name: asdict(summary) for name, summary in result.controls.items()}
-    return {"main": asdict(result.main), "controls": controls}
+    classes = {name: asdict(summary) for name, summary in result.by_class.items()}
+    return {"main": asdict(result.main), "controls": controls, "by_class": classes}
 
 
 def _point(line: Mapping[str, Any]) -> dict[str, Any] | None:

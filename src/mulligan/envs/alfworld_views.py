@@ -1,0 +1,252 @@
+"""How an ALFWorld game is told and played: in TextWorld's own words, in fewer, or in cells.
+
+text     what TextWorld says, letter for letter
+compact  the same commands, answered in a few words: ``countertop 1: apple 1, fork 2``, ``fridge 1: closed``, ``ok``
+cells    for tiny models: a receptacle is a cell such as ``c2``, a fact is one word, and so is a command
+
+The game is the same in all three. In cells only what the task is about is told: ``c2=1`` holds one such thing, ``c2=0``
+none, ``c2=*`` the lamp. What goes without saying is left out of a command: ``c2`` goes there, ``take`` takes the thing
+that is asked for, ``put`` puts down what one holds, ``do`` does with it what the task demands (clean, heat, cool, or
+switch on the lamp).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Protocol
+
+from mulligan.envs.alfworld_game import COMMANDS, NOTHING, SAYS, Game
+from mulligan.envs.alfworld_world import APPLIANCES, TOGGLED, World
+
+VIEWS = ("text", "compact", "cells")
+DONE = "ok"
+"""Says in short that a command did something."""
+_FAMILIES = {
+    "a": "armchair bed ottoman sofa",
+    "b": "bathtubbasin sinkbasin sink",
+    "c": "cabinet cart laundryhamper safe",
+    "d": "drawer",
+    "e": "coffeetable countertop desk diningtable dresser shelf sidetable tvstand",
+    "f": "fridge",
+    "h": "microwave",
+}
+"""Letter of a cell -> the receptacles it stands for."""
+_OTHERS = "g"
+"""The letter of all others."""
+_HELP = f"Commands: {', '.join(COMMANDS)}."
+_TELLING = ("look", "inventory", "examine")
+"""Commands that only tell something, which was mostly told before."""
+_LETTERS = {f"{kind}type": letter for letter, kinds in _FAMILIES.items() for kind in kinds.split()}
+
+
+class View(Protocol):
+    """One way to tell a game."""
+
+    nothing: str
+    """Said where nothing happens."""
+
+    def rules(self) -> str:
+        """What a player is told before the first game."""
+
+    def intro(self, world: World) -> str:
+        """The first observation."""
+
+    def answer(self, game: Game, command: str, said: str) -> str:
+        """The observation after a command of the engine did something, and the engine `said` so."""
+
+    def read(self, game: Game, action: str) -> str:
+        """The engine's command that an action stands for; an action that stands for none is returned as it is."""
+
+    def write(self, game: Game, command: str) -> str:
+        """The action that stands for a command of the engine; the reverse of `read`."""
+
+    def actions(self, game: Game) -> list[str]:
+        """Every action that does something now; in a short view not those that only tell again what was told."""
+
+    def facts(self, world: World, seen: list[tuple[int, tuple[int, ...]]]) -> list[str]:
+        """What is worth remembering of the receptacles that were seen, with what they hold at first."""
+
+
+def view_of(name: str, world: World) -> View:
+    """The view called `name` of a world."""
+    return Cells(world) if name == "cells" else Words(short=name == "compact")
+
+
+class Words:
+    """In words: TextWorld's own, or few."""
+
+    def __init__(self, *, short: bool) -> None:
+        self.short = short
+        self.nothing = NOTHING
+
+    def rules(self) -> str:
+        if self.short:
+            return (
+                "You are in a room with receptacles, and things in or on them. You see what a receptacle holds when "
+                "you go to it; a closed one has to be opened. You can carry one thing at a time. Things are cleaned "
+                "with a sinkbasin, heated with a microwave and cooled with a fridge: hold the thing and go there. To "
+                "look at a thing under a lamp, hold the thing and use the lamp.\n"
+                "The commands are: go to desk 1, open drawer 1, take mug 1 from desk 1, move mug 1 to desk 1, clean "
+                "(or heat, cool) mug 1 with fridge 1, use desklamp 1, examine, close, look, inventory. Of earlier "
+                'episodes, "take mug 1 from desk 1" tells where a thing is at the beginning, "not in" where nothing of '
+                "use is.\n"
+                "You win as soon as the task is done. Answer with one command: <action>go to desk 1</action>"
+            )
+        return (
+            "You are in a room with receptacles (places such as shelves, drawers, a fridge), and things in or on them. "
+            "You see what a receptacle holds when you go to it; one with a door has to be opened first. You can carry "
+            "one thing at a time. Things are cleaned with a sinkbasin, heated with a microwave and cooled with a "
+            "fridge: hold the thing and stand before it. To look at a thing under a lamp, hold the thing and use the "
+            "lamp.\n"
+            f"The commands are: {', '.join(COMMANDS)}. Names have a number: desk 1. A command that cannot be carried "
+            f'out is answered with "{NOTHING}"\n'
+            "You win as soon as the task is done. Answer with one command: <action>go to desk 1</action>"
+        )
+
+    def intro(self, world: World) -> str:
+        if not self.short:
+            return world.intro()
+        return f"You see {', '.join(_reachable(world))}.\nTask: {world.task}"
+
+    def answer(self, game: Game, command: str, said: str) -> str:
+        receptacle = _shown(game, command)
+        if not self.short or (receptacle is None and command.partition(" ")[0] in _TELLING):
+            return said
+        if receptacle is None:
+            return _HELP if command == "help" else DONE
+        world = game.world
+        if not game.accessible(receptacle):
+            return f"{world.r_names[receptacle]}: closed"
+        names = [world.names[o] for o in game.inside[receptacle]]
+        return f"{world.r_names[receptacle]}: {', '.join(names) or 'empty'}"
+
+    def read(self, game: Game, action: str) -> str:
+        return action
+
+    def write(self, game: Game, command: str) -> str:
+        return command
+
+    def actions(self, game: Game) -> list[str]:
+        found = game.commands()
+        return [each for each in found if each.split(" ")[0] not in (*_TELLING, "help")] if self.short else found
+
+    def facts(self, world: World, seen: list[tuple[int, tuple[int, ...]]]) -> list[str]:
+        """Where the wanted things lie, in the words of the commands that fetch them; then where nothing of use is."""
+        goal, lamps = world.goal_objects, world.lamps
+        found = [f"take {world.names[o]} from {world.r_names[r]}" for r, inside in seen for o in inside if o in goal]
+        found += [f"use {world.names[o]} at {world.r_names[r]}" for r, inside in seen for o in inside if o in lamps]
+        vain = [world.r_names[r] for r, inside in seen if not goal.union(lamps).intersection(inside)]
+        return [*found, f"not in {', '.join(vain)}"] if vain else found
+
+
+class Cells:
+    """In cells; the letter says of what family a receptacle is, the number which one."""
+
+    def __init__(self, world: World) -> None:
+        self.nothing = "nothing"
+        numbers: Counter[str] = Counter()
+        names = []
+        for kind in world.r_types:
+            letter = _LETTERS.get(kind, _OTHERS)
+            numbers[letter] += 1
+            names.append(f"{letter}{numbers[letter]}")
+        self.names = tuple(names)
+        self.numbers = {name: number for number, name in enumerate(names)}
+
+    def rules(self) -> str:
+        return (
+            "You are in a room with receptacles, each named by a letter and a number: a seats, b basins, c cabinets, d "
+            "drawers, e tables and shelves, f fridges, g others, h microwaves. The first line says where the wanted "
+            "thing has to be treated (do) and brought (put), the second what receptacles there are.\n"
+            "Commands: c2 goes to c2; open opens what you stand before; take takes the wanted thing; do cleans, heats "
+            "or cools it, or uses the lamp; put puts it down. c2=1 means that c2 holds one wanted thing, c2=0 none, "
+            "c2=* the lamp. Of earlier episodes, c2=ok means that a wanted thing is in c2 at the beginning.\n"
+            "Answer with one command: <action>c2</action>"
+        )
+
+    def intro(self, world: World) -> str:
+        goal = world.goal
+        words = ["do", *self._named(world.appliances(goal.state))] if goal.state else []
+        words += ["do", "*"] if goal.kind == "look" else ["put", *(["two"] if goal.count == 2 else [])]
+        words += self._named(r for r in world.goal_targets if world.places[r] >= 0)
+        places = self._named(r for r, place in enumerate(world.places) if place >= 0)
+        return f"{' '.join(words)}\n{' '.join(places)}"
+
+    def answer(self, game: Game, command: str, said: str) -> str:
+        receptacle = _shown(game, command)
+        if receptacle is None and (command == "look" or command.startswith(("take ", "move "))):
+            receptacle = self._here(game)
+        if receptacle is None:
+            return DONE
+        return self._told(game, receptacle) if game.accessible(receptacle) else "closed"
+
+    def read(self, game: Game, action: str) -> str:
+        world = game.world
+        if action in self.numbers:
+            receptacle = self.numbers[action]
+            return f"{'examine' if world.places[receptacle] == game.at else 'go to'} {world.r_names[receptacle]}"
+        return next((command for command in self._choices(game) if self.write(game, command) == action), action)
+
+    def write(self, game: Game, command: str) -> str:
+        verb, _, rest = command.partition(" ")
+        if verb in ("go", "examine") and (receptacle := _shown(game, command)) is not None:
+            return self.names[receptacle]
+        return {"move": "put", "use": "do", **dict.fromkeys(SAYS.values(), "do")}.get(verb, verb) if rest else command
+
+    def actions(self, game: Game) -> list[str]:
+        world = game.world
+        going = self._named(r for r, place in enumerate(world.places) if place >= 0 and place != game.at)
+        return sorted({*going, *(self.write(game, command) for command in self._choices(game))})
+
+    def facts(self, world: World, seen: list[tuple[int, tuple[int, ...]]]) -> list[str]:
+        """One word a fact, where the wanted things are first."""
+        goal, lamps = world.goal_objects, set(world.lamps)
+        found = [f"{self.names[r]}=ok" for r, inside in seen if goal.intersection(inside)]
+        found += [f"{self.names[r]}=*" for r, inside in seen if lamps.intersection(inside)]
+        return found + [f"{self.names[r]}=0" for r, inside in seen if not goal.union(lamps).intersection(inside)]
+
+    def _choices(self, game: Game) -> list[str]:
+        """The commands that can be carried out here and that a short action stands for, targets first."""
+        world, held = game.world, game.held
+        found = []
+        for r in sorted(world.r_places[game.at], key=lambda r: r not in world.goal_targets):
+            name = world.r_names[r]
+            if r in world.openable and r not in game.opened:
+                found.append(f"open {name}")
+            if held < 0 and game.accessible(r):
+                wanted = [o for o in game.inside[r] if o in world.goal_objects and o in world.pickupable]
+                found += [f"take {world.names[o]} from {name}" for o in wanted]
+            if held >= 0 and game.may_put(held, r):
+                found.append(f"move {world.names[held]} to {name}")
+            for bit, kinds in APPLIANCES.items():
+                if bit == world.goal.state and held >= 0 and world.able[held] & bit and world.r_types[r] in kinds:
+                    found.append(f"{SAYS[bit]} {world.names[held]} with {name}")
+            found += [f"use {world.names[o]}" for o in game.inside[r] if o in world.lamps and world.able[o] & TOGGLED]
+        return found
+
+    def _here(self, game: Game) -> int | None:
+        here = game.world.r_places[game.at]
+        return here[0] if here else None
+
+    def _named(self, receptacles: Iterable[int]) -> list[str]:
+        return [self.names[r] for r in receptacles]
+
+    def _told(self, game: Game, receptacle: int) -> str:
+        """What of a receptacle's contents the task is about."""
+        world, inside, name = game.world, game.inside[receptacle], self.names[receptacle]
+        count = sum(o in world.goal_objects for o in inside)
+        lamp = f"{name}=*" if any(o in world.lamps for o in inside) else ""
+        return f"{name}={count} {lamp}".strip() if count or not lamp else lamp
+
+
+def _reachable(world: World) -> list[str]:
+    return [name for r, name in enumerate(world.r_names) if world.places[r] >= 0]
+
+
+def _shown(game: Game, command: str) -> int | None:
+    """The receptacle whose contents the answer to a command shows, if any."""
+    for start in ("go to ", "open ", "examine "):
+        if command.startswith(start):
+            return game.world.r_numbers.get(command.removeprefix(start))
+    return None
