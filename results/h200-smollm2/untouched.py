@@ -1,15 +1,18 @@
-"""SmolLM2 as it comes: zero-shot, ReAct and Reflexion on the tasks of the two sweeps.
+"""SmolLM2 as it comes: zero-shot, ReAct and Reflexion on the tasks of the sweeps.
 
     python results/h200-smollm2/untouched.py runs/h200-smollm2
+    python results/h200-smollm2/untouched.py runs/h200-webshop --games webshop --tasks 500
 
 Writes RUNS/<game>/untouched-<style>.json, which `collect.py` reads.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -18,15 +21,17 @@ from mulligan.players import as_trained, player_from
 from mulligan.train.resolve import resolve
 from mulligan.types import Sampling
 
-REPLY = {"zero-shot": 24, "react": 96, "reflexion": 96}
+REPLY = {"zero-shot": 32, "react": 96, "reflexion": 96}
 """Tokens: an action alone, or a few sentences and an action."""
 
 
-def main(runs: Path, tasks: int = 512) -> None:
+def main(runs: Path, games: Sequence[str], tasks: int) -> None:
     player = player_from("smollm2", slots=512)
-    for game in ("minesweeper", "sokoban"):
+    for game in games:
         config = resolve(f"gpu-smollm2-{game}", None, {})
         _, params = as_trained(config, game)
+        if "pays" in params:
+            params = {**params, "pays": "score"}  # the returns then are the original's score; p@k counts successes
         for style, tokens in REPLY.items():
             began = time.perf_counter()
             found = evaluate(
@@ -55,4 +60,9 @@ def main(runs: Path, tasks: int = 512) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *map(int, sys.argv[2:]))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("runs", type=Path)
+    parser.add_argument("--games", nargs="+", default=["minesweeper", "sokoban"])
+    parser.add_argument("--tasks", type=int, default=512)
+    given = parser.parse_args()
+    main(given.runs, given.games, given.tasks)

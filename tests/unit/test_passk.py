@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -85,6 +86,18 @@ def test_summary_counts_everything():
     assert tokens(noted) == (120, 24)
     assert found.returns == [0.5, 0.5]
     assert found.won == [0.0, 1.0]
+
+
+def test_the_best_of_k_is_the_mean_of_the_highest():
+    """Two trials with rewards 0.2, 0.8 and 0.5, 0.1: after one episode (0.2 + 0.5) / 2, after two (0.8 + 0.5) / 2."""
+
+    def paid(*rewards):
+        turns = [replace(trial(L).episodes[0].turns[0], reward=reward) for reward in rewards]
+        return Trial(TASK, tuple(Episode(index, (turn,), "", L) for index, turn in enumerate(turns)), "history")
+
+    found = summarise([paid(0.2, 0.8), paid(0.5, 0.1)], 2)
+    assert found.best == pytest.approx([0.35, 0.65])
+    assert found.p == [0.0, 0.0]
 
 
 def test_episodes_nobody_played_have_no_mean():

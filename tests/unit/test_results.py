@@ -100,6 +100,23 @@ def test_alfworld_with_a_tiny_model_is_told_as_it_was(name):
         assert alone in document
 
 
+@pytest.mark.parametrize("name", ["warm start", "RL", "meta-RL"])
+def test_webshop_with_a_tiny_model_is_told_as_it_was(name):
+    folder = ROOT / "results" / "webshop-cpu"
+    own = [result for result in json.loads((folder / "arms.json").read_text()) if result["name"] == name]
+    assert len(own) == 2
+    row, control = combine(own)[:2]
+    p = [f"{100 * each:.1f}" for each in row["p"]]
+    half = 50 * (row["ci"][-1][1] - row["ci"][-1][0])
+    alone = f"{100 * control['p'][-1]:.1f}"
+    said = (folder / "README.md").read_text().replace("*", "")
+    assert f"| {name} | {p[0]} | {p[1]} | {p[2]} ± {half:.1f} | {alone} |" in said
+    if name != "warm start":
+        document = (ROOT / "docs" / "results.md").read_text()
+        assert f"{name} {p[2]}" in document
+        assert alone in document
+
+
 @pytest.mark.parametrize("game", ["minesweeper", "sokoban"])
 def test_the_sweeps_of_the_results_can_be_planned(game, tmp_path):
     sweep = read_sweep(ROOT / "results" / "h200-smollm2" / f"{game}.toml")

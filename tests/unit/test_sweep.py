@@ -207,3 +207,14 @@ def test_classes_of_tasks_have_a_table_of_their_own():
     assert lines[-3] == "| arm, p@k by task class | w/clean | w/heat |"
     assert lines[-1] == "| a | 20.0 / 50.0 | 40.0 / 100.0 |"
     assert "class" not in markdown(combine([{**_found("a", 0, [0.2]), "by_class": {"w": {"p": [0.2]}}}]))
+
+
+def test_where_parts_are_paid_the_score_stands_beside_success():
+    def found(seed, best):
+        arm = _found("a", seed, [0.2, 0.4])
+        return {**arm, "main": {**arm["main"], "best": best}}
+
+    lines = markdown(combine([found(0, [0.5, 0.7]), found(1, [0.7, 0.9])])).splitlines()
+    assert lines[0].endswith("| score@1 | score@2 |")
+    assert lines[2].endswith("| 60.0 | 80.0 |")
+    assert "score" not in markdown(combine([found(0, [0.2, 0.4])]))  # success alone is paid

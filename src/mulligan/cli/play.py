@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -14,16 +15,25 @@ from mulligan.cli.options import (
     take_defaults_of_run,
     trial_settings,
 )
+from mulligan.errors import UsageError
 from mulligan.policy.base import Conversation, Policy, Spectator, World
 from mulligan.types import Completion, Episode, Message, Sampling, Step, Task, Trial
 
 if TYPE_CHECKING:
+    import argparse
+
     from rich.console import Console
+
+    from mulligan.envs.base import Env
+    from mulligan.trial.settings import TrialSettings
 
 
 def add_options(parser: Parser) -> None:
     parser.add_argument("env", help="a name from 'mulligan envs', or path/to/file.py:ClassName")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="which task (0)")
+    parser.add_argument("--web", action="store_true", help="play in the browser, beside what an agent sees")
+    parser.add_argument("--port", type=int, default=0, metavar="N", help="with --web: the port (any that is free)")
+    parser.add_argument("--no-browser", action="store_true", help="with --web: only print the address")
     add_policy_options(parser, default="human")
     add_trial_options(parser)
     parser.epilog = "Parameters of the environment: --env.NAME VALUE, e.g. --env.mines 5"
@@ -39,11 +49,14 @@ def run(parser: Parser, words: list[str]) -> int:
 
     trained_on = take_defaults_of_run(parser, words)
     options, given = parser.read(words)
+    _check_web(options)
     params = {**trained_on, **given}
     task = registry.make_task(options.env, options.seed, **params)
     settings = trial_settings(options)
     env = registry.build(task)
     console = Console()
+    if options.web:
+        return _play_in_browser(env, settings, options, console)
     about = registry.spec(options.env)
     if options.policy == "human":
         if not sys.stdin.isatty():
@@ -63,6 +76,48 @@ def run(parser: Parser, words: list[str]) -> int:
     if options.policy == "human" and about.kind == "solve" and trial.episodes[-1].won:
         console.print("You won.")
     return 0
+
+
+def _check_web(options: argparse.Namespace) -> None:
+    if options.web and options.policy != "human":
+        raise UsageError(f"play: --web is for a person, and --policy {options.policy} is none; leave one of them out")
+    if not options.web and (options.port or options.no_browser):
+        raise UsageError("play: --port and --no-browser say how to play with --web; give it too")
+
+
+def _play_in_browser(env: Env, settings: TrialSettings, options: argparse.Namespace, console: Console) -> int:
+    from mulligan.envs import registry
+    from mulligan.trial.runner import run_trial_sync
+    from mulligan.web.server import serving
+    from mulligan.web.table import Table
+    from mulligan.web.visitor import Visitor, last_scene
+
+    table = Table()
+    visitor = Visitor(table, registry.spec(options.env), settings)
+    trial: Trial | None = None
+    try:
+        with serving(table, options.port) as address:
+            console.print(f"Play at {address}   (Ctrl-C ends it)", markup=False, highlight=False)
+            if not options.no_browser:
+                _open_browser(address)
+            trial = run_trial_sync(env, visitor, settings=settings)
+            table.finish(last_scene(trial, visitor.title, settings.episodes))
+            console.print(verdict(trial), markup=False, highlight=False)
+            console.print("The page stays until you finish there, or press Ctrl-C here.", highlight=False)
+            table.left.wait()
+    except KeyboardInterrupt:
+        if trial is None:
+            console.print("Good bye.")
+            return 130
+    return 0
+
+
+def _open_browser(address: str) -> None:
+    """Open the address where there is a screen; a browser in the terminal would cover what is said here."""
+    import webbrowser
+
+    if not sys.platform.startswith("linux") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
+        webbrowser.open(address)
 
 
 def verdict(trial: Trial) -> str:

@@ -5,47 +5,58 @@ said in `mulligan.envs.webshop_reward`. As in the original, a search may be aske
 what the page offers, and going back to the results forgets the options that were chosen. A page is said in few words,
 and the instruction on the search page alone; what can be clicked is the same.
 
-catalogue   ``generated`` needs no data; ``original`` is the folder or file that `WEBSHOP_DATA` names; anything else is
-            the path of such a folder or file
-products    how many products are generated, and `world` the seed of their catalogue
+catalogue   ``generated`` and, for the smallest models, ``tiny`` need no data; ``original`` is the folder or file that
+            `WEBSHOP_DATA` names; anything else is the path of such a folder or file
+products    how many products are generated, and `world` the seed of their catalogue; -1 lets the seed of the task draw
+            a catalogue of its own
 goal        which goal, counted from 0; -1 lets the seed of the task choose
 split       which of the original's goals the seed chooses from: the first 500 are ``test``, the next 1,000
             ``validation``, the rest ``train``; ``auto`` goes by the set that the seed belongs to, ``all`` takes all
 per_page    products on a page of results
 longest     characters of a description, of the features or the reviews that are shown; 0 shows all
 attributes  whether an item has the page [attributes], which the original shows on request
+view        ``page`` shows whole pages; ``compact`` says them in few words, and takes an answer without search[] or
+            click[] for a search on the search page and for a click elsewhere
+pays        what a purchase earns: its ``score``, as in the original, or 1 for a ``success`` and nothing otherwise, so
+            that failing first and better next is never worth more than succeeding at once
 """
 
 from __future__ import annotations
 
-import os
 import random
 import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from mulligan.envs import webshop_files as files
+from mulligan.envs import webshop_compact as compact
 from mulligan.envs.base import LONGEST_REPLY, Player, action_text
-from mulligan.envs.webshop_catalogue import Catalogue, Goal, Product, from_files
+from mulligan.envs.webshop_catalogue import Goal, Product
+from mulligan.envs.webshop_choice import GENERATED, SPLITS, catalogue, check, goal_number
 from mulligan.envs.webshop_reward import Match, judge
-from mulligan.errors import ParameterError, UnknownName, UsageError
-from mulligan.seeding import derive
+from mulligan.envs.webshop_tiny import names_of
+from mulligan.errors import UnknownName
 from mulligan.types import Episode, ParamValue, Step, Task
 
 BACK, PREVIOUS, NEXT, BUY = "back to search", "< prev", "next >", "buy now"
 SUB_PAGES = ("description", "features", "reviews")
 LONGEST_QUERY = 1_000
 """Characters of a query; a longer one is no action."""
-SPLITS = {"test": slice(0, 500), "validation": slice(500, 1500), "train": slice(1500, None), "all": slice(0, None)}
-_SEEDS_EACH = 1_000_000_000
-_BY_SEED = ("train", "validation", "test")
-"""Which split each 10^9 seeds draw from."""
 _TITLE = 60
 _CANONICAL = re.compile(r"<action>(search|click)\[([^\[\]<>]*|< prev|next >)\]</action>")
 _COMMAND = re.compile(r"(search|click)\s*\[(.*)\]", re.IGNORECASE | re.DOTALL)
 _ARROWS = re.compile(r"<\s*(prev)|(next)\s*>", re.IGNORECASE)
 _UNSEARCHABLE = re.compile(r"[^\w.'|-]+")
-_SHORT = {"prev": PREVIOUS, "previous": PREVIOUS, "<prev": PREVIOUS, "next": NEXT, "next>": NEXT}
+_BRACKETS = re.compile(r"(?:search|click)\[([^\]]*)\]")
+_BRIEF = {BUY: "buy", BACK: "back", PREVIOUS: "prev", NEXT: "next"}
+_SHORT = {
+    "buy": BUY,
+    "back": BACK,
+    "prev": PREVIOUS,
+    "previous": PREVIOUS,
+    "<prev": PREVIOUS,
+    "next": NEXT,
+    "next>": NEXT,
+}
 
 
 def click(text: str) -> str:
@@ -70,14 +81,19 @@ class WebShop:
         "per_page": 10,
         "longest": 1200,
         "attributes": False,
+        "view": "page",
+        "pays": "score",
     }
     turns: ClassVar[int] = 12
 
     def __init__(self, task: Task) -> None:
         self.task = task
         self.shop = catalogue(task)
-        self.goal: Goal = self.shop.goal(_goal_number(task, self.shop))
+        self.goal: Goal = self.shop.goal(goal_number(task, self.shop))
         self.per_page, self.longest = task.integer("per_page"), task.integer("longest")
+        self.compact = task.text("view") == "compact"
+        self.made_up = task.text("catalogue") in GENERATED
+        self.tiny = task.text("catalogue") == "tiny"
         self.sub_pages = (*SUB_PAGES, "attributes") if task["attributes"] else SUB_PAGES
         self.worth: dict[tuple[str, ...], Match] = {}
         """What a purchase would bring, for those that were thought of."""
@@ -85,25 +101,17 @@ class WebShop:
 
     @staticmethod
     def settle(params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:
-        for name, least, most in (("products", 1, 2_000_000), ("per_page", 1, 50), ("longest", 0, 1_000_000)):
-            if not least <= int(params[name]) <= most:
-                raise ParameterError(f"webshop: {name}={params[name]} cannot be; give {least} to {most}")
-        if params["split"] not in ("auto", *SPLITS):
-            raise UnknownName("webshop split", str(params["split"]), ("auto", *SPLITS))
-        if int(params["goal"]) < -1:
-            raise ParameterError(
-                f"webshop: goal={params['goal']} cannot be; -1 lets the seed choose, others count from 0"
-            )
-        if params["catalogue"] != "generated":
-            files.find(_where(str(params["catalogue"])))
+        check(params)
         return params
 
     @staticmethod
     def task_class(params: Mapping[str, ParamValue]) -> str:
         kind = str(params["catalogue"])
-        return f"webshop/{kind if kind in ('generated', 'original') else 'file'}"
+        return f"webshop/{kind if kind in (*GENERATED, 'original') else 'file'}"
 
     def rules(self) -> str:
+        if self.compact:
+            return compact.RULES
         return (
             "You shop online. The instruction says what to buy: a kind of product, attributes it must have, options "
             "to choose, and a highest price. Your score is the share of these that the product you buy meets; you win "
@@ -121,6 +129,8 @@ class WebShop:
         self.hits: tuple[int, ...] = ()
         self.item: Product | None = None
         self.chosen: dict[str, str] = {}
+        self.shown: set[str] = set()
+        """Products that earlier pages of the episode listed; and `compact.SEARCH_PAGE`, where that was left."""
         return self.render()
 
     def step(self, reply: str) -> Step:
@@ -133,10 +143,12 @@ class WebShop:
         verb, said = command
         before = self._worth_now()
         if verb == "search":
+            self._leave()
             self._to_results(said, self.shop.search(said), 1)
         elif said in self.clickables():
             if said == BUY:
                 return self._buy()
+            self._leave()
             self._click(said)
         else:
             return self._invalid(f"There is no [{said[:_TITLE]}] to click on this page.")
@@ -163,6 +175,8 @@ class WebShop:
 
     def render(self) -> str:
         """The page in words."""
+        if self.compact:
+            return compact.page(self)
         if self.page == "search":
             return f"Search page\nInstruction: {self.goal.instruction}"
         if self.page == "results":
@@ -200,12 +214,21 @@ class WebShop:
         """Every click; where there is none, searches with the words of the instruction."""
         if self.page == "search":
             goal = self.goal
-            queries = (
-                goal.instruction.partition(", and price")[0],
-                " ".join([*goal.attributes, *goal.options.values()]),
+            if self.tiny:
+                return [self.write(search(name)) for name in names_of(goal.kind)]
+            whole = (
+                compact.asked(goal).partition(";")[0] if self.compact else goal.instruction.partition(", and price")[0]
             )
+            queries = (whole, " ".join([*goal.attributes, *goal.options.values()]))
             return [search(_UNSEARCHABLE.sub(" ", query)) for query in queries]
-        return [click(text) for text in self.clickables()]
+        return [self.write(click(text)) for text in self.clickables()]
+
+    def write(self, reply: str) -> str:
+        """A reply as scripted players give it: in the tiny shop without search[] and click[]."""
+        if not (self.tiny and self.compact):
+            return reply
+        bare = _BRACKETS.sub(r"\1", reply)
+        return next((bare.replace(long, short) for long, short in _BRIEF.items() if long in bare), bare)
 
     def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
         from mulligan.envs.webshop_player import Shopper
@@ -217,12 +240,12 @@ class WebShop:
     def digest(self, episode: Episode) -> str:
         from mulligan.envs.webshop_memory import digest
 
-        return digest(self, episode)
+        return compact.digest(self, episode) if self.compact else digest(self, episode)
 
     def reflect(self, episode: Episode) -> str:
         from mulligan.envs.webshop_memory import reflect
 
-        return reflect(self, episode)
+        return compact.reflect(self, episode) if self.compact else reflect(self, episode)
 
     def world_key(self) -> str:
         options = ",".join(self.goal.options.values())
@@ -230,7 +253,7 @@ class WebShop:
 
     def seed_set(self) -> str | None:
         """The set of tasks that the original's split puts the goal in; None where worlds are split by their names."""
-        if self.task.text("catalogue") == "generated":
+        if self.task.text("catalogue") in GENERATED:
             return None
         place = self.goal.number
         return "eval" if place < SPLITS["test"].stop else "validation" if place < SPLITS["validation"].stop else "train"
@@ -253,6 +276,8 @@ class WebShop:
             # The original's buttons hold < and >, which are no part of an action elsewhere.
             text = action_text(_ARROWS.sub(r"\1\2", reply)) if len(reply) <= LONGEST_REPLY else None
             found = _COMMAND.fullmatch(text) if text is not None else None
+            if found is None and self.compact and text and not {"[", "]"} & set(text):
+                found = _COMMAND.fullmatch(f"{'search' if self.page == 'search' else 'click'}[{text}]")
             if found is None:
                 return (
                     "No action could be read; answer with search[words] or click[what the page shows] in <action> tags."
@@ -270,6 +295,13 @@ class WebShop:
         options = self.item.options.values() if self.item is not None and self.page == "item" else ()
         return [value for values in options for value in values]
 
+    def _leave(self) -> None:
+        """Take down what the compact view need not say again."""
+        if self.page == "search":
+            self.shown.add(compact.SEARCH_PAGE)
+        elif self.page == "results" and self.compact:
+            self.shown.update(product.asin for product in self.listed())
+
     def _to_results(self, query: str, hits: tuple[int, ...], number: int) -> None:
         self.page, self.query, self.hits, self.number = "results", query, hits, number
         self.item, self.chosen = None, {}
@@ -277,9 +309,8 @@ class WebShop:
     def _click(self, text: str) -> None:
         """Follow a button that is on the page, other than the one that buys."""
         if text == BACK:
-            moves = self.moves
-            self.reset()
-            self.moves = moves
+            self.page, self.query, self.hits, self.number = "search", "", (), 1
+            self.item, self.chosen = None, {}
         elif self.page == "results":
             if text in (PREVIOUS, NEXT):
                 self.number += 1 if text == NEXT else -1
@@ -300,7 +331,8 @@ class WebShop:
     def _buy(self) -> Step:
         match = self.match()
         self.page = "done"
-        return Step(self.render(), match.reward, True, match.success, True, self.key())
+        earned = match.reward if self.task.text("pays") == "score" else float(match.success)
+        return Step(self.render(), earned, True, match.success, True, self.key())
 
     def _receipt(self) -> str:
         assert self.item is not None, "something was bought"
@@ -317,44 +349,6 @@ class WebShop:
 
     def _invalid(self, why: str) -> Step:
         return Step(self.render(), valid=False, state_key=self.key(), feedback=why)
-
-
-def catalogue(task: Task) -> Catalogue:
-    """The shop of a task; loaded or made once in a process."""
-    name = task.text("catalogue")
-    if name != "generated":
-        return from_files(_where(name))
-    from mulligan.envs.webshop_generate import generated
-
-    return generated(task.integer("products"), task.integer("world"))
-
-
-def _where(name: str) -> str:
-    if name != "original":
-        return name
-    where = os.environ.get("WEBSHOP_DATA")
-    if not where:
-        raise UsageError("webshop: catalogue='original' needs WEBSHOP_DATA, the folder with items_shuffle_1000.json")
-    return where
-
-
-def _goal_number(task: Task, shop: Catalogue) -> int:
-    """The goal a task asks for, or the one that its seed draws."""
-    goals, number = len(shop.order), task.integer("goal")
-    if number >= goals:
-        raise ParameterError(f"webshop: goal={number} of {goals} in this catalogue; they count from 0")
-    if number >= 0:
-        return number
-    split = task.text("split")
-    if split == "auto":
-        generated = task.text("catalogue") == "generated"
-        split = "all" if generated else _BY_SEED[min(max(0, task.seed) // _SEEDS_EACH, len(_BY_SEED) - 1)]
-    numbers = range(goals)[SPLITS[split]]
-    if not numbers:
-        raise ParameterError(f"webshop: split={split} is empty, the catalogue has {goals} goals; give split=all")
-    if split == "all":
-        return numbers[derive(task.seed, "webshop goal") % len(numbers)]
-    return numbers[task.seed % _SEEDS_EACH % len(numbers)]
 
 
 def _cut(text: str, longest: int) -> str:

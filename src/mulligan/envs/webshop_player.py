@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from mulligan.envs.webshop_catalogue import Product
 from mulligan.envs.webshop_generate import other_names
 from mulligan.envs.webshop_memory import TELLING, Seen, lacks, lowest_price, offered, unsure
+from mulligan.envs.webshop_tiny import names_of
 from mulligan.types import Step
 
 if TYPE_CHECKING:
@@ -73,11 +74,18 @@ class Shopper:
     def __init__(self, world: WebShop, kind: str, rng: random.Random, skill: float, recall: float) -> None:
         self.world, self.kind, self.rng, self.skill, self.recall = world, kind, rng, skill, recall
         self.past, self.now = Knowledge(), Knowledge()
-        generated = world.task.text("catalogue") == "generated"
-        self.names = other_names(world.goal.kind) if generated else (world.goal.kind,)
-        self.queries = list(queries(world.goal.instruction, self.names, world.goal.attributes))
+        filed = world.goal.kind
+        self.names = names_of(filed) if world.tiny else other_names(filed) if world.made_up else (filed,)
+        make = short_queries if world.compact and world.made_up else queries
+        self.queries = list(make(world.goal.instruction, self.names, () if world.tiny else world.goal.attributes))
 
     def act(self) -> str:
+        reply = self._act()
+        if self.world.tiny and self.world.page != "search" and reply.startswith("<action>search["):
+            reply = _click("back to search")  # short answers are searches on the search page alone
+        return self.world.write(reply)
+
+    def _act(self) -> str:
         world = self.world
         if not world.moves:
             self.past, self.now = self.now.with_past(self.past), Knowledge()
@@ -143,7 +151,9 @@ class Shopper:
             ]
             return _click("< prev") if self._hopes(page, known) or self.left < 5 else self._at_results(known)
         unread = [page for page in TELLING if page not in seen.read]
-        if unread and unsure(seen, goal) and not bad and self.left >= to_buy + 2:
+        # In the compact view it reads only while there is time to go elsewhere: back, another item, and to buy that.
+        time = 2 * len(unread) + len(goal.options) + 3 if world.compact and world.page == "item" else to_buy + 2
+        if unread and unsure(seen, goal) and not bad and self.left >= time:
             return _click(unread[0] if world.page == "item" else "< prev")
         if world.page != "item":
             return _click("< prev")
@@ -200,6 +210,13 @@ def queries(instruction: str, names: tuple[str, ...], attributes: tuple[str, ...
         if used and name != used:
             yield asked.replace(used, name)
     yield _plain(" ".join([used or names[0], *attributes]))
+
+
+def short_queries(instruction: str, names: tuple[str, ...], attributes: tuple[str, ...]) -> Iterable[str]:
+    """Searches of few words: a name of the kind, the one that the instruction says first, and the attributes."""
+    said = instruction.lower()
+    for name in sorted(names, key=lambda name: -len(name) * (name in said)):
+        yield _plain(" ".join([name, *attributes]))
 
 
 def _plain(text: str) -> str:

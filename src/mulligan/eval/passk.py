@@ -80,6 +80,8 @@ class Summary:
     returns_ci: list[Interval | None]
     won: list[float | None]
     """Share of the played episodes that were won."""
+    best: list[float]
+    """Mean over the trials of the highest return among their first k episodes: p@k, where only a success pays."""
     turns: int
     valid: float
     """Share of replies that named a legal action."""
@@ -115,6 +117,7 @@ def summarise(trials: Sequence[Trial], episodes: int) -> Summary:
         played=[len(played) for played in by_index],
         returns=[found[0] if found else None for found in returns],
         returns_ci=[found[1] if found and math.isfinite(found[1][0]) else None for found in returns],
+        best=[_best(trials, k) for k in range(1, episodes + 1)],
         won=[sum(episode.won for episode in played) / len(played) if played else None for played in by_index],
         turns=len(turns),
         valid=sum(turn.valid for turn in turns) / len(turns) if turns else 0.0,
@@ -126,6 +129,10 @@ def summarise(trials: Sequence[Trial], episodes: int) -> Summary:
         prompt_tokens=sum(read for read, _ in used),
         completion_tokens=sum(wrote for _, wrote in used),
     )
+
+
+def _best(trials: Sequence[Trial], k: int) -> float:
+    return sum(max(episode.reward for episode in trial.episodes[:k]) for trial in trials) / max(1, len(trials))
 
 
 def _counts(names: Iterable[str]) -> dict[str, int]:

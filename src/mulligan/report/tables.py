@@ -43,20 +43,33 @@ def summary_table(
     table.add_column("method", overflow="fold")
     for k in range(1, episodes + 1):
         table.add_column(f"episode {k}" if versus else f"p@{k}", justify="right", no_wrap=True)
+    scored = not versus and any(pays_in_part(summary) for _, summary in rows)
+    if scored:  # the ceiling has a row of its own, and eighty columns must do
+        table.add_column(f"score@1/{episodes}", justify="right", no_wrap=True)
+        ceiling = None
     if not versus and ceiling is not None:
         table.add_column("ceiling", justify="right", no_wrap=True)
     table.add_column("valid", justify="right", no_wrap=True)
     for label, summary in rows:
-        table.add_row(*_cells(label, summary, versus=versus, ceiling=ceiling))
+        table.add_row(*_cells(label, summary, versus=versus, ceiling=ceiling, scored=scored))
     return table
 
 
-def _cells(label: str, summary: Result, *, versus: bool, ceiling: float | None) -> list[str]:
+def pays_in_part(summary: Result) -> bool:
+    """Whether other things than a success were paid, so that the mean reward tells something beside p@k."""
+    best = summary.get("best") or summary["p"]  # runs of earlier versions have none
+    return any(abs(reward - share) > 1e-9 for reward, share in zip(best, summary["p"], strict=True))
+
+
+def _cells(label: str, summary: Result, *, versus: bool, ceiling: float | None, scored: bool) -> list[str]:
     if versus:
         played = zip(summary["returns"], summary["returns_ci"], summary["won"], strict=True)
         cells = ["–" if mean is None else _game_cell(mean, ci, won) for mean, ci, won in played]
     else:
         cells = [_percent(p, ci) for p, ci in zip(summary["p"], summary["ci"], strict=True)]
+        if scored:
+            best = summary.get("best") or summary["p"]
+            cells.append(f"{100 * best[0]:.0f} / {100 * best[-1]:.0f}")
         if ceiling is not None:
             cells.append(f"{100 * ceiling:.1f}")
     return [label, *cells, f"{100 * summary['valid']:.0f} %"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mulligan.eval.passk import wilson
-from mulligan.report.tables import CONTROL_NAMES
+from mulligan.report.tables import CONTROL_NAMES, pays_in_part
 
 Found = Mapping[str, Any]
 
@@ -51,6 +51,7 @@ def _row(name: str, own: Sequence[Found], summaries: Sequence[Found]) -> dict[st
         "method": name,
         "p": [count / trials for count in solved],
         "ci": [list(wilson(count, trials)) for count in solved],
+        "best": [sum(s.get("best", s["p"])[k] for s in summaries) / len(summaries) for k in range(episodes)],
         "tasks": summaries[0]["trials"],
         "valid": sum(summary["valid"] for summary in summaries) / len(summaries),
         "seeds": {str(result["seed"]): summary["p"] for result, summary in zip(own, summaries, strict=True)},
@@ -63,6 +64,8 @@ def markdown(rows: Sequence[Found]) -> str:
     """The rows as a Markdown table, p@k in percent with half-intervals, and the last p@k of each seed."""
     episodes, most = len(rows[0]["p"]), max(len(row["p"]) for row in rows)
     titles = ["arm", *(f"p@{k}" for k in range(1, most + 1)), f"p@{episodes} by seed", "updates", "minutes"]
+    scored = any(map(pays_in_part, rows))
+    titles += ["score@1", f"score@{episodes}"] if scored else []
     lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
     for row in rows:
         shares = [f"{100 * p:.1f} ± {50 * (ci[1] - ci[0]):.1f}" for p, ci in zip(row["p"], row["ci"], strict=True)]
@@ -71,7 +74,8 @@ def markdown(rows: Sequence[Found]) -> str:
         is_again = "control" in row or "also" in row
         spent = "" if is_again else f"{row['minutes']:.1f}"
         updates = "" if is_again else str(row["updates"])
-        lines.append("| " + " | ".join([row["method"], *shares, seeds, updates, spent]) + " |")
+        best = [f"{100 * row['best'][0]:.1f}", f"{100 * row['best'][-1]:.1f}"] if scored else []
+        lines.append("| " + " | ".join([row["method"], *shares, seeds, updates, spent, *best]) + " |")
     return "\n".join([*lines, *_by_class(rows)]) + "\n"
 
 

@@ -19,7 +19,7 @@ from mulligan.envs.webshop_generate import generated, records
 from mulligan.errors import UsageError
 
 ROOT = Path(__file__).parents[3]
-ORIGINAL = Path(os.environ.get("WEBSHOP_DATA", ROOT.parent / "shared" / "data" / "webshop"))
+ORIGINAL = Path(os.environ.get("WEBSHOP_DATA", ROOT / "no original files"))
 SHIRT = {
     "asin": "B0SHIRT001",
     "name": "Plain Cotton Shirt",

@@ -1,0 +1,119 @@
+"""From the run of a sweep of WebShop to what is kept: table.md, arms.json and the metrics of every arm.
+
+    python results/webshop-cpu/collect.py RUNS [--into FOLDER]
+
+Beside p@k stands what p@k does not tell: the mean of the original's score (in the first episode, the best of three),
+which is read off the trials that the evaluation kept, whatever the purchases paid in training; and how often a later
+episode buys again what has already been bought and was not right.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mulligan.envs import registry
+from mulligan.envs.webshop_memory import Story, retell
+from mulligan.eval.passk import mean_interval
+from mulligan.report.run import load_trials
+from mulligan.train.metrics import MetricsFile
+from mulligan.types import Trial
+
+KEPT = (
+    "update", "p@1", "p@2", "p@3", "valid", "episodes", "turns", "loss/entropy", "loss/clip", "loss/grad_norm",
+    "loss/sampler/mismatch", "time/rollout", "time/update", "validation/p@1", "validation/p@2", "validation/p@3",
+)  # fmt: skip
+"""What is kept of an update."""
+
+
+def stories(trial: Trial) -> list[Story]:
+    """What happened in each episode."""
+    world: Any = registry.build(trial.task)
+    return [retell(world, episode) for episode in trial.episodes]
+
+
+def score(story: Story) -> float:
+    """The original's: of the purchase, or nothing without one."""
+    return story.match.reward if story.match is not None else 0.0
+
+
+def scores(trials: Sequence[Trial]) -> dict[str, Any]:
+    told = [stories(trial) for trial in trials]
+    again = bought = 0
+    for trial in told:
+        before: set[str] = set()
+        for story in trial:
+            if story.bought is not None:
+                bought += bool(before)
+                again += story.bought.asin in before
+                before.add(story.bought.asin)
+    first, interval = mean_interval([score(trial[0]) for trial in told])
+    best, best_interval = mean_interval([max(map(score, trial)) for trial in told])
+    return {
+        "first": first,
+        "first_ci": interval,
+        "best": best,
+        "best_ci": best_interval,
+        "bought_again": again / bought if bought else None,
+    }
+
+
+def read_arms(runs: Path) -> list[dict[str, Any]]:
+    """Every finished arm, with the scores of its trials and of its independent retries."""
+    found = []
+    for path in sorted(runs.glob("*-seed*/arm.json")):
+        arm = json.loads(path.read_text(encoding="utf-8"))
+        start = arm["settings"].get("model.name", "")
+        if (runs / Path(start).name).is_dir():
+            arm["settings"]["model.name"] = Path(start).name
+        folders = {"score": path.parent / "evaluation"}
+        folders |= {f"score, {name}": path.parent / f"evaluation-{name}" for name in arm.get("also", {})}
+        more = {name: scores(load_trials(folder)) for name, folder in folders.items()}
+        more["score, independent"] = scores(load_trials(path.parent / "evaluation", "independent"))
+        found.append({**arm, **more})
+    return found
+
+
+def keep_metrics(runs: Path, into: Path) -> None:
+    (into / "metrics").mkdir(exist_ok=True)
+    for path in sorted(runs.glob("*-seed*/metrics.jsonl")):
+        lines = MetricsFile(path).read()
+        if lines:
+            kept = [{key: _rounded(line[key]) for key in KEPT if key in line} for line in lines]
+            text = "".join(json.dumps(line) + "\n" for line in kept)
+            (into / "metrics" / f"{path.parent.name}.jsonl").write_text(text, encoding="utf-8")
+
+
+def table(arms: Sequence[dict[str, Any]]) -> str:
+    """One row an arm and seed, in percent."""
+    titles = ("arm", "seed", "p@1", "p@2", "p@3", "p@3, retries", "score 1", "best score", "bought again", "minutes")
+    lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
+    for arm in arms:
+        found, again = arm["score"], arm["score"]["bought_again"]
+        half = 50 * (arm["main"]["ci"][-1][1] - arm["main"]["ci"][-1][0])
+        shares = [f"{100 * share:.1f}" for share in arm["main"]["p"]]
+        shares[-1] += f" ± {half:.1f}"
+        retries = f"{100 * arm['controls']['independent']['p'][-1]:.1f}"
+        cells = [f"{100 * found['first']:.1f}", f"{100 * found['best']:.1f}"]
+        cells += ["" if again is None else f"{100 * again:.0f} %", f"{arm['seconds'] / 60:.1f}"]
+        lines.append("| " + " | ".join([arm["name"], str(arm["seed"]), *shares, retries, *cells]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.4g}") if isinstance(value, float) else value
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("runs", type=Path)
+    parser.add_argument("--into", type=Path, default=Path(__file__).parent)
+    given = parser.parse_args()
+    given.into.mkdir(parents=True, exist_ok=True)
+    arms = read_arms(given.runs)
+    (given.into / "arms.json").write_text(json.dumps(arms, indent=1) + "\n", encoding="utf-8")
+    (given.into / "table.md").write_text(table(arms), encoding="utf-8")
+    keep_metrics(given.runs, given.into)
