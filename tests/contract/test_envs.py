@@ -35,6 +35,8 @@ CASES = [
     ("alfworld", {"kind": "all", "commands": True}),
     ("alfworld", {"kind": "all", "view": "compact", "rooms": "unseen"}),
     ("alfworld", {"kind": "all", "view": "cells"}),
+    ("webshop", {"view": "compact", "pays": "success"}),
+    ("webshop", {"catalogue": "tiny", "view": "compact", "products": 12, "world": -1}),
     ("webshop", {"products": 300}),
     ("bandit", {}),
     (EXAMPLE, {}),
