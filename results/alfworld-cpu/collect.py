@@ -64,7 +64,8 @@ def use_of_memory(trials: Sequence[Trial]) -> Row:
             story = replay(world, env.view, episode)
             if places:
                 known += 1
-                at_once += story.played[:1] in [[f"go to {world.r_names[place]}"] for place in places]
+                first = story.played[:1] if episode.turns and episode.turns[0].valid else []
+                at_once += first in [[f"go to {world.r_names[place]}"] for place in places]
                 won += episode.won
             places |= {place for place, held in story.seen if world.goal_objects.intersection(held)}
     return {"known": known, "at once": at_once / known, "won": won / known} if known else {"known": 0}

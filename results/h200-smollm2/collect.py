@@ -30,7 +30,7 @@ MAIN = ("meta-RL, reflection", "meta-RL, history", "RL, GiGPO", WARM_START)
 KEPT = (
     "update", "p@1", "p@2", "p@3", "valid", "episodes", "loss/entropy", "loss/kl_old", "loss/clip", "loss/grad_norm",
     "loss/sampler/mismatch", "tokens/rows", "tokens/sampled", "time/rollout", "time/update", "validation/p@1",
-    "validation/p@2", "validation/p@3", "validation/diversity",
+    "validation/p@2", "validation/p@3", "validation/diversity", "optim/tokens", "warning",
 )  # fmt: skip
 """What is kept of an update."""
 TO_READ = 10

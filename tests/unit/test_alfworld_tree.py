@@ -99,9 +99,13 @@ def test_games_have_the_same_name_wherever_the_tree_lies(tree: Path, tmp_path_fa
     """Worlds belong to training or evaluation by their names."""
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "deep" / "down"
     task, held = "pick_and_place_simple-Mug-None-Shelf-1", game(0, "pick")[0]
-    files = [trial(place, "train", task, held) / "game.tw-pddl" for place in (tree, elsewhere)]
+    places = [(tree, "train"), (elsewhere, "train"), (tree, "valid_train")]  # which repeats some of "train"
+    files = [trial(place, split, task, held) / "game.tw-pddl" for place, split in places]
     names = [load(find(str(file))[0]).name for file in files]
-    assert names == [f"train/{task}/trial_T2019_1"] * 2
+    assert names == [f"{task}/trial_T2019_1"] * 3
+    lines = tree / "games.jsonl"
+    lines.write_text("".join(json.dumps({**game(seed, "pick")[0], "task": "put it"}) + "\n" for seed in range(2)))
+    assert len({load(place).name for place in find(str(lines))}) == 2  # also where they have no id
 
 
 def test_a_sink_is_refused_where_the_domain_lets_none_clean(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,17 @@ def test_the_figures_of_performance_are_those_of_the_benchmarks():
     numbers = set(re.findall(r"\d{1,3}(?:,\d{3})+", said))
     assert len(numbers) > 10
     assert not [number for number in numbers if number not in kept]
+
+
+def test_the_tables_are_those_of_the_rows():
+    """table.md is what collect.py makes of table.json."""
+    found = runpy.run_path(str(PILOT.parent / "collect.py"))
+    rows = json.loads((PILOT.parent / "table.json").read_text())
+    tables = [
+        f"# {game}\n\n{found['table'](own)}\n{found['further_table'](own)}"
+        for game, own in found["by_game"](rows).items()
+    ]
+    assert "\n".join(tables) == (PILOT.parent / "table.md").read_text()
 
 
 TABLES = [line for line in (PILOT.parent / "table.md").read_text().splitlines() if re.match(r"\|.*\d", line)]

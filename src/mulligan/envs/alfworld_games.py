@@ -181,9 +181,14 @@ def source(place: Place) -> tuple[str, str, str]:
         raise GameError(f"{place}: is no ALFWorld game: it has no pddl_problem")
     if data.get("solvable") is False:
         raise Unsolvable(f"{place}: the game says of itself that it cannot be solved; choose another")
-    # Wherever the folder of games lies: split, task and trial.
-    name = str(data.get("id") or "/".join(Path(place.file).absolute().parts[-4:-1]))
-    return name, data["pddl_problem"], _task(data, str(place))
+    return _name(data, place), data["pddl_problem"], _task(data, str(place))
+
+
+def _name(data: dict[str, Any], place: Place) -> str:
+    """Task and trial, wherever the game lies: the same trial may stand in several splits, and is one world."""
+    if not place.line:
+        return "/".join(Path(place.file).absolute().parts[-3:-1])
+    return "/".join(str(data.get("id") or f"{Path(place.file).name}/{place.line}").split("/")[-2:])
 
 
 def build(problem: Problem, task: str, name: str, where: str) -> World:

@@ -175,7 +175,10 @@ class Cells:
 
     def answer(self, game: Game, command: str, said: str) -> str:
         receptacle = _shown(game, command)
-        if receptacle is None and (command == "look" or command.startswith(("take ", "move "))):
+        if command.startswith(("take ", "move ")):
+            between = " from " if command.startswith("take ") else " to "
+            receptacle = game.world.r_numbers.get(command.rpartition(between)[2])
+        elif command == "look":
             receptacle = self._here(game)
         if receptacle is None:
             return DONE

@@ -30,6 +30,8 @@ try:
     from torch.nn.attention.varlen import varlen_attn
 except ImportError:  # before torch 2.10
     varlen_attn = None  # type: ignore[assignment]
+if varlen_attn is not None and "window_size" not in inspect.signature(varlen_attn).parameters:
+    varlen_attn = None  # type: ignore[assignment]  # torch 2.10, where it has no scale either
 
 NAME = "mulligan"
 HALF = (torch.bfloat16, torch.float16)

@@ -38,9 +38,10 @@ def _rows(name: str, own: Sequence[Found], parts: Sequence[Found], more: Found) 
 
 def _classes(parts: Sequence[Found]) -> dict[str, list[float]]:
     """Task class -> p@k, the mean over seeds: each plays the same tasks. Empty where all tasks are of one class."""
-    classes = parts[0].get("by_class", {})
+    classes = set.intersection(*(set(part.get("by_class", ())) for part in parts))  # none in runs of earlier versions
     shares = {name: zip(*(part["by_class"][name]["p"] for part in parts), strict=True) for name in classes}
-    return {name: [sum(each) / len(each) for each in own] for name, own in shares.items()} if len(classes) > 1 else {}
+    found = {name: [sum(each) / len(each) for each in shares[name]] for name in sorted(classes)}
+    return found if len(classes) > 1 else {}
 
 
 def _row(name: str, own: Sequence[Found], summaries: Sequence[Found]) -> dict[str, Any]:
@@ -74,7 +75,7 @@ def markdown(rows: Sequence[Found]) -> str:
         is_again = "control" in row or "also" in row
         spent = "" if is_again else f"{row['minutes']:.1f}"
         updates = "" if is_again else str(row["updates"])
-        best = [f"{100 * row['best'][0]:.1f}", f"{100 * row['best'][-1]:.1f}"] if scored else []
+        best = [f"{100 * row['best'][0]:.1f}", f"{100 * row['best'][:episodes][-1]:.1f}"] if scored else []
         lines.append("| " + " | ".join([row["method"], *shares, seeds, updates, spent, *best]) + " |")
     return "\n".join([*lines, *_by_class(rows)]) + "\n"
 

@@ -247,7 +247,7 @@ class OptimConfig:
     """Tokens of a micro-batch; halved when memory runs out. 0: as suits the model and the device, 16384 on CPU and at
     most 65536 on a GPU."""
     share: Literal["auto", "on", "off"] = "auto"
-    """Compute once what all rows of a micro-batch begin with, such as the rules; auto: on a GPU in half precision."""
+    """Compute once what all rows of a step begin with, such as the rules; auto: on a GPU in half precision."""
 
 
 @dataclass(frozen=True)
