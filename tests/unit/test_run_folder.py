@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tomllib
 
 import pytest
@@ -94,3 +96,27 @@ scalars = st.one_of(
 @given(st.dictionaries(names, st.one_of(scalars, st.lists(scalars, max_size=3), st.dictionaries(names, scalars))))
 def test_toml_reads_back(tree):
     assert tomllib.loads(to_toml(tree)) == tree
+
+
+HOLD = """
+import sys, time
+from mulligan.report.run import RunFolder
+with RunFolder(sys.argv[1]).held():
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_only_one_process_writes_to_a_folder(run):
+    """Until it ends, even if it is killed; a mistake of the second one says what to do."""
+    other = subprocess.Popen([sys.executable, "-c", HOLD, str(run.path)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(RunFolderError, match=r"another process is at work in .*; wait for it"), run.held():
+            pytest.fail("two processes held the folder")
+    finally:
+        other.kill()
+        other.wait()
+        other.stdout.close()
+    with run.held(), RunFolder(run.path.parent / "another").held():
+        assert RunFolder.open(run.path).arms() == []  # reading is free

@@ -56,7 +56,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(parser: Parser, words: list[str]) -> int:
-    from mulligan.report.run import to_json
+    from mulligan.report.run import RunFolder, to_json
     from mulligan.sweep.arms import plan_work, read_sweep
     from mulligan.sweep.results import markdown
     from mulligan.sweep.schedule import TimeOver
@@ -74,7 +74,7 @@ def run(parser: Parser, words: list[str]) -> int:
         raise UsageError(f"sweep: --minutes {options.minutes:g} cannot be; give more than 0")
     seconds = math.inf if options.minutes is None else 60 * options.minutes
     try:
-        with ended_as_interrupted():
+        with RunFolder(folder).held(), ended_as_interrupted():
             data = run_sweep(sweep, work, cores, quiet=options.json, seconds=seconds)
     except (KeyboardInterrupt, TimeOver) as stopped:
         again = shlex.join(["mulligan", "sweep", *words] + ([] if options.run else ["--run", str(folder)]))

@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -169,13 +170,14 @@ def run_plan(
     if max_cost is not None and not ((prices or Prices()).prompt or (prices or Prices()).completion):
         raise ParameterError("max_cost needs the price of tokens: give price_in and price_out, per million tokens")
     evaluation = _Evaluation(plan, policy, concurrency, prices or Prices(), max_cost, progress)
-    evaluation.folder = folder() if callable(folder) else folder
-    try:
-        result: EvalResult = run_async(evaluation.play)
-    except UsageError:
-        if callable(folder) and evaluation.folder is not None:
-            evaluation.folder.discard()
-        raise
+    into = evaluation.folder = folder() if callable(folder) else folder
+    with nullcontext() if into is None else into.held():
+        try:
+            result: EvalResult = run_async(evaluation.play)
+        except UsageError:
+            if callable(folder) and into is not None:
+                into.discard()
+            raise
     return result
 
 

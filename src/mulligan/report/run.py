@@ -25,6 +25,7 @@ from mulligan.types import Completion, Episode, Reflection, Task, Trial, Turn
 SCHEMA_VERSION = 1
 _FLUSH_SECONDS = 0.5
 _FLUSH_LINES = 256
+_HELD = ".held"
 
 
 class RunFolder:
@@ -48,11 +49,35 @@ class RunFolder:
             raise RunFolderError(f"{run.path} cannot be made a run folder: {error.strerror or error}") from error
         return run
 
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Inside, nobody else may write to the folder; refuses where another process does.
+
+        It ends with the process, however that ends. Where the system knows no such locks, nothing is held.
+        """
+        try:
+            import fcntl
+        except ImportError:
+            yield
+            return
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / _HELD).open("a", encoding="utf-8") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise RunFolderError(
+                    f"another process is at work in {self.path}; wait for it to end, or choose another folder"
+                ) from None
+            except OSError:
+                pass  # a file system without locks
+            yield
+
     def discard(self) -> None:
         """Take back a run that was created but holds nothing yet; what else lies in the folder stays."""
         if not self.arms():
             with contextlib.suppress(OSError):
                 (self.path / "config.toml").unlink(missing_ok=True)
+                (self.path / _HELD).unlink(missing_ok=True)
                 (self.path / "trials").rmdir()
                 self.path.rmdir()
 

@@ -65,13 +65,14 @@ def train(
     else:
         config = config or Config()
         folder = RunFolder.create(run, {"kind": "train", **to_tree(config)})
-    try:
-        trainer = Trainer(config, folder, on_update or (lambda metrics: None), stop=stop)
-    except BaseException:
-        if not resume:  # what cannot be trained leaves no folder behind
-            folder.discard()
-        raise
-    trainer.run()
+    with folder.held():
+        try:
+            trainer = Trainer(config, folder, on_update or (lambda metrics: None), stop=stop)
+        except BaseException:
+            if not resume:  # what cannot be trained leaves no folder behind
+                folder.discard()
+            raise
+        trainer.run()
     return folder.path
 
 
