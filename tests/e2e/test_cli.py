@@ -16,6 +16,7 @@ import pytest
 
 import mulligan
 from mulligan.cli import main
+from mulligan.policy.scripted import ExpertPolicy
 from mulligan.report.run import RunFolder
 
 ROOT = Path(__file__).parents[2]
@@ -231,6 +232,19 @@ def test_show_reads_a_trial(capsys):
     assert "episode 1" in text
     assert "[agent]\n<action>(" in text
     assert call("show", "r", "9") == 2
+
+
+def test_show_reads_the_last_update_that_a_training_run_kept(capsys, folder):
+    run = RunFolder.create("t", {"kind": "train"})
+    assert call("show", "t") == 2
+    assert "no trials yet" in capsys.readouterr().err
+    for update in (5, 10):
+        task = mulligan.make_task("bandit", update)
+        run.write_trials(f"update-{update:05}", [mulligan.run_trial_sync(task, ExpertPolicy())])
+    assert call("show", "t") == 0
+    assert "seed 10" in capsys.readouterr().out
+    assert call("show", "t", "--arm", "update-00005") == 0
+    assert "seed 5" in capsys.readouterr().out
 
 
 def test_show_finds_a_task_by_its_number_and_an_episode_without_turns(capsys, folder):

@@ -12,7 +12,7 @@ from mulligan.types import Episode, Trial
 def add_options(parser: Parser) -> None:
     parser.add_argument("run", help="run folder")
     parser.add_argument("place", nargs="?", type=int, help="which of its tasks, from 1 (the first that was played)")
-    parser.add_argument("--arm", default="main", help="main, or a control (main)")
+    parser.add_argument("--arm", help="main or a control; of a training run an update (main; the last update kept)")
     parser.add_argument("--json", action="store_true", help="for programs")
 
 
@@ -21,11 +21,17 @@ def run(parser: Parser, words: list[str]) -> int:
 
     options = parser.parse_args(words)
     folder = RunFolder.open(options.run)
-    if options.arm not in folder.arms():
-        raise UnknownName(f"arm of {options.run}", options.arm, folder.arms())
-    trials = folder.trials(options.arm)
+    known = folder.arms()
+    if not known:
+        raise UsageError(
+            f"{options.run} has no trials yet; training keeps those of every run.save_trials_every updates"
+        )
+    arm = options.arm or ("main" if "main" in known else known[-1])
+    if arm not in known:
+        raise UnknownName(f"arm of {options.run}", arm, known)
+    trials = folder.trials(arm)
     if not trials:
-        raise UsageError(f"{options.run} has no trials of {options.arm!r} yet")
+        raise UsageError(f"{options.run} has no trials of {arm!r} yet")
     place = min(trials) if options.place is None else options.place - 1
     if place not in trials:
         raise UsageError(
