@@ -218,17 +218,22 @@ def percent(shares: Sequence[float]) -> str:
     return f"{100 * sum(shares) / len(shares):.1f}"
 
 
+def with_interval(own: Sequence[Row], k: int) -> str:
+    """p@(k + 1) over all seeds, with half its interval."""
+    won = round(sum(row["p"][k] * row["tasks"] for row in own))
+    low, high = wilson(won, sum(row["tasks"] for row in own))
+    return f"{percent([row['p'][k] for row in own])} ± {50 * (high - low):.1f}"
+
+
 def table(rows: Sequence[Row]) -> str:
     """The rows of one game in Markdown: the mean over seeds, with Wilson's interval over the trials of all seeds."""
     lines = ["| | seeds | p@1 | p@2 | p@3 | p@3 by seed | retries | known mine |", "|---|---|---|---|---|---|---|---|"]
     for name, own in by_name(rows).items():
-        p = [percent([row["p"][k] for row in own]) for k in range(3)]
-        trials = sum(row["tasks"] for row in own)
-        low, high = wilson(round(sum(row["p"][2] * row["tasks"] for row in own)), trials)
+        p = [with_interval(own, k) for k in range(3)]
         mines = [row["again_on_a_known_mine"] for row in own if row["again_on_a_known_mine"] is not None]
         known = f"{100 * sum(mines) / len(mines):.0f} %" if mines else ""
         seeds = " / ".join(f"{100 * row['p'][2]:.1f}" for row in own)
-        cells = [name, str(len(own)), p[0], p[1], f"{p[2]} ± {50 * (high - low):.1f}", seeds]
+        cells = [name, str(len(own)), *p, seeds]
         lines.append("| " + " | ".join([*cells, percent([row["retry"] for row in own]), known]) + " |")
     return "\n".join(lines) + "\n"
 
