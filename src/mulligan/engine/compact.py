@@ -102,7 +102,10 @@ class _Layer(NamedTuple):
 
 
 class CompactModel:
-    """The model, with a cache of `slots` + 1 sequences of up to `context` tokens; the last slot is for idle work."""
+    """The model, with a cache of `slots` sequences of up to `context` tokens, and two more.
+
+    Slot number `slots` is for idle work, the one behind it for what prompts begin with (`mulligan.engine.opening`).
+    """
 
     def __init__(self, model: Any, slots: int, context: int, ops: ModuleType) -> None:
         whole = model.get_base_model() if hasattr(model, "get_base_model") else model
@@ -118,7 +121,8 @@ class CompactModel:
         self.head = Projection([whole.lm_head])
         self.scale = body.layers[0].self_attn.scaling
         self.table = rotations(body.rotary_emb, context, self.dtype)
-        shape = (slots + 1, self.kv, context, self.size)
+        self.opening_slot = slots + 1
+        shape = (slots + 2, self.kv, context, self.size)
         self.keys = [torch.zeros(shape, device=self.device, dtype=self.dtype) for _ in self.layers]
         self.values = [torch.zeros(shape, device=self.device, dtype=self.dtype) for _ in self.layers]
         self.tile = ops.tile_tokens(self.query // self.kv)
@@ -129,6 +133,14 @@ class CompactModel:
         """A `UsageError` where the model's weights are no longer those that were laid out here."""
         if [weight.data_ptr() for weight in self.whole.parameters()] != self.places:
             raise UsageError("the model was moved or its weights were exchanged; make a new engine")
+
+    @torch.no_grad()
+    def copy_opening(self, slots: Tensor, tokens: int) -> None:
+        """Begin the sequences of these slots with the first `tokens` tokens of the opening's slot."""
+        for cache in (*self.keys, *self.values):
+            begins = cache[:, :, :tokens]
+            opening = begins[self.opening_slot].clone()  # a copy within one tensor must not overlap
+            begins.index_copy_(0, slots, opening.expand(len(slots), -1, -1, -1))
 
     def _layer(self, layer: Any) -> _Layer:
         attention, mlp = layer.self_attn, layer.mlp

@@ -162,6 +162,14 @@ class Device:
         self.to_feed.used()
         self._play(("read", bucket), lambda: self._read(bucket))
 
+    def copy_opening(self, slots: Array, tokens: int) -> None:
+        """Begin the sequences of these slots with what was read into the opening's slot."""
+        part = self.to_rows.take()[: len(slots)]
+        part.numpy()[:] = slots
+        there = part.to(self.device, non_blocking=True)
+        self.to_rows.used()
+        self.model.copy_opening(there.long(), tokens)
+
     def fits(self, tokens: int, tiles: int) -> bool:
         """Whether so many tokens, cut into so many tiles, are one reading."""
         return tokens <= self.chunk and tiles <= self.tiles[self.chunk]

@@ -27,6 +27,7 @@ import torch
 from mulligan.engine.base import Sampled
 from mulligan.engine.compact import CompactModel, why_not
 from mulligan.engine.device import RING, Array, Device, Flight
+from mulligan.engine.opening import Opening
 from mulligan.engine.places import Waiting, room_after, token_bytes
 from mulligan.engine.state import GREEDY, LAST, LEFT, LENGTH, MOST_STOPS, SCALE, SEED, STATE, STOPS, TOP_P
 from mulligan.errors import DeviceLost, ParameterError, UsageError, lost_device
@@ -64,6 +65,7 @@ class GraphEngine:
         self.model, self.slots, self.ahead = model, slots, ahead
         self.context = min(context or _affordable(model, slots), longest)
         self.device = Device(compact(model, slots, self.context), slots, chunk)
+        self.opening = Opening(model)
         self.free = list(range(slots))
         self.live: dict[int, _Stream] = {}
         self.waiting = Waiting(self._seat)
@@ -164,22 +166,37 @@ class GraphEngine:
 
     def _read(self, streams: Sequence[_Stream]) -> None:
         """All but the last token of each prompt go into the cache; the last is what decoding begins with."""
+        self._open_alike([stream for stream in streams if not stream.cached])
+        self._read_all([(stream.slot, stream.cached, stream.pending[:-1]) for stream in streams])
+        self._admit(streams)
+
+    def _open_alike(self, streams: Sequence[_Stream]) -> None:
+        """What sequences begin with in common is read once."""
+        unread = self.opening.fit([stream.pending for stream in streams])
+        self._read_all([(self.device.model.opening_slot, 0, unread)])
+        alike = [stream for stream in streams if self.opening.begins(stream.pending)]
+        if alike:
+            count = len(self.opening.ids)
+            self.device.copy_opening(np.array([stream.slot for stream in alike]), count)
+            for stream in alike:
+                stream.cached, stream.pending = count, stream.pending[count:]
+
+    def _read_all(self, prompts: Sequence[tuple[int, int, list[int]]]) -> None:
+        """Take in tokens of slots, each from a position on, as many at a time as one reading holds."""
         parts: list[tuple[int, int, list[int]]] = []
         held = tiles = 0
-        for stream in streams:
-            begin, ids = stream.cached, stream.pending[:-1]
+        for slot, begin, ids in prompts:
             while ids:
                 here = ids[: self.device.chunk - held]
                 more = -(-len(here) // self.device.model.tile)
                 if here and self.device.fits(held + len(here), tiles + more):
-                    parts.append((stream.slot, begin, here))
+                    parts.append((slot, begin, here))
                     held, tiles = held + len(here), tiles + more
                     begin, ids = begin + len(here), ids[len(here) :]
                 else:
                     self._read_parts(parts)
                     parts, held, tiles = [], 0, 0
         self._read_parts(parts)
-        self._admit(streams)
 
     def _read_parts(self, parts: Sequence[tuple[int, int, list[int]]]) -> None:
         if not parts:
@@ -325,7 +342,7 @@ def _affordable(model: Any, slots: int) -> int:
         return longest
     token = token_bytes(model.config, weight.dtype)
     free = free_memory(weight.device) or 0
-    fits = int(free * SHARE_OF_MEMORY / (token * (slots + 1))) // 256 * 256
+    fits = int(free * SHARE_OF_MEMORY / (token * (slots + 2))) // 256 * 256
     if fits < min(longest, SHORTEST):
         raise UsageError(
             f"keys and values of {slots} slots leave each {fits} tokens in a third of the GPU's free memory "

@@ -218,6 +218,19 @@ def test_a_shared_beginning_changes_nothing_but_the_work(lora, tokens):
     torch.testing.assert_close(after[1], after[0], atol=2e-5, rtol=1e-3)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("lora", [None, LoraSettings(rank=4, alpha=8)])
+def test_engines_can_see_that_weights_were_written_to(lora, dtype):
+    """By the versions that torch counts: keys and values of earlier weights must not be used again."""
+    loaded = load(TINY, lora=lora)
+    rows, advantages = hand_made_rows(loaded)
+    model = loaded.model.to(dtype)
+    learner = Learner(model, config())
+    before = sum(parameter._version for parameter in model.parameters())
+    learner.update(UpdateData(rows, advantages), update=0, on_bad=pytest.fail)
+    assert sum(parameter._version for parameter in model.parameters()) > before
+
+
 def test_lora_trains_the_adapter_alone():
     loaded = load(TINY, lora=LoraSettings(rank=4, alpha=8))
     before = {name: p.detach().clone() for name, p in loaded.model.named_parameters()}
