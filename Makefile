@@ -71,6 +71,6 @@ $(ORACLE)/.installed: $(READY)
 # For the shop's page in a real browser; that test is skipped where there is none.
 $(BROWSER): $(READY)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt "playwright>=1.50"
-	command -v chromium chromium-browser google-chrome >/dev/null || { apt-get update && apt-get install -y chromium; } \
-		|| echo "no chromium here: its test will be skipped"
+	command -v chromium || command -v chromium-browser || command -v google-chrome \
+		|| { apt-get update && apt-get install -y chromium; } || echo "no chromium here: its test will be skipped"
 	touch $(BROWSER)
