@@ -13,12 +13,18 @@ Kind = Literal["auto", "slots", "graphs"]
 
 
 def make_engine(
-    model: Any, *, slots: int, context: int | None = None, chunk: int = 512, kind: Kind = "auto"
+    model: Any,
+    *,
+    slots: int,
+    context: int | None = None,
+    chunk: int = 512,
+    kind: Kind = "auto",
+    share: bool = False,
 ) -> SlotEngine | GraphEngine:
     """The engine for `model`: "auto" takes CUDA graphs on a GPU, where the model's family is known, else the slots."""
     on_gpu = next(model.parameters()).device.type == "cuda"
     if kind == "graphs" or (kind == "auto" and on_gpu and why_not(model) is None):
-        engine = GraphEngine(model, slots=slots, context=context)
+        engine = GraphEngine(model, slots=slots, context=context, share=share)
         failure = _failure(engine)
         if failure is None:
             return engine

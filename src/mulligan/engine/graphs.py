@@ -51,10 +51,18 @@ class GraphEngine:
 
     context: the longest sequence; None: the model's own limit, or on a GPU what a third of its free memory holds.
     ahead: decoding steps that are queued before the results of the first are looked at.
+    share: read once what prompts begin with in common.
     """
 
     def __init__(
-        self, model: Any, *, slots: int = 256, context: int | None = None, chunk: int = 8192, ahead: int = 2
+        self,
+        model: Any,
+        *,
+        slots: int = 256,
+        context: int | None = None,
+        chunk: int = 8192,
+        ahead: int = 2,
+        share: bool = False,
     ) -> None:
         if slots < 1 or chunk < 1 or not 0 <= ahead < RING - 1:
             raise ParameterError(f"slots={slots}, chunk={chunk}, ahead={ahead} cannot be")
@@ -65,7 +73,7 @@ class GraphEngine:
         self.model, self.slots, self.ahead = model, slots, ahead
         self.context = min(context or _affordable(model, slots), longest)
         self.device = Device(compact(model, slots, self.context), slots, chunk)
-        self.opening = Opening(model)
+        self.opening = Opening(model) if share else None
         self.free = list(range(slots))
         self.live: dict[int, _Stream] = {}
         self.waiting = Waiting(self._seat)
@@ -166,17 +174,18 @@ class GraphEngine:
 
     def _read(self, streams: Sequence[_Stream]) -> None:
         """All but the last token of each prompt go into the cache; the last is what decoding begins with."""
-        self._open_alike([stream for stream in streams if not stream.cached])
+        if self.opening is not None:
+            self._open_alike(self.opening, [stream for stream in streams if not stream.cached])
         self._read_all([(stream.slot, stream.cached, stream.pending[:-1]) for stream in streams])
         self._admit(streams)
 
-    def _open_alike(self, streams: Sequence[_Stream]) -> None:
+    def _open_alike(self, opening: Opening, streams: Sequence[_Stream]) -> None:
         """What sequences begin with in common is read once."""
-        unread = self.opening.fit([stream.pending for stream in streams])
+        unread = opening.fit([stream.pending for stream in streams])
         self._read_all([(self.device.model.opening_slot, 0, unread)])
-        alike = [stream for stream in streams if self.opening.begins(stream.pending)]
+        alike = [stream for stream in streams if opening.begins(stream.pending)]
         if alike:
-            count = len(self.opening.ids)
+            count = len(opening.ids)
             self.device.copy_opening(np.array([stream.slot for stream in alike]), count)
             for stream in alike:
                 stream.cached, stream.pending = count, stream.pending[count:]

@@ -141,6 +141,7 @@ class Trainer:
             context=engine.context or None,
             chunk=engine.chunk,
             kind=engine.kind,
+            share=engine.share,
         )
         self.policy = LocalPolicy(self.engine, self.loaded.renderer, config.model.name)
         self.settings = trial_settings(config)

@@ -153,7 +153,7 @@ def alike(rules: int, rests: list[int], seed: int = 0) -> list[list[int]]:
 def test_what_prompts_begin_with_is_read_once_and_changes_no_reply(family):
     model = family_model(family)
     reference = copy.deepcopy(model)
-    engine = GraphEngine(model, slots=4, chunk=20)  # prompts longer than a reading
+    engine = GraphEngine(model, slots=4, chunk=20, share=True)  # prompts longer than a reading
     prompts = alike(50, [3, 9, 1, 30, 2, 5, 5])
     assert replies_after(engine, prompts) == right_after(reference, prompts)
     # The opening once, the 55 tokens that follow it in seven prompts, and 8 decoding steps each, or some more that were
@@ -166,7 +166,7 @@ def test_what_prompts_begin_with_is_read_once_and_changes_no_reply(family):
 
 def test_an_opening_is_forgotten_when_the_weights_change():
     model = a_model("llama")
-    engine = GraphEngine(model, slots=4)
+    engine = GraphEngine(model, slots=4, share=True)
     prompts = alike(40, [3, 9, 1])
     before = replies_after(engine, prompts)
     with torch.no_grad():
