@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from mulligan.models.opening import begin_alike
+
 LEAST = 32
 """Tokens; less is not worth a copy."""
 
@@ -49,6 +51,4 @@ class Opening:
 
 def shared(prompts: Sequence[list[int]]) -> int:
     """How many first tokens all prompts have in common; of each, one at least must be left to go on with."""
-    first, last = min(prompts), max(prompts)  # all others stand between them
-    most = min(map(len, prompts)) - 1
-    return next((place for place in range(most) if first[place] != last[place]), most)
+    return min(begin_alike(prompts), min(map(len, prompts)) - 1)

@@ -29,6 +29,13 @@ class Opening(NamedTuple):
     """[R + 2] where the keys of each sequence end, the opening's own first, with a 0 before; int32."""
 
 
+def begin_alike(sequences: Sequence[list[int]]) -> int:
+    """How many first tokens all sequences have in common."""
+    first, last = min(sequences), max(sequences)  # in the order of words all others lie between
+    most = min(map(len, sequences))
+    return next((place for place in range(most) if first[place] != last[place]), most)
+
+
 def opening_places(lengths: Sequence[int]) -> tuple[NDArray[np.int64], ...]:
     """The fields of an `Opening` with as many tokens as the first of `lengths`; the others follow it."""
     sizes = np.asarray(lengths)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mulligan.models.attention import PackedPlan
-from mulligan.models.opening import Opening, opening_places
+from mulligan.models.opening import Opening, begin_alike, opening_places
 from mulligan.train.rows import Row, Span
 
 MOST_TOKENS = {"cpu": 2**14, "cuda": 2**16}
@@ -79,9 +79,8 @@ def _opening(rows: Sequence[Row], tokens: int) -> int:
     """How many first tokens all rows have in common, before anything that is trained on is predicted."""
     if len(rows) < 2:
         return 0
-    first, last = min(row.ids for row in rows), max(row.ids for row in rows)  # all others stand between them
     most = min(min(row.spans[0].start for row in rows) - 1, tokens // 2)
-    same = next((place for place in range(min(most, len(first))) if first[place] != last[place]), most)
+    same = min(most, begin_alike([row.ids for row in rows]))
     return same if same >= LEAST_OPENING else 0
 
 

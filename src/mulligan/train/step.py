@@ -72,7 +72,7 @@ class Learner:
         )
         self.shares_openings = _chosen(config.optim.share, is_never_padded(self.device, model.dtype))
         self.bad_in_a_row = 0
-        compiled = _compiles(config.model.compile, self.device)
+        compiled = _chosen(config.model.compile, _has_compiler(self.device))
         self.head = Head(model, compiled, backend)
         if compiled:
             compile_layers(model, backend)
@@ -379,13 +379,11 @@ def _chosen(choice: str, by_itself: bool) -> bool:
     return by_itself if choice == "auto" else choice == "on"
 
 
-def _compiles(choice: str, device: torch.device) -> bool:
-    """Whether layers are compiled: by default on a GPU for which there is a compiler."""
-    if choice == "auto":
-        from torch.utils._triton import has_triton
+def _has_compiler(device: torch.device) -> bool:
+    """Whether layers can be compiled for a GPU."""
+    from torch.utils._triton import has_triton
 
-        return device.type == "cuda" and has_triton()
-    return choice == "on"
+    return device.type == "cuda" and has_triton()
 
 
 def _note(packed: Sequence[MicroBatch], name: str, logp: Sequence[Tensor]) -> None:
