@@ -168,10 +168,11 @@ def sources(games: str) -> Iterator[Source]:
     """The official games behind `games`, each with its walkthrough, domain and grammar as far as there are any."""
     for place in alfworld_games.find(games):
         try:
-            name, problem, task = alfworld_games.source(place)
+            _, problem, task = alfworld_games.source(place)
         except alfworld_games.Unsolvable:
             continue
         data = _data(place)
+        name = str(data.get("id") or "/".join(Path(place.file).parts[-4:-1]))  # with its split
         beside = {key: Path(place.file).with_name(file) for key, file in _BESIDE.items()}
         rules = {key: data.get(key) or (file.read_text() if file.exists() else "") for key, file in beside.items()}
         walkthrough = tuple(map(str, data.get("walkthrough") or ()))
