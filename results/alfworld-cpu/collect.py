@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from mulligan.envs import registry
-from mulligan.envs.alfworld import ALFWorld
-from mulligan.envs.alfworld_memory import replay
+from mulligan.envs.alfworld.env import ALFWorld
+from mulligan.envs.alfworld.memory import replay
 from mulligan.eval.passk import summarise, wilson
 from mulligan.eval.run import evaluate
 from mulligan.players import as_trained

@@ -20,11 +20,11 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from mulligan.envs.alfworld_games import DATA, SPLITS
-from mulligan.envs.alfworld_generate import make
-from mulligan.envs.alfworld_goal import KINDS
-from mulligan.envs.alfworld_oracle import Source, Tally, compare_all, sources
-from mulligan.envs.alfworld_pddl import write_problem
+from mulligan.envs.alfworld.games import DATA, SPLITS
+from mulligan.envs.alfworld.generate import make
+from mulligan.envs.alfworld.goal import KINDS
+from mulligan.envs.alfworld.oracle import Source, Tally, compare_all, sources
+from mulligan.envs.alfworld.pddl import write_problem
 
 SEEDS, PLAIN = 10, 12
 """Generated games of each kind; games that are also played in TextWorld as it comes."""

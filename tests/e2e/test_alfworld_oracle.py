@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.envs import alfworld_games
-from mulligan.envs.alfworld_game import Game
-from mulligan.envs.alfworld_generate import make
-from mulligan.envs.alfworld_goal import KINDS
-from mulligan.envs.alfworld_oracle import (
+from mulligan.envs.alfworld.game import Game
+from mulligan.envs.alfworld.games import DATA, find, load
+from mulligan.envs.alfworld.generate import make
+from mulligan.envs.alfworld.goal import KINDS
+from mulligan.envs.alfworld.oracle import (
     FROM_THE_START,
     Source,
     Tally,
@@ -29,9 +29,9 @@ from mulligan.envs.alfworld_oracle import (
     sources,
     tally,
 )
-from mulligan.envs.alfworld_pddl import read_problem, write_problem
-from mulligan.envs.alfworld_plan import plan
-from mulligan.envs.alfworld_world import Kind, World, readable_names
+from mulligan.envs.alfworld.pddl import read_problem, write_problem
+from mulligan.envs.alfworld.plan import plan
+from mulligan.envs.alfworld.world import Kind, World, readable_names
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not installed(), reason="TextWorld is not installed")]
 OFFICIAL = 24
@@ -45,7 +45,7 @@ def generated(seed: int, kind: Kind, places: int = 12) -> tuple[Source, World]:
 
 def official() -> list[Source]:
     """Some of the official games, spread over all of them; none where there are none."""
-    found = list(sources("official")) if os.environ.get(alfworld_games.DATA) else []
+    found = list(sources("official")) if os.environ.get(DATA) else []
     return [found[number * len(found) // OFFICIAL] for number in range(OFFICIAL)] if found else []
 
 
@@ -63,7 +63,7 @@ def test_generated_games_play_the_same() -> None:
     check(found)
 
 
-@pytest.mark.skipif(not os.environ.get(alfworld_games.DATA), reason="ALFWORLD_DATA names no official games")
+@pytest.mark.skipif(not os.environ.get(DATA), reason="ALFWORLD_DATA names no official games")
 def test_official_games_play_the_same() -> None:
     found = list(compare_all(official(), CORES))
     assert len(found) == OFFICIAL
@@ -105,7 +105,7 @@ def test_a_tree_of_their_files_is_read_and_plays_the_same(tmp_path: Path) -> Non
     folder = tmp_path / "json_2.1.1" / "valid_seen" / "pick_cool_then_place_in_recep-Mug-None-Shelf-1" / "trial_T1"
     folder.mkdir(parents=True)
     (folder / "game.tw-pddl").write_text(json.dumps({**game_file(game), "walkthrough": mangled}))
-    assert alfworld_games.load(alfworld_games.find(str(tmp_path))[0]).intro() == world.intro()
+    assert load(find(str(tmp_path))[0]).intro() == world.intro()
     found = list(compare_all(sources(str(tmp_path)), 1))
     assert [each.walkthrough for each in found] == [True]
     check(found)

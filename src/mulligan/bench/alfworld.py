@@ -14,12 +14,13 @@ import tracemalloc
 from collections.abc import Callable
 
 from mulligan.bench import Report
-from mulligan.envs import alfworld_games, alfworld_generate, alfworld_oracle
-from mulligan.envs.alfworld_game import Game
-from mulligan.envs.alfworld_goal import KINDS
-from mulligan.envs.alfworld_oracle import Oracle, Source
-from mulligan.envs.alfworld_pddl import read_problem, write_problem
-from mulligan.envs.alfworld_world import World
+from mulligan.envs.alfworld import games as game_files
+from mulligan.envs.alfworld import generate, oracle
+from mulligan.envs.alfworld.game import Game
+from mulligan.envs.alfworld.goal import KINDS
+from mulligan.envs.alfworld.oracle import Oracle, Source
+from mulligan.envs.alfworld.pddl import read_problem, write_problem
+from mulligan.envs.alfworld.world import World
 from mulligan.seeding import generator
 
 GAMES, STEPS, EPISODE = 24, 30, 10
@@ -41,18 +42,18 @@ def _sources() -> list[tuple[str, list[Source]]]:
     """Generated games as large as the official ones, and those of ALFWORLD_DATA where there are some."""
     made: list[Source] = []
     for seed in range(GAMES):
-        problem, world = alfworld_generate.make(seed, KINDS[seed % len(KINDS)], _PLACES, _LONGEST)
+        problem, world = generate.make(seed, KINDS[seed % len(KINDS)], _PLACES, _LONGEST)
         made.append(Source(world.name, write_problem(problem), world.task))
     found = [("generated", made)]
-    if os.environ.get(alfworld_games.DATA):
-        places = alfworld_games.find("official")
+    if os.environ.get(game_files.DATA):
+        places = game_files.find("official")
         chosen = [places[number * len(places) // GAMES] for number in range(GAMES)]
-        found.append(("official", [Source(*alfworld_games.source(place)) for place in chosen]))
+        found.append(("official", [Source(*game_files.source(place)) for place in chosen]))
     return found
 
 
 def _build(source: Source) -> World:
-    return alfworld_games.build(read_problem(source.problem, source.name), source.task, source.name, source.name)
+    return game_files.build(read_problem(source.problem, source.name), source.task, source.name, source.name)
 
 
 def _native(sources: list[Source]) -> tuple[float, float, float, float]:
@@ -99,7 +100,7 @@ def _bytes_each(sources: list[Source]) -> float:
 
 
 def _oracle(sources: list[Source], native: float) -> tuple[str | float, ...]:
-    if not alfworld_oracle.installed():
+    if not oracle.installed():
         return ("needs the extra 'alfworld-oracle'", "", "", "", "")
     choose = generator(0, "bench").random
     load = reset = play = 0.0

@@ -25,7 +25,7 @@ BUILTIN = {
     "sokoban": "mulligan.envs.sokoban:Sokoban",
     "tictactoe": "mulligan.envs.tictactoe:TicTacToe",
     "kuhn": "mulligan.envs.kuhn:KuhnPoker",
-    "alfworld": "mulligan.envs.alfworld:ALFWorld",
+    "alfworld": "mulligan.envs.alfworld.env:ALFWorld",
     "webshop": "mulligan.envs.webshop:WebShop",
     "bandit": "mulligan.envs.bandit:Bandit",
 }

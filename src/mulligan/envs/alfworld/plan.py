@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator
 from itertools import permutations
 from typing import NamedTuple
 
-from mulligan.envs.alfworld_game import SAYS, Game
-from mulligan.envs.alfworld_world import TOGGLED
+from mulligan.envs.alfworld.game import SAYS, Game
+from mulligan.envs.alfworld.world import TOGGLED
 
 _DROPS = 6
 """Receptacles tried for an object that is in the way, the nearest first."""

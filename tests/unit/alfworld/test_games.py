@@ -9,17 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.envs import alfworld_games
-from mulligan.envs.alfworld_game import Game
-from mulligan.envs.alfworld_games import GameError, find, load, pick
-from mulligan.envs.alfworld_generate import FITS, make
-from mulligan.envs.alfworld_goal import FOLDERS, KINDS, read_goal, task_line
-from mulligan.envs.alfworld_pddl import read_problem, write_problem
-from mulligan.envs.alfworld_plan import plan
-from mulligan.envs.alfworld_world import Kind
+from mulligan.envs.alfworld.game import Game
+from mulligan.envs.alfworld.games import GameError, find, load, pick, source
+from mulligan.envs.alfworld.generate import FITS, make
+from mulligan.envs.alfworld.goal import FOLDERS, KINDS, read_goal, task_line
+from mulligan.envs.alfworld.pddl import read_problem, write_problem
+from mulligan.envs.alfworld.plan import plan
+from mulligan.envs.alfworld.world import Kind
 from mulligan.errors import MulliganError, UsageError
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 OFFICIAL = Path(os.environ.get("ALFWORLD_DATA", ROOT / "no official games"))
 official = pytest.mark.skipif(not OFFICIAL.exists(), reason="no official ALFWorld games here")
 
@@ -209,7 +208,7 @@ def test_every_official_game_can_be_loaded_and_won(monkeypatch: pytest.MonkeyPat
     places = find("official")
     for place in places[:: max(1, len(places) // 60)]:
         world = load(place)
-        name, _, task = alfworld_games.source(place)
+        name, _, task = source(place)
         assert world.goal.kind == next(kind for start, kind in FOLDERS.items() if f"/{start}" in f"/{name}")
         assert task in {task_line(world.goal, 0), task_line(world.goal, 1)}
         game = Game(world)

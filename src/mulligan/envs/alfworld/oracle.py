@@ -23,11 +23,11 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mulligan.envs import alfworld_games
-from mulligan.envs.alfworld_game import NOTHING, Game
-from mulligan.envs.alfworld_pddl import read_problem
-from mulligan.envs.alfworld_plan import plan
-from mulligan.envs.alfworld_world import World, readable_names
+from mulligan.envs.alfworld.game import NOTHING, Game
+from mulligan.envs.alfworld.games import Place, Unsolvable, build, find, source
+from mulligan.envs.alfworld.pddl import read_problem
+from mulligan.envs.alfworld.plan import plan
+from mulligan.envs.alfworld.world import World, readable_names
 from mulligan.errors import MissingExtra
 
 AFTER_THE_WIN, FROM_THE_START = 25, 50
@@ -166,10 +166,10 @@ def quickened() -> Iterator[None]:
 
 def sources(games: str) -> Iterator[Source]:
     """The official games behind `games`, each with its walkthrough, domain and grammar as far as there are any."""
-    for place in alfworld_games.find(games):
+    for place in find(games):
         try:
-            _, problem, task = alfworld_games.source(place)
-        except alfworld_games.Unsolvable:
+            _, problem, task = source(place)
+        except Unsolvable:
             continue
         data = _data(place)
         name = str(data.get("id") or "/".join(Path(place.file).parts[-4:-1]))  # with its split
@@ -254,7 +254,7 @@ _BESIDE = {"pddl_domain": "domain.pddl", "grammar": "grammar.twl2"}
 
 
 def _build(game: Source) -> World:
-    return alfworld_games.build(read_problem(game.problem, game.name), game.task, game.name, game.name)
+    return build(read_problem(game.problem, game.name), game.task, game.name, game.name)
 
 
 def _readable(game: Source) -> list[str]:
@@ -307,7 +307,7 @@ def _answer(state: Any, ended: bool) -> Answer:
     return Answer(str(state.feedback), tuple(state.admissible_commands), bool(state.won), bool(ended))
 
 
-def _data(place: alfworld_games.Place) -> dict[str, Any]:
+def _data(place: Place) -> dict[str, Any]:
     with gzip.open(place.file, "rt") if place.file.endswith(".gz") else open(place.file) as file:
         data: dict[str, Any] = json.loads(next(islice(file, place.line - 1, None)) if place.line else file.read())
     return data

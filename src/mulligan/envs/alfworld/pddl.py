@@ -1,7 +1,7 @@
 """ALFWorld's PDDL problems: read, checked against the domain, and written.
 
 Only the problem is read. The domain is the same for all games and is part of the engine: its predicates are the table
-below, its actions are the methods of `mulligan.envs.alfworld_world.Game`. Whatever lies outside it is an error that
+below, its actions are the methods of `mulligan.envs.alfworld.game.Game`. Whatever lies outside it is an error that
 names file and line, because a world that leaves a fact out would be a wrong one.
 
 PDDL does not tell upper from lower case; here all is lower case, as the games' text is.

@@ -11,16 +11,17 @@ import pytest
 import mulligan
 import mulligan.rollout.tasksets
 from mulligan.envs import registry
-from mulligan.envs.alfworld import ALFWorld, read
-from mulligan.envs.alfworld_game import Game
-from mulligan.envs.alfworld_generate import SHORTEST, generate
-from mulligan.envs.alfworld_plan import plan
-from mulligan.envs.alfworld_world import Kind
+from mulligan.envs.alfworld.env import ALFWorld
+from mulligan.envs.alfworld.game import Game
+from mulligan.envs.alfworld.generate import SHORTEST, generate
+from mulligan.envs.alfworld.memory import read
+from mulligan.envs.alfworld.plan import plan
+from mulligan.envs.alfworld.world import Kind
 from mulligan.errors import ParameterError, StopReason, UnknownName
 from mulligan.policy.scripted import ExpertPolicy, RandomPolicy, ScriptedPolicy
 from mulligan.types import Completion, Episode, Turn
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FROZEN = """\
 -= Welcome to TextWorld, ALFRED! =-
 
@@ -296,7 +297,7 @@ def test_the_benchmark_reports_both_engines(monkeypatch: pytest.MonkeyPatch) -> 
     from mulligan.bench import alfworld as bench
 
     monkeypatch.delenv("ALFWORLD_DATA", raising=False)
-    monkeypatch.setattr(bench.alfworld_oracle, "installed", lambda: False)
+    monkeypatch.setattr(bench.oracle, "installed", lambda: False)
     monkeypatch.setattr(bench, "GAMES", 2)
     monkeypatch.setattr(bench, "STEPS", 2)
     report = bench.run()

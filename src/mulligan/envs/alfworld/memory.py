@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from mulligan.envs.alfworld_game import Game
-from mulligan.envs.alfworld_plan import plan
-from mulligan.envs.alfworld_views import View
-from mulligan.envs.alfworld_world import World, listed
+from mulligan.envs.alfworld.game import Game
+from mulligan.envs.alfworld.plan import plan
+from mulligan.envs.alfworld.views import View
+from mulligan.envs.alfworld.world import World, listed
 from mulligan.envs.base import action_text
 from mulligan.types import Episode
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from mulligan.envs.alfworld_pddl import Problem
+from mulligan.envs.alfworld.pddl import Problem
 
 WELCOME = "-= Welcome to TextWorld, ALFRED! =-"
 CLEAN, HOT, COOL, SLICED, TOGGLED = 1, 2, 4, 8, 16

@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 import mulligan
-from mulligan.envs import alfworld_games
-from mulligan.envs.alfworld_game import Game
-from mulligan.envs.alfworld_games import GameError, Unsolvable, find, fingerprint, load, pick, source
-from mulligan.envs.alfworld_generate import make
-from mulligan.envs.alfworld_goal import FOLDERS, KINDS
-from mulligan.envs.alfworld_pddl import write_problem
-from mulligan.envs.alfworld_plan import plan
-from mulligan.envs.alfworld_world import Kind, World
+from mulligan.envs.alfworld import games
+from mulligan.envs.alfworld.game import Game
+from mulligan.envs.alfworld.games import GameError, Unsolvable, find, fingerprint, load, pick, source
+from mulligan.envs.alfworld.generate import make
+from mulligan.envs.alfworld.goal import FOLDERS, KINDS
+from mulligan.envs.alfworld.pddl import write_problem
+from mulligan.envs.alfworld.plan import plan
+from mulligan.envs.alfworld.world import Kind, World
 
 DOMAIN = "(define (domain alfred) ; a comment\n (:requirements :adl))"
 GRAMMAR = 'grammar :: """\n {{ "intro": [ {{"rhs": "#task#"}} ],\n "task": [ {{ "rhs": {task} }} ] }}\n""";'
@@ -32,9 +32,9 @@ DATA = Path(os.environ.get("ALFWORLD_DATA") or "nowhere")
 @pytest.fixture(autouse=True)
 def _stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     known = {fingerprint(DOMAIN.partition(";")[0] + "(:requirements :adl))")}
-    monkeypatch.setattr(alfworld_games, "_DOMAINS", alfworld_games._DOMAINS | known)
+    monkeypatch.setattr(games, "_DOMAINS", games._DOMAINS | known)
     known = {fingerprint(GRAMMAR.format(task=""))}
-    monkeypatch.setattr(alfworld_games, "_GRAMMARS", alfworld_games._GRAMMARS | known)
+    monkeypatch.setattr(games, "_GRAMMARS", games._GRAMMARS | known)
 
 
 def game(seed: int, kind: Kind, **changes: object) -> tuple[dict[str, object], World]:
@@ -115,9 +115,7 @@ def test_a_sink_is_refused_where_the_domain_lets_none_clean(tree: Path, monkeypa
     folder = trial(tree, "train", "pick_clean_then_place_in_recep-Mug-None-Shelf-1", with_sink)
     place = find(str(folder / "game.tw-pddl"))[0]
     assert load(place).name  # in the games' own domain sinks clean
-    monkeypatch.setattr(
-        alfworld_games, "_WITHOUT_SINKS", fingerprint(DOMAIN.partition(";")[0] + "(:requirements :adl))")
-    )
+    monkeypatch.setattr(games, "_WITHOUT_SINKS", fingerprint(DOMAIN.partition(";")[0] + "(:requirements :adl))"))
     with pytest.raises(GameError, match="does not let sinks clean"):
         source(place)
 

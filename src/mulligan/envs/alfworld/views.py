@@ -16,8 +16,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Protocol
 
-from mulligan.envs.alfworld_game import COMMANDS, NOTHING, SAYS, Game
-from mulligan.envs.alfworld_world import APPLIANCES, TOGGLED, World
+from mulligan.envs.alfworld.game import COMMANDS, NOTHING, SAYS, Game
+from mulligan.envs.alfworld.world import APPLIANCES, TOGGLED, World
 
 VIEWS = ("text", "compact", "cells")
 DONE = "ok"

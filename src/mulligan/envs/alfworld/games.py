@@ -17,11 +17,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mulligan.envs.alfworld_game import Game
-from mulligan.envs.alfworld_goal import FOLDERS, read_goal
-from mulligan.envs.alfworld_pddl import GameError, Problem, read_problem
-from mulligan.envs.alfworld_plan import plan
-from mulligan.envs.alfworld_world import Goal, World
+from mulligan.envs.alfworld.game import Game
+from mulligan.envs.alfworld.goal import FOLDERS, read_goal
+from mulligan.envs.alfworld.pddl import GameError, Problem, read_problem
+from mulligan.envs.alfworld.plan import plan
+from mulligan.envs.alfworld.world import Goal, World
 from mulligan.errors import UsageError
 
 DATA = "ALFWORLD_DATA"

@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal
 
-from mulligan.envs.alfworld_game import Game
-from mulligan.envs.alfworld_goal import make_goal, task_line, write_goal
-from mulligan.envs.alfworld_pddl import Fact, Problem
-from mulligan.envs.alfworld_plan import plan
-from mulligan.envs.alfworld_world import Goal, Kind, World
+from mulligan.envs.alfworld.game import Game
+from mulligan.envs.alfworld.goal import make_goal, task_line, write_goal
+from mulligan.envs.alfworld.pddl import Fact, Problem
+from mulligan.envs.alfworld.plan import plan
+from mulligan.envs.alfworld.world import Goal, Kind, World
 from mulligan.errors import ParameterError
 from mulligan.seeding import derive, generator
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mulligan.envs.alfworld_world import APPLIANCES, CLEAN, COOL, HOT, SLICED, TOGGLED, World, listed
+from mulligan.envs.alfworld.world import APPLIANCES, CLEAN, COOL, HOT, SLICED, TOGGLED, World, listed
 
 NOTHING = "Nothing happens."
 SAYS = {CLEAN: "clean", HOT: "heat", COOL: "cool"}

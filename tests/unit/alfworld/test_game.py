@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mulligan.envs.alfworld_game import HELP, NOTHING, Game
-from mulligan.envs.alfworld_games import build
-from mulligan.envs.alfworld_generate import SHORTEST, generate
-from mulligan.envs.alfworld_pddl import read_problem
-from mulligan.envs.alfworld_plan import plan, progress
-from mulligan.envs.alfworld_world import Kind, readable_names
+from mulligan.envs.alfworld.game import HELP, NOTHING, Game
+from mulligan.envs.alfworld.games import build
+from mulligan.envs.alfworld.generate import SHORTEST, generate
+from mulligan.envs.alfworld.pddl import read_problem
+from mulligan.envs.alfworld.plan import plan, progress
+from mulligan.envs.alfworld.world import Kind, readable_names
 
 PROBLEM = """\
 (define (problem handmade)

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import permutations, product
 
-from mulligan.envs.alfworld_pddl import SIGNATURES, Formula, GameError, Problem, variables
-from mulligan.envs.alfworld_world import CLEAN, COOL, HOT, Goal, Kind
+from mulligan.envs.alfworld.pddl import SIGNATURES, Formula, GameError, Problem, variables
+from mulligan.envs.alfworld.world import CLEAN, COOL, HOT, Goal, Kind
 
 KINDS: tuple[Kind, ...] = ("pick", "look", "clean", "heat", "cool", "pick2")
 FOLDERS: dict[str, Kind] = {

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from mulligan.envs.alfworld_game import Game
-from mulligan.envs.alfworld_plan import plan
+from mulligan.envs.alfworld.game import Game
+from mulligan.envs.alfworld.plan import plan
 from mulligan.types import Step
 
 if TYPE_CHECKING:
-    from mulligan.envs.alfworld import ALFWorld
+    from mulligan.envs.alfworld.env import ALFWorld
 
 
 class Searcher:

@@ -1,11 +1,11 @@
 """ALFWorld: household tasks in text, on a native engine that answers as TextWorld does.
 
-Games are generated from the seed, or are the official ones (`mulligan.envs.alfworld_games`). The world is only partly
+Games are generated from the seed, or are the official ones (`mulligan.envs.alfworld.games`). The world is only partly
 seen: what lies in a receptacle shows when one stands before it, and opens it where it has a door. So a first episode
 is spent on searching, and a second one can profit from what the first one found.
 
 Splits of the generated games: the kinds of task (``kind`` = train or ood), and the floor plans (``rooms`` = seen or
-unseen). Three views of the same game: `mulligan.envs.alfworld_views`.
+unseen). Three views of the same game: `mulligan.envs.alfworld.views`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, cast, get_args
 
-from mulligan.envs import alfworld_games, alfworld_generate, alfworld_memory
-from mulligan.envs.alfworld_game import Game
-from mulligan.envs.alfworld_generate import Rooms
-from mulligan.envs.alfworld_goal import KINDS
-from mulligan.envs.alfworld_memory import read
-from mulligan.envs.alfworld_plan import progress
-from mulligan.envs.alfworld_views import VIEWS, view_of
-from mulligan.envs.alfworld_world import Kind, World
+from mulligan.envs.alfworld import generate, memory
+from mulligan.envs.alfworld.game import Game
+from mulligan.envs.alfworld.games import pick
+from mulligan.envs.alfworld.generate import Rooms
+from mulligan.envs.alfworld.goal import KINDS
+from mulligan.envs.alfworld.memory import read
+from mulligan.envs.alfworld.plan import progress
+from mulligan.envs.alfworld.views import VIEWS, view_of
+from mulligan.envs.alfworld.world import Kind, World
 from mulligan.envs.base import Player
 from mulligan.errors import ParameterError, UnknownName
 from mulligan.seeding import derive
@@ -30,8 +31,8 @@ from mulligan.types import Episode, ParamValue, Step, Task
 SPARE = 2
 """Turns that a game's plan must leave over."""
 _GROUPS: dict[str, tuple[Kind, ...]] = {
-    "train": alfworld_generate.TRAINING,
-    "ood": alfworld_generate.OUT_OF_DISTRIBUTION,
+    "train": generate.TRAINING,
+    "ood": generate.OUT_OF_DISTRIBUTION,
     "all": KINDS,
 }
 """Names for several kinds of task; the seed draws one of them."""
@@ -80,19 +81,17 @@ class ALFWorld:
                 raise ParameterError(
                     "alfworld: rooms='unseen' is of generated games; the official ones have games='valid_unseen'"
                 )
-            number, world = alfworld_games.pick(games, int(params["game"]), seed, kinds, longest)
+            number, world = pick(games, int(params["game"]), seed, kinds, longest)
             return {**params, "game": number, "kind": world.goal.kind, "places": len(world.places)}
         if int(params["game"]) != -1:
             raise ParameterError(
                 f"alfworld: game={params['game']} counts official games; generated ones go by the seed"
             )
-        if not alfworld_generate.FEWEST <= places <= alfworld_generate.MOST:
-            raise ParameterError(
-                f"alfworld: places={places} cannot be; give {alfworld_generate.FEWEST} to {alfworld_generate.MOST}"
-            )
-        possible = [kind for kind in kinds if alfworld_generate.SHORTEST[kind] <= longest]
+        if not generate.FEWEST <= places <= generate.MOST:
+            raise ParameterError(f"alfworld: places={places} cannot be; give {generate.FEWEST} to {generate.MOST}")
+        possible = [kind for kind in kinds if generate.SHORTEST[kind] <= longest]
         if not possible:
-            least = min(alfworld_generate.SHORTEST[kind] for kind in kinds)
+            least = min(generate.SHORTEST[kind] for kind in kinds)
             raise ParameterError(f"alfworld: plan={longest} steps are too few for kind={name!r}; give {least} or more")
         return {**params, "kind": possible[derive(seed, "alfworld kind") % len(possible)]}
 
@@ -149,7 +148,7 @@ class ALFWorld:
         return [] if self.game.won() else [f"<action>{action}</action>" for action in self.view.actions(self.game)]
 
     def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
-        from mulligan.envs.alfworld_player import Searcher
+        from mulligan.envs.alfworld.player import Searcher
 
         if kind not in ("expert", "omniscient"):
             raise UnknownName("player", kind, ("expert", "omniscient"))
@@ -164,19 +163,19 @@ class ALFWorld:
 
     def digest(self, episode: Episode) -> str:
         """What was seen where, and what was done; in a short view only what the task is about."""
-        story = alfworld_memory.replay(self.world, self.view, episode)
+        story = memory.replay(self.world, self.view, episode)
         if self.task.text("view") == "text":
-            return alfworld_memory.full_digest(self.world, story)
+            return memory.full_digest(self.world, story)
         return self._facts(story)
 
     def reflect(self, episode: Episode) -> str:
         """Where the wanted things were, where there was nothing of use and, but for the short views, what follows."""
-        story = alfworld_memory.replay(self.world, self.view, episode)
+        story = memory.replay(self.world, self.view, episode)
         if self.task.text("view") == "text":
-            return alfworld_memory.full_reflection(self.world, story, won=episode.won)
+            return memory.full_reflection(self.world, story, won=episode.won)
         return f"<reflection>{self._facts(story) or 'nothing'}</reflection>"
 
-    def _facts(self, story: alfworld_memory.Story) -> str:
+    def _facts(self, story: memory.Story) -> str:
         between = " " if self.task.text("view") == "cells" else "; "
         return between.join(self.view.facts(self.world, story.seen))
 
@@ -191,7 +190,7 @@ class ALFWorld:
 def _world(task: Task) -> World:
     games, kind = task.text("games"), cast(Kind, task.text("kind"))
     if games == "generated":
-        return alfworld_generate.generate(
+        return generate.generate(
             task.seed, kind, task.integer("places"), task.integer("plan"), cast(Rooms, task.text("rooms"))
         )
-    return alfworld_games.pick(games, task.integer("game"), task.seed, (kind,), task.integer("plan"))[1]
+    return pick(games, task.integer("game"), task.seed, (kind,), task.integer("plan"))[1]
