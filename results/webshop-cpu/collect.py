@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mulligan.envs import registry
-from mulligan.envs.webshop_memory import Story, retell
+from mulligan.envs.webshop.memory import Story, retell
 from mulligan.eval.passk import mean_interval
 from mulligan.report.run import load_trials
 from mulligan.train.metrics import MetricsFile

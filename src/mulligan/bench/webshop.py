@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from mulligan.bench import Report
-from mulligan.envs.webshop import WebShop
-from mulligan.envs.webshop_catalogue import Catalogue, from_files
-from mulligan.envs.webshop_generate import generated, records
+from mulligan.envs.webshop.catalogue import Catalogue, from_files
+from mulligan.envs.webshop.env import WebShop
+from mulligan.envs.webshop.generate import generated, records
 from mulligan.seeding import generator
 from mulligan.types import Task
 

@@ -26,7 +26,7 @@ BUILTIN = {
     "tictactoe": "mulligan.envs.tictactoe:TicTacToe",
     "kuhn": "mulligan.envs.kuhn:KuhnPoker",
     "alfworld": "mulligan.envs.alfworld.env:ALFWorld",
-    "webshop": "mulligan.envs.webshop:WebShop",
+    "webshop": "mulligan.envs.webshop.env:WebShop",
     "bandit": "mulligan.envs.bandit:Bandit",
 }
 ENTRY_POINTS = "mulligan.envs"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mulligan.envs.webshop import BACK, BUY, LONGEST_QUERY, NEXT, PREVIOUS, WebShop
+from mulligan.envs.webshop.env import BACK, BUY, LONGEST_QUERY, NEXT, PREVIOUS, WebShop
 from mulligan.report.charts import escape
 from mulligan.web.stage import button, text_box
 from mulligan.web.table import Stage

@@ -17,7 +17,7 @@ _LONGEST_BUTTON = 80
 
 def draw(world: World, seen: str) -> Stage:
     """The page of a live world; `seen` is its observation."""
-    from mulligan.envs.webshop import WebShop
+    from mulligan.envs.webshop.env import WebShop
 
     if isinstance(world, WebShop) and not world.compact:  # the compact view has few words and no pages
         from mulligan.web.shop import draw_shop

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.envs import registry, webshop_catalogue
+from mulligan.envs import registry
+from mulligan.envs.webshop.catalogue import from_files
 from shirts import NOTE, item, shop_of
 
 
@@ -12,7 +13,7 @@ from shirts import NOTE, item, shop_of
 def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("MULLIGAN_CACHE", str(tmp_path / "cache"))
     yield
-    webshop_catalogue.from_files.cache_clear()
+    from_files.cache_clear()
 
 
 @pytest.fixture

@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mulligan.envs import webshop_catalogue as catalogue
-from mulligan.envs import webshop_files as files
-from mulligan.envs.webshop_generate import generated, records
+from mulligan.envs.webshop import catalogue, files
+from mulligan.envs.webshop.generate import generated, records
 from mulligan.errors import UsageError
 
 ROOT = Path(__file__).parents[3]

@@ -6,8 +6,8 @@ import pytest
 
 from mulligan.envs import registry
 from mulligan.envs.check import check_env
-from mulligan.envs.webshop import WebShop
-from mulligan.envs.webshop_tiny import names_of, tiny
+from mulligan.envs.webshop.env import WebShop
+from mulligan.envs.webshop.tiny import names_of, tiny
 from mulligan.errors import ParameterError, UnknownName
 from mulligan.policy.scripted import ExpertPolicy, ScriptedPolicy
 from mulligan.rollout.tasksets import task_set

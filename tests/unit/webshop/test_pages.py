@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from mulligan.envs import registry, webshop_catalogue
+from mulligan.envs import registry
 from mulligan.envs.check import check_env
-from mulligan.envs.webshop import WebShop
-from mulligan.envs.webshop_catalogue import Goal, Product, read_product
-from mulligan.envs.webshop_generate import records
-from mulligan.envs.webshop_reward import judge, likeness, same_option, title_share
+from mulligan.envs.webshop.catalogue import Goal, Product, from_files, read_product
+from mulligan.envs.webshop.env import WebShop
+from mulligan.envs.webshop.generate import records
+from mulligan.envs.webshop.reward import judge, likeness, same_option, title_share
 from mulligan.errors import ParameterError, UnknownName, UsageError
 from mulligan.rollout.tasksets import task_set
 from mulligan.types import Step
@@ -252,7 +252,7 @@ def test_the_originals_split_goes_by_order(tmp_path):
     def goals(first: int, count: int, **params: Any) -> list[int]:
         return [registry.make("webshop", first + n, catalogue=where, **params).goal.number for n in range(count)]
 
-    total = len(webshop_catalogue.from_files(where).order)
+    total = len(from_files(where).order)
     assert total > 1600
     assert sorted(goals(2_000_000_000, 500)) == list(range(500))
     assert goals(2_000_000_000, 1) == goals(2_000_000_500, 1), "after the last the first comes again"

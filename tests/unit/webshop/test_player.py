@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mulligan.envs import registry
-from mulligan.envs.webshop import WebShop
+from mulligan.envs.webshop.env import WebShop
 from mulligan.errors import UnknownName
 from mulligan.policy.scripted import ExpertPolicy, ScriptedPolicy
 from mulligan.seeding import generator

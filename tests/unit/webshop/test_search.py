@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mulligan.envs import webshop_search
-from mulligan.envs.webshop_search import Index, IndexBuilder, best, stemmer, words
+from mulligan.envs.webshop import search
+from mulligan.envs.webshop.search import Index, IndexBuilder, best, stemmer, words
 from mulligan.errors import MissingExtra
 
 WORDS = ("red", "shoe", "shoes", "running", "run", "runs", "cotton", "the", "with", "x", "größe", "42", "bottle")
@@ -77,10 +77,10 @@ def test_pieces_on_disk_make_the_same_index(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     texts = [" ".join(rng.choice(WORDS, size=rng.integers(0, 9))) for _ in range(200)]
     whole = index_of(texts)
-    monkeypatch.setattr(webshop_search, "_PIECE", 50)
+    monkeypatch.setattr(search, "_PIECE", 50)
     index_of(texts, tmp_path)
     loaded = Index.load(tmp_path, len(texts))
-    for name in webshop_search.FILES:
+    for name in search.FILES:
         assert np.array_equal(getattr(loaded, name), getattr(whole, name)), name
     assert not list(tmp_path.glob("piece*"))
 
@@ -92,7 +92,7 @@ def test_stems_that_are_everywhere_score_the_same(monkeypatch):
     index = index_of(texts)
     assert not index.everywhere
     plain = [index.search(query) for query in asked]
-    monkeypatch.setattr(webshop_search, "_MANY", 10)
+    monkeypatch.setattr(search, "_MANY", 10)
     spread = index_of(texts)
     assert spread.everywhere
     assert [spread.search(query) for query in asked] == plain

@@ -18,7 +18,7 @@ import pytest
 
 from mulligan.cli import main
 from mulligan.envs import registry
-from mulligan.envs.webshop import WebShop
+from mulligan.envs.webshop.env import WebShop
 from mulligan.trial.runner import run_trial, run_trial_sync
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Trial

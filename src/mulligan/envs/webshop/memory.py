@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from mulligan.envs.webshop_catalogue import Goal, Product
-from mulligan.envs.webshop_reward import Match, has_attribute, same_option
+from mulligan.envs.webshop.catalogue import Goal, Product
+from mulligan.envs.webshop.reward import Match, has_attribute, same_option
 from mulligan.errors import StopReason
 from mulligan.types import Episode
 
 if TYPE_CHECKING:
-    from mulligan.envs.webshop import WebShop
+    from mulligan.envs.webshop.env import WebShop
 
 TELLING = ("features", "description")
 """The pages where attributes stand that the title does not name."""

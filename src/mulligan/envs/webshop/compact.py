@@ -12,13 +12,13 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from mulligan.envs.webshop_catalogue import NO_LIMIT, Goal, Product
-from mulligan.envs.webshop_memory import Seen, Story, lacks, retell, unsure
-from mulligan.envs.webshop_reward import same_option
+from mulligan.envs.webshop.catalogue import NO_LIMIT, Goal, Product
+from mulligan.envs.webshop.memory import Seen, Story, lacks, retell, unsure
+from mulligan.envs.webshop.reward import same_option
 from mulligan.types import Episode
 
 if TYPE_CHECKING:
-    from mulligan.envs.webshop import WebShop
+    from mulligan.envs.webshop.env import WebShop
 
 _ASKING = re.compile(r"^(?:find me|i need|looking for)\s+", re.IGNORECASE)
 _PRICE = re.compile(r"\d+(?:\.\d+)?")

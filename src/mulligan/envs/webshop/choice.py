@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from mulligan.envs import webshop_files as files
-from mulligan.envs.webshop_catalogue import Catalogue, from_files
-from mulligan.envs.webshop_generate import generated
-from mulligan.envs.webshop_tiny import MOST, tiny
+from mulligan.envs.webshop import files
+from mulligan.envs.webshop.catalogue import Catalogue, from_files
+from mulligan.envs.webshop.generate import generated
+from mulligan.envs.webshop.tiny import MOST, tiny
 from mulligan.errors import ParameterError, UnknownName, UsageError
 from mulligan.seeding import derive
 from mulligan.types import ParamValue, Task

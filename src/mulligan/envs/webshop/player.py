@@ -12,14 +12,14 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from mulligan.envs.webshop_catalogue import Product
-from mulligan.envs.webshop_generate import other_names
-from mulligan.envs.webshop_memory import TELLING, Seen, lacks, lowest_price, offered, unsure
-from mulligan.envs.webshop_tiny import names_of
+from mulligan.envs.webshop.catalogue import Product
+from mulligan.envs.webshop.generate import other_names
+from mulligan.envs.webshop.memory import TELLING, Seen, lacks, lowest_price, offered, unsure
+from mulligan.envs.webshop.tiny import names_of
 from mulligan.types import Step
 
 if TYPE_CHECKING:
-    from mulligan.envs.webshop import WebShop
+    from mulligan.envs.webshop.env import WebShop
 
 _PAGES = 2
 """Pages of results it looks at before it searches in other words."""

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mulligan.envs import webshop_files as files
-from mulligan.envs.webshop_search import Index, IndexBuilder
+from mulligan.envs.webshop import files
+from mulligan.envs.webshop.search import Index, IndexBuilder
 from mulligan.errors import UsageError
 from mulligan.seeding import generator
 

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from mulligan.envs.webshop_catalogue import Goal, Product
+from mulligan.envs.webshop.catalogue import Goal, Product
 
 _ALIKE = 85
 """Two phrases mean the same above this likeness, of 100."""

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-from mulligan.envs.webshop_catalogue import Catalogue, from_records
-from mulligan.envs.webshop_words import BRANDS, DEPARTMENTS, Department, Kind
+from mulligan.envs.webshop.catalogue import Catalogue, from_records
+from mulligan.envs.webshop.words import BRANDS, DEPARTMENTS, Department, Kind
 from mulligan.seeding import generator
 
 Record = tuple[dict[str, Any], dict[str, Any]]

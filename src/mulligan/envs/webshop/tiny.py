@@ -12,8 +12,8 @@ import random
 from collections.abc import Iterator
 from functools import lru_cache
 
-from mulligan.envs.webshop_catalogue import Catalogue, from_records
-from mulligan.envs.webshop_generate import Record
+from mulligan.envs.webshop.catalogue import Catalogue, from_records
+from mulligan.envs.webshop.generate import Record
 from mulligan.seeding import generator
 
 MOST = 64

@@ -1,7 +1,7 @@
 """WebShop: find a product that an instruction asks for, choose its options, buy it (Yao et al., arXiv 2207.01206).
 
 The pages, actions and reward of the original, without its web server, Java and tagger; what differs in the reward is
-said in `mulligan.envs.webshop_reward`. As in the original, a search may be asked for from any page, a click only on
+said in `mulligan.envs.webshop.reward`. As in the original, a search may be asked for from any page, a click only on
 what the page offers, and going back to the results forgets the options that were chosen. A page is said in few words,
 and the instruction on the search page alone; what can be clicked is the same.
 
@@ -28,12 +28,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from mulligan.envs import webshop_compact as compact
 from mulligan.envs.base import LONGEST_REPLY, Player, action_text
-from mulligan.envs.webshop_catalogue import Goal, Product
-from mulligan.envs.webshop_choice import GENERATED, SPLITS, catalogue, check, goal_number
-from mulligan.envs.webshop_reward import Match, judge
-from mulligan.envs.webshop_tiny import names_of
+from mulligan.envs.webshop import compact
+from mulligan.envs.webshop.catalogue import Goal, Product
+from mulligan.envs.webshop.choice import GENERATED, SPLITS, catalogue, check, goal_number
+from mulligan.envs.webshop.reward import Match, judge
+from mulligan.envs.webshop.tiny import names_of
 from mulligan.errors import UnknownName
 from mulligan.types import Episode, ParamValue, Step, Task
 
@@ -231,19 +231,19 @@ class WebShop:
         return next((bare.replace(long, short) for long, short in _BRIEF.items() if long in bare), bare)
 
     def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
-        from mulligan.envs.webshop_player import Shopper
+        from mulligan.envs.webshop.player import Shopper
 
         if kind not in ("expert", "omniscient"):
             raise UnknownName("player", kind, ("expert", "omniscient"))
         return Shopper(self, kind, rng, skill, recall)
 
     def digest(self, episode: Episode) -> str:
-        from mulligan.envs.webshop_memory import digest
+        from mulligan.envs.webshop.memory import digest
 
         return compact.digest(self, episode) if self.compact else digest(self, episode)
 
     def reflect(self, episode: Episode) -> str:
-        from mulligan.envs.webshop_memory import reflect
+        from mulligan.envs.webshop.memory import reflect
 
         return compact.reflect(self, episode) if self.compact else reflect(self, episode)
 
