@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from mulligan.envs.minesweeper import moves
+from mulligan.envs.minesweeper.env import moves
 from mulligan.report.run import load_trials
 from mulligan.train.metrics import MetricsFile
 

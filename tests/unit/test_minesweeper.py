@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mulligan
-from mulligan.envs.minesweeper import count_neighbours, grid, seen_cells
-from mulligan.envs.minesweeper_player import UNKNOWN, fewest_clicks, mine_risks
+from mulligan.envs.minesweeper.env import count_neighbours, grid, seen_cells
+from mulligan.envs.minesweeper.player import UNKNOWN, fewest_clicks, mine_risks
 from mulligan.errors import ParameterError, UnknownName
 from mulligan.policy.scripted import ExpertPolicy, ScriptedPolicy
 

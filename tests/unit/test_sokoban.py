@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mulligan.envs import sokoban_levels as levels
-from mulligan.envs import sokoban_solver as solver
 from mulligan.envs.base import Env
 from mulligan.envs.registry import build, make, make_task
-from mulligan.envs.sokoban import NAMES, Sokoban, say
+from mulligan.envs.sokoban import levels, solver
+from mulligan.envs.sokoban.env import NAMES, Sokoban, say
 from mulligan.errors import ParameterError, StopReason, UnknownName, UsageError
 from mulligan.trial.runner import run_trial_sync
 from mulligan.types import Completion, Episode, Step, Turn

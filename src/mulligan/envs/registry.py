@@ -21,8 +21,8 @@ from mulligan.seeding import derive
 from mulligan.types import Kind, ParamValue, Restart, Stop, Task
 
 BUILTIN = {
-    "minesweeper": "mulligan.envs.minesweeper:MineSweeper",
-    "sokoban": "mulligan.envs.sokoban:Sokoban",
+    "minesweeper": "mulligan.envs.minesweeper.env:MineSweeper",
+    "sokoban": "mulligan.envs.sokoban.env:Sokoban",
     "tictactoe": "mulligan.envs.tictactoe:TicTacToe",
     "kuhn": "mulligan.envs.kuhn:KuhnPoker",
     "alfworld": "mulligan.envs.alfworld.env:ALFWorld",

@@ -213,7 +213,7 @@ class MineSweeper:
         return [replies[cell] for cell in range(len(opened)) if not opened[cell]]
 
     def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
-        from mulligan.envs.minesweeper_player import Sweeper
+        from mulligan.envs.minesweeper.player import Sweeper
 
         return Sweeper(self, kind, rng, skill, recall)
 

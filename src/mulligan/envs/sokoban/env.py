@@ -1,6 +1,6 @@
 """Sokoban: push every box onto a goal, with several moves in one reply.
 
-Levels come from a generator, from Boxoban's files or from a file of one's own (`mulligan.envs.sokoban_levels`). The
+Levels come from a generator, from Boxoban's files or from a file of one's own (`mulligan.envs.sokoban.levels`). The
 board is kept as the text the agent sees, one byte a cell and one between cells, and a move patches the two or three
 cells that change; so cell number n of the board stands at byte 2n.
 
@@ -15,9 +15,9 @@ from functools import lru_cache
 from itertools import product
 from typing import ClassVar, NamedTuple
 
-from mulligan.envs import sokoban_levels as level_source
-from mulligan.envs import sokoban_solver as solver
 from mulligan.envs.base import Player, action_text
+from mulligan.envs.sokoban import levels as level_source
+from mulligan.envs.sokoban import solver
 from mulligan.errors import ParameterError, StopReason, UnknownName
 from mulligan.types import Episode, ParamValue, Step, Task
 

@@ -18,8 +18,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from mulligan.envs import sokoban_solver as solver
-from mulligan.envs.sokoban_solver import BOX, BOX_ON_GOAL, FLOOR, GOAL, PLAYER, PLAYER_ON_GOAL, WALL
+from mulligan.envs.sokoban import solver
+from mulligan.envs.sokoban.solver import BOX, BOX_ON_GOAL, FLOOR, GOAL, PLAYER, PLAYER_ON_GOAL, WALL
 from mulligan.errors import ParameterError, UsageError
 from mulligan.seeding import generator
 
@@ -43,7 +43,7 @@ class Level(NamedTuple):
 
     cols: int
     cells: str
-    """The start, row by row: see `mulligan.envs.sokoban_solver.GLYPHS`."""
+    """The start, row by row: see `mulligan.envs.sokoban.solver.GLYPHS`."""
 
     @property
     def rows(self) -> int:

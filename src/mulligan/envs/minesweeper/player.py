@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from mulligan.envs.minesweeper import Grid, cascade, grid
+from mulligan.envs.minesweeper.env import Grid, cascade, grid
 from mulligan.types import Step
 
 if TYPE_CHECKING:
-    from mulligan.envs.minesweeper import MineSweeper
+    from mulligan.envs.minesweeper.env import MineSweeper
 
 MINE, UNKNOWN = 9, 10
 """Codes in a knowledge string, beside 0 to 8 for an open cell."""
