@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib
 import json
 import sys
 import textwrap
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from mulligan.cli.mirrors import to_tensorboard, to_wandb
 from mulligan.cli.options import Parser, new_run_path
+from mulligan.cli.progress import Metrics, OnUpdate, shares, update_progress
 from mulligan.cli.stopping import stopping_politely
 from mulligan.errors import MissingExtra, MulliganError, UnknownName, UsageError
 
 if TYPE_CHECKING:
     from mulligan.train.config import Config
-
-Metrics = dict[str, Any]
-OnUpdate = Callable[[Metrics], None]
-
-_EVERY_SECONDS = 10.0
 
 
 def add_options(parser: Parser) -> None:
@@ -56,7 +51,7 @@ def run(parser: Parser, words: list[str]) -> int:
     _check_folder(folder, is_new=not options.resume)
     with contextlib.ExitStack() as stack:
         mirrors = [stack.enter_context(mirror) for mirror in _mirrors(options, folder, config)]
-        show = stack.enter_context(_progress(config, quiet=options.json))
+        show = stack.enter_context(update_progress(config, quiet=options.json))
         polite = stack.enter_context(stopping_politely())
         try:
             _train(
@@ -163,6 +158,17 @@ def _is_trained(config: Config, folder: Path) -> bool:
     return any(line["update"] >= config.run.updates for line in MetricsFile(folder / "metrics.jsonl").read())
 
 
+def _mirrors(
+    options: argparse.Namespace, folder: Path, config: Config
+) -> list[contextlib.AbstractContextManager[OnUpdate]]:
+    mirrors: list[contextlib.AbstractContextManager[OnUpdate]] = []
+    if options.tensorboard:
+        mirrors.append(to_tensorboard(folder))
+    if options.wandb:
+        mirrors.append(to_wandb(folder, config))
+    return mirrors
+
+
 def _train(config: Config, folder: Path, callbacks: list[OnUpdate], *, resume: bool, stop: Callable[[], bool]) -> None:
     try:
         from mulligan.train.loop import train
@@ -196,190 +202,9 @@ def _report(folder: Path, *, as_json: bool) -> None:
 
         sys.stdout.write(to_json({"run": str(folder), **last}))
         return
-    shown = "  ".join(f"p@{k} {100 * share:.1f}" for k, share in _shares(last))
+    shown = "  ".join(f"p@{k} {100 * share:.1f}" for k, share in shares(last))
     sys.stdout.write(f"{last.get('update', 0)} updates done{f'; the last one: {shown}' if shown else ''}\n")
     sys.stdout.write(f"Run: {folder}\n")
-
-
-# ---- progress
-
-
-@contextlib.contextmanager
-def _progress(config: Config, *, quiet: bool) -> Iterator[OnUpdate]:
-    """Shows each update: one live line on a terminal, else a line every ten seconds and one for the last update."""
-    status = Status(versus=_is_versus(config.task.env))
-    if sys.stderr.isatty():
-        with _live(status) as show:
-            yield show
-        return
-    shown = -_EVERY_SECONDS
-
-    def say(metrics: Metrics) -> None:
-        nonlocal shown
-        line = status.line(metrics)
-        is_last = metrics.get("update") == metrics.get("updates", 0)
-        if not quiet and (is_last or time.monotonic() - shown >= _EVERY_SECONDS):
-            shown = time.monotonic()
-            sys.stderr.write(line + "\n")
-        if warning := status.new_warning(metrics):
-            sys.stderr.write(warning + "\n")
-
-    yield say
-
-
-@contextlib.contextmanager
-def _live(status: Status) -> Iterator[OnUpdate]:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
-    from rich.table import Column
-
-    console = Console(stderr=True)
-    one_line = Column(no_wrap=True, overflow="ellipsis")
-    columns = (BarColumn(bar_width=10), TextColumn("{task.description}", markup=False, table_column=one_line))
-    with Progress(*columns, console=console, transient=True) as progress:
-        bar = progress.add_task("getting ready", total=None)
-
-        def show(metrics: Metrics) -> None:
-            done, total = status.position(metrics)
-            progress.update(bar, description=status.line(metrics), completed=done, total=total)
-            if warning := status.new_warning(metrics):
-                console.print(warning, markup=False, highlight=False, soft_wrap=True)
-
-        yield show
-
-
-class Status:
-    """What a person wants to know of a run, in one line."""
-
-    def __init__(self, *, versus: bool = False) -> None:
-        self.versus = versus
-        self._first: tuple[int, float] | None = None
-        self._warnings: set[str] = set()
-
-    def position(self, metrics: Metrics) -> tuple[int, int]:
-        """How many steps are done, and of how many: of the warm start, or of the run."""
-        if "warmstart" in metrics:
-            return int(metrics["warmstart"]), int(metrics["steps"])
-        return int(metrics["update"]), int(metrics["updates"])
-
-    def line(self, metrics: Metrics) -> str:
-        done, total = self.position(metrics)
-        if "warmstart" in metrics:
-            return f"warm start {done}/{total}  loss {metrics['loss']:.3f}"
-        left = self._left(done, total)
-        parts = [f"update {done}/{total}{'' if left is None else f', {_clock(left)} left'}", *self._success(metrics)]
-        if (entropy := metrics.get("loss/entropy")) is not None:
-            parts.append(f"entropy {entropy:.2f}")
-        if (rate := metrics.get("time/engine_tokens_per_s")) is not None:
-            parts.append(f"{rate:,.0f} tokens/s" if rate < 10_000 else f"{rate / 1000:,.0f}k tokens/s")
-        return "  ".join(parts)
-
-    def new_warning(self, metrics: Metrics) -> str | None:
-        """The warning of an update, the first time it comes."""
-        text = metrics.get("warning")
-        if not text or text in self._warnings:
-            return None
-        self._warnings.add(text)
-        return f"warning: {text}"
-
-    def _success(self, metrics: Metrics) -> list[str]:
-        if self.versus:
-            means = [metrics[key] for key in _numbered(metrics, "reward/") if metrics[key] is not None]
-            return [f"reward {' '.join(f'{mean:+.2f}' for mean in means)}"] if means else []
-        return [f"p@{k} {100 * share:.1f}" for k, share in _shares(metrics)]
-
-    def _left(self, done: int, total: int) -> float | None:
-        """Seconds until the last update, at the pace since the first one seen."""
-        now = time.monotonic()
-        if self._first is None:
-            self._first = (done, now)
-        first, since = self._first
-        return (now - since) / (done - first) * (total - done) if total > done > first else None
-
-
-def _shares(metrics: Metrics) -> list[tuple[int, float]]:
-    """(k, p@k) of an update."""
-    return [(int(key.removeprefix("p@")), metrics[key]) for key in _numbered(metrics, "p@")]
-
-
-def _numbered(metrics: Metrics, prefix: str) -> list[str]:
-    found = [key for key in metrics if key.startswith(prefix) and key.removeprefix(prefix).isdecimal()]
-    return sorted(found, key=lambda key: int(key.removeprefix(prefix)))
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}" if minutes >= 60 else f"{minutes}:{rest:02d}"
-
-
-def _is_versus(env: str) -> bool:
-    from mulligan.envs import registry
-    from mulligan.rollout.groups import Mixture
-
-    return all(registry.spec(name).kind == "versus" for name, _ in Mixture.parse(env, {}).weights)
-
-
-# ---- mirrors of metrics.jsonl
-
-
-def _mirrors(
-    options: argparse.Namespace, folder: Path, config: Config
-) -> list[contextlib.AbstractContextManager[OnUpdate]]:
-    mirrors: list[contextlib.AbstractContextManager[OnUpdate]] = []
-    if options.tensorboard:
-        mirrors.append(_tensorboard(folder))
-    if options.wandb:
-        mirrors.append(_wandb(folder, config))
-    return mirrors
-
-
-@contextlib.contextmanager
-def _tensorboard(folder: Path) -> Iterator[OnUpdate]:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise MissingExtra("--tensorboard", "tensorboard") from error
-    writer = SummaryWriter(str(folder / "tensorboard"))
-
-    def log(metrics: Metrics) -> None:
-        for name, value in _numbers(metrics).items():
-            writer.add_scalar(name, value, metrics["update"])
-
-    try:
-        yield log
-    finally:
-        writer.close()
-
-
-@contextlib.contextmanager
-def _wandb(folder: Path, config: Config) -> Iterator[OnUpdate]:
-    try:
-        wandb: Any = importlib.import_module("wandb")
-    except ImportError as error:
-        raise MissingExtra("--wandb", "wandb") from error
-    from mulligan.train.resolve import to_tree
-
-    folder.mkdir(parents=True, exist_ok=True)
-    name = folder.resolve().name
-    session = wandb.init(
-        project="mulligan", name=name, id=name, resume="allow", dir=str(folder), config=to_tree(config)
-    )
-
-    def log(metrics: Metrics) -> None:
-        if found := _numbers(metrics):
-            session.log(found, step=metrics["update"])
-
-    try:
-        yield log
-    finally:
-        session.finish()
-
-
-def _numbers(metrics: Metrics) -> dict[str, float]:
-    """The metrics of an update that can be plotted; none of the warm start's."""
-    if "update" not in metrics:
-        return {}
-    return {name: value for name, value in metrics.items() if isinstance(value, int | float) and name != "updates"}
 
 
 # ---- help
