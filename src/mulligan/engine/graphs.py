@@ -31,7 +31,7 @@ from mulligan.engine.opening import Opening
 from mulligan.engine.places import Waiting, room_after, token_bytes
 from mulligan.engine.state import GREEDY, LAST, LEFT, LENGTH, MOST_STOPS, SCALE, SEED, STATE, STOPS, TOP_P
 from mulligan.errors import DeviceLost, ParameterError, UsageError, lost_device
-from mulligan.models.load import free_memory
+from mulligan.models.weights import free_memory
 from mulligan.types import Sampling
 
 PATIENCE = 4

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import copy
 import json
-import math
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,13 +26,22 @@ from mulligan.models import smollm2
 from mulligan.models.attention import partial_attention
 from mulligan.models.nano import nano_model, nano_tokenizer, own_randomness
 from mulligan.models.renderer import Renderer
+from mulligan.models.weights import (
+    ADAPTER,
+    ADAPTER_WEIGHTS,
+    is_adapter,
+    need_all_weights,
+    need_memory,
+    said,
+    weight_files,
+    weights_in,
+)
 from mulligan.seeding import derive
 
 Precision = Literal["auto", "float32", "bfloat16"]
 NAMES = ("nano", "smollm2", "hf:FOLDER_OR_HUB_NAME", "FOLDER")
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-_WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
-_ADAPTER, _ADAPTER_WEIGHTS, _BASE = "adapter_config.json", "adapter_model.safetensors", "base"
+_BASE = "base"
 _NEEDED = ("*.json", "*.safetensors", "*.jinja", "*.model", "*.txt")
 
 
@@ -118,7 +125,7 @@ def save(loaded: Loaded, folder: str | Path, *, merge: bool = False) -> None:
         else:
             whole = copy.deepcopy(loaded.model).merge_and_unload() if _is_adapted(loaded.model) else loaded.model
             whole.save_pretrained(folder)
-            for stale in (_ADAPTER, _ADAPTER_WEIGHTS):  # of an earlier save: the folder would still read as an adapter
+            for stale in (ADAPTER, ADAPTER_WEIGHTS):  # of an earlier save: the folder would still read as an adapter
                 (folder / stale).unlink(missing_ok=True)
         loaded.tokenizer.save_pretrained(folder)
 
@@ -174,20 +181,20 @@ def _find(spec: str) -> tuple[Path, str]:
     try:
         return Path(snapshot_download(name, allow_patterns=list(_NEEDED))), name
     except (OSError, ValueError) as failure:
-        raise UsageError(f"model {spec!r}: no folder, and not to be had from the hub: {_line(failure)}") from None
+        raise UsageError(f"model {spec!r}: no folder, and not to be had from the hub: {said(failure)}") from None
 
 
 def _read_tokenizer(folder: Path, source: str) -> Any:
     from transformers import AutoTokenizer
 
-    if _is_adapter(folder) and not (folder / "tokenizer_config.json").is_file():
+    if is_adapter(folder) and not (folder / "tokenizer_config.json").is_file():
         return _read_tokenizer(*_base(folder, source))
     _need_config(folder, source)
     try:
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except Exception as failure:  # the library tokenizers raises nothing more special
         raise UsageError(
-            f"the tokenizer of model {source!r} cannot be loaded: {_line(failure)}; fetch it again"
+            f"the tokenizer of model {source!r} cannot be loaded: {said(failure)}; fetch it again"
         ) from failure
 
 
@@ -195,14 +202,14 @@ def _read_model(folder: Path, source: str, dtype: torch.dtype, device: torch.dev
     from safetensors import SafetensorError
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    if _is_adapter(folder):
+    if is_adapter(folder):
         return _read_adapter(folder, source, dtype, device)
     _need_config(folder, source)
-    files = _weight_files(folder, source)
+    files = weight_files(folder, source)
     try:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         _need_full_attention(config, source)
-        _need_memory(sum(_weights_in(file) for file in files), source, dtype, device)
+        need_memory(sum(weights_in(file) for file in files), source, dtype, device)
         found: Any = AutoModelForCausalLM.from_pretrained(
             folder,
             dtype=dtype,
@@ -212,9 +219,9 @@ def _read_model(folder: Path, source: str, dtype: torch.dtype, device: torch.dev
             ignore_mismatched_sizes=True,
         )
     except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as failure:
-        raise UsageError(f"model {source!r} cannot be loaded: {_line(failure)}") from failure
+        raise UsageError(f"model {source!r} cannot be loaded: {said(failure)}") from failure
     model, report = found
-    _need_all_weights(report, source)
+    need_all_weights(report, source)
     # What an adapter calls its base: a hub name, not the hub's cache; a folder so that it is found from anywhere.
     model.name_or_path = str(Path(source).absolute()) if Path(source).is_dir() else source
     return model
@@ -224,16 +231,12 @@ def _read_adapter(folder: Path, source: str, dtype: torch.dtype, device: torch.d
     from peft import PeftModel
     from safetensors import SafetensorError
 
-    _weights_in(_weight_files(folder, source)[0])
+    weights_in(weight_files(folder, source)[0])
     model = _read_model(*_base(folder, source), dtype, device)
     try:
         return PeftModel.from_pretrained(model, str(folder), is_trainable=True, autocast_adapter_dtype=False)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as failure:
-        raise UsageError(f"the adapter {source!r} cannot be loaded: {_line(failure)}") from failure
-
-
-def _is_adapter(folder: Path) -> bool:
-    return (folder / _ADAPTER).is_file()
+        raise UsageError(f"the adapter {source!r} cannot be loaded: {said(failure)}") from failure
 
 
 def _base(folder: Path, source: str) -> tuple[Path, str]:
@@ -241,18 +244,18 @@ def _base(folder: Path, source: str) -> tuple[Path, str]:
     if (folder / _BASE).is_dir():
         return folder / _BASE, str(folder / _BASE)
     try:
-        named = json.loads((folder / _ADAPTER).read_text(encoding="utf-8")).get("base_model_name_or_path")
+        named = json.loads((folder / ADAPTER).read_text(encoding="utf-8")).get("base_model_name_or_path")
     except (ValueError, AttributeError):
-        raise UsageError(f"the adapter {source!r} cannot be loaded: {_ADAPTER} is damaged") from None
+        raise UsageError(f"the adapter {source!r} cannot be loaded: {ADAPTER} is damaged") from None
     if not named:
-        raise UsageError(f"the adapter {source!r} does not name its model: set base_model_name_or_path in {_ADAPTER}")
+        raise UsageError(f"the adapter {source!r} does not name its model: set base_model_name_or_path in {ADAPTER}")
     if Path(named).name == smollm2.FOLDER and not Path(named).is_dir():  # another machine's, or another cache
         return _find("smollm2")
     return _find(f"hf:{named}")
 
 
 def _need_config(folder: Path, source: str) -> None:
-    if not _is_adapter(folder) and not (folder / "config.json").is_file():
+    if not is_adapter(folder) and not (folder / "config.json").is_file():
         raise UsageError(f"model {source!r}: no config.json there, so it is not a model of transformers")
 
 
@@ -275,77 +278,6 @@ def _need_full_attention(config: Any, source: str) -> None:
         f"model {source!r} ({config.model_type}) {what}: not supported; "
         "use one with full attention in all layers, such as Llama, Qwen3 or SmolLM2"
     )
-
-
-# ------------------------------------------------------------------------------------------------- weights and memory
-
-
-def _weight_files(folder: Path, source: str) -> list[Path]:
-    """The safetensors files that transformers, or PEFT for an adapter, reads."""
-    names = [_ADAPTER_WEIGHTS if _is_adapter(folder) else _WEIGHTS]
-    if not (folder / names[0]).is_file() and (folder / _INDEX).is_file():
-        try:
-            names = sorted(set(json.loads((folder / _INDEX).read_text(encoding="utf-8"))["weight_map"].values()))
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise UsageError(f"model {source!r}: {_INDEX} is damaged; fetch the model again") from None
-    for name in names:
-        if not (folder / name).is_file():
-            raise UsageError(f"model {source!r}: no safetensors weights there: {name} is missing; fetch it again")
-    return [folder / name for name in names]
-
-
-def _weights_in(file: Path) -> int:
-    """How many weights a safetensors file holds; only its head is read, and compared with its size."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(file, framework="pt") as opened:
-            names = opened.keys()
-            return sum(math.prod(opened.get_slice(name).get_shape()) for name in names)
-    except (SafetensorError, OSError) as failure:
-        ours = file.parent.name == smollm2.FOLDER
-        way_out = f"delete {file.parent}: it is made anew" if ours else "fetch the model again"
-        raise UsageError(f"{file} is damaged: {_line(failure)}; {way_out}") from None
-
-
-def _need_all_weights(report: Mapping[str, Any], source: str) -> None:
-    """Refuse a model of which transformers drew some weights at random, since its files lack them."""
-    lacking = sorted({*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])})
-    if lacking:
-        what = f"{len(lacking)} weights are missing or of the wrong shape, e.g. {lacking[0]}"
-        raise UsageError(f"model {source!r}: {what}; fetch it again")
-
-
-def _need_memory(weights: int, source: str, dtype: torch.dtype, device: torch.device) -> None:
-    needed = weights * dtype.itemsize
-    for place in dict.fromkeys((device, torch.device("cpu"))):  # on their way to a GPU the weights pass through memory
-        free = free_memory(place)
-        if free is not None and needed > free:
-            way_out = "use a smaller model" if dtype.itemsize == 2 else "use dtype bfloat16 or a smaller model"
-            raise UsageError(
-                f"model {source!r} needs {_size(needed)} as {str(dtype).removeprefix('torch.')}, but {place} has only "
-                f"{_size(free)} free; {way_out}"
-            )
-
-
-def free_memory(device: torch.device) -> int | None:
-    """Bytes that are free on a device; None where the system does not say."""
-    if device.type == "cuda":
-        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return int(torch.cuda.mem_get_info(device)[0]) + unused
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, StopIteration):
-        pass
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")  # all of it, free or not
-    except (AttributeError, OSError, ValueError):
-        return None
-
-
-def _size(count: int) -> str:
-    return f"{count / 2**30:.3g} GiB"
 
 
 # ---------------------------------------------------------------------------------------------------------------- LoRA
@@ -402,9 +334,3 @@ def _quietly() -> Iterator[None]:
         logging.set_verbosity(verbosity)
         if shown:
             logging.enable_progress_bar()  # type: ignore[no-untyped-call]
-
-
-def _line(error: BaseException) -> str:
-    """What a library had to say: its first line, and the second where the first only announces it."""
-    lines = [line.strip(" ,") for line in str(error).strip().split("\n")]
-    return " ".join(lines[: 2 if lines[0].endswith(":") else 1]) or type(error).__name__

@@ -22,7 +22,8 @@ from transformers import (
 from transformers.utils import logging
 
 from mulligan.errors import ParameterError, UnknownName, UsageError
-from mulligan.models.load import LoraSettings, free_memory, load, save
+from mulligan.models.load import LoraSettings, load, save
+from mulligan.models.weights import free_memory
 
 LORA = LoraSettings(rank=4)
 TINY = {"vocab_size": 1600, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
@@ -314,12 +315,12 @@ def test_a_model_larger_than_memory_is_refused_with_both_numbers(tmp_path, monke
     save(loaded, tmp_path)
     count = sum(weight.numel() for weight in loaded.model.parameters())
     # In bfloat16 it takes 2 bytes a weight, and that is free, to the byte; in float32 it takes 4.
-    monkeypatch.setattr("mulligan.models.load.free_memory", lambda device: 2 * count)
+    monkeypatch.setattr("mulligan.models.weights.free_memory", lambda device: 2 * count)
     assert load(str(tmp_path), dtype="bfloat16").model.dtype == torch.bfloat16
     said = refused(str(tmp_path), dtype="float32")
     assert f"needs {4 * count / 2**30:.3g} GiB as float32, but cpu has only {2 * count / 2**30:.3g} GiB free" in said
     assert "use dtype bfloat16" in said
-    monkeypatch.setattr("mulligan.models.load.free_memory", lambda device: 2 * count - 1)
+    monkeypatch.setattr("mulligan.models.weights.free_memory", lambda device: 2 * count - 1)
     assert "use a smaller model" in refused(str(tmp_path), dtype="bfloat16")
 
 
