@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.envs import registry, webshop_catalogue
+from mulligan.envs import registry, webshop_catalogue, webshop_people
 from shirts import NOTE, item, shop_of
 
 
@@ -13,6 +13,7 @@ def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("MULLIGAN_CACHE", str(tmp_path / "cache"))
     yield
     webshop_catalogue.from_files.cache_clear()
+    webshop_people.from_people.cache_clear()
 
 
 @pytest.fixture
