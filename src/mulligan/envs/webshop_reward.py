@@ -131,12 +131,13 @@ def _type(product: Product, goal: Goal) -> float:
 
 def title_share(title: str, wanted: str) -> float:
     """Share of the nouns of the title `wanted` that `title` has too; 0.2 where there are none."""
-    nouns = _nouns(wanted)
-    return len(set(nouns) & set(_nouns(title))) / len(nouns) if nouns else 0.2
+    named = nouns(wanted)
+    return len(set(named) & set(nouns(title))) / len(named) if named else 0.2
 
 
 @lru_cache(maxsize=1 << 14)
-def _nouns(title: str) -> tuple[str, ...]:
+def nouns(title: str) -> tuple[str, ...]:
+    """The words of a title that may be nouns, each as often as it stands there."""
     words = _WORD.findall(_POSSESSIVE.sub("", title.lower()))
     return tuple(word for word in words if word[0].isalpha() and word not in _NO_NOUNS)
 
