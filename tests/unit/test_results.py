@@ -130,6 +130,23 @@ def test_webshop_with_a_tiny_model_is_told_as_it_was(name):
         assert alone in document
 
 
+def test_webshop_against_the_original_is_told_as_it_was():
+    said = (ROOT / "docs" / "adapters.md").read_text()
+    record = (ROOT / "results" / "environments" / "webshop-reward.txt").read_text()
+    rows = [re.split(" {2,}", line.strip().replace(",", "")) for line in record.split("\n")]
+    goals, *made = [[int(cell) for cell in row[1:]] for row in rows if row[-1].isdigit()]
+    assert f"{goals[0]:,} goals" in said
+    plainly, tagged = made[:10], made[10:20]
+    assert not any(sum(row[1:6]) for row in plainly), "nothing differs but on purpose"
+    assert f"{plainly[-1][0]:,} purchases" in said
+    assert f"For {plainly[0][6]} of its {plainly[0][0]:,} template goals" in said
+    others = [sum(row[column] for row in tagged[5:9]) for column in range(7)]
+    decided, differs, small, middle = (others[column] / others[0] for column in (1, 2, 5, 6))
+    assert f"in {decided:.0%} of purchases".replace("%", " %") in said
+    assert f"differs in {100 * differs:.1f} % of them" in said
+    assert f"small tagger: {100 * small:.1f} %, the small one and the middle one: {100 * middle:.1f} %" in said
+
+
 @pytest.mark.parametrize("game", ["minesweeper", "sokoban"])
 def test_the_sweeps_of_the_results_can_be_planned(game, tmp_path):
     sweep = read_sweep(ROOT / "results" / "h200-smollm2" / f"{game}.toml")

@@ -6,6 +6,7 @@ import pytest
 
 from mulligan.envs import registry
 from mulligan.envs.webshop.catalogue import from_files
+from mulligan.envs.webshop.people import from_people
 from shirts import NOTE, item, shop_of
 
 
@@ -14,6 +15,7 @@ def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("MULLIGAN_CACHE", str(tmp_path / "cache"))
     yield
     from_files.cache_clear()
+    from_people.cache_clear()
 
 
 @pytest.fixture

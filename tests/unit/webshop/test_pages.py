@@ -11,7 +11,7 @@ from mulligan.envs.check import check_env
 from mulligan.envs.webshop.catalogue import Goal, Product, from_files, read_product
 from mulligan.envs.webshop.env import WebShop
 from mulligan.envs.webshop.generate import records
-from mulligan.envs.webshop.reward import judge, likeness, same_option, title_share
+from mulligan.envs.webshop.reward import answers, judge, likeness, title_share
 from mulligan.errors import ParameterError, UnknownName, UsageError
 from mulligan.rollout.tasksets import task_set
 from mulligan.types import Step
@@ -174,25 +174,45 @@ def test_attributes_match_by_likeness_or_by_text():
     assert not judge(bought(full_description="SLIM FIT"), goal(), {}).missing
 
 
-def test_sizes_match_to_the_letter_and_colours_by_name():
-    assert not same_option("size", "x-large", "large")
-    assert same_option("style", "x-large", "large")
-    assert same_option("color", "dark navy", "navy stripes")
-    assert not same_option("color", "dark navy", "dark red")
+@pytest.mark.parametrize(
+    ("group", "wanted", "chosen", "answered"),
+    [
+        # All words of the chosen one are among "size x large"; but "large" beside "large x" is 10 of 12 letters, 83 %.
+        ("size", "x-large", "large", True),
+        ("size", "large", "x-large", False),
+        ("size", "30 ml", "50 ml", False),
+        # A chosen one is taken for the first colour it names: "blue" is asked for, "dark" is among "color dark red".
+        ("color", "blue", "navy blue", True),
+        ("color", "dark red", "dark green", True),
+        ("color", "navy stripes", "dark navy", False),
+        # "rust" is not like "style rustic" and "tan" not like "item shape rectangular"; but the very option counts.
+        ("style", "rustic", "rustic", True),
+        ("style", "rustic", "rusty", False),
+        ("item shape", "rectangular", "rectangular", True),
+    ],
+)
+def test_an_option_is_answered_as_in_the_original(group, wanted, chosen, answered):
+    assert answers(chosen, goal(options={group: wanted}), group) is answered
 
 
-def test_an_option_counts_too_where_the_texts_speak_of_it():
-    # As in the original: "cotton" was not asked for, but the title says it, so that one of two options is met.
-    options = {"fabric": [{"value": "cotton"}, {"value": "linen"}]}
-    assert judge(bought(customization_options=options), goal(), {"fabric": "cotton"}).options == 1
-    assert judge(bought(customization_options=options), goal(), {"fabric": "linen"}).options == 0
+def test_options_of_people_have_no_group():
+    """Values alone are compared then: "large" is among "x large", and "dark" is both colours' name."""
+    assert answers("x-large", goal(options={"option 1": "large"}, human=True), "option 1")
+    assert answers("dark navy", goal(options={"option 1": "dark red"}, human=True), "option 1")
+    assert not answers("medium", goal(options={"option 1": "large"}, human=True), "option 1")
 
 
-def test_options_beyond_those_asked_for_do_not_count():
+def test_what_was_not_asked_for_does_not_count():
     options = {"color": [{"value": "red"}], "fabric": [{"value": "cotton"}]}
     product = bought(("slim fit",), customization_options=options)
+    # The title says "cotton", but no option that was asked for does.
+    assert judge(product, goal(), {"fabric": "cotton"}).options == 0
     match = judge(product, goal(options={"color": "red"}), {"color": "red", "fabric": "cotton"})
     assert (match.options, match.reward) == (1, 1.0)
+
+
+def test_an_option_may_be_chosen_in_another_group():
+    assert judge(bought(), goal(), {"pattern": "red"}).options == 1
 
 
 @pytest.mark.parametrize(
@@ -206,6 +226,14 @@ def test_options_beyond_those_asked_for_do_not_count():
 )
 def test_another_kind_of_product_is_worth_less(changes, kind):
     assert judge(bought(**changes), goal(), {}).type == kind
+
+
+def test_nouns_are_all_words_but_function_words_and_numbers():
+    # women, shoe, black, pack, running, men: "'s", "2", "12oz" and "for" are none. 4 of these 6 are in the other title.
+    assert title_share("Black Running-Shoe, Women", "Women's Shoe Black 2 Pack 12oz for Running Men") == pytest.approx(
+        4 / 6
+    )
+    assert title_share("Anything", "2 of the 3") == 0.2
 
 
 def test_a_kind_that_is_hardly_like_it():
@@ -226,6 +254,9 @@ def test_a_kind_that_is_hardly_like_it():
         ("essential oil", "essential oils", 96),  # 13 letters in order of 13 and 14: 26/27
         ("tea bag", "tea tree", 60),  # "tea" of "tea" and "tea bag": 6/10
         ("red", "blue", 29),  # one "e" of 3 and 4 letters: 2/7
+        ("black_style", "black", 62),  # an underscore makes one word: 10/16
+        ("16×24", "16", 67),  # × is left out, so that the other is "1624": 4/6
+        ("crème", "crme", 100),
         ("", "red", 0),
     ],
 )

@@ -8,6 +8,7 @@ reward.py      what a purchase is worth
 choice.py      which shop and which goal a task asks for
 catalogue.py   products and goals
 search.py      full-text search
+people.py      the goals that people wrote
 files.py       the original's files, and where what was made of them is kept
 generate.py    a made-up catalogue of any size
 words.py       what its products are made of

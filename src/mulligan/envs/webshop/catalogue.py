@@ -2,7 +2,8 @@
 
 A goal is a product with an instruction and one combination of its options, as the original lists them: product by
 product, then shuffled once for good. Goals are never listed: of each product only the number of its combinations is
-kept, so that a catalogue of a million products costs little more than its index.
+kept, so that a catalogue of a million products costs little more than its index. The original's other goals are the
+instructions that people wrote for products, each with the options it names.
 
 Where the original draws at random when it starts (the price within a price range, the budget), the draw here depends
 on the product alone, so that a goal is the same in every process.
@@ -81,6 +82,18 @@ class Goal(NamedTuple):
     kind: str
     crumbs: str
     category: str
+    human: bool = False
+    """Whether a person wrote the instruction: its options are numbered then, and belong to no group."""
+
+
+class Written(NamedTuple):
+    """An instruction that a person wrote."""
+
+    place: int
+    """Of its product."""
+    instruction: str
+    attributes: tuple[str, ...]
+    options: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -98,10 +111,14 @@ class Catalogue:
     """[goal] which of the unshuffled ones it is."""
     found: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Results of the latest queries."""
+    written: Sequence[Written] = ()
+    """The unshuffled goals, where people wrote them."""
 
     def goal(self, number: int) -> Goal:
         """Goal `number`, from 0."""
         unshuffled = int(self.order[number])
+        if self.written:
+            return self._by_people(number, self.written[unshuffled])
         source = bisect_right(self.firsts, unshuffled) - 1
         product = self.products[int(self.sources[source])]
         options, rest = {}, unshuffled - int(self.firsts[source])
@@ -109,12 +126,14 @@ class Catalogue:
             rest, place = divmod(rest, len(product.options[group]))
             options[group] = product.options[group][place]
         options = dict(sorted(options.items()))
-        limit = budget(product)
         said = product.instruction
         said += " with " + ", and ".join(f"{group}: {value}" for group, value in options.items()) if options else ""
-        said += f", and price lower than {limit:.2f} dollars" if limit < NO_LIMIT else ""
-        asked = (product.title, product.kind, product.crumbs, product.category)
-        return Goal(number, product.asin, said, product.wanted, options, limit, *asked)
+        return _goal(number, product, said, product.wanted, options)
+
+    def _by_people(self, number: int, written: Written) -> Goal:
+        options = {f"option {place}": value for place, value in enumerate(written.options, start=1)}
+        asked = (written.instruction.strip("."), written.attributes, options)
+        return _goal(number, self.products[written.place], *asked)._replace(human=True)
 
     def search(self, query: str) -> tuple[int, ...]:
         """The best products for a query, at most 50, as in the original."""
@@ -124,6 +143,13 @@ class Catalogue:
                 self.found.clear()
             hits = self.found[query] = tuple(self.index.search(query, _MOST_HITS))
         return hits
+
+
+def _goal(number: int, product: Product, said: str, attributes: tuple[str, ...], options: dict[str, str]) -> Goal:
+    limit = budget(product)
+    said += f", and price lower than {limit:.2f} dollars" if limit < NO_LIMIT else ""
+    kind = (product.title, product.kind, product.crumbs, product.category)
+    return Goal(number, product.asin, said, attributes, options, limit, *kind)
 
 
 def budget(product: Product) -> float:
@@ -147,16 +173,14 @@ def from_records(name: str, records: Iterable[tuple[dict[str, Any], dict[str, An
     goals = _Goals()
     for place, product in enumerate(products):
         goals.add(place, product)
-    return Catalogue(name, products, builder.finish(), goals.sources, goals.firsts, goals.order())
+    return Catalogue(name, products, builder.finish(), goals.sources, goals.firsts, shuffled(goals.count))
 
 
 @lru_cache(maxsize=4)
 def from_files(where: str) -> Catalogue:
     """The catalogue of the original's files at `where`; what is made of them is kept in the user's cache."""
     source = files.find(where)
-    stamps = [(str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns) for path in source]
-    key = hashlib.blake2b(repr((VERSION, stamps)).encode(), digest_size=8).hexdigest()
-    folder = files.kept(f"webshop-{key}", lambda beside: _make(source, beside))
+    folder = files.kept(f"webshop-{fingerprint(*source)}", lambda beside: _make(source, beside))
     try:
         shelf = Shelf(folder)
         tables: list[Any] = [np.asarray(np.load(folder / f"{name}.npy", mmap_mode="r")) for name in _GOAL_FILES]
@@ -167,6 +191,12 @@ def from_files(where: str) -> Catalogue:
 
 
 _GOAL_FILES = ("sources", "firsts", "order")
+
+
+def fingerprint(*paths: Path) -> str:
+    """Names what is made of files as they are now."""
+    stamps = [(str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
+    return hashlib.blake2b(repr((VERSION, stamps)).encode(), digest_size=8).hexdigest()
 
 
 class Shelf(Sequence[Product]):
@@ -212,10 +242,12 @@ class _Goals:
                 combinations *= len(values)
             self.count += combinations
 
-    def order(self) -> list[int]:
-        order = list(range(self.count))
-        random.Random(_SHUFFLE_SEED).shuffle(order)
-        return order
+
+def shuffled(count: int) -> list[int]:
+    """The original's order of its goals."""
+    order = list(range(count))
+    random.Random(_SHUFFLE_SEED).shuffle(order)
+    return order
 
 
 def _make(source: files.Source, folder: Path) -> None:
@@ -235,7 +267,7 @@ def _make(source: files.Source, folder: Path) -> None:
     builder.finish()
     np.save(folder / "sources.npy", np.array(goals.sources, dtype=np.int32))
     np.save(folder / "firsts.npy", np.array(goals.firsts, dtype=np.int64))
-    np.save(folder / "order.npy", np.array(goals.order(), dtype=np.int64))
+    np.save(folder / "order.npy", np.array(shuffled(goals.count), dtype=np.int64))
 
 
 def _products(source: files.Source) -> Iterator[Product]:
@@ -288,6 +320,14 @@ def read_product(entry: Mapping[str, Any], note: Mapping[str, Any]) -> Product:
         instruction=str(note.get("instruction") or ""),
         wanted=_phrases(note.get("instruction_attributes")),
     )
+
+
+def read_written(entry: object) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """What a person asked for: the instruction, the attributes and the options that it names; raises as the above."""
+    if not isinstance(entry, dict):
+        raise TypeError(f"an instruction is {type(entry).__name__}, not an object")
+    named = _phrases(entry["instruction_attributes"]), _phrases(entry["instruction_options"])
+    return _text(entry, "instruction"), *named
 
 
 def _text(entry: Mapping[str, Any], key: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from mulligan.envs.webshop import files
 from mulligan.envs.webshop.catalogue import Catalogue, from_files
 from mulligan.envs.webshop.generate import generated
+from mulligan.envs.webshop.people import from_people
 from mulligan.envs.webshop.tiny import MOST, tiny
 from mulligan.errors import ParameterError, UnknownName, UsageError
 from mulligan.seeding import derive
@@ -26,7 +27,11 @@ def check(params: Mapping[str, ParamValue]) -> None:
     for name, least, most in (("products", 1, 2_000_000), ("per_page", 1, 50), ("longest", 0, 1_000_000)):
         if not least <= int(params[name]) <= most:
             raise ParameterError(f"webshop: {name}={params[name]} cannot be; give {least} to {most}")
-    for name, known in (("view", ("page", "compact")), ("pays", ("score", "success"))):
+    for name, known in (
+        ("view", ("page", "compact")),
+        ("pays", ("score", "success")),
+        ("goals", ("synthetic", "human")),
+    ):
         if params[name] not in known:
             raise UnknownName(f"webshop {name}", str(params[name]), known)
     if params["split"] not in ("auto", *SPLITS):
@@ -40,14 +45,18 @@ def check(params: Mapping[str, ParamValue]) -> None:
     if params["catalogue"] == "tiny" and int(params["products"]) > MOST:
         raise ParameterError(f"webshop: products={params['products']} is too many for catalogue=tiny; give 1 to {MOST}")
     if params["catalogue"] not in GENERATED:
-        files.find(_where(str(params["catalogue"])))
+        source = files.find(_where(str(params["catalogue"])))
+        if params["goals"] == "human":
+            files.by_people(source)
+    elif params["goals"] == "human":
+        raise ParameterError("webshop: goals=human needs the original's files; give catalogue=original or their path")
 
 
 def catalogue(task: Task) -> Catalogue:
     """The shop of a task; loaded or made once in a process."""
     name = task.text("catalogue")
     if name not in GENERATED:
-        return from_files(_where(name))
+        return (from_people if ("goals", "human") in task.params else from_files)(_where(name))
     products, world = task.integer("products"), task.integer("world")
     make = tiny if name == "tiny" else generated
     return make(products, derive(task.seed, "webshop world") if world == -1 else world)

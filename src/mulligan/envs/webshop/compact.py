@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from mulligan.envs.webshop.catalogue import NO_LIMIT, Goal, Product
 from mulligan.envs.webshop.memory import Seen, Story, lacks, retell, unsure
-from mulligan.envs.webshop.reward import same_option
+from mulligan.envs.webshop.reward import not_chosen
 from mulligan.types import Episode
 
 if TYPE_CHECKING:
@@ -39,9 +39,10 @@ RULES = (
 
 def asked(goal: Goal) -> str:
     """What is asked for, in few words: ``cup: soft, thin; size 3; under 30``."""
-    options = ", and ".join(f"{group}: {value}" for group, value in goal.options.items())
+    named = {} if goal.human else goal.options  # people name the options in their own words
+    options = ", and ".join(f"{group}: {value}" for group, value in named.items())
     own = goal.instruction.partition(f" with {options}" if options else ", and price lower")[0]
-    parts = [_ASKING.sub("", own), *(f"{group} {value}" for group, value in goal.options.items())]
+    parts = [_ASKING.sub("", own), *(f"{group} {value}" for group, value in named.items())]
     return "; ".join(parts + ([f"under {goal.budget:g}"] if goal.budget < NO_LIMIT else []))
 
 
@@ -102,10 +103,7 @@ def _fact(seen: Seen, story: Story, goal: Goal) -> list[str]:
     """What is known of a product after an episode, as one word; none where nothing is."""
     asin, missing = seen.product.asin, lacks(seen, goal)
     if story.bought is not None and story.match is not None and story.bought.asin == asin:
-        wrong = sum(
-            not any(same_option(own, value, wanted) for own, value in story.chosen.items())
-            for wanted in goal.options.values()
-        )
+        wrong = len(not_chosen(goal, story.chosen))
         asked_for = len(goal.attributes) + len(goal.options) + 1
         # Where the score lacks no more than the options that were not chosen, all else was right.
         right = not missing and story.match.reward * asked_for > asked_for - wrong - 0.5

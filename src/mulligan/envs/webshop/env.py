@@ -9,6 +9,8 @@ catalogue   ``generated`` and, for the smallest models, ``tiny`` need no data; `
             `WEBSHOP_DATA` names; anything else is the path of such a folder or file
 products    how many products are generated, and `world` the seed of their catalogue; -1 lets the seed of the task draw
             a catalogue of its own
+goals       which goals the original's files give: ``synthetic`` ones are instructions from a template, with every
+            combination of a product's options; ``human`` ones were written by people (`items_human_ins.json`)
 goal        which goal, counted from 0; -1 lets the seed of the task choose
 split       which of the original's goals the seed chooses from: the first 500 are ``test``, the next 1,000
             ``validation``, the rest ``train``; ``auto`` goes by the set that the seed belongs to, ``all`` takes all
@@ -76,6 +78,7 @@ class WebShop:
         "catalogue": "generated",
         "products": 3000,
         "world": 0,
+        "goals": "synthetic",
         "goal": -1,
         "split": "auto",
         "per_page": 10,
@@ -248,8 +251,8 @@ class WebShop:
         return compact.reflect(self, episode) if self.compact else reflect(self, episode)
 
     def world_key(self) -> str:
-        options = ",".join(self.goal.options.values())
-        return f"{self.shop.name}:{self.goal.asin}:{options}"
+        own = str(self.goal.number) if self.goal.human else ",".join(self.goal.options.values())
+        return f"{self.shop.name}:{self.goal.asin}:{own}"
 
     def seed_set(self) -> str | None:
         """The set of tasks that the original's split puts the goal in; None where worlds are split by their names."""

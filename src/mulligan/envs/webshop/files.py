@@ -53,6 +53,17 @@ def find(where: str) -> Source:
     raise UsageError(f"webshop: {str(products)!r} needs its instructions beside it, in {twin} or {twin}.gz")
 
 
+def by_people(source: Source) -> Path:
+    """The file of the instructions that people wrote, beside the products."""
+    for name in ("items_human_ins.json", "items_human_ins.json.gz"):
+        path = source.products.with_name(name)
+        if path.is_file():
+            return path
+    raise UsageError(
+        f"webshop: goals='human' needs items_human_ins.json, plain or .gz, beside {str(source.products)!r}"
+    )
+
+
 def entries(path: Path) -> Iterator[tuple[str, Any]]:
     """Each entry of the JSON array or object in `path`, after its name: ``entry 1``, or its key.
 

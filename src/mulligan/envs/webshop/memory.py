@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mulligan.envs.webshop.catalogue import Goal, Product
-from mulligan.envs.webshop.reward import Match, has_attribute, same_option
+from mulligan.envs.webshop.reward import Match, answers, has_attribute, not_chosen
 from mulligan.errors import StopReason
 from mulligan.types import Episode
 
@@ -81,7 +81,7 @@ def offered(product: Product, goal: Goal) -> dict[str, tuple[str, str]]:
         groups = sorted(product.options, key=lambda own: own != group)
         choices = [(own, value) for own in groups for value in product.options[own]]
         same = [choice for choice in choices if choice[1] == wanted]
-        alike = same or [choice for choice in choices if same_option(*choice, wanted)]
+        alike = same or [choice for choice in choices if answers(choice[1], goal, group)]
         if alike:
             found[group] = alike[0]
     return found
@@ -180,9 +180,7 @@ def _wrong(story: Story, goal: Goal) -> str:
     parts = [f"not {wanted}" for wanted in story.match.missing]
     parts += [] if story.match.price else [f"price above {goal.budget:g}"]
     parts += [] if story.match.type == 1 else ["another kind of product"]
-    for group, wanted in goal.options.items():
-        if not any(same_option(own, value, wanted) for own, value in story.chosen.items()):
-            parts.append(f"{group} {wanted} not chosen")
+    parts += [f"{group} {goal.options[group]} not chosen" for group in not_chosen(goal, story.chosen)]
     return f"{story.bought.asin}: {', '.join(parts) or 'something did not match'}"
 
 

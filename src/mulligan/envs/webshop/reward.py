@@ -1,20 +1,22 @@
 """What a purchase is worth: the original WebShop's reward.
 
-reward = type × (matched attributes + matched options + price within the budget) / (their number), see `judge`.
-
-Departures from the original, each where it leaned on something a small package should not need or on an accident:
-- The type looks at the nouns of the titles, which the original finds with a tagger (spaCy). Here every word counts that
-  is neither a function word nor one of the commonest adjectives of shop titles. The words that stay make the shares of
-  common words a little smaller, so that a purchase of another kind is a little more often taken for one; a product
-  always matches its own title in full, so that success is not touched.
-- Options that match beyond the number asked for are not counted: the original's reward can exceed 1 that way.
-- Colours are found in option values by a list of its own.
+reward = type × (matched attributes + matched options + price within the budget) / (their number), see `judge`. It is
+compared with the original's code in results/environments/webshop-reward.txt. Departures, each where the original leaned
+on something a small package should not need or on an accident:
+- The type looks at the nouns of the titles, which the original finds with a tagger (spaCy). Titles are capitalised, and
+  the tagger takes nearly every capitalised word for a name; so here every word counts but function words and what
+  begins with a digit. That differs little more from the tagger than its own versions differ from each other; a product
+  always matches its own title in full, so that success with it is not touched.
+- The very option that was asked for always counts. The original misses it where the option holds a colour's name within
+  a longer text: the chosen one is then compared by that name alone, and the one asked for with the name of its group.
+- Runs of blanks in options are one blank.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -22,28 +24,30 @@ from mulligan.envs.webshop.catalogue import Goal, Product
 
 _ALIKE = 85
 """Two phrases mean the same above this likeness, of 100."""
-_TITLE_WORD = re.compile(r"[a-z][a-z'’-]*[a-z]")
+_POSSESSIVE = re.compile(r"['’]s\b")
+_WORD = re.compile(r"[^\W_]+")
 _NO_NOUNS = frozenset(
     str.split(
-        "about above after all also an and any are as at available be before best between big black blue both brand "
-        "brown but by can classic comfortable compatible cute dark deep different durable each easy elegant every "
-        "extra fit for free fresh from full gluten gold gray great green grey has have heavy high hot in inch inches "
-        "into is it its large lb light lightweight long low made make medium mini modern multi natural new non not of "
-        "off on one only or orange organic original other our out over oz perfect pink plus portable premium pure "
-        "purple quick real red round set sexy short silver slim small soft solid square super that the their these "
-        "this to two ultra under unique up use vintage was waterproof white wide will with without yellow you your"
+        "a about above after all an and any are as at be before between but by can each five for four from has have "
+        "how in into is it its me more most my no not of off on one only or our out over per six so such than that "
+        "the their them then these this three through to too two under up very was we what when which who will with "
+        "within without x you your"
     )
 )
+# The names that the original knows, in its order: of several in an option the first counts.
 _COLOURS = tuple(
     str.split(
-        "alabaster apricot aqua azure banana beige black blue blush bronze brown burgundy burlywood camel champagne "
-        "charcoal chartreuse cherry chocolate cognac copper coral cream crimson cyan denim ebony ecru emerald "
-        "espresso fuchsia ginger gold graphite gray green grey indigo ivory jade khaki lavender lemon lilac lime "
-        "magenta mahogany maroon mauve mint mocha moss mustard navy nude oak ochre olive onyx orange orchid peach "
-        "pearl periwinkle pink plum purple red rose ruby rust sage salmon sand sapphire scarlet silver slate tan "
-        "taupe teal terracotta turquoise vanilla violet walnut white wine yellow"
+        "alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown burgundy camel "
+        "camo caramel champagne charcoal cheetah chestnut chocolate christmas coffee cognac copper coral cranberry "
+        "cream crystal dark denim eggplant elephant espresso fuchsia gold granite grape graphite grass gray green grey "
+        "heather indigo ivory ivy khaki lavender lemon leopard light lilac lime magenta maroon mauve merlot midnight "
+        "mint mocha multicolor mushroom mustard natural navy nude olive orange peach pewter pink plum purple rainbow "
+        "red rose royal rust sand sapphire seashell silver skull slate steel stone stonewash sunflower tan taupe teal "
+        "tiger turquoise violet walnut wheat white wine yellow"
     )
 )
+_LATIN_1 = dict.fromkeys(range(128, 256))
+"""Letters with accents and the like, which likeness leaves out."""
 
 
 class Match(NamedTuple):
@@ -68,7 +72,7 @@ def judge(product: Product, goal: Goal, chosen: Mapping[str, str]) -> Match:
     """Buying `product` with the options `chosen` (by group), for `goal`."""
     kind = _type(product, goal)
     missing = tuple(wanted for wanted in goal.attributes if not has_attribute(product, wanted))
-    options = min(len(goal.options), sum(_option_counts(product, goal, *choice) for choice in chosen.items()))
+    options = len(goal.options) - len(not_chosen(goal, chosen))
     price = product.price <= goal.budget
     met = len(goal.attributes) - len(missing) + options + price
     reward = kind * met / (len(goal.attributes) + len(goal.options) + 1)
@@ -80,10 +84,21 @@ def has_attribute(product: Product, wanted: str) -> bool:
     return any(likeness(own, wanted) > _ALIKE for own in product.attributes) or _says(product, wanted)
 
 
-def same_option(group: str, value: str, wanted: str) -> bool:
-    """Whether the option `value` of `group` is the `wanted` one: a size to the letter, others by likeness."""
-    value, wanted = colour(value), colour(wanted)
-    return value == wanted if group == "size" else likeness(wanted, value) > _ALIKE
+def not_chosen(goal: Goal, chosen: Mapping[str, str]) -> list[str]:
+    """The groups of the goal's options that none of those chosen answers, of whatever group."""
+    return [group for group in goal.options if not any(answers(value, goal, group) for value in chosen.values())]
+
+
+def answers(value: str, goal: Goal, group: str) -> bool:
+    """Whether the option `value` is like the one that the goal wants of `group`.
+
+    As in the original, the chosen one is taken for the colour it names, if any, and compared with the other's group and
+    value; so that "large" answers the size "x-large", and "x-large" does not answer the size "large". Where a person
+    wrote the goal, it is compared with the value alone, or the colour that that names.
+    """
+    wanted = goal.options[group]
+    asked = colour(wanted) if goal.human else _named(group, wanted)
+    return value == wanted or likeness(colour(value), asked) > _ALIKE
 
 
 def colour(value: str) -> str:
@@ -91,9 +106,9 @@ def colour(value: str) -> str:
     return next((name for name in _COLOURS if name in value), value)
 
 
-def _option_counts(product: Product, goal: Goal, group: str, value: str) -> bool:
-    """Whether a chosen option answers any option of the goal, or is one that the product's texts speak of."""
-    return any(same_option(group, value, wanted) for wanted in goal.options.values()) or _says(product, colour(value))
+def _named(group: str, wanted: str) -> str:
+    """What the original compares with: group and value, but the colour alone where the value is no more than that."""
+    return next((name for name in _COLOURS if name in (group, wanted)), f"{group} {wanted}")
 
 
 def _says(product: Product, phrase: str) -> bool:
@@ -116,13 +131,15 @@ def _type(product: Product, goal: Goal) -> float:
 
 def title_share(title: str, wanted: str) -> float:
     """Share of the nouns of the title `wanted` that `title` has too; 0.2 where there are none."""
-    nouns = _nouns(wanted)
-    return len(set(nouns) & set(_nouns(title))) / len(nouns) if nouns else 0.2
+    named = nouns(wanted)
+    return len(set(named) & set(nouns(title))) / len(named) if named else 0.2
 
 
 @lru_cache(maxsize=1 << 14)
-def _nouns(title: str) -> tuple[str, ...]:
-    return tuple(word for word in _TITLE_WORD.findall(title.lower()) if word not in _NO_NOUNS)
+def nouns(title: str) -> tuple[str, ...]:
+    """The words of a title that may be nouns, each as often as it stands there."""
+    words = _WORD.findall(_POSSESSIVE.sub("", title.lower()))
+    return tuple(word for word in words if word[0].isalpha() and word not in _NO_NOUNS)
 
 
 @lru_cache(maxsize=1 << 12)
@@ -132,12 +149,12 @@ def _crumbs(path: str) -> frozenset[str]:
 
 @lru_cache(maxsize=1 << 16)
 def likeness(one: str, other: str) -> int:
-    """How alike two phrases are, 0 to 100, whatever the order of their words: the `token_set_ratio` of thefuzz.
+    """How alike two phrases are, 0 to 100, whatever the order of their words: `token_set_ratio` of thefuzz 0.19.
 
     100 when the words of one are all among those of the other; otherwise the best of the likenesses between the common
     words, those with the rest of one, and those with the rest of the other.
     """
-    first, second = (set(re.findall(r"[^\W_]+", text.lower())) for text in (one, other))
+    first, second = (set(re.findall(r"\w+", text.translate(_LATIN_1).lower())) for text in (one, other))
     if not first or not second:
         return 0
     common = first & second
@@ -146,18 +163,4 @@ def likeness(one: str, other: str) -> int:
     shared = " ".join(sorted(common))
     left, right = (" ".join([*sorted(common), *sorted(own - common)]) for own in (first, second))
     pairs = [(left, right)] + [(shared, left), (shared, right)] * bool(common)
-    return max(round(100 * _ratio(*pair)) for pair in pairs)
-
-
-def _ratio(one: str, other: str) -> float:
-    """2 × longest common subsequence / both lengths, with a row of the table in the bits of one number."""
-    if not one or not other:
-        return 0.0
-    places: dict[str, int] = {}
-    for place, letter in enumerate(one):
-        places[letter] = places.get(letter, 0) | 1 << place
-    row = full = (1 << len(one)) - 1
-    for letter in other:
-        hit = row & places.get(letter, 0)
-        row = (row + hit | row - hit) & full
-    return 2 * (full ^ row).bit_count() / (len(one) + len(other))
+    return max(round(100 * SequenceMatcher(None, *pair).ratio()) for pair in pairs)
