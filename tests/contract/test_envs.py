@@ -25,6 +25,7 @@ CASES = [
     ("minesweeper", {"rows": 12, "cols": 9, "mines": 20, "turns": 30}),
     ("sokoban", {}),
     ("sokoban", {"boxes": 1, "moves": 1, "turns": 20}),
+    ("sokoban", {"view": "cells", "lost": "ends"}),
     ("tictactoe", {"opponent": "random"}),
     ("tictactoe", {"opponent": "mcts:20"}),
     ("tictactoe", {"opponent": "minimax"}),

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from mulligan.envs.base import Env
 from mulligan.envs.registry import build, make, make_task
 from mulligan.envs.sokoban import levels, solver
-from mulligan.envs.sokoban.env import NAMES, Sokoban, say
+from mulligan.envs.sokoban.env import Sokoban
+from mulligan.envs.sokoban.moves import NAMES, say
 from mulligan.errors import ParameterError, StopReason, UnknownName, UsageError
 from mulligan.trial.runner import run_trial_sync
 from mulligan.types import Completion, Episode, Step, Turn
@@ -601,7 +602,7 @@ def test_the_compact_view_remembers_moves_and_no_boards(tmp_path: Path) -> None:
     assert env.reflect(playing(env, ["<action>up, left, down</action>"])) == (
         "<reflection>up, left, down: 1</reflection>"
     )
-    with pytest.raises(ParameterError, match="view='wide' is unknown"):
+    with pytest.raises(UnknownName, match="unknown sokoban view"):
         make("sokoban", view="wide")
 
 

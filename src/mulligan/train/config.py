@@ -135,7 +135,7 @@ class EngineConfig:
     kind: Literal["auto", "slots", "graphs"] = "auto"
     """slots: through the model's own code, any model and device; graphs: CUDA graphs over known families; auto: graphs
     on a GPU where the family is known."""
-    share: bool = False
+    share: bool = True
     """graphs: read once what prompts begin with in common, such as the rules."""
 
 
@@ -248,7 +248,7 @@ class OptimConfig:
     tokens: int = 0
     """Tokens of a micro-batch; halved when memory runs out. 0: as suits the model and the device, 16384 on CPU and at
     most 65536 on a GPU."""
-    share: Literal["auto", "on", "off"] = "off"
+    share: Literal["auto", "on", "off"] = "auto"
     """Compute once what all rows of a step begin with, such as the rules; auto: on a GPU in half precision."""
 
 

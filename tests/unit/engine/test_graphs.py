@@ -82,6 +82,14 @@ def greedy_of(model, ids: list[int], count: int) -> list[int]:
     return found[len(ids) :]
 
 
+def short_of_best(model, ids: list[int], reply: list[int]) -> float:
+    """How far a token of the reply is at most below the likeliest one: ties may fall either way between kernels."""
+    with torch.no_grad():
+        logits = model(torch.tensor([ids + reply], device=DEVICE)).logits[0, len(ids) - 1 : -1].float()
+    chosen = logits[torch.arange(len(reply)), torch.tensor(reply)]
+    return float((logits.amax(-1) - chosen).max())
+
+
 def play(engine, model, streams: int, seed: int = 0) -> int:
     """Conversations of three turns of all lengths, checked against the plain model; returns how many were right."""
 
@@ -230,12 +238,14 @@ def test_lora_counts_and_training_it_changes_replies():
         return asyncio.run(once())
 
     before = reply()
-    assert before == greedy_of(model, ids, 6)
+    assert short_of_best(model, ids, before) < 0.05
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "lora_B" in name:
                 parameter.mul_(-3)
-    assert reply() == greedy_of(model, ids, 6) != before
+    after = reply()
+    assert short_of_best(model, ids, after) < 0.05
+    assert short_of_best(model, ids, before) > 0.5
 
 
 def test_an_adapter_more_precise_than_its_model_counts_too():

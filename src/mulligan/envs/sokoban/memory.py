@@ -1,0 +1,112 @@
+"""What later episodes get to see of an earlier one, as a digest and as a reflection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from mulligan.envs.sokoban import solver
+from mulligan.envs.sokoban.moves import INDEX, NAMES, push, read
+from mulligan.errors import StopReason
+from mulligan.types import Episode
+
+if TYPE_CHECKING:
+    from mulligan.envs.sokoban.env import Sokoban
+
+
+class Played(NamedTuple):
+    """One turn as it was played."""
+
+    number: int
+    """1 for the first turn."""
+    said: str
+    key: str
+    """The position it led to."""
+
+
+def replay(world: Sokoban, episode: Episode) -> list[Played]:
+    """What the episode's replies did, without the moves that a win left unplayed."""
+    board, place, home = world.start
+    cells, played = bytearray(board, "ascii"), list[Played]()
+    for number, turn in enumerate(episode.turns, start=1):
+        text = turn.reply.text
+        if "<action>" not in text.lower():  # valid all the same: the tags were understood (style "bare")
+            text = f"<action>{text}</action>"
+        understood = read(text, world.cols, world.moves) if turn.valid else ""
+        if isinstance(understood, str):
+            continue
+        done: list[str] = []
+        for delta, name in zip(understood.deltas, understood.names, strict=True):
+            if home < world.boxes:
+                place, home, _ = push(cells, place, (delta,), home, world.boxes)
+                done.append(name)
+        if done:
+            played.append(Played(number, ", ".join(done), cells[::2].decode()))
+    return played
+
+
+def digest(world: Sokoban, episode: Episode) -> str:
+    """The moves, how many boxes came home and, in the view of boards, the last one."""
+    played = replay(world, episode)
+    home = (played[-1].key if played else world.level.cells).count("*")
+    if world.view != "board":
+        return "\n".join([*(turn.said for turn in played), f"{home} of {world.boxes} boxes on goals"])
+    said = " | ".join(turn.said for turn in played) or "none"
+    return f"moves {said}\n{home} of {world.boxes} boxes on goals; the board at the end:\n{episode.final}"
+
+
+def reflect(world: Sokoban, episode: Episode) -> str:
+    """What there is to learn from an episode; short where the view is."""
+    return _report(world, episode) if world.view == "board" else _note(world, episode)
+
+
+def _note(world: Sokoban, episode: Episode) -> str:
+    """The turn that lost the level first, then the turns before it; ``up, up: not 3``, ``left: 1``, a line each.
+
+    Moves begin a line as they begin a reply, so that to most tokenizers they are the same tokens.
+    """
+    played = replay(world, episode)
+    wrong = next((n for n, turn in enumerate(played) if solver.solve(world.cols, turn.key).dead), len(played))
+    facts = [f"{turn.said}: {turn.number}" for turn in played[:wrong]]
+    if wrong < len(played):
+        facts.insert(0, f"{played[wrong].said}: not {played[wrong].number}")
+    elif not episode.won:
+        facts.insert(0, "too slow")
+    return "<reflection>{}</reflection>".format("\n".join(facts))
+
+
+def _report(world: Sokoban, episode: Episode) -> str:
+    """What happened, where the level was lost, and a plan that solves it from the start."""
+    played, cols = replay(world, episode), world.cols
+    final = played[-1].key if played else world.level.cells
+    home = final.count("*")
+    left = solver.solve(cols, final)
+    invalid = [number for number, turn in enumerate(episode.turns, start=1) if not turn.valid]
+    failed_at = played[-1].number if played else 0
+    category = "out-of-turns" if episode.stop is StopReason.TURN_LIMIT else "other"
+    why = f"{len(left.moves)} more moves would have solved it" if left.moves else "it was not solved in time"
+    if episode.won:
+        failed_at, category, why = 0, "none", "these moves bring every box onto a goal"
+    elif left.dead:
+        failed_at = next(turn.number for turn in played if solver.solve(cols, turn.key).dead)
+        category, why = "wrong-move", "after it no moves can bring every box onto a goal"
+    elif invalid:
+        failed_at, category, why = invalid[0], "invalid-reply", "a reply that cannot be read costs a turn"
+    answer = episode.turns[failed_at - 1].feedback if failed_at else ""
+    said = next((turn.said for turn in played if turn.number == failed_at), "no move")
+    solution = solver.solve(cols, world.level.cells).moves or ""
+    chunks = [solution[start : start + world.moves] for start in range(0, len(solution), world.moves)]
+    plan = " | ".join(", ".join(NAMES[INDEX[move]] for move in chunk) for chunk in chunks)
+    if episode.won:
+        plan = " | ".join(turn.said for turn in played)
+    return (
+        "<reflection>\n"
+        f"strategy: played {' | '.join(turn.said for turn in played) or 'nothing'}\n"
+        f"outcome: {'won' if episode.won else 'not won'}, {home} of {world.boxes} boxes on goals\n"
+        f"reward: {episode.reward:g}\n"
+        f"failed_at: {f'turn {failed_at}, {said}' if failed_at else 'nothing'}\n"
+        f"reasoning: {why}\n"
+        f"env_answer: {answer or f'{home} of {world.boxes} boxes on goals'}\n"
+        f"error_category: {category}\n"
+        f"plan: play {plan or 'the boxes in another order'}\n"
+        "</reflection>"
+    )

@@ -1,0 +1,88 @@
+"""Sokoban in the names of cells, and levels that end where they are lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mulligan.envs.registry import build, make, make_task
+from mulligan.envs.sokoban.env import Sokoban
+from mulligan.errors import StopReason, UnknownName
+from mulligan.policy.scripted import ScriptedPolicy
+from mulligan.trial.runner import run_trial_sync
+
+LEVEL = ("#######", "# #   #", "# $@. #", "#   $.#", "#######")
+
+
+def world_of(folder: Path, **params: str) -> Sokoban:
+    file = folder / "own.txt"
+    file.write_text("\n".join(LEVEL) + "\n")
+    env = make("sokoban", levels=str(file), **params)
+    assert isinstance(env, Sokoban)
+    return env
+
+
+def test_cells_name_walls_and_goals_once_and_then_what_moves(tmp_path):
+    env = world_of(tmp_path, view="cells")
+    # Inside the outer wall: 5 columns a to e, 3 rows; the wall within is the second cell of the first row.
+    assert env.reset() == "walls b1\ngoals d2 e3\nboxes b2 d3\nyou c2"
+    assert env.step("<action>left</action>").observation == "boxes a2 d3\nyou b2"
+    env.reset()
+    assert env.step("<action>right, up, left</action>").observation == "boxes b2 d3\nyou c1"
+    unread = env.step("left")
+    assert (unread.valid, unread.observation) == (False, "boxes b2 d3\nyou c1")
+
+
+def test_a_box_on_a_goal_has_a_star(tmp_path):
+    env = world_of(tmp_path, view="cells")
+    env.reset()
+    # down to c3, then right pushes the lower box from d3 to the goal e3
+    assert env.step("<action>down, right</action>").observation == "boxes b2 e3*\nyou d3"
+    # back to a3, up to a2, and the upper box goes from b2 to the goal d2
+    env.step("<action>left, left, left</action>")
+    step = env.step("<action>up, right, right</action>")
+    assert (step.observation, step.won) == ("boxes d2* e3*\nyou c2", True)
+
+
+def test_the_views_are_one_game(tmp_path):
+    """The same replies give the same positions, rewards and ends in all views; only the words differ."""
+    tasks = [make_task("sokoban", 7, view=view) for view in ("board", "compact", "cells")]
+    played = []
+    for task in tasks:
+        env = build(task)
+        env.reset()
+        steps = [env.step(f"<action>{move}</action>") for move in ("up, left", "right, right", "down", "up, up, left")]
+        played.append([(step.state_key, step.reward, step.done, step.valid, step.feedback) for step in steps])
+    assert played[0] == played[1] == played[2]
+    rules = [build(task).rules() for task in tasks]
+    assert rules[0] == rules[1] != rules[2]
+
+
+def test_a_lost_level_ends_if_asked(tmp_path):
+    ends, runs = world_of(tmp_path, lost="ends"), world_of(tmp_path)
+    for env in (ends, runs):
+        env.reset()
+    # left pushes the upper box to a2, at the left wall, where there is no goal
+    step = ends.step("<action>left</action>")
+    assert (step.done, step.won, step.reward) == (True, False, 0.0)
+    assert step.feedback == "No way to win is left."
+    assert not runs.step("<action>left</action>").done
+    assert "ends where no way to win is left" in ends.rules()
+    assert "no way to win" not in runs.rules()
+
+
+def test_the_runner_calls_it_lost_and_the_note_names_the_turn(tmp_path):
+    task = world_of(tmp_path, lost="ends", view="cells").task
+    trial = run_trial_sync(task, ScriptedPolicy(["<action>left</action>"]), episodes=1)
+    episode = trial.episodes[0]
+    assert episode.stop is StopReason.LOST
+    assert len(episode.turns) == 1
+    assert build(task).reflect(episode) == "<reflection>left: not 1</reflection>"
+    assert build(task).digest(episode) == "left\n0 of 2 boxes on goals"
+
+
+@pytest.mark.parametrize("name", ["view", "lost"])
+def test_unknown_words_are_refused(name):
+    with pytest.raises(UnknownName, match=f"unknown sokoban {name} 'wide'"):
+        make("sokoban", **{name: "wide"})
