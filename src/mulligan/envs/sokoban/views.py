@@ -19,15 +19,14 @@ VIEWS = ("board", "compact", "cells")
 def rules(view: str, rows: int, cols: int, moves: int, *, ends: bool) -> str:
     """The rules of the game, with what the view shows."""
     if view == "cells":
-        shown = (
-            f"The board has {rows - 2} rows and {cols - 2} columns, with walls around it. A cell is a letter and a "
-            "number: b1 is right of a1, a2 below it. A box with a * is on a goal."
-        )
+        size = f"{rows - 2} rows and {cols - 2} columns with walls around them"
+        shown = "A cell is a letter and a number: b1 is right of a1, a2 below it. A box with a * is on a goal."
     else:
+        size = f"{rows} rows and {cols} columns"
         shown = "The board shows {}.".format(", ".join(f"{glyph} {name}" for glyph, name in solver.GLYPHS.items()))
     return (
-        f"Sokoban on a board of {rows} rows and {cols} columns. Push every box onto a goal; you win as soon as all "
-        f"boxes are on goals.{' The game ends where no way to win is left.' if ends else ''}\n"
+        f"Sokoban on a board of {size}. Push every box onto a goal; you win as soon as all boxes are on goals."
+        f"{' The game ends where no way to win is left.' if ends else ''}\n"
         f"{shown}\n"
         "You move up, down, left or right, one cell a move. Moving into a box pushes it one cell on, if the cell "
         "behind it is free; you can never pull a box. A move into a wall, or into a box with a wall or another box "
