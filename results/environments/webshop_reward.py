@@ -78,7 +78,7 @@ def main() -> int:
         where = write_files(Path(folder))
         os.environ["MULLIGAN_CACHE"] = folder
         for human, shop in ((False, from_files(where)), (True, from_people(where))):
-            title = "Goals that people wrote" if human else "Goals of templates"
+            title = "Goals in the form of people's" if human else "Goals of templates"
             original = goals_of(modules, Path(folder), human)
             wrong += compare_goals(title, shop, original)
             wrong += compare_purchases(title, list(purchases(shop, OTHERS)), original, taggers)

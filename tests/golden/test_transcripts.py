@@ -19,6 +19,7 @@ CASES = {
     "minesweeper": ("minesweeper", 2, {}, "both"),
     "minesweeper-compact": ("minesweeper", 3, {"view": "compact", "rows": 4, "cols": 5}, "history"),
     "sokoban": ("sokoban", 1, {}, "reflection"),
+    "sokoban-cells": ("sokoban", 1, {"view": "cells", "lost": "ends"}, "reflection"),
     "tictactoe": ("tictactoe", 1, {"opponent": "random"}, "both"),
     "alfworld": ("alfworld", 4, {}, "both"),
     "webshop": ("webshop", 1, {"products": 300}, "both"),

@@ -602,7 +602,7 @@ def test_the_compact_view_remembers_moves_and_no_boards(tmp_path: Path) -> None:
     assert env.reflect(playing(env, ["<action>up, left, down</action>"])) == (
         "<reflection>up, left, down: 1</reflection>"
     )
-    with pytest.raises(UnknownName, match="unknown sokoban view"):
+    with pytest.raises(ParameterError, match="view='wide' is unknown"):
         make("sokoban", view="wide")
 
 

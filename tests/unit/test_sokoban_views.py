@@ -8,7 +8,7 @@ import pytest
 
 from mulligan.envs.registry import build, make, make_task
 from mulligan.envs.sokoban.env import Sokoban
-from mulligan.errors import StopReason, UnknownName
+from mulligan.errors import ParameterError, StopReason
 from mulligan.policy.scripted import ScriptedPolicy
 from mulligan.trial.runner import run_trial_sync
 
@@ -45,7 +45,7 @@ def test_a_box_on_a_goal_has_a_star(tmp_path):
     assert (step.observation, step.won) == ("boxes d2* e3*\nyou c2", True)
 
 
-def test_the_views_are_one_game(tmp_path):
+def test_the_views_are_one_game():
     """The same replies give the same positions, rewards and ends in all views; only the words differ."""
     tasks = [make_task("sokoban", 7, view=view) for view in ("board", "compact", "cells")]
     played = []
@@ -68,6 +68,12 @@ def test_a_lost_level_ends_if_asked(tmp_path):
     assert (step.done, step.won, step.reward) == (True, False, 0.0)
     assert step.feedback == "No way to win is left."
     assert not runs.step("<action>left</action>").done
+    assert not ends.legal()
+    assert runs.legal()
+    for reply in ("<action>right</action>", "what?"):
+        again = ends.step(reply)
+        assert (again.done, again.valid, again.feedback) == (False, False, "The game is over.")
+    assert ends.key() == step.state_key
     assert "ends where no way to win is left" in ends.rules()
     assert "no way to win" not in runs.rules()
 
@@ -84,5 +90,5 @@ def test_the_runner_calls_it_lost_and_the_note_names_the_turn(tmp_path):
 
 @pytest.mark.parametrize("name", ["view", "lost"])
 def test_unknown_words_are_refused(name):
-    with pytest.raises(UnknownName, match=f"unknown sokoban {name} 'wide'"):
+    with pytest.raises(ParameterError, match=f"{name}='wide' is unknown; choose"):
         make("sokoban", **{name: "wide"})

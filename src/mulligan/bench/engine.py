@@ -158,7 +158,7 @@ def _engine(loaded: Any, slots: int, context: int) -> tuple[Any, float]:
     from mulligan.engine.choose import make_engine
 
     began = time.perf_counter()
-    engine = make_engine(loaded.model, slots=slots, context=context)
+    engine = make_engine(loaded.model, slots=slots, context=context, share=False)  # each prompt counts
     if hasattr(engine, "warm_up"):
         engine.warm_up()
     return engine, time.perf_counter() - began

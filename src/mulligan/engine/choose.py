@@ -19,7 +19,7 @@ def make_engine(
     context: int | None = None,
     chunk: int = 512,
     kind: Kind = "auto",
-    share: bool = False,
+    share: bool = True,
 ) -> SlotEngine | GraphEngine:
     """The engine for `model`: "auto" takes CUDA graphs on a GPU, where the model's family is known, else the slots."""
     on_gpu = next(model.parameters()).device.type == "cuda"

@@ -62,7 +62,7 @@ class GraphEngine:
         context: int | None = None,
         chunk: int = 8192,
         ahead: int = 2,
-        share: bool = False,
+        share: bool = True,
     ) -> None:
         if slots < 1 or chunk < 1 or not 0 <= ahead < RING - 1:
             raise ParameterError(f"slots={slots}, chunk={chunk}, ahead={ahead} cannot be")

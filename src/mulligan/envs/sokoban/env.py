@@ -11,7 +11,8 @@ solution    a generated level can be solved in so many moves
 levels      ``generated``, ``boxoban`` (the folder that `BOXOBAN_DATA` names), or the path of a file; `level` is the
             number of a level there, -1 lets the seed of the task choose
 view        ``board``, ``compact`` or ``cells``, see `mulligan.envs.sokoban.views`
-lost        what happens where no way to win is left: it ``runs`` on to the last turn, as in the papers, or ``ends``
+lost        a level that cannot be won any more ``runs`` on to the last turn, as in the papers, or ``ends`` there: where
+            the solver proves it, whatever turns are left
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class Sokoban:
     """Push every box onto a goal; boxes cannot be pulled, so a wrong push can lose the level."""
 
     __slots__ = (
-        "_cells", "_ends", "_home", "_listed", "_place", "_usual", "boxes", "cols", "level", "moves", "start", "task",
-        "view",
+        "_cells", "_ends", "_home", "_listed", "_over", "_place", "_usual", "boxes", "cols", "level", "moves",
+        "start", "task", "view",
     )  # fmt: skip
 
     defaults: ClassVar[dict[str, ParamValue]] = {
@@ -72,11 +73,16 @@ class Sokoban:
             raise ParameterError(f"sokoban: moves={moves} a turn cannot be; give 1 to {_MOST_MOVES}")
         for name, known in (("view", views.VIEWS), ("lost", ("runs", "ends"))):
             if params[name] not in known:
-                raise UnknownName(f"sokoban {name}", str(params[name]), known)
+                raise ParameterError(f"sokoban: {name}={params[name]!r} is unknown; choose {' or '.join(known)}")
         if levels == "generated":
             _check_generated(params)
             return params
         number, found = level_source.pick(levels, level, seed)
+        if params["view"] == "cells" and found.cols - 2 > views.MOST_COLUMNS:
+            raise ParameterError(
+                f"sokoban: view=cells has names for {views.MOST_COLUMNS} columns, level {number} has {found.cols - 2}; "
+                "give view=compact"
+            )
         return {**params, "level": number, "rows": found.rows, "cols": found.cols, "boxes": found.boxes, "solution": 0}
 
     @staticmethod
@@ -100,13 +106,14 @@ class Sokoban:
 
     def reset(self, chance: int = 0) -> str:
         board, self._place, self._home = self.start
+        self._over = False
         self._cells = bytearray(board, "ascii")
         return views.cells_at_first(self.level.cells, self.cols) if self.view == "cells" else board
 
     def step(self, reply: str) -> Step:
         cells, before, boxes = self._cells, self._home, self.boxes
-        if before == boxes:
-            return Step(self._seen(), valid=False, state_key=self.key(), feedback="The level is solved already.")
+        if self._over:
+            return Step(self._seen(), valid=False, state_key=self.key(), feedback="The game is over.")
         understood = self._usual.get(reply) or read(reply, self.cols, self.moves)
         if isinstance(understood, str):
             return Step(self._seen(), valid=False, state_key=self.key(), feedback=understood)
@@ -116,10 +123,11 @@ class Sokoban:
         won, key = home == boxes, self.key()
         feedback = blocked_feedback(names, blocked) if blocked else ""
         lost = self._ends and not won and solver.solve(self.cols, key).dead
+        self._over = won or lost
         if lost:
             feedback = f"{feedback} {LOST}".lstrip()
         reward, progress = 1.0 if won else 0.0, (home - before) / boxes
-        return Step(self._seen(), reward, won or lost, won, True, key, feedback, progress)
+        return Step(self._seen(), reward, self._over, won, True, key, feedback, progress)
 
     def _seen(self) -> str:
         return views.cells_later(self.key(), self.cols) if self.view == "cells" else self._cells.decode()
@@ -129,8 +137,8 @@ class Sokoban:
         return self._cells[::2].decode()
 
     def legal(self) -> Sequence[str]:
-        """Every combination of up to three moves, shortest first: a blocked move is legal too. None once solved."""
-        return self._listed if self._home < self.boxes else ()
+        """Every combination of up to three moves, shortest first: a blocked move is legal too. None once it is over."""
+        return () if self._over else self._listed
 
     def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
         """A player with the solver's plans; the board hides nothing, so "omniscient" is the expert at skill 1.

@@ -3,7 +3,7 @@
 board    the board after every turn; later episodes are told the moves of an earlier one and its last board
 compact  the board after every turn; later episodes are told the moves alone, for short contexts
 cells    walls and goals once, then boxes and player after every turn, as ``boxes b3 c2*`` and ``you d1``: a quarter of
-         the words, and each place has a name; memory as in ``compact``
+         the tokens, and each place has a name; memory as in ``compact``
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from mulligan.envs.sokoban import solver
 from mulligan.envs.sokoban.moves import number_of_moves, say
 
 VIEWS = ("board", "compact", "cells")
+MOST_COLUMNS = 26
+"""For which cells have names."""
 
 
 def rules(view: str, rows: int, cols: int, moves: int, *, ends: bool) -> str:

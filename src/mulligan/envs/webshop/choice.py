@@ -84,7 +84,9 @@ def goal_number(task: Task, shop: Catalogue) -> int:
         split = "all" if task.text("catalogue") in GENERATED else _BY_SEED[own]
     numbers = range(goals)[SPLITS[split]]
     if not numbers:
-        raise ParameterError(f"webshop: split={split} is empty, the catalogue has {goals} goals; give split=all")
+        raise ParameterError(
+            f"webshop: split={split} is empty: the catalogue has {goals} goals, and the first 500 are for test"
+        )
     if split == "all":
         return numbers[derive(task.seed, "webshop goal") % len(numbers)]
     return numbers[task.seed % _SEEDS_EACH % len(numbers)]

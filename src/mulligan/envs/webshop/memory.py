@@ -87,11 +87,16 @@ def offered(product: Product, goal: Goal) -> dict[str, tuple[str, str]]:
     return found
 
 
+def named(goal: Goal, group: str) -> str:
+    """An option of the goal in words; those that people wrote have no group."""
+    return goal.options[group] if goal.human else f"{group} {goal.options[group]}"
+
+
 def lacks(seen: Seen, goal: Goal) -> list[str]:
     """What of the goal an item is known not to meet, from the pages that were read."""
     product = seen.product
     have = offered(product, goal)
-    said = [f"{group} {wanted}" for group, wanted in goal.options.items() if group not in have]
+    said = [named(goal, group) for group in goal.options if group not in have]
     if lowest_price(product) > goal.budget:
         said.append(f"price under {goal.budget:g}")
     if seen.read.issuperset(TELLING):
@@ -180,7 +185,7 @@ def _wrong(story: Story, goal: Goal) -> str:
     parts = [f"not {wanted}" for wanted in story.match.missing]
     parts += [] if story.match.price else [f"price above {goal.budget:g}"]
     parts += [] if story.match.type == 1 else ["another kind of product"]
-    parts += [f"{group} {goal.options[group]} not chosen" for group in not_chosen(goal, story.chosen)]
+    parts += [f"{named(goal, group)} not chosen" for group in not_chosen(goal, story.chosen)]
     return f"{story.bought.asin}: {', '.join(parts) or 'something did not match'}"
 
 

@@ -5,8 +5,8 @@ compared with the original's code in results/environments/webshop-reward.txt. De
 on something a small package should not need or on an accident:
 - The type looks at the nouns of the titles, which the original finds with a tagger (spaCy). Titles are capitalised, and
   the tagger takes nearly every capitalised word for a name; so here every word counts but function words and what
-  begins with a digit. That differs little more from the tagger than its own versions differ from each other; a product
-  always matches its own title in full, so that success with it is not touched.
+  begins with a digit. That differs a little more from the tagger than its small model does from its middle one; a
+  product always matches its own title in full, so that success with it is not touched.
 - The very option that was asked for always counts. The original misses it where the option holds a colour's name within
   a longer text: the chosen one is then compared by that name alone, and the one asked for with the name of its group.
 - Runs of blanks in options are one blank.
