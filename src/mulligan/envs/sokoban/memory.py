@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from mulligan.envs.sokoban import solver
+from mulligan.envs.sokoban import solver, views
 from mulligan.envs.sokoban.moves import INDEX, NAMES, push, read
 from mulligan.errors import StopReason
 from mulligan.types import Episode
@@ -45,33 +46,50 @@ def replay(world: Sokoban, episode: Episode) -> list[Played]:
 
 
 def digest(world: Sokoban, episode: Episode) -> str:
-    """The moves, how many boxes came home and, in the view of boards, the last one."""
+    """The moves and how it ended, as the view tells things."""
     played = replay(world, episode)
     home = (played[-1].key if played else world.level.cells).count("*")
-    if world.view != "board":
-        return "\n".join([*(turn.said for turn in played), f"{home} of {world.boxes} boxes on goals"])
+    ended = f"{home} of {world.boxes} boxes on goals"
+    if world.view == "cells":
+        places = [world.level.cells, *(turn.key for turn in played)]
+        lines = [f"{views.player_at(key, world.cols)}: {turn.said}" for key, turn in zip(places, played, strict=False)]
+        return "\n".join([*lines, "lost" if episode.stop is StopReason.LOST else ended])
+    if world.view == "compact":
+        return "\n".join([*(turn.said for turn in played), ended])
     said = " | ".join(turn.said for turn in played) or "none"
-    return f"moves {said}\n{home} of {world.boxes} boxes on goals; the board at the end:\n{episode.final}"
+    return f"moves {said}\n{ended}; the board at the end:\n{episode.final}"
 
 
 def reflect(world: Sokoban, episode: Episode) -> str:
     """What there is to learn from an episode; short where the view is."""
-    return _report(world, episode) if world.view == "board" else _note(world, episode)
+    if world.view == "board":
+        return _report(world, episode)
+    played = replay(world, episode)
+    wrong = next((n for n, turn in enumerate(played) if solver.solve(world.cols, turn.key).dead), len(played))
+    tell = _place_lost if world.view == "cells" else _turn_by_turn
+    return "<reflection>{}</reflection>".format("\n".join(tell(world, episode, played, wrong)))
 
 
-def _note(world: Sokoban, episode: Episode) -> str:
-    """The turn that lost the level first, then the turns before it; ``up, up: not 3``, ``left: 1``, a line each.
+def _place_lost(world: Sokoban, episode: Episode, played: Sequence[Played], wrong: int) -> list[str]:
+    """Where the level was lost and by which moves: ``boxes b2 d3``, ``you c2``, ``up, up: lost``.
+
+    In the words of the view, so that the agent finds it again by what it sees, however it came there.
+    """
+    if wrong == len(played):
+        return ["won" if episode.won else "too slow"]
+    place = played[wrong - 1].key if wrong else world.level.cells
+    return [views.cells_later(place, world.cols), f"{played[wrong].said}: lost"]
+
+
+def _turn_by_turn(_: Sokoban, episode: Episode, played: Sequence[Played], wrong: int) -> list[str]:
+    """The turn that lost the level first, then the turns before it: ``up, up: not 3``, ``left: 1``.
 
     Moves begin a line as they begin a reply, so that to most tokenizers they are the same tokens.
     """
-    played = replay(world, episode)
-    wrong = next((n for n, turn in enumerate(played) if solver.solve(world.cols, turn.key).dead), len(played))
     facts = [f"{turn.said}: {turn.number}" for turn in played[:wrong]]
     if wrong < len(played):
-        facts.insert(0, f"{played[wrong].said}: not {played[wrong].number}")
-    elif not episode.won:
-        facts.insert(0, "too slow")
-    return "<reflection>{}</reflection>".format("\n".join(facts))
+        return [f"{played[wrong].said}: not {played[wrong].number}", *facts]
+    return facts if episode.won else ["too slow", *facts]
 
 
 def _report(world: Sokoban, episode: Episode) -> str:

@@ -3,7 +3,8 @@
 board    the board after every turn; later episodes are told the moves of an earlier one and its last board
 compact  the board after every turn; later episodes are told the moves alone, for short contexts
 cells    walls and goals once, then boxes and player after every turn, as ``boxes b3 c2*`` and ``you d1``: a quarter of
-         the tokens, and each place has a name; memory as in ``compact``
+         the tokens, and each place has a name; in memory, the place
+         where a level was lost is told in the same words
 """
 
 from __future__ import annotations
@@ -50,7 +51,12 @@ def cells_later(cells: str, cols: int) -> str:
     names = names_of(len(cells) // cols, cols)
     marks = {solver.BOX: "", solver.BOX_ON_GOAL: "*"}
     boxes = [name + marks[glyph] for name, glyph in zip(names, cells, strict=True) if glyph in marks]
-    return f"boxes {' '.join(boxes)}\nyou {names[solver.locate(cells)[0]]}"
+    return f"boxes {' '.join(boxes)}\nyou {player_at(cells, cols)}"
+
+
+def player_at(cells: str, cols: int) -> str:
+    """The name of the player's cell."""
+    return names_of(len(cells) // cols, cols)[solver.locate(cells)[0]]
 
 
 @lru_cache(maxsize=64)
