@@ -107,7 +107,8 @@ class ModelConfig:
     """What is trained."""
 
     name: str = "nano"
-    """``nano``, ``nano:hidden=128,layers=3``, ``hf:PATH_OR_NAME``, or a run folder."""
+    """``nano``, ``nano:hidden=128,layers=3``, ``hf:PATH_OR_NAME``, or a run folder, to go on from its last weights. One
+    that lies beside the new run is kept as ``../NAME``, so that both can be moved."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Precision of the weights; auto: bfloat16 on a GPU, float32 on CPU."""
     device: str = "auto"
