@@ -61,7 +61,8 @@ class TaskConfig:
     """What is played."""
 
     env: str = "minesweeper"
-    """An environment, or a mixture with weights: ``minesweeper:2,sokoban:1``."""
+    """An environment, or a mixture with weights: ``minesweeper:2,sokoban:1``. Commas in brackets belong to a name:
+    ``openspiel:hex(num_cols=3,num_rows=4):2,kuhn``."""
     params: Params = field(default_factory=dict)
     """Parameters of the environment, all environments of a mixture that know them."""
     seed_set: str = "train"
