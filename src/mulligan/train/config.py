@@ -23,7 +23,7 @@ class RunConfig:
     seed: int = 0
     """Root of all randomness of the run."""
     updates: int = 80
-    """Updates of the policy; 0 for a warm start alone."""
+    """Updates of the policy; 0 for a warm start alone, which is evaluated on validation tasks once."""
     tasks: int = 32
     """Tasks an update plays."""
     group: int = 8

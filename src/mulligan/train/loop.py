@@ -158,7 +158,7 @@ class Trainer:
         # A set that is too small should be known before, not after the first updates.
         self.validation = (
             Validation(config, self.mixture, self.settings, self.policy, self.loop.run)
-            if config.run.validate_every
+            if config.run.validate_every or not config.run.updates  # a warm start alone says what it has reached
             else None
         )
 
