@@ -218,3 +218,20 @@ def test_files_that_hold_no_environment(tmp_path):
     other.write_text("class Thing: pass\n")
     with pytest.raises(UsageError, match="not an environment"):
         mulligan.make(f"{other}:Thing")
+
+
+def test_a_file_without_a_class_is_answered_with_its_environments(tmp_path):
+    file = tmp_path / "games.py"
+    game = "    def rules(self): ...\n    def reset(self, chance=0): ...\n    def step(self, reply): ...\n"
+    file.write_text(
+        "from mulligan.envs.base import Env\nfrom mulligan.envs.bandit import Bandit\n"
+        f"class First:\n{game}\nclass Second(First): ...\nclass Helper: ...\ndef step(): ...\n"
+    )
+    with pytest.raises(UsageError) as caught:
+        mulligan.make(str(file))
+    assert str(caught.value) == (f"'{file}' is a file; name the environment in it: {file}:First or {file}:Second")
+    (tmp_path / "other.py").write_text("class Thing: ...\n")
+    with pytest.raises(UsageError, match=r"has no environment: a class with rules\(\), reset\(\) and step\(\)"):
+        mulligan.make(str(tmp_path / "other.py"))
+    with pytest.raises(UsageError, match=r"no file 'nowhere\.py'"):
+        mulligan.make("nowhere.py")

@@ -321,6 +321,32 @@ def test_help_is_light():
     subprocess.run([sys.executable, "-c", HELP_WITHOUT_HEAVY_MODULES], check=True, capture_output=True)
 
 
+@pytest.mark.parametrize(
+    ("words", "told", "heard"),
+    [
+        (["train", "bandit", "--preset", "test"], None, "PASSIVE"),
+        (["eval", "bandit", "--policy", "nano", "--tasks", "2"], None, "PASSIVE"),
+        (["demo"], None, "PASSIVE"),
+        (["train", "bandit", "--preset", "test"], "ACTIVE", "ACTIVE"),
+        (["--help"], None, "torch was not loaded"),
+        (["train", "--help"], None, "torch was not loaded"),
+    ],
+)
+def test_threads_are_told_to_sleep_before_torch_is_loaded(folder, words, told, heard):
+    """OpenMP reads the variable when torch loads it, and never again; what the user set stays."""
+    (folder / "first").mkdir()
+    (folder / "first" / "torch.py").write_text(
+        "import os\nraise SystemExit(os.environ.get('OMP_WAIT_POLICY', 'nothing was said'))\n"
+    )
+    program = "import sys; sys.path.insert(0, 'first'); from mulligan.cli import main; main()"
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    environment |= {} if told is None else {"OMP_WAIT_POLICY": told}
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words], capture_output=True, text=True, env=environment, check=False
+    )
+    assert (done.stderr.strip() or "torch was not loaded") == heard
+
+
 def test_ctrl_c_keeps_what_was_played(folder):
     slow = folder / "slow.py"
     slow.write_text(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 from mulligan.cli import main
 from mulligan.report.run import load_trials
 from mulligan.sweep import demo
-from mulligan.sweep.arms import plan_work, read_sweep
+from mulligan.sweep.arms import Work, plan_work, read_sweep
 from mulligan.sweep.worker import work
 
 KEPT = Path(__file__).parents[2] / "results" / "demo"
@@ -109,6 +110,58 @@ def test_an_arm_in_pieces_ends_as_one_in_one_go(tmp_path, monkeypatch):
         found[name] = json.loads((tmp_path / name / "arm.json").read_text())
     assert found["whole"]["main"] == found["parts"]["main"]
     assert found["whole"]["curve"] == found["parts"]["curve"]
+
+
+def _order(arm: Work) -> dict[str, object]:
+    order = {name: getattr(arm, name) for name in ("name", "preset", "settings", "evaluation")}
+    return {**order, "folder": str(arm.folder), "after": str(arm.after) if arm.after else None}
+
+
+def _as_earlier_versions_kept_it(sweep: Path) -> None:
+    """With absolute paths to where it lies now."""
+    files = [*sweep.glob("*/config.toml"), *sweep.glob("*/arm.json")]
+    before = [file.read_text() for file in files]
+    for file, text in zip(files, before, strict=True):
+        file.write_text(text.replace('"../', f'"{sweep.absolute()}/'))
+    assert [file.read_text() for file in files] != before
+
+
+@pytest.mark.parametrize("earlier", [False, True], ids=["now", "as earlier versions kept it"])
+def test_a_sweep_that_was_moved_goes_on_and_is_read(tmp_path, monkeypatch, capsys, earlier):
+    monkeypatch.chdir(tmp_path)
+    Path("sweep.toml").write_text(SWEEP.replace("tasks = 10", "tasks = 40"))
+    warm, rl, _ = plan_work(read_sweep("sweep.toml"), tmp_path / "first")
+    work(_order(warm), lambda progress: None)
+
+    def interrupt(progress: dict[str, object]) -> None:
+        if progress["stage"] == "evaluation" and progress["done"]:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        work(_order(rl), interrupt)
+    assert len(load_trials(rl.folder / "evaluation")) > 0
+    assert not (rl.folder / "arm.json").exists()
+    assert str(tmp_path) not in (rl.folder / "config.toml").read_text()
+    if earlier:
+        _as_earlier_versions_kept_it(tmp_path / "first")
+    (tmp_path / "there").mkdir()
+    (tmp_path / "first").rename(tmp_path / "there" / "second")
+    for arm in plan_work(read_sweep("sweep.toml"), tmp_path / "there" / "second")[1:]:
+        work(_order(arm), lambda progress: None)
+    if earlier:
+        _as_earlier_versions_kept_it(tmp_path / "there" / "second")
+    (tmp_path / "there" / "second").rename(tmp_path / "third")
+    assert call("sweep", "sweep.toml", "--run", "third") == 0  # all is there: nothing is done again
+    assert "| meta-RL |" in capsys.readouterr().out
+    assert call("eval", "bandit", "--policy", "third/02-meta-rl-seed0", "--tasks", "4", "--run", "looked") == 0
+    assert call("show", "third/02-meta-rl-seed0") == call("show", "third/01-rl-seed0/evaluation") == 0
+    capsys.readouterr()
+    shutil.rmtree("third/01-rl-seed0")
+    assert call("eval", "bandit", "--policy", "third/02-meta-rl-seed0", "--tasks", "4") == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "third/02-meta-rl-seed0 starts from" in said
+    assert f"put that run folder at {tmp_path / 'third' / '01-rl-seed0'}" in said
 
 
 def test_a_folder_of_other_settings_is_not_passed_off_as_this_sweep(tmp_path, monkeypatch, capsys):

@@ -21,6 +21,8 @@ from mulligan.cli.stopping import Polite
 from mulligan.report.run import RunFolder
 from mulligan.train.resolve import from_tree, presets, resolve, to_tree
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "my_env.py"
+
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
@@ -45,6 +47,8 @@ def trainer(monkeypatch):
         run = RunFolder.open(run) if resume else RunFolder.create(run, {"kind": "train", **to_tree(config)})
         on_update({"warmstart": 5, "steps": 5, "loss": 1.25})
         with (run.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            if not config.run.updates:
+                file.write(json.dumps({"update": 0, "validation/p@1": 0.125, "validation/p@2": 0.375}) + "\n")
             for update in range(1, config.run.updates + 1):
                 if update == told.stop_at:
                     raise KeyboardInterrupt
@@ -107,6 +111,18 @@ def test_json_is_the_last_update_alone(trainer, capsys):
     data = json.loads(captured.out)
     assert (data["run"], data["update"], data["p@2"]) == ("mine", 2, 0.5)
     assert captured.err == ""
+
+
+def test_a_warm_start_alone_says_what_it_reached_and_where_it_is(trainer, capsys):
+    assert call("train", "--preset", "test", "--run.updates", "0", "--run", "warm") == 0
+    assert capsys.readouterr().out == (
+        "warm start done; on validation tasks: p@1 12.5  p@2 37.5\n"
+        "Weights: warm/checkpoints/update-00000/weights.safetensors; "
+        "other runs begin there with --model.name warm --warmstart.steps 0\n"
+        "Run: warm\n"
+    )
+    assert call("train", "--preset", "test", "--run.updates", "0", "--run", "again", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["validation/p@2"] == 0.375
 
 
 def test_plain_progress_ends_with_the_last_update(trainer, capsys):
@@ -241,6 +257,9 @@ def test_help_lists_sections_presets_and_settings(capsys):
     [
         (["minesweper"], "'minesweeper'"),
         (["minesweeper:2,sokobann:1"], "'sokoban'"),
+        (["openspiel:hex(num_cols=3,num_rows=4"], "a bracket is not closed"),
+        ([str(EXAMPLE)], f"name the environment in it: {EXAMPLE}:GuessNumber"),
+        ([f"{EXAMPLE}:2,bandit"], f"name the environment in it: {EXAMPLE}:GuessNumber"),
         (["--preset", "gpu"], "'cpu'"),
         (["--algo.gama-traj", "0.9"], "'algo.gamma_traj'"),
         (["--gamma-traj", "0.9"], "'--algo.gamma-traj'"),

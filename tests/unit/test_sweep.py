@@ -32,7 +32,7 @@ def test_arms_share_a_warm_start_exactly_where_it_would_be_the_same():
     assert [each.name for each in warm] == ["warm start", "warm start of reflection", "warm start of strangers"]
     assert all(each.settings["run.updates"] == "0" for each in warm)
     by_name = {each.name: each for each in work}
-    assert by_name["meta-RL"].settings["model.name"] == str(start["meta-RL"])
+    assert by_name["meta-RL"].settings["model.name"] == f"../{start['meta-RL'].name}"
     assert by_name["meta-RL"].settings["warmstart.steps"] == "0"
     assert resolve("cpu", None, by_name["far"].settings).run.updates == 7
 

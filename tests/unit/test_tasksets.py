@@ -33,6 +33,15 @@ def test_small_worlds_are_split_by_content_not_by_seed():
     assert not validation & training
 
 
+def test_a_small_set_gives_all_it_has_where_fewer_will_do():
+    size = {"rows": 3, "cols": 3, "mines": 2}
+    few = task_set("minesweeper", 100, "validation", or_fewer=True, **size)
+    assert 0 < len(few) < 36  # C(9, 2) boards in all
+    assert few == task_set("minesweeper", len(few), "validation", **size)
+    with pytest.raises(ParameterError, match=f"only about {len(few)} "):
+        task_set("minesweeper", len(few) + 1, "validation", **size)
+
+
 def test_every_world_belongs_to_exactly_one_set():
     for task in itertools.islice(stream("minesweeper", "train"), 300):
         if task is not None:

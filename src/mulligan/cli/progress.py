@@ -199,9 +199,9 @@ class Status:
         return (now - since) / (done - first) * (total - done) if total > done > first else None
 
 
-def shares(metrics: Metrics) -> list[tuple[int, float]]:
-    """(k, p@k) of an update."""
-    return [(int(key.removeprefix("p@")), metrics[key]) for key in _numbered(metrics, "p@")]
+def shares(metrics: Metrics, prefix: str = "p@") -> list[tuple[int, float]]:
+    """(k, p@k) of an update, or of what else is called p@k, such as ``validation/p@``."""
+    return [(int(key.removeprefix(prefix)), metrics[key]) for key in _numbered(metrics, prefix)]
 
 
 def _numbered(metrics: Metrics, prefix: str) -> list[str]:

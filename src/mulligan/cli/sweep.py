@@ -41,7 +41,8 @@ _EPILOG = """The file:
   "run.group" = 24
   [arms."meta-RL"]
 
-Results: RUN/sweep.json and RUN/table.md. The same command goes on where an interrupted sweep stopped."""
+Results: RUN/sweep.json and RUN/table.md. The same command goes on where an interrupted sweep stopped,
+also after RUN was moved (--run says where it is now)."""
 
 
 def add_options(parser: Parser) -> None:

@@ -64,7 +64,7 @@ def run(parser: Parser, words: list[str]) -> int:
             stack.close()
             sys.stderr.write(_interrupted(folder))
             return 130
-    _report(folder, as_json=options.json)
+    _report(config, folder, as_json=options.json)
     return 0
 
 
@@ -193,7 +193,7 @@ def _interrupted(folder: Path) -> str:
     return f"interrupted: the run is in {folder}; continue with: mulligan train --resume {folder}\n"
 
 
-def _report(folder: Path, *, as_json: bool) -> None:
+def _report(config: Config, folder: Path, *, as_json: bool) -> None:
     from mulligan.train.metrics import MetricsFile
 
     last: Metrics = next(reversed(MetricsFile(folder / "metrics.jsonl").read()), {})
@@ -202,9 +202,26 @@ def _report(folder: Path, *, as_json: bool) -> None:
 
         sys.stdout.write(to_json({"run": str(folder), **last}))
         return
-    shown = "  ".join(f"p@{k} {100 * share:.1f}" for k, share in shares(last))
-    sys.stdout.write(f"{last.get('update', 0)} updates done{f'; the last one: {shown}' if shown else ''}\n")
-    sys.stdout.write(f"Run: {folder}\n")
+    sys.stdout.write((_trained(last) if config.run.updates else _warmed(last, folder)) + f"Run: {folder}\n")
+
+
+def _trained(last: Metrics) -> str:
+    shown = _listed(shares(last))
+    return f"{last.get('update', 0)} updates done{f'; the last one: {shown}' if shown else ''}\n"
+
+
+def _warmed(last: Metrics, folder: Path) -> str:
+    """Of a warm start alone: what it has reached, where its weights are, and how to go on from them."""
+    shown = _listed(shares(last, "validation/p@"))
+    weights = folder / "checkpoints" / "update-00000" / "weights.safetensors"
+    return (
+        f"warm start done{f'; on validation tasks: {shown}' if shown else ''}\n"
+        f"Weights: {weights}; other runs begin there with --model.name {folder} --warmstart.steps 0\n"
+    )
+
+
+def _listed(found: list[tuple[int, float]]) -> str:
+    return "  ".join(f"p@{k} {100 * share:.1f}" for k, share in found)
 
 
 # ---- help

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any, cast
 
 from mulligan.envs.base import Env
@@ -78,7 +79,7 @@ def spec(name: str) -> EnvSpec:
 @lru_cache(maxsize=256)
 def spec_of(found: object, name: str) -> EnvSpec:
     """What the class `found` says about itself, under the name it goes by."""
-    if not isinstance(found, type) or not all(callable(getattr(found, m, None)) for m in ("rules", "reset", "step")):
+    if not _is_env(found):
         raise UsageError(f"{name!r} is not an environment: it needs rules(), reset() and step()")
     kind = getattr(found, "kind", "solve")
     if kind not in ("solve", "versus"):
@@ -140,6 +141,8 @@ def _load(name: str) -> object:
     file, colon, attribute = name.rpartition(":")
     if colon and file.endswith(".py"):
         return load_from_file(Path(file), attribute)
+    if name.endswith(".py"):
+        raise UsageError(_without_class(name))
     raise UnknownName("environment", name, names())
 
 
@@ -147,6 +150,33 @@ def load_from_file(path: Path, attribute: str) -> object:
     """What a Python file calls `attribute`."""
     if not path.is_file():
         raise UsageError(f"no file {str(path)!r} to take the environment {attribute!r} from")
+    module = _import(path)
+    if not hasattr(module, attribute):
+        raise UnknownName(f"class in {str(path)!r}", attribute, _classes(module))
+    return getattr(module, attribute)
+
+
+def _without_class(file: str) -> str:
+    """What to say where a file is named and no class of it."""
+    if not Path(file).is_file():
+        return f"no file {file!r} to take an environment from"
+    found = [f"{file}:{name}" for name in _classes(_import(Path(file)))]
+    if not found:
+        return f"{file!r} has no environment: a class with rules(), reset() and step(); see docs/own-env.md"
+    return f"{file!r} is a file; name the environment in it: {' or '.join(found)}"
+
+
+def _classes(module: ModuleType) -> list[str]:
+    """The environments that a module defines; where it defines none itself, those that it imports."""
+    found = {key: value for key, value in vars(module).items() if _is_env(value)}
+    return [key for key, value in found.items() if value.__module__ == module.__name__] or list(found)
+
+
+def _is_env(found: object) -> bool:
+    return isinstance(found, type) and all(callable(getattr(found, name, None)) for name in ("rules", "reset", "step"))
+
+
+def _import(path: Path) -> ModuleType:
     module_name = f"mulligan_env_{path.stem}_{derive(str(path.resolve())):x}"
     found = importlib.util.spec_from_file_location(module_name, path)
     if found is None or found.loader is None:
@@ -158,10 +188,7 @@ def load_from_file(path: Path, attribute: str) -> object:
     except Exception as error:
         said = str(error).partition("\n")[0]
         raise UsageError(f"{str(path)!r} cannot be imported: {type(error).__name__}: {said}") from error
-    if not hasattr(module, attribute):
-        classes = [key for key, value in vars(module).items() if isinstance(value, type) and hasattr(value, "step")]
-        raise UnknownName(f"class in {str(path)!r}", attribute, classes)
-    return getattr(module, attribute)
+    return module
 
 
 def _coerce(env: str, key: str, value: Any, like: ParamValue) -> ParamValue:

@@ -114,8 +114,14 @@ def open_folder(plan: EvalPlan, policy: str, path: str | Path) -> RunFolder:
     config = folder.config()
     wanted = tomllib.loads(to_toml(plan_to_config(plan, policy)))
     for key, value in wanted.items():
-        if config.get(key) != value:
+        if config.get(key) != value and not (key == "policy" and _is_its_own(path, str(config.get(key)), policy)):
             raise RunFolderError(
                 f"{path} was made with {key} = {config.get(key)!r}, not {value!r}; it cannot be resumed so"
             )
     return folder
+
+
+def _is_its_own(path: str | Path, found: str, policy: str) -> bool:
+    """Whether an evaluation lies inside the run folder that it evaluates, and did so before that was moved."""
+    run = Path(path).resolve().parent
+    return run == Path(policy).resolve() and run.name == Path(found).name

@@ -13,6 +13,7 @@ import torch
 
 from mulligan.errors import UsageError
 from mulligan.models import smollm2
+from mulligan.models.cgroup import free_in_groups
 
 ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -73,10 +74,15 @@ def need_memory(weights: int, source: str, dtype: torch.dtype, device: torch.dev
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Bytes that are free on a device; None where the system does not say."""
+    """Bytes that are free on a device, for this process; None where the system does not say."""
     if device.type == "cuda":
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(torch.cuda.mem_get_info(device)[0]) + unused
+    known = [free for free in (_free_in_machine(), free_in_groups()) if free is not None]
+    return min(known, default=None)
+
+
+def _free_in_machine() -> int | None:
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))

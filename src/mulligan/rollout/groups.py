@@ -33,12 +33,17 @@ class Mixture:
 
     @classmethod
     def parse(cls, text: str, params: Mapping[str, Any], seed_set: str = "train") -> Mixture:
-        """``minesweeper`` or ``minesweeper:2,sokoban:1``; a parameter goes to every environment that knows it."""
+        """``minesweeper`` or ``minesweeper:2,sokoban:1``; a parameter goes to every environment that knows it.
+
+        Commas and colons in brackets belong to a name: ``openspiel:hex(num_cols=3,num_rows=4):2,kuhn``.
+        """
         weights: list[tuple[str, float]] = []
-        for part in text.split(","):
-            name, colon, weight = part.strip().rpartition(":")
+        for part in _parts(text):
+            name, colon, weight = part.rpartition(":")
             if not colon or not _is_number(weight):  # no weight: a name, or path/to/file.py:Class
-                name, weight = part.strip(), "1"
+                name, weight = part, "1"
+            if not name:
+                raise ParameterError(f"{text!r}: an environment has no name; write NAME:WEIGHT,NAME:WEIGHT")
             if not 0 < float(weight) < float("inf"):
                 raise ParameterError(f"{part!r}: the weight of an environment must be more than 0")
             if name in [other for other, _ in weights]:
@@ -69,6 +74,20 @@ class Mixture:
             if belongs(task, self.seed_set):
                 return task
         raise ParameterError(f"{name}: no world of the {self.seed_set} set in {_TRIES} tries; use a larger world")
+
+
+def _parts(text: str) -> list[str]:
+    """What stands between commas, but for commas in brackets."""
+    parts, depth = [""], 0
+    for character in text:
+        depth = max(0, depth + (character == "(") - (character == ")"))
+        if character == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += character
+    if depth:
+        raise ParameterError(f"{text!r}: a bracket is not closed; write NAME(KEY=VALUE,KEY=VALUE):WEIGHT")
+    return [part.strip() for part in parts]
 
 
 def _is_number(text: str) -> bool:

@@ -22,8 +22,11 @@ _PATIENCE, _PATIENCE_EACH = 20_000, 20
 """A set counts as exhausted when 20,000 seeds, and 20 more for each world found, in a row brought no new world."""
 
 
-def task_set(env: str, tasks: int, seed_set: str = "eval", **params: Any) -> list[Task]:
-    """The first `tasks` tasks of a set; where the environment names its worlds, each world once."""
+def task_set(env: str, tasks: int, seed_set: str = "eval", *, or_fewer: bool = False, **params: Any) -> list[Task]:
+    """The first `tasks` tasks of a set; where the environment names its worlds, each world once.
+
+    With `or_fewer`, a set that has not so many gives all it has, instead of an error.
+    """
     if tasks < 1:
         raise ParameterError(f"tasks={tasks} leaves nothing to evaluate; give at least 1")
     found: list[Task] = []
@@ -31,6 +34,8 @@ def task_set(env: str, tasks: int, seed_set: str = "eval", **params: Any) -> lis
     in_vain = 0
     for task in stream(env, seed_set, **params):
         if in_vain >= _PATIENCE + _PATIENCE_EACH * len(found):
+            if or_fewer:
+                break
             raise ParameterError(
                 f"{env}: the {seed_set} set has only about {len(found)} different worlds with these parameters; "
                 f"ask for at most that many tasks, not {tasks}"

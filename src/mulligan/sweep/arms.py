@@ -209,7 +209,7 @@ def plan_work(
             elif config.warmstart.steps:
                 start = warm.of(arm, config, settings, work)
             if start is not None:
-                settings |= {"warmstart.steps": "0", "model.name": str(start)}
+                settings |= {"warmstart.steps": "0", "model.name": start_name(start)}
             own = arm_folder(folder, numbers[arm.name], arm.name, seed)
             more = {_ALSO: {name: dict(sweep.also[name]) for name in arm.also}} if arm.also else {}
             work.append(Work(arm.name, seed, own, settings, sweep.preset, start, {**_protocol(sweep), **more}))
@@ -291,6 +291,16 @@ def _check(config: Config, sweep: Sweep, arm: Arm, known: set[str]) -> None:
 def arm_folder(folder: Path, number: int, name: str, seed: int) -> Path:
     """Where an arm's run lies."""
     return folder / f"{number:02d}-{short_name(name)}-seed{seed}"
+
+
+def start_name(start: Path) -> str:
+    """What an arm calls the folder it starts from: as it is seen from its own, so that both can be moved."""
+    return f"../{start.name}"
+
+
+def start_name_now(name: str, start: Path | None) -> str:
+    """What an arm that once called its start `name` calls it now: earlier versions wrote where it lay at the time."""
+    return start_name(start) if start is not None and Path(name).name == start.name else name
 
 
 def short_name(name: str) -> str:

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from mulligan.errors import MulliganError, UsageError
-from mulligan.sweep.arms import WARM_START, Work
+from mulligan.sweep.arms import WARM_START, Work, start_name_now
 from mulligan.sweep.worker import LEFT, RESULT, WARMING
 
 OnProgress = Callable[[Work, str, int, int], None]
 """Called with the work, its stage, how much of that is done and how much there is."""
 Said = queue.Queue[tuple[Work, dict[str, Any] | None]]
 """What the workers say, in the order in which it comes; None: one has ended."""
-_LOG = "worker.log"
+_LOG, _MODEL = "worker.log", "model.name"
 
 
 class TimeOver(MulliganError):
@@ -93,6 +93,8 @@ def _is_done(work: Work) -> bool:
     found = read_result(work.folder)
     if found is None:
         return False
+    if _MODEL in found["settings"]:
+        found["settings"][_MODEL] = start_name_now(found["settings"][_MODEL], work.after)
     for name, now in (("settings", work.settings), ("preset", work.preset), ("evaluation", work.evaluation)):
         if found[name] != now:
             raise UsageError(
@@ -136,6 +138,7 @@ class _Process:
         order = {
             "name": work.name,
             "folder": str(work.folder),
+            "after": None if work.after is None else str(work.after),
             "preset": work.preset,
             "settings": dict(work.settings),
             "evaluation": dict(work.evaluation),

@@ -16,7 +16,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mulligan.train.config import Config
 
 RESULT, SPENT = "arm.json", "spent.json"
 WARMING, TRAINING = "warm start", "training"
@@ -53,12 +56,14 @@ def work(order: Mapping[str, Any], say: Say, stop: Callable[[], bool] = lambda: 
     from mulligan.report.run import RunFolder, to_json
     from mulligan.train.loop import train
     from mulligan.train.metrics import MetricsFile
-    from mulligan.train.resolve import from_run, resolve
+    from mulligan.train.resolve import resolve
+    from mulligan.train.start import starting_from
 
-    folder = Path(order["folder"])
+    folder, start = Path(order["folder"]), order.get("after")
     config = resolve(order["preset"], None, order["settings"])
+    config = config if start is None else starting_from(config, start)  # where it lies now
     begun = (folder / "config.toml").is_file()
-    if begun and from_run(RunFolder.open(folder)) != config:
+    if begun and not _is_begun_with(config, folder, start):
         raise UsageError(f"{folder} holds a run with other settings; choose another folder")
     if stop():
         return
@@ -92,6 +97,18 @@ def work(order: Mapping[str, Any], say: Say, stop: Callable[[], bool] = lambda: 
         "evaluation_seconds": time.perf_counter() - trained,
     }
     RunFolder(folder).write_text(RESULT, to_json(found))
+
+
+def _is_begun_with(config: Config, folder: Path, start: str | None) -> bool:
+    """Whether the run in `folder` was begun with these settings; where what it started from lay then does not count."""
+    from mulligan.report.run import RunFolder
+    from mulligan.train.resolve import from_run
+    from mulligan.train.start import as_kept, starting_from
+
+    found = from_run(RunFolder.open(folder))
+    if start is not None and Path(found.model.name).name == Path(start).name:
+        found = starting_from(found, config.model.name)
+    return found in (config, as_kept(config, folder))
 
 
 def _evaluate(env: str, config: Any, folder: Path, wanted: Mapping[str, Any], say: Say) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from mulligan.models.load import Loaded, LoraSettings, load
 from mulligan.report.run import RunFolder
 from mulligan.train.config import Config
 from mulligan.train.resolve import from_run
+from mulligan.train.start import find_start
 from mulligan.train.step import Learner
 
 _CRITIC = "critic."
@@ -120,20 +121,21 @@ def load_model(run: str | Path, device: str = "cpu") -> Loaded:
     if checkpoint is None:
         raise RunFolderError(f"{folder.path} has no checkpoint yet")
     config = from_run(folder)
-    loaded = load_base(config, device)
+    loaded = load_base(config, device, folder.path)
     load_weights(checkpoint, loaded.model)
     return loaded
 
 
-def load_base(config: Config, device: str) -> Loaded:
-    """The model as it was before training; where `model.name` is a run folder, as that run left it."""
+def load_base(config: Config, device: str, run: Path) -> Loaded:
+    """The model of `run` as it was before training; where `model.name` is a run folder, as that run left it."""
     model = config.model
-    if (Path(model.name) / "config.toml").is_file():
+    start = find_start(model.name, run, is_trained=newest(run) is not None)
+    if start is not None:
         if model.lora_rank:
             raise UsageError(
                 f"model.name={model.name}: no adapter can be put on a run folder; export it, and use hf:DIR"
             )
-        return load_model(model.name, device)
+        return load_model(start, device)
     lora = (
         LoraSettings(rank=model.lora_rank, alpha=model.lora_alpha or 2 * model.lora_rank) if model.lora_rank else None
     )

@@ -23,7 +23,7 @@ class RunConfig:
     seed: int = 0
     """Root of all randomness of the run."""
     updates: int = 80
-    """Updates of the policy; 0 for a warm start alone."""
+    """Updates of the policy; 0 for a warm start alone, which is evaluated on validation tasks once."""
     tasks: int = 32
     """Tasks an update plays."""
     group: int = 8
@@ -61,7 +61,8 @@ class TaskConfig:
     """What is played."""
 
     env: str = "minesweeper"
-    """An environment, or a mixture with weights: ``minesweeper:2,sokoban:1``."""
+    """An environment, or a mixture with weights: ``minesweeper:2,sokoban:1``. Commas in brackets belong to a name:
+    ``openspiel:hex(num_cols=3,num_rows=4):2,kuhn``."""
     params: Params = field(default_factory=dict)
     """Parameters of the environment, all environments of a mixture that know them."""
     seed_set: str = "train"
@@ -107,7 +108,8 @@ class ModelConfig:
     """What is trained."""
 
     name: str = "nano"
-    """``nano``, ``nano:hidden=128,layers=3``, ``hf:PATH_OR_NAME``, or a run folder."""
+    """``nano``, ``nano:hidden=128,layers=3``, ``hf:PATH_OR_NAME``, or a run folder, to go on from its last weights. One
+    that lies beside the new run is kept as ``../NAME``, so that both can be moved."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Precision of the weights; auto: bfloat16 on a GPU, float32 on CPU."""
     device: str = "auto"

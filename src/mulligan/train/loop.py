@@ -37,6 +37,7 @@ from mulligan.train.config import Config, trial_settings
 from mulligan.train.metrics import MetricsFile, describe_groups
 from mulligan.train.resolve import from_run, to_tree
 from mulligan.train.rows import Row, rows_of
+from mulligan.train.start import as_kept
 from mulligan.train.step import Learner, UpdateData
 from mulligan.train.validation import Validation
 from mulligan.train.warmstart import warm_start
@@ -63,7 +64,7 @@ def train(
         folder = RunFolder.open(run)
         config = from_run(folder)
     else:
-        config = config or Config()
+        config = as_kept(config or Config(), Path(run))
         folder = RunFolder.create(run, {"kind": "train", **to_tree(config)})
     with folder.held():
         try:
@@ -131,7 +132,7 @@ class Trainer:
             torch.set_num_threads(config.run.threads)
         device = config.model.device
         self.device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-        self.loaded = loaded or checkpoint.load_base(config, self.device)
+        self.loaded = loaded or checkpoint.load_base(config, self.device, folder.path)
         critic = heads(config.algo.form) if config.algo.estimator == "ppo" else 0
         self.learner = Learner(self.loaded.model, config, critic)
         engine = config.engine
@@ -157,7 +158,7 @@ class Trainer:
         # A set that is too small should be known before, not after the first updates.
         self.validation = (
             Validation(config, self.mixture, self.settings, self.policy, self.loop.run)
-            if config.run.validate_every
+            if config.run.validate_every or not config.run.updates  # a warm start alone says what it has reached
             else None
         )
 

@@ -30,13 +30,14 @@ class Validation:
         policy: Policy,
         run: Callable[[Callable[[], Any]], Any],
     ) -> None:
-        """`run`: how a coroutine is run to its end."""
+        """`run`: how a coroutine is run to its end. Where validation was not asked for, fewer tasks will do."""
         self.config, self.policy, self.run = config.run, policy, run
         self.settings = settings
         related = self.config.validation_episodes - 1 if config.trial.tasks == "related" else 0
         self.jobs: dict[str, list[Job]] = {}
         for name, _ in mixture.weights:
-            tasks = task_set(name, self.config.validation_tasks, "validation", **mixture.own_params(name))
+            or_fewer, params = not self.config.validate_every, mixture.own_params(name)
+            tasks = task_set(name, self.config.validation_tasks, "validation", or_fewer=or_fewer, **params)
             self.jobs[name] = [
                 Job(
                     task,
@@ -48,6 +49,8 @@ class Validation:
 
     def play(self) -> dict[str, float]:
         """p@1 … p@3, three episodes with memory, whatever the run trains with; and the diversity of first episodes."""
+        if not any(self.jobs.values()):
+            return {}
         episodes = self.config.validation_episodes
         trials = self._played([job for jobs in self.jobs.values() for job in jobs], episodes)
         found = {f"validation/p@{k}": share for k, share in enumerate(pass_at(trials, episodes), 1)}

@@ -348,6 +348,27 @@ def test_bad_requests():
         Mixture.parse("bandit", {"arm": 3})
 
 
+def test_a_warm_start_alone_is_validated_once(tmp_path):
+    run = train(small(run=RunConfig(updates=0, threads=1, validation_tasks=6)), tmp_path / "warm")
+    (line,) = metrics(run)
+    assert list(line) == ["update", "validation/p@1", "validation/p@2", "validation/p@3"]
+    assert line["update"] == 0
+    assert checkpoint.newest(run).name == "update-00000"
+    train(None, run, resume=True)  # not twice
+    assert metrics(run) == [line]
+    assert not metrics(train(small(), tmp_path / "more"))[0].get("validation/p@1")  # unless asked for
+
+
+def test_a_warm_start_alone_needs_no_more_validation_worlds_than_there_are(tmp_path):
+    """3x3 with 2 mines has 36 boards; nobody asked for 100 of them to be kept for validation."""
+    board = TaskConfig(env="minesweeper", params={"rows": 3, "cols": 3, "mines": 2, "view": "compact", "turns": 3})
+    run = RunConfig(updates=0, threads=1, validation_tasks=100)
+    (line,) = metrics(train(small(run=run, task=board), tmp_path / "warm"))
+    assert 0.0 <= line["validation/p@1"] <= line["validation/p@3"] <= 1.0
+    with pytest.raises(ParameterError, match="only about"):
+        train(small(run=replace(run, validate_every=1), task=board), tmp_path / "asked")
+
+
 def test_folders(tmp_path):
     run = train(small(), tmp_path / "run")
     assert checkpoint.newest(run).name == "update-00002"

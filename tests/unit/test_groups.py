@@ -1,0 +1,66 @@
+"""Mixtures of environments as they are typed: names, weights, and brackets that belong to names."""
+
+from __future__ import annotations
+
+import pytest
+
+from mulligan.envs import registry
+from mulligan.envs.bandit import Bandit
+from mulligan.errors import ParameterError, UnknownName
+from mulligan.rollout.groups import Mixture
+
+
+@pytest.fixture
+def any_name(monkeypatch):
+    """Every name is an environment: what is tested is which names are read."""
+    monkeypatch.setattr(registry, "_load", lambda name: Bandit)
+
+
+@pytest.mark.parametrize(
+    ("text", "weights"),
+    [
+        ("a", {"a": 1}),
+        ("a:2,b:1", {"a": 2, "b": 1}),
+        (" a:0.5 , b ", {"a": 0.5, "b": 1}),
+        ("path/to/file.py:Class:3,other.py:Class", {"path/to/file.py:Class": 3, "other.py:Class": 1}),
+        ("spiel:game(a=1,b=2)", {"spiel:game(a=1,b=2)": 1}),
+        ("spiel:game(a=1,b=2):3", {"spiel:game(a=1,b=2)": 3}),
+        ("x:2,spiel:game(a=1,b=2):3,y", {"x": 2, "spiel:game(a=1,b=2)": 3, "y": 1}),
+        ("spiel:outer(game=inner(a=1,b=2),c=3):4,y", {"spiel:outer(game=inner(a=1,b=2),c=3)": 4, "y": 1}),
+        ("spiel:game(at=1:2),y:2", {"spiel:game(at=1:2)": 1, "y": 2}),
+        ("games (new).py:Class:2", {"games (new).py:Class": 2}),
+    ],
+)
+def test_commas_and_colons_in_brackets_belong_to_the_name(any_name, text, weights):
+    assert dict(Mixture.parse(text, {}).weights) == weights
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("spiel:game(a=1,b=2", "'spiel:game(a=1,b=2': a bracket is not closed"),
+        ("x:2,spiel:game(a=1:3,y", "a bracket is not closed"),
+        ("spiel:game(a=1,b=2):0", "weight of an environment must be more than 0"),
+        ("spiel:game(a=1,b=2):2,spiel:game(a=1,b=2)", "names spiel:game(a=1,b=2) twice"),
+        ("x,,y", "'x,,y': an environment has no name"),
+        ("x:2,", "an environment has no name"),
+        (":2", "an environment has no name"),
+        ("", "an environment has no name"),
+    ],
+)
+def test_what_cannot_be_read_is_said_in_one_line(any_name, text, said):
+    with pytest.raises(ParameterError) as caught:
+        Mixture.parse(text, {})
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_game_with_several_parameters_is_drawn_from_a_mixture():
+    pytest.importorskip("pyspiel")
+    name = "openspiel:hex(num_cols=3,num_rows=4)"
+    mixture = Mixture.parse(f"{name}:2,kuhn:1", {})
+    assert dict(mixture.weights) == {name: 2, "kuhn": 1}
+    # 3 x 4 cells, of which a player fills every other one at most.
+    assert mixture.turns()[0] == 6
+    with pytest.raises(UnknownName, match=r"did you mean|known:"):
+        Mixture.parse("openspiel:hexx(num_cols=3,num_rows=4),kuhn", {})

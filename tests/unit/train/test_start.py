@@ -1,0 +1,98 @@
+"""Where a run finds the run it started from, also after both were moved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mulligan.errors import RunFolderError
+from mulligan.train.config import Config
+from mulligan.train.start import as_kept, find_start, starting_from
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    return tmp_path
+
+
+def run_at(path: str | Path) -> Path:
+    Path(path).mkdir(parents=True)
+    (Path(path) / "config.toml").write_text("")
+    return Path(path)
+
+
+def kept(name: str, run: str) -> str:
+    return as_kept(starting_from(Config(), name), Path(run)).model.name
+
+
+def test_a_run_beside_is_named_as_it_is_seen_from_there(folder):
+    run_at("runs/warm")
+    assert kept("runs/warm", "runs/meta") == "../warm"
+    assert kept(str(folder / "work" / "runs" / "warm"), "runs/meta") == "../warm"
+    assert kept("runs/warm/", "./runs/../runs/meta") == "../warm"
+
+
+def test_a_run_elsewhere_is_named_so_that_it_is_found_from_anywhere(folder):
+    run_at("runs/warm")
+    assert kept("runs/warm", "other/meta") == str(folder / "work" / "runs" / "warm")
+
+
+@pytest.mark.parametrize("name", ["nano", "nano:hidden=32,layers=1", "smollm2", "hf:some/model", "hf:/data/model"])
+def test_models_keep_their_names_and_are_no_runs(name):
+    run_at("runs/model")  # of the same name as the last part of some
+    run = run_at("runs/meta")
+    assert kept(name, "runs/meta") == name
+    assert find_start(name, run, is_trained=True) is None
+
+
+def test_what_lies_beside_is_found_after_a_move_of_both(folder, monkeypatch):
+    run_at("runs/warm")
+    run_at("runs/meta")
+    Path("runs").rename(folder / "elsewhere")
+    monkeypatch.chdir(folder)
+    found = find_start("../warm", Path("elsewhere/meta"), is_trained=False)
+    assert found is not None
+    assert found.resolve() == folder / "elsewhere" / "warm"
+
+
+def test_what_the_run_names_comes_before_what_is_seen_from_here(folder):
+    """Two sweeps have warm starts of the same name: a command typed inside one of them may be about the other."""
+    run_at(folder / "warm")  # ../warm from here
+    own = run_at("runs/warm")
+    found = find_start("../warm", run_at("runs/meta"), is_trained=True)
+    assert found is not None
+    assert found.resolve() == own.resolve()
+
+
+@pytest.mark.parametrize("name", ["/gone/sweep/warm", "runs/gone/warm"])
+def test_a_path_of_an_earlier_version_is_looked_for_beside_where_the_run_has_its_own_weights(name):
+    run, beside = run_at("moved/meta"), run_at("moved/warm")
+    found = find_start(name, run, is_trained=True)
+    assert found is not None
+    assert found.resolve() == beside.resolve()
+    assert find_start(name, run, is_trained=False) is None  # a typo must not start from other weights
+
+
+def test_a_path_that_is_still_there_is_taken(folder):
+    first, run = run_at(folder / "sweep" / "warm"), run_at("copied/meta")
+    run_at("copied/warm")
+    assert find_start(str(first), run, is_trained=True) == first
+
+
+def test_a_run_never_starts_from_itself():
+    run = run_at("runs/best")
+    with pytest.raises(RunFolderError):
+        find_start("/gone/best", run, is_trained=True)
+
+
+def test_what_is_gone_is_named_in_one_line_with_the_way_out(folder):
+    run = run_at("runs/meta")
+    with pytest.raises(RunFolderError) as caught:
+        find_start("/gone/sweep/warm", run, is_trained=True)
+    beside = folder / "work" / "runs" / "warm"
+    assert str(caught.value) == (
+        f"runs/meta starts from /gone/sweep/warm, which is not there; put that run folder at {beside}"
+    )
