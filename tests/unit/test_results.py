@@ -166,3 +166,23 @@ def test_the_sweeps_of_the_results_can_be_planned(game, tmp_path):
     configs = [resolve(each.preset, None, each.settings) for each in main]
     assert len({config.run.updates for config in configs}) == 1
     assert len({config.run.group * config.trial.episodes for config in configs}) == 1
+
+
+def test_what_was_tried_on_sokoban_is_told_as_it_was():
+    folder = ROOT / "results" / "sokoban-cpu"
+    said = (folder / "README.md").read_text()
+    rows = json.loads((folder / "tried.json").read_text())
+    for row in rows:
+        p = " / ".join(f"{100 * share:.1f}" for share in row["p"])
+        told = (
+            f"| {row['run']} | {row['skill']} | {row['note']} | {row['method']} | {p} | {100 * row['retries'][2]:.1f} |"
+        )
+        assert told in said
+    assert len(re.findall(r"^\| (?:one|two) box", said, re.MULTILINE)) == len(rows)
+
+
+@pytest.mark.parametrize("name", ["one-box", "two-boxes"])
+def test_the_sweeps_of_tiny_sokoban_can_be_planned(name, tmp_path):
+    sweep = read_sweep(ROOT / "results" / "sokoban-cpu" / f"{name}.toml")
+    for each in plan_work(sweep, tmp_path):
+        resolve(each.preset, None, {key: value for key, value in each.settings.items() if key != "model.name"})
