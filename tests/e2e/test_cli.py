@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import os
 import pty
 import select
@@ -207,6 +208,14 @@ def test_mistakes_are_answered_in_one_line_and_leave_nothing_behind(capsys, fold
 def test_debug_shows_the_traceback():
     with pytest.raises(mulligan.envs.registry.UnknownName):
         main(["eval", "minesweper", "--debug"])
+
+
+@pytest.mark.parametrize("name", mulligan.envs.registry.names())
+def test_an_environment_tells_all_its_parameters(name, capsys):
+    assert call("envs", name) == 0
+    told = capsys.readouterr().out.split("--env.NAME", 1)[1]
+    for parameter in mulligan.envs.registry.spec(name).defaults:
+        assert re.search(rf"^(?:[\w, ]*\b)?{parameter}\b|: {parameter}\b", told, re.MULTILINE), parameter
 
 
 def test_other_commands(capsys):

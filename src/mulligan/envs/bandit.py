@@ -1,4 +1,7 @@
-"""K arms, one of which pays: the smallest world in which a second attempt can profit from the first."""
+"""K arms, one of which pays: the smallest world in which a second attempt can profit from the first.
+
+Parameter (`--env.NAME`): arms, how many there are.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,11 @@
 A betting sequence is written as OpenSpiel writes it: p for pass (check or fold), b for bet (bet or call). A player's
 information state is its card, 0 to 2 for J, Q and K, followed by the betting so far: ``1pb`` is a Queen that passed and
 now faces a bet. There are twelve, six for each seat.
+
+Parameters (`--env.NAME`):
+
+opponent  ``random``, ``conservative``, ``intermediate``, ``aggressive``, or ``cfr``, which plays the equilibrium
+seat      1 moves first, 2 second; 0 lets the seed decide
 """
 
 from __future__ import annotations

@@ -2,6 +2,11 @@
 
 A board is written as OpenSpiel writes it: three lines of ``.``, ``x`` and ``o``, top first; x moves first. An action is
 a cell, 0 to 8 in reading order.
+
+Parameters (`--env.NAME`):
+
+opponent  ``random``, ``minimax``, which never goes wrong, or ``mcts:100``, which looks ahead with so many simulations
+seat      1 moves first, 2 second; 0 lets the seed decide
 """
 
 from __future__ import annotations

@@ -4,8 +4,17 @@ Games are generated from the seed, or are the official ones (`mulligan.envs.alfw
 seen: what lies in a receptacle shows when one stands before it, and opens it where it has a door. So a first episode
 is spent on searching, and a second one can profit from what the first one found.
 
-Splits of the generated games: the kinds of task (``kind`` = train or ood), and the floor plans (``rooms`` = seen or
-unseen). Three views of the same game: `mulligan.envs.alfworld.views`.
+Parameters (`--env.NAME`):
+
+games     ``generated``, or official ones: ``train``, ``valid_seen``, ``valid_unseen`` or all (``official``) of the
+          folder that `ALFWORLD_DATA` names, or the path of games
+game      the number of an official one; -1 lets the seed of the task choose
+kind      of task: pick, look, clean, heat, cool, pick2; ``train`` is the first four, ``ood`` the others, ``all`` all
+plan      a game can be won in so many steps
+places    receptacles in a generated room
+rooms     floor plans of generated games: those of training (``seen``), those set apart (``unseen``), or ``all``
+view      ``text``, ``compact`` or ``cells``, see `mulligan.envs.alfworld.views`
+commands  whether the admissible commands are shown
 """
 
 from __future__ import annotations

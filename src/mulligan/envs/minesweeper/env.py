@@ -1,9 +1,15 @@
 """MineSweeper: reveal with cascade, on a board that the seed fixes before the first click.
 
 Two views of the same game. ``board`` shows the whole board each turn, as the papers do. ``compact`` shows only what
-changed, one word for each newly opened cell (``b3=2``), for short contexts; there a bare ``b3`` is a reply too. What
-its history tells of an episode stands in the order of the moves, or (``facts=mine-first``) as scripted reflections have
-it.
+changed, one word for each newly opened cell (``b3=2``), for short contexts; there a bare ``b3`` is a reply too.
+
+Parameters (`--env.NAME`):
+
+rows, cols  of the board
+mines       hidden on it
+view        ``board`` or ``compact``
+facts       of the compact view: its history tells an episode ``in-order`` of the moves, or ``mine-first``, as scripted
+            reflections have it
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ rows, cols  of the board, outer walls included; a level from a file brings its o
 boxes       to push home, each with a goal of its own
 moves       at most so many in one reply
 solution    a generated level can be solved in so many moves
-levels      ``generated``, ``boxoban`` (the folder that `BOXOBAN_DATA` names), or the path of a file; `level` is the
-            number of a level there, -1 lets the seed of the task choose
+levels      ``generated``, ``boxoban`` (the folder that `BOXOBAN_DATA` names), or the path of a file
+level       the number of a level there; -1 lets the seed of the task choose
 view        ``board``, ``compact`` or ``cells``, see `mulligan.envs.sokoban.views`
 lost        a level that cannot be won any more ``runs`` on to the last turn, as in the papers, or ``ends`` there: where
             the solver proves it, whatever turns are left

@@ -5,10 +5,12 @@ said in `mulligan.envs.webshop.reward`. As in the original, a search may be aske
 what the page offers, and going back to the results forgets the options that were chosen. A page is said in few words,
 and the instruction on the search page alone; what can be clicked is the same.
 
+Parameters (`--env.NAME`):
+
 catalogue   ``generated`` and, for the smallest models, ``tiny`` need no data; ``original`` is the folder or file that
             `WEBSHOP_DATA` names; anything else is the path of such a folder or file
-products    how many products are generated, and `world` the seed of their catalogue; -1 lets the seed of the task draw
-            a catalogue of its own
+products    how many products are generated
+world       the seed of their catalogue; -1 lets the seed of the task draw a catalogue of its own
 goals       which goals the original's files give: ``synthetic`` ones are instructions from a template, with every
             combination of a product's options; ``human`` ones were written by people (`items_human_ins.json`)
 goal        which goal, counted from 0; -1 lets the seed of the task choose
