@@ -16,7 +16,7 @@ import copy
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Literal
 
 from tokenizers import AddedToken, Tokenizer
@@ -41,7 +41,7 @@ class Renderer:
     """
 
     def __init__(self, tokenizer: Any, **options: Any) -> None:
-        self.tokenizer = tokenizer
+        self.tokenizer, self._options = tokenizer, options
         self._form = form = _read_form(_Template(tokenizer, options))
         self.rewrites = form.rewrites
         """True where the template would change an earlier turn, e.g. drop its thoughts; here it stays as sampled."""
@@ -65,6 +65,10 @@ class Renderer:
         self._closed = close.ids[1:]
         self._before, self._after = close.right if close.ids else close.left, answer.left
         self._tail = (*answer.ids, *self._text(answer.right))
+
+    def __reduce__(self) -> tuple[Callable[..., Renderer], tuple[Any, ...]]:
+        """To other processes goes the tokenizer, and they read its template again."""
+        return partial(type(self), **self._options), (self.tokenizer,)
 
     def opening(self, messages: Sequence[Message]) -> list[int]:
         """Ids of a first prompt: [system,] user[, assistant, user, …], and the opening of the reply."""

@@ -149,6 +149,8 @@ class WarmstartConfig:
     """Optimiser steps; 0 for no warm start."""
     trials: int = 4000
     """Demonstrated trials."""
+    processes: int = 1
+    """Processes that play them: the same trials, sooner."""
     episodes: int = 3
     """Episodes of a demonstrated trial: the same for RL and meta-RL, so that both start from the same weights."""
     skill: float = 0.7

@@ -7,20 +7,19 @@ start teaches the form of play, and leaves the rest to be learned.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 from mulligan.policy.local import Demonstrated, Renderer
 from mulligan.policy.scripted import ExpertPolicy
-from mulligan.rollout.collect import Job, collect
+from mulligan.rollout import workers
+from mulligan.rollout.collect import Job
 from mulligan.rollout.groups import Mixture, draw_tasks
 from mulligan.seeding import derive, generator
 from mulligan.train.config import Config, shown_memories
 from mulligan.train.rows import Row, rows_of
 from mulligan.train.step import Learner
 from mulligan.trial import prompts
-from mulligan.trial.runner import run_async
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Trial
 
@@ -36,19 +35,9 @@ def demonstrate(config: Config, mixture: Mixture, settings: TrialSettings, rende
     jobs = [
         Job(draw.task, derive(seed, "demonstration", place), related=draw.related) for place, draw in enumerate(draws)
     ]
-    found: dict[int, Trial] = {}
-    memories = shown_memories(config)
-    for turn, memory in enumerate(memories):
-        shown = replace(settings, episodes=warm.episodes, memory=memory)
-        places = range(turn, len(jobs), len(memories))
-        own = [jobs[place] for place in places]
-        keep = partial(_keep, found, places)
-        run_async(partial(collect, own, player, shown, concurrency=1, on_trial=keep))
-    return [found[place] for place in sorted(found)]
-
-
-def _keep(found: dict[int, Trial], places: Sequence[int], number: int, trial: Trial) -> None:
-    found[places[number]] = trial
+    shown = [replace(settings, episodes=warm.episodes, memory=memory) for memory in shown_memories(config)]
+    ordered = [(job, shown[place % len(shown)]) for place, job in enumerate(jobs)]
+    return workers.play(ordered, player, warm.processes)
 
 
 def warm_start(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from functools import lru_cache
 
 import pytest
@@ -172,6 +173,13 @@ def test_a_template_without_system_gets_it_in_the_first_user_message(messages):
         first = message("user", f"{messages[0]['content']}\n\n{messages[1]['content']}")
         merged = [first, *messages[2:]]
     assert turn_by_turn(render, messages) == at_once(render.tokenizer, merged)
+
+
+def test_another_process_renders_the_same():
+    own = Renderer(make(CHATML), enable_thinking=False)
+    sent = pickle.loads(pickle.dumps(own))
+    messages = [message("user", "<|im_end|> one"), message("assistant", "two"), message("user", "three")]
+    assert turn_by_turn(sent, messages) == turn_by_turn(own, messages)
 
 
 def test_only_a_template_that_changes_earlier_turns_rewrites():

@@ -193,6 +193,22 @@ def test_a_warm_start_can_show_several_memories():
         resolve("test", None, {"warmstart.memory": "histori"})
 
 
+def test_demonstrations_are_the_same_however_many_processes_play_them():
+    config = resolve("test", None, {"warmstart.memory": "history, reflection", "warmstart.trials": "200"})
+    here = load(config.model.name)
+    trials = [
+        demonstrate(
+            replace(config, warmstart=replace(config.warmstart, processes=processes)),
+            Mixture.parse(config.task.env, {}),
+            trial_settings(config),
+            here.renderer,
+        )
+        for processes in (1, 2)
+    ]
+    assert trials[0] == trials[1]
+    assert [trial.memory for trial in trials[1]] == ["history", "reflection"] * 100
+
+
 def test_diversity_is_looked_at_where_it_is_asked_for(tmp_path):
     config = small(run=replace(small().run, validate_every=1, validation_tasks=4, diversity_tasks=2))
     run = train(config, tmp_path / "run")
