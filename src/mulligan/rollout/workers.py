@@ -33,15 +33,15 @@ def play(jobs: Sequence[Ordered], policy: Policy, processes: int = 1) -> list[Tr
     if count <= 1:
         return _play(jobs, policy)
     parts = [jobs[first::count] for first in range(count)]
+    orders = [pickle.dumps((part, policy)) for part in parts]
     begun = [_begin() for _ in parts]
-    try:
-        with ThreadPoolExecutor(count) as threads:
-            orders = [pickle.dumps((part, policy)) for part in parts]
+    with ThreadPoolExecutor(count) as threads:
+        try:
             found = [pickle.loads(said) for said in threads.map(_ask, begun, orders)]
-    finally:
-        for worker in begun:
-            worker.kill()
-            worker.wait()
+        finally:  # before the threads are waited for: they wait for the workers
+            for worker in begun:
+                worker.kill()
+                worker.wait()
     return [found[place % count][place // count] for place in range(len(jobs))]
 
 

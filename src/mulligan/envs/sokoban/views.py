@@ -3,8 +3,7 @@
 board    the board after every turn; later episodes are told the moves of an earlier one and its last board
 compact  the board after every turn; later episodes are told the moves alone, for short contexts
 cells    walls and goals once, then boxes and player after every turn, as ``boxes b3 c2*`` and ``you d1``: a quarter of
-         the tokens, and each place has a name; in memory, the place
-         where a level was lost is told in the same words
+         the tokens, and each place has a name; in memory, the place where a level was lost is told in the same words
 """
 
 from __future__ import annotations
