@@ -22,16 +22,18 @@ from mulligan.types import Trial
 
 
 def count(trial: Trial) -> Counter[str]:
-    """Of one trial: notes and true ones; returns to a place where the level was lost, and the same moves there."""
+    """Of one trial: notes and true ones; episodes back where the level was lost, the same moves there, others and wins."""
     world, found, lost = build(trial.task), Counter[str](), set[tuple[str, str]]()
     assert isinstance(world, Sokoban)
     for episode in trial.episodes:
         played = replay(world, episode)
         places = [world.level.cells, *(turn.key for turn in played)]
-        for place, turn in zip(places, played, strict=False):
-            known = {moves for where, moves in lost if where == place}
-            found["back"] += bool(known)
-            found["same"] += turn.said in known
+        back = next((n for n, place in enumerate(places[:-1]) if any(where == place for where, _ in lost)), None)
+        if back is not None:
+            same = (places[back], played[back].said) in lost
+            found["back"] += 1
+            found["same" if same else "other"] += 1
+            found["won"] += episode.won and not same
         if episode.stop is StopReason.LOST:
             lost.add((places[-2], played[-1].said))
         if episode.reflection is not None:
@@ -44,8 +46,9 @@ def main(runs: list[Path]) -> None:
     for run in runs:
         found = sum((count(trial) for trial in load_trials(run / "evaluation")), Counter[str]())
         sys.stdout.write(
-            f"{run.name}: {found['true']} of {found['notes']} notes true; back at a place where it was lost "
-            f"{found['back']} times, the same moves there {found['same']} times\n"
+            f"{run.name}: {found['true']} of {found['notes']} notes true; {found['back']} episodes came back to a place "
+            f"where the level was lost: {found['same']} with the same moves there, {found['other']} with others, of which "
+            f"{found['won']} won\n"
         )
 
 

@@ -58,7 +58,7 @@ def test_the_figures_of_performance_are_those_of_the_benchmarks():
     assert not [number for number in numbers if number not in kept]
 
 
-@pytest.mark.parametrize("folder", [".", "sokoban-boards"])
+@pytest.mark.parametrize("folder", [".", "sokoban-boards", "sokoban-cells"])
 def test_the_tables_are_those_of_the_rows(folder):
     """table.md is what collect.py makes of table.json."""
     found, own = runpy.run_path(str(PILOT.parent / "collect.py")), PILOT.parent / folder
@@ -70,13 +70,27 @@ def test_the_tables_are_those_of_the_rows(folder):
     assert "\n".join(tables) == (own / "table.md").read_text()
 
 
-def test_sokoban_told_as_boards_is_told_as_it_was():
+@pytest.mark.parametrize("view", ["boards", "cells"])
+def test_the_first_runs_of_sokoban_are_told_as_they_were(view):
     said = (ROOT / "docs" / "results.md").read_text()
-    for row in json.loads((PILOT.parent / "sokoban-boards" / "table.json").read_text()):
-        if row["name"] in ("warm start", "RL, GiGPO"):
-            p = [f"{100 * share:.1f}" for share in row["p"]]
-            assert f"| {row['name']} | {p[0]} | {p[1]} | {p[2]} ±" in said
-            assert f"| {100 * row['retry']:.1f} |" in said
+    rows = json.loads((PILOT.parent / f"sokoban-{view}" / "table.json").read_text())
+    trained = [row for row in rows if row["updates"] or row["name"] == "warm start"]
+    for row in trained:
+        low, high = row["ci"][2]
+        cells = [f"{100 * p:.1f}" for p in row["p"]]
+        cells[2] += f" ± {50 * (high - low):.1f}"
+        assert f"| {view} | {row['name']} | {' | '.join(cells)} | {100 * row['retry']:.1f} |" in said
+    assert said.count(f"\n| {view} |") == len(trained)
+
+
+def test_what_sokobans_notes_were_worth_is_told_as_it_was():
+    said, folder = (ROOT / "docs" / "results.md").read_text(), PILOT.parent / "sokoban-cells"
+    warm, meta, rl, _ = (re.findall(r"(?<!-)\b\d+(?= )", line) for line in (folder / "notes.txt").read_text().splitlines())
+    assert f"{warm[0]} of {warm[1]} after the warm start and {meta[0]} of {meta[1]} after meta-RL" in said
+    assert f"{meta[3]} of {meta[2]} episodes, and lost (RL: {rl[3]} of {rl[2]}). Of the {meta[4]}" in said
+    better = json.loads((folder / "better-warm-start.json").read_text())
+    assert " / ".join(f"{100 * p:.1f}" for p in better["main"]["p"]) in said
+    assert f"independent retries {100 * better['controls']['independent']['p'][2]:.1f}" in said
 
 
 TABLES = [line for line in (PILOT.parent / "table.md").read_text().splitlines() if re.match(r"\|.*\d", line)]
@@ -157,7 +171,7 @@ def test_webshop_against_the_original_is_told_as_it_was():
     assert f"small tagger: {100 * small:.1f} %, the small one and the middle one: {100 * middle:.1f} %" in said
 
 
-@pytest.mark.parametrize("game", ["minesweeper", "sokoban", "sokoban-boards/sweep"])
+@pytest.mark.parametrize("game", ["minesweeper", "sokoban", "sokoban-boards/sweep", "sokoban-cells/sweep"])
 def test_the_sweeps_of_the_results_can_be_planned(game, tmp_path):
     sweep = read_sweep(ROOT / "results" / "h200-smollm2" / f"{game}.toml")
     work = plan_work(sweep, tmp_path)
