@@ -1,7 +1,7 @@
 """Every policy by name: those of `mulligan.policy.spec`, and what a run folder or a model has learned.
 
-random | expert[:SKILL[:RECALL]] | omniscient | human | endpoint:MODEL | file.py:function | RUN FOLDER
-nano | smollm2 | hf:MODEL
+random | expert[:SKILL[:RECALL]] | hasty[:SKILL[:RECALL]] | omniscient | human | endpoint:MODEL | file.py:function
+RUN FOLDER | nano | smollm2 | hf:MODEL
 """
 
 from __future__ import annotations

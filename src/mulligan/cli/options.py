@@ -123,8 +123,8 @@ def add_policy_options(parser: Parser, default: str) -> None:
         "--policy",
         default=default,
         metavar="P",
-        help="random, expert[:SKILL[:RECALL]], omniscient, human, endpoint:MODEL, file.py:NAME, a run folder, "
-        "or a local model as hf:PATH "
+        help="random, expert[:SKILL[:RECALL]], hasty[:SKILL[:RECALL]] (Sokoban), omniscient, human, endpoint:MODEL, "
+        "file.py:NAME, a run folder, or a local model: nano, smollm2, hf:PATH "
         f"({default}); SKILL and RECALL are shares from 0 to 1",
     )
     group.add_argument("--base-url", metavar="URL", help="OpenAI-compatible server, e.g. http://127.0.0.1:8000/v1")

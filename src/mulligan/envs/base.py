@@ -64,7 +64,8 @@ class Offers(Protocol):
     def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
         """A scripted player of this world.
 
-        kind    "expert" sees what an agent sees; "omniscient" sees everything and gives the ceiling.
+        kind    "expert" sees what an agent sees; "omniscient" sees everything and gives the ceiling. An environment
+                that has others names all it has in a class variable `players`.
         skill   share of its own moves; the rest are random legal ones.
         recall  share of its moves that use what earlier episodes of the trial showed.
         """

@@ -5,10 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from mulligan.errors import ParameterError, UsageError
+from mulligan.errors import ParameterError, UnknownName, UsageError
 from mulligan.policy.base import Conversation, Player, World
 from mulligan.seeding import generator
 from mulligan.types import Completion, Episode, Message, Sampling, Step, Task
+
+_PLAYERS = ("expert", "omniscient")
+"""What an environment with a player() offers if it does not say so itself (`players`)."""
 
 
 class RandomPolicy:
@@ -26,14 +29,17 @@ class ExpertPolicy:
     skill   share of its own moves; the others are random legal ones.
     recall  share of its moves that use what earlier episodes of the trial showed.
     omniscient  sees what is hidden: the ceiling, not a player to compare with.
+    kind    another of the environment's players: Sokoban has a ``hasty`` one.
     """
 
-    def __init__(self, skill: float = 1.0, recall: float = 0.0, *, omniscient: bool = False) -> None:
+    def __init__(
+        self, skill: float = 1.0, recall: float = 0.0, *, omniscient: bool = False, kind: str = "expert"
+    ) -> None:
         for label, value in (("skill", skill), ("recall", recall)):
             if not 0.0 <= value <= 1.0:
                 raise ParameterError(f"expert: {label}={value} is not a share; give a number from 0 to 1")
         self.skill, self.recall = skill, recall
-        self.kind = "omniscient" if omniscient else "expert"
+        self.kind = "omniscient" if omniscient else kind
         self.name = self.kind if (skill, recall) == (1.0, 0.0) else f"{self.kind}:{skill:g}:{recall:g}"
 
     def start(self, task: Task, seed: int) -> Conversation:
@@ -80,6 +86,9 @@ class _Beside:
         wanted = "legal" if self.kind == "random" else "player"
         if not hasattr(world, wanted):
             raise UsageError(f"{self.task.env} offers no {wanted}(), which the {self.kind} player needs")
+        known = getattr(world, "players", _PLAYERS)
+        if self.kind != "random" and self.kind not in known:
+            raise UnknownName(f"player of {self.task.env}", self.kind, known)
         self.world = world
         if self.kind != "random":
             self.player = world.player(self.kind, self.rng, self.skill, self.recall)

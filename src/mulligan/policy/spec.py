@@ -1,6 +1,6 @@
 """Policies by name, as the command line and `evaluate` take them.
 
-random | expert[:SKILL[:RECALL]] | omniscient | human | endpoint:MODEL | path/to/file.py:NAME
+random | expert[:SKILL[:RECALL]] | hasty[:SKILL[:RECALL]] | omniscient | human | endpoint:MODEL | path/to/file.py:NAME
 
 NAME is a function of the messages, a policy, or a class of policies that needs no arguments.
 """
@@ -16,7 +16,7 @@ from mulligan.errors import ParameterError, UnknownName, UsageError
 from mulligan.policy.base import Policy, as_policy
 from mulligan.policy.scripted import ExpertPolicy, RandomPolicy
 
-NAMES = ("random", "expert", "omniscient", "human", "endpoint")
+NAMES = ("random", "expert", "hasty", "omniscient", "human", "endpoint")
 
 
 def policy_from(spec: str, **endpoint: Any) -> Policy:
@@ -24,7 +24,7 @@ def policy_from(spec: str, **endpoint: Any) -> Policy:
     name, _, rest = spec.partition(":")
     if name == "random":
         return RandomPolicy()
-    if name in ("expert", "omniscient"):
+    if name in ("expert", "hasty", "omniscient"):
         return _expert(spec, name, rest)
     if name == "human":
         from mulligan.policy.human import HumanPolicy
@@ -47,7 +47,7 @@ def _expert(spec: str, name: str, rest: str) -> Policy:
         raise ParameterError(
             f"policy {spec!r} is not understood; write {name}, {name}:SKILL or {name}:SKILL:RECALL, 0 to 1"
         )
-    return ExpertPolicy(*shares, omniscient=name == "omniscient")
+    return ExpertPolicy(*shares, kind=name)
 
 
 def _endpoint(model: str, options: dict[str, Any]) -> Policy:

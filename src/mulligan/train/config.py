@@ -153,8 +153,10 @@ class WarmstartConfig:
     """Processes that play them: the same trials, sooner."""
     episodes: int = 3
     """Episodes of a demonstrated trial: the same for RL and meta-RL, so that both start from the same weights."""
+    player: Literal["expert", "hasty"] = "expert"
+    """Who demonstrates: the environment's expert or, where it has one, its hasty player."""
     skill: float = 0.7
-    """Share of the demonstrator's own moves; the rest are random legal ones."""
+    """Share of the demonstrator's own moves; the rest are random legal ones, or hasty ones."""
     recall: float = 0.2
     """Share of its moves that use what earlier episodes showed."""
     memory: str = ""

@@ -29,7 +29,7 @@ def demonstrate(config: Config, mixture: Mixture, settings: TrialSettings, rende
     meta-RL start from the same play."""
     warm, seed = config.warmstart, config.run.seed
     style = prompts.style(settings.style)
-    player = Demonstrated(ExpertPolicy(warm.skill, warm.recall), renderer, style.demonstrated)
+    player = Demonstrated(ExpertPolicy(warm.skill, warm.recall, kind=warm.player), renderer, style.demonstrated)
     related = warm.episodes - 1 if config.trial.tasks == "related" else 0
     draws = draw_tasks(mixture, warm.trials, seed=seed, update=-1, related=related, name="warmstart")
     jobs = [

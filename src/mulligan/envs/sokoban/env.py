@@ -24,7 +24,8 @@ from typing import ClassVar
 from mulligan.envs.base import Player
 from mulligan.envs.sokoban import levels as level_source
 from mulligan.envs.sokoban import memory, solver, views
-from mulligan.envs.sokoban.moves import blocked_feedback, listed, push, read, say, usual_replies
+from mulligan.envs.sokoban.moves import blocked_feedback, listed, push, read, usual_replies
+from mulligan.envs.sokoban.planner import Planner
 from mulligan.errors import ParameterError, UnknownName
 from mulligan.types import Episode, ParamValue, Step, Task
 
@@ -47,6 +48,7 @@ class Sokoban:
     }  # fmt: skip
     turns: ClassVar[int] = 7
     kind: ClassVar[str] = "solve"
+    players: ClassVar[tuple[str, ...]] = ("expert", "hasty", "omniscient")
     glyphs: ClassVar[dict[str, str]] = {
         "#": "bright_black", "_": "dim", "O": "yellow", "X": "bold red", "*": "bold green", "P": "bold cyan",
         "+": "bold cyan",
@@ -143,12 +145,11 @@ class Sokoban:
     def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
         """A player with the solver's plans; the board hides nothing, so "omniscient" is the expert at skill 1.
 
-        recall  share of the turns on which it takes care where a random move has lost the level before: there it plays
-                its plan whatever its skill. At skill 1 there is nothing to remember.
+        kind  ``expert`` makes random moves on its other turns, ``hasty`` such as bring the next box home
         """
-        if kind not in ("expert", "omniscient"):
-            raise UnknownName("player", kind, ("expert", "omniscient"))
-        return _Planner(self, rng, 1.0 if kind == "omniscient" else skill, recall)
+        if kind not in self.players:
+            raise UnknownName("player", kind, self.players)
+        return Planner(self, rng, 1.0 if kind == "omniscient" else skill, recall, hasty=kind == "hasty")
 
     def world_key(self) -> str:
         return f"{self.cols}:{self.level.cells}"
@@ -182,33 +183,3 @@ def _check_generated(params: Mapping[str, ParamValue]) -> None:
         )
     if int(params["level"]) != -1:
         raise ParameterError(f"sokoban: level={params['level']} counts levels of a file; generated ones go by the seed")
-
-
-class _Planner:
-    """Follows the solver's plan, and plans anew wherever a random move led; in a lost position all moves are random."""
-
-    def __init__(self, world: Sokoban, rng: random.Random, skill: float, recall: float) -> None:
-        self.world, self.rng, self.skill, self.recall = world, rng, skill, recall
-        self.plan: str | None = None
-        """The moves still to play from `position`; None where there is no way to win."""
-        self.position = ""
-        self.follows = False
-        """Whether the last reply was the plan's."""
-        self.lost_from: set[str] = set()
-        """Positions from which a random move lost the level, in any episode of the trial."""
-
-    def act(self) -> str:
-        here = self.world.key()
-        if here != self.position:
-            self.position, self.plan = here, solver.solve(self.world.cols, here).moves
-        careful = here in self.lost_from and self.rng.random() < self.recall
-        self.follows = bool(self.plan) and (careful or self.rng.random() < self.skill)
-        if self.follows and self.plan:
-            return say(self.plan[: self.world.moves])
-        return self.rng.choice(self.world.legal())
-
-    def see(self, step: Step) -> None:
-        if self.follows and self.plan:
-            self.position, self.plan = step.state_key, self.plan[self.world.moves :]
-        elif self.plan and solver.solve(self.world.cols, step.state_key).dead:
-            self.lost_from.add(self.position)

@@ -1,0 +1,68 @@
+"""Sokoban's hasty player: one box at a time, the same mistakes again."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from mulligan.envs.registry import build, make_task
+from mulligan.envs.sokoban.env import Sokoban
+from mulligan.envs.sokoban.planner import one_box
+from mulligan.errors import UnknownName
+from mulligan.eval.run import evaluate
+from mulligan.policy.spec import policy_from
+
+LEVELS = 60
+
+
+@pytest.mark.parametrize(
+    ("row", "moves"),
+    [
+        ("#P_X_O_#", "rrr"),  # a step to the box, two pushes
+        ("#P_*_O_#", ""),  # every box is home
+        ("#X_P_XO#", "rr"),  # the left box is stuck at the wall: the right one, a step and a push
+        ("#O__XP_XO#", "rr"),  # three pushes to the left, or a step and a push to the right
+        ("#PXX_O_O#", "rrr"),  # in each other's way, so as if the other were not there
+    ],
+)
+def test_the_way_of_one_box(row: str, moves: str):
+    wall = "#" * len(row)
+    assert one_box(len(row), wall + row + wall) == moves
+
+
+def worlds() -> list[Sokoban]:
+    made = [build(make_task("sokoban", seed, lost="ends")) for seed in range(LEVELS)]
+    return [world for world in made if isinstance(world, Sokoban)]
+
+
+def first_replies(world: Sokoban, kind: str) -> list[str]:
+    """What the player at skill 0 does first in three episodes of a trial."""
+    player, said = world.player(kind, random.Random(1), 0.0, 0.0), list[str]()
+    for _ in range(3):
+        world.reset()
+        said.append(player.act())
+        player.see(world.step(said[-1]))
+    return said
+
+
+def test_its_mistakes_are_made_again_and_random_ones_are_not():
+    again = {kind: sum(len(set(first_replies(world, kind))) == 1 for world in worlds()) for kind in ("hasty", "expert")}
+    # three hasty replies: 0.75³ = 0.42 of the levels, 25 of 60; three random ones of 84: hardly any
+    assert again["hasty"] > 15
+    assert again["expert"] < 3
+
+
+def test_it_is_mediocre():
+    def first_attempts(policy: str) -> float:
+        options = {"tasks": LEVELS, "episodes": 1, "controls": (), "room": False}
+        return evaluate("sokoban", policy, params={"lost": "ends"}, **options).main.p[0]  # type: ignore[arg-type]
+
+    thoughtless, hasty, thoughtful = (first_attempts(policy) for policy in ("expert:0", "hasty:0", "hasty:1"))
+    assert thoughtless < 0.2 < 0.4 < hasty < 0.9
+    assert thoughtful == 1.0
+
+
+def test_a_world_without_one_says_whom_it_has():
+    with pytest.raises(UnknownName, match="unknown player of minesweeper 'hasty'; known: expert, omniscient"):
+        evaluate("minesweeper", policy_from("hasty:0.5"), tasks=1, room=False)
