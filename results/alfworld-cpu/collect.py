@@ -165,6 +165,8 @@ if __name__ == "__main__":
     parser.add_argument("--into", type=Path, default=Path(__file__).parent)
     given = parser.parse_args()
     found = [read_arm(path.parent) for path in sorted(given.runs.glob("*-seed*/arm.json"))]
+    if not found:
+        sys.exit(f"no arm of a sweep in {given.runs} (…-seed0/arm.json)")
     beside = scripted(found[0])
     text = table(found, beside)
     given.into.joinpath("arms.json").write_text(json.dumps({"arms": found, "scripted": beside}, indent=1) + "\n")

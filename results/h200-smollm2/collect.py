@@ -264,9 +264,11 @@ def by_game(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 
 def main(runs: Path, games: Sequence[str], into: Path) -> None:
-    into.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
     arms = {game: read_arms(runs / game) for game in games}
+    if not any(arms.values()):
+        sys.exit(f"no arm of a sweep in {' or '.join(str(runs / game) for game in games)} (…-seed0/arm.json)")
+    into.mkdir(parents=True, exist_ok=True)
     for game, own in arms.items():
         tops: dict[str, float] = {}
         for arm in own:

@@ -22,7 +22,7 @@ from mulligan.types import Trial
 
 
 def count(trial: Trial) -> Counter[str]:
-    """Of one trial: notes and true ones; episodes back where the level was lost, the same moves there, others and wins."""
+    """Of one trial: notes, and true ones; episodes back where it was lost, with the same moves or others, and wins."""
     world, found, lost = build(trial.task), Counter[str](), set[tuple[str, str]]()
     assert isinstance(world, Sokoban)
     for episode in trial.episodes:
@@ -46,9 +46,9 @@ def main(runs: list[Path]) -> None:
     for run in runs:
         found = sum((count(trial) for trial in load_trials(run / "evaluation")), Counter[str]())
         sys.stdout.write(
-            f"{run.name}: {found['true']} of {found['notes']} notes true; {found['back']} episodes came back to a place "
-            f"where the level was lost: {found['same']} with the same moves there, {found['other']} with others, of which "
-            f"{found['won']} won\n"
+            f"{run.name}: {found['true']} of {found['notes']} notes true; {found['back']} episodes came back to a "
+            f"place where the level was lost: {found['same']} with the same moves there, {found['other']} with others, "
+            f"of which {found['won']} won\n"
         )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -112,8 +113,10 @@ if __name__ == "__main__":
     parser.add_argument("runs", type=Path)
     parser.add_argument("--into", type=Path, default=Path(__file__).parent)
     given = parser.parse_args()
-    given.into.mkdir(parents=True, exist_ok=True)
     arms = read_arms(given.runs)
+    if not arms:
+        sys.exit(f"no arm of a sweep in {given.runs} (…-seed0/arm.json)")
+    given.into.mkdir(parents=True, exist_ok=True)
     (given.into / "arms.json").write_text(json.dumps(arms, indent=1) + "\n", encoding="utf-8")
     (given.into / "table.md").write_text(table(arms), encoding="utf-8")
     keep_metrics(given.runs, given.into)

@@ -26,6 +26,8 @@ Memory = Literal["none", "history", "reflection", "both"]
 Stop = Literal["success", "never"]
 Restart = Literal["replay", "fresh"]
 Kind = Literal["solve", "versus"]
+PLAYERS = ("expert", "omniscient")
+"""Scripted players that an environment with a player() has if it does not name others (`players`)."""
 
 
 class Message(TypedDict):

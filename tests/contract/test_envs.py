@@ -152,6 +152,34 @@ class Unfinished(Fine):
         return super().step(reply)._replace(done=False)
 
 
+class Careless(Fine):
+    """Does not keep its task."""
+
+    def __init__(self, task: Task) -> None:
+        self.total = 0
+
+
+class Taskless(Fine):
+    """Cannot be told its task."""
+
+    def __init__(self) -> None:
+        self.total = 0
+
+
+class Chanceless(Fine):
+    """Always begins in the same way, and says so too early."""
+
+    def reset(self) -> str:  # type: ignore[override]
+        return super().reset()
+
+
+class Lawless(Fine):
+    """Has lost its list of moves."""
+
+    def legal(self) -> list[str]:
+        raise KeyError("moves")
+
+
 @pytest.fixture
 def named(monkeypatch):
     """Classes of this file as registered environments."""
@@ -178,6 +206,10 @@ def test_a_world_that_keeps_it(named):
         (Infinite, "not finite"),
         (Untyped, "returned tuple"),
         (Unfinished, "won without being done"),
+        (Careless, r"say self\.task = task"),
+        (Taskless, r"__init__\(task\) raised TypeError"),
+        (Chanceless, r"reset\(0\) raised TypeError"),
+        (Lawless, r"legal\(\) raised KeyError"),
     ],
 )
 def test_broken_worlds_are_noticed(named, kind, complaint):

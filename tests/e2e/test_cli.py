@@ -134,6 +134,24 @@ def test_policies_from_files(capsys, folder):
         assert captured.count("\n") == 1
 
 
+def test_an_environment_of_ones_own_that_fails_says_what_it_said(capsys, folder):
+    """And its name is not read as markup: ``:Snake`` is no emoji."""
+    (folder / "snake.py").write_text(
+        "class Snake:\n    def __init__(self, task):\n        self.task = task\n\n"
+        "    def rules(self):\n        return ''\n\n"
+        "    def reset(self, chance=0):\n        return ''\n\n"
+        "    def step(self, reply):\n        raise ValueError('it bit its tail')\n\n\n"
+        "class Shy(Snake):\n    def __init__(self):\n        pass\n"
+    )
+    (folder / "mine.py").write_text("def go(messages):\n    return 'on'\n")
+    assert call("eval", "snake.py:Snake", "--policy", "mine.py:go", "--tasks", "2") == 0
+    said = capsys.readouterr().out
+    assert "snake.py:Snake: 2 tasks" in said
+    assert "the first: ValueError: it bit its tail" in said
+    assert call("play", "snake.py:Shy", "--policy", "mine.py:go") == 2
+    assert "snake.py:Shy cannot be built: TypeError" in capsys.readouterr().err
+
+
 def test_a_trained_policy_without_torch_names_the_extra(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     assert call("eval", "bandit", "--policy", "nano") == 2
@@ -186,12 +204,14 @@ def test_styles_and_memory(capsys):
         (["eval", "minesweeper", "--max-tokens", "0"], "max_tokens=0"),
         (["eval", "minesweeper", "--env-timeout", "0"], "env_timeout=0"),
         (["eval", "--env.mines", "--tasks", "5", "minesweeper"], "needs a value"),
-        (["eval", "--resume", "nowhere"], "not a run folder"),
+        (["eval", "--resume", "nowhere"], "no run folder nowhere"),
+        (["eval", "minesweeper", "--policy", "runs/nowhere"], "no run folder runs/nowhere"),
+        (["eval", "minesweeper", "--policy", "hasty"], "known: expert, omniscient"),
         (["eval", "minesweeper", "surplus"], "surplus"),
         (["play", "sokobann"], "'sokoban'"),
         (["play", "bandit", "--memory", "all"], "invalid choice"),
         (["bench", "envs"], "'env'"),
-        (["show", "nowhere"], "not a run folder"),
+        (["show", "nowhere"], "no run folder nowhere"),
         (["check", "examples.py:Nothing"], "no file"),
     ],
 )

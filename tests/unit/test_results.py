@@ -85,7 +85,9 @@ def test_the_first_runs_of_sokoban_are_told_as_they_were(view):
 
 def test_what_sokobans_notes_were_worth_is_told_as_it_was():
     said, folder = (ROOT / "docs" / "results.md").read_text(), PILOT.parent / "sokoban-cells"
-    warm, meta, rl, _ = (re.findall(r"(?<!-)\b\d+(?= )", line) for line in (folder / "notes.txt").read_text().splitlines())
+    warm, meta, rl, _ = (
+        re.findall(r"(?<!-)\b\d+(?= )", line) for line in (folder / "notes.txt").read_text().splitlines()
+    )
     assert f"{warm[0]} of {warm[1]} after the warm start and {meta[0]} of {meta[1]} after meta-RL" in said
     assert f"{meta[3]} of {meta[2]} episodes, and lost (RL: {rl[3]} of {rl[2]}). Of the {meta[4]}" in said
     better = json.loads((folder / "better-warm-start.json").read_text())

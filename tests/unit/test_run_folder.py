@@ -75,6 +75,12 @@ def test_a_later_line_supersedes_an_earlier_one(run):
 def test_folders_that_are_not_runs(tmp_path, run):
     with pytest.raises(RunFolderError, match=r"config\.toml"):
         RunFolder.open(tmp_path)
+    with pytest.raises(RunFolderError, match="there is no run folder"):
+        RunFolder.open(tmp_path / "nowhere")
+    with pytest.raises(RunFolderError, match="is a file"):
+        RunFolder.open(run.path / "config.toml")
+    with pytest.raises(RunFolderError, match=f"it holds {run.path.name}$"):
+        RunFolder.open(run.path.parent)
     with pytest.raises(RunFolderError, match="already holds a run"):
         RunFolder.create(run.path, {})
     with pytest.raises(RunFolderError, match="no trials of 'main'"):

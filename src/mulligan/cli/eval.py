@@ -171,7 +171,7 @@ def _print(data: dict[str, Any]) -> None:
 
     from mulligan.report.tables import eval_table, footnotes
 
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 160)  # a file or a pipe has no width
     console.print(eval_table(data))
     for line in footnotes(data):
         console.print(line, markup=False, highlight=False, soft_wrap=True)

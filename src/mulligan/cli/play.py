@@ -15,7 +15,7 @@ from mulligan.cli.options import (
     take_defaults_of_run,
     trial_settings,
 )
-from mulligan.errors import UsageError
+from mulligan.errors import MulliganError, UsageError
 from mulligan.policy.base import Conversation, Policy, Spectator, World
 from mulligan.types import Completion, Episode, Message, Sampling, Step, Task, Trial
 
@@ -53,7 +53,7 @@ def run(parser: Parser, words: list[str]) -> int:
     params = {**trained_on, **given}
     task = registry.make_task(options.env, options.seed, **params)
     settings = trial_settings(options)
-    env = registry.build(task)
+    env = _built(task)
     console = Console()
     if options.web:
         return _play_in_browser(env, settings, options, console)
@@ -76,6 +76,18 @@ def run(parser: Parser, words: list[str]) -> int:
     if options.policy == "human" and about.kind == "solve" and trial.episodes[-1].won:
         console.print("You won.")
     return 0
+
+
+def _built(task: Task) -> Env:
+    """The world to play in; one that cannot be built is somebody's own."""
+    from mulligan.envs import registry
+
+    try:
+        return registry.build(task)
+    except MulliganError:
+        raise
+    except Exception as error:
+        raise UsageError(f"{task.env} cannot be built: {type(error).__name__}: {error}") from error
 
 
 def _check_web(options: argparse.Namespace) -> None:

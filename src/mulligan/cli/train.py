@@ -207,7 +207,8 @@ def _report(config: Config, folder: Path, *, as_json: bool) -> None:
 
 def _trained(last: Metrics) -> str:
     shown = _listed(shares(last))
-    return f"{last.get('update', 0)} updates done{f'; the last one: {shown}' if shown else ''}\n"
+    done = int(last.get("update", 0))
+    return f"{done} update{'' if done == 1 else 's'} done{f'; the last one: {shown}' if shown else ''}\n"
 
 
 def _warmed(last: Metrics, folder: Path) -> str:

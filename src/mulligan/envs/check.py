@@ -9,7 +9,7 @@ from typing import Any
 
 from mulligan.envs import registry
 from mulligan.envs.base import Env
-from mulligan.errors import ContractBroken
+from mulligan.errors import ContractBroken, MulliganError
 from mulligan.seeding import generator
 from mulligan.types import Step, Task
 
@@ -48,9 +48,9 @@ def garbage(rng: random.Random) -> Iterator[str]:
 
 
 def _check_reset(task: Task) -> None:
-    first, second = registry.build(task), registry.build(task)
-    once = (first.rules(), first.reset())
-    if once != (second.rules(), second.reset()):
+    first, second = _built(task), _built(task)
+    once = (_called(first, "rules"), _called(first, "reset"))
+    if once != (_called(second, "rules"), _called(second, "reset")):
         raise ContractBroken(f"{task.env}, seed {task.seed}: the same task gave two different beginnings")
     if not isinstance(once[0], str) or not isinstance(once[1], str):
         raise ContractBroken(f"{task.env}: rules() and reset() must return text")
@@ -58,11 +58,33 @@ def _check_reset(task: Task) -> None:
         raise ContractBroken(f"{task.env}: env.task is not the task it was built from")
 
 
+def _built(task: Task) -> Env:
+    try:
+        return registry.build(task)
+    except MulliganError:
+        raise
+    except Exception as error:
+        raise ContractBroken(f"{task.env}, seed {task.seed}: __init__(task) raised {_named(error)}") from error
+
+
+def _called(env: Env, method: str, *given: int) -> Any:
+    """What `method` of the environment returns; an error in it breaks the contract."""
+    try:
+        return getattr(env, method)(*given)
+    except Exception as error:
+        call = f"{method}({', '.join(map(str, given))})"
+        raise ContractBroken(f"{env.task.env}, seed {env.task.seed}: {call} raised {_named(error)}") from error
+
+
+def _named(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
 def _check_replay(task: Task, chance: int) -> None:
     """Play once, noting the replies; play them again on the same and on a new instance."""
     rng = generator(task.seed, "check", chance)
-    env = registry.build(task)
-    opening = env.reset(chance)
+    env = _built(task)
+    opening = _called(env, "reset", chance)
     replies: list[str] = []
     steps: list[Step] = []
     for _ in range(task.turns):
@@ -70,8 +92,8 @@ def _check_replay(task: Task, chance: int) -> None:
         steps.append(_step(env, replies[-1]))
         if steps[-1].done:
             break
-    for again in (env, registry.build(task)):
-        same_opening = again.reset(chance) == opening
+    for again in (env, _built(task)):
+        same_opening = _called(again, "reset", chance) == opening
         for number, (reply, step) in enumerate(zip(replies, steps, strict=True), 1):
             if not same_opening or _step(again, reply) != step:
                 raise ContractBroken(
@@ -84,9 +106,9 @@ def _check_invalid_changes_nothing(task: Task) -> None:
     """A game disturbed by invalid replies goes as the same game without them."""
     rng = generator(task.seed, "invalid")
     noise = garbage(rng)
-    plain, disturbed = registry.build(task), registry.build(task)
-    plain.reset()
-    disturbed.reset()
+    plain, disturbed = _built(task), _built(task)
+    _called(plain, "reset")
+    _called(disturbed, "reset")
     key: str | None = None
     for _ in range(task.turns):
         for reply in (next(noise), next(noise), next(noise), _pick(plain, rng)):
@@ -103,18 +125,17 @@ def _check_invalid_changes_nothing(task: Task) -> None:
 
 
 def _check_garbage(task: Task) -> None:
-    env = registry.build(task)
-    env.reset()
+    env = _built(task)
+    _called(env, "reset")
     noise = garbage(generator(task.seed, "garbage"))
     for _ in range(GARBAGE_REPLIES):
         if _step(env, next(noise)).done:
-            env.reset()
+            _called(env, "reset")
 
 
 def _pick(env: Env, rng: random.Random) -> str:
     """A legal reply where the environment lists them, noise otherwise."""
-    legal = getattr(env, "legal", None)
-    replies = legal() if legal is not None else ()
+    replies = _called(env, "legal") if hasattr(env, "legal") else ()
     return rng.choice(list(replies)) if replies else next(garbage(rng))
 
 
@@ -124,7 +145,7 @@ def _step(env: Env, reply: str) -> Step:
     try:
         step = env.step(reply)
     except Exception as error:
-        raise ContractBroken(f"{where}: raised {type(error).__name__}: {error}") from error
+        raise ContractBroken(f"{where}: raised {_named(error)}") from error
     if not isinstance(step, Step):
         raise ContractBroken(f"{where}: step() returned {type(step).__name__}, not Step")
     if not (math.isfinite(step.reward) and math.isfinite(step.shaping)):

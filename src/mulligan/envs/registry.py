@@ -17,9 +17,9 @@ from types import ModuleType
 from typing import Any, cast
 
 from mulligan.envs.base import Env
-from mulligan.errors import ParameterError, UnknownName, UsageError
+from mulligan.errors import ContractBroken, ParameterError, UnknownName, UsageError
 from mulligan.seeding import derive
-from mulligan.types import Kind, ParamValue, Restart, Stop, Task
+from mulligan.types import PLAYERS, Kind, ParamValue, Restart, Stop, Task
 
 BUILTIN = {
     "minesweeper": "mulligan.envs.minesweeper.env:MineSweeper",
@@ -120,7 +120,20 @@ def make_task(name: str, seed: int = 0, **params: Any) -> Task:
 
 def build(task: Task) -> Env:
     """The live world of a task."""
-    return spec(task.env).build(task)
+    env = spec(task.env).build(task)
+    if getattr(env, "task", None) is None:
+        raise ContractBroken(f"{task.env} does not keep its task; say self.task = task in __init__")
+    return env
+
+
+def check_player(name: str, kind: str) -> None:
+    """Raise unless environment `name` has a scripted player of this kind."""
+    maker = spec(name).build
+    if not hasattr(maker, "player"):
+        raise UsageError(f"{name} offers no player(), which the {kind} player needs")
+    known = getattr(maker, "players", PLAYERS)
+    if kind not in known:
+        raise UnknownName(f"player of {name}", kind, known)
 
 
 def make(name: str, seed: int = 0, **params: Any) -> Env:

@@ -94,6 +94,8 @@ class Summary:
     """Trials in which the model or the environment failed for good; they count as not solved."""
     prompt_tokens: int
     completion_tokens: int
+    failure: str = ""
+    """What the first of the failed trials said."""
 
 
 def tokens(trial: Trial) -> tuple[int, int]:
@@ -128,6 +130,7 @@ def summarise(trials: Sequence[Trial], episodes: int) -> Summary:
         failed=sum(trial.failed for trial in trials),
         prompt_tokens=sum(read for read, _ in used),
         completion_tokens=sum(wrote for _, wrote in used),
+        failure=next((e.error for trial in trials if trial.failed for e in trial.episodes if e.error), ""),
     )
 
 

@@ -168,7 +168,11 @@ def run_plan(
     if max_cost is not None and not max_cost >= 0:
         raise ParameterError(f"max_cost={max_cost} cannot be; give 0 or more")
     if max_cost is not None and not ((prices or Prices()).prompt or (prices or Prices()).completion):
-        raise ParameterError("max_cost needs the price of tokens: give price_in and price_out, per million tokens")
+        raise ParameterError(
+            "max_cost needs the price of tokens, per million: give price_in and price_out (--price-in, --price-out)"
+        )
+    if isinstance(policy, ExpertPolicy):
+        registry.check_player(plan.env, policy.kind)
     evaluation = _Evaluation(plan, policy, concurrency, prices or Prices(), max_cost, progress)
     into = evaluation.folder = folder() if callable(folder) else folder
     with nullcontext() if into is None else into.held():

@@ -8,10 +8,7 @@ from collections.abc import Sequence
 from mulligan.errors import ParameterError, UnknownName, UsageError
 from mulligan.policy.base import Conversation, Player, World
 from mulligan.seeding import generator
-from mulligan.types import Completion, Episode, Message, Sampling, Step, Task
-
-_PLAYERS = ("expert", "omniscient")
-"""What an environment with a player() offers if it does not say so itself (`players`)."""
+from mulligan.types import PLAYERS, Completion, Episode, Message, Sampling, Step, Task
 
 
 class RandomPolicy:
@@ -86,10 +83,10 @@ class _Beside:
         wanted = "legal" if self.kind == "random" else "player"
         if not hasattr(world, wanted):
             raise UsageError(f"{self.task.env} offers no {wanted}(), which the {self.kind} player needs")
-        known = getattr(world, "players", _PLAYERS)
-        if self.kind != "random" and self.kind not in known:
-            raise UnknownName(f"player of {self.task.env}", self.kind, known)
         self.world = world
+        known = ("random", *getattr(world, "players", PLAYERS))
+        if self.kind not in known:
+            raise UnknownName(f"player of {self.task.env}", self.kind, known)
         if self.kind != "random":
             self.player = world.player(self.kind, self.rng, self.skill, self.recall)
 

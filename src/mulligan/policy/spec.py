@@ -35,7 +35,19 @@ def policy_from(spec: str, **endpoint: Any) -> Policy:
     file, colon, attribute = spec.rpartition(":")
     if colon and file.endswith(".py"):
         return _from_file(Path(file), attribute)
+    if "/" in spec or Path(spec).exists():
+        raise UsageError(_not_a_run(spec))
     raise UnknownName("policy", spec, NAMES)
+
+
+def _not_a_run(spec: str) -> str:
+    path = Path(spec)
+    if not path.exists():
+        return f"there is no run folder {spec}, and no policy has that name"
+    runs = sorted(each.parent.name for each in path.glob("*/config.toml"))[:3]
+    if runs:
+        return f"{spec} holds runs and is none itself; name one of them, e.g. {path / runs[0]}"
+    return f"{spec} is not a run folder (it has no config.toml); a model's folder is hf:{spec}"
 
 
 def _expert(spec: str, name: str, rest: str) -> Policy:

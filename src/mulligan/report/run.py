@@ -86,7 +86,7 @@ class RunFolder:
         """A run that exists, in a schema this version reads."""
         run = cls(path)
         if not (run.path / "config.toml").is_file():
-            raise RunFolderError(f"{run.path} is not a run folder: it has no config.toml")
+            raise RunFolderError(_why_no_run(run.path))
         version = run.config().get("schema_version")
         if version != SCHEMA_VERSION:
             raise RunFolderError(f"{run.path} has schema_version {version}; this version reads {SCHEMA_VERSION}")
@@ -285,3 +285,13 @@ def _toml_value(value: object) -> str:
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_toml_value(item) for item in value) + "]"
     return json.dumps(str(value), ensure_ascii=False)
+
+
+def _why_no_run(path: Path) -> str:
+    if not path.exists():
+        return f"there is no run folder {path}"
+    if not path.is_dir():
+        return f"{path} is a file, not a run folder"
+    runs = sorted(each.parent.name for each in path.glob("*/config.toml"))
+    inside = f"; it holds {', '.join(runs[:3])}{' and others' if len(runs) > 3 else ''}" if runs else ""
+    return f"{path} is not a run folder: it has no config.toml{inside}"

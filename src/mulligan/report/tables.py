@@ -38,8 +38,15 @@ def summary_table(
     """A row a method: p@k with half-widths for solve-type tasks, return and share won per episode for games."""
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    table = Table(
+        title=Text(title, style="table.title"),
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1),
+    )
     table.add_column("method", overflow="fold")
     for k in range(1, episodes + 1):
         table.add_column(f"episode {k}" if versus else f"p@{k}", justify="right", no_wrap=True)
@@ -51,7 +58,8 @@ def summary_table(
         table.add_column("ceiling", justify="right", no_wrap=True)
     table.add_column("valid", justify="right", no_wrap=True)
     for label, summary in rows:
-        table.add_row(*_cells(label, summary, versus=versus, ceiling=ceiling, scored=scored))
+        cells = _cells(summary, versus=versus, ceiling=ceiling, scored=scored)
+        table.add_row(Text(label), *cells)  # a label as it is: in markup, ``snake.py:Snake:`` has a snake in it
     return table
 
 
@@ -61,7 +69,7 @@ def pays_in_part(summary: Result) -> bool:
     return any(abs(reward - share) > 1e-9 for reward, share in zip(best, summary["p"], strict=True))
 
 
-def _cells(label: str, summary: Result, *, versus: bool, ceiling: float | None, scored: bool) -> list[str]:
+def _cells(summary: Result, *, versus: bool, ceiling: float | None, scored: bool) -> list[str]:
     if versus:
         played = zip(summary["returns"], summary["returns_ci"], summary["won"], strict=True)
         cells = ["–" if mean is None else _game_cell(mean, ci, won) for mean, ci, won in played]
@@ -72,7 +80,7 @@ def _cells(label: str, summary: Result, *, versus: bool, ceiling: float | None, 
             cells.append(f"{100 * best[0]:.0f} / {100 * best[-1]:.0f}")
         if ceiling is not None:
             cells.append(f"{100 * ceiling:.1f}")
-    return [label, *cells, f"{100 * summary['valid']:.0f} %"]
+    return [*cells, f"{100 * summary['valid']:.0f} %"]
 
 
 def _percent(share: float, ci: Sequence[float]) -> str:
@@ -91,7 +99,8 @@ def footnotes(result: Result) -> list[str]:
     if result["faults"]:
         lines.append("Faulty replies: " + _counted(result["faults"]))
     if result["failed"]:
-        lines.append(f"Failed for reasons outside the agent: {result['failed']} trials, counted as not solved")
+        first = f"; the first: {result['failure']}" if result.get("failure") else ""
+        lines.append(f"Failed for reasons outside the agent: {result['failed']} trials, counted as not solved{first}")
     if result["reflections"]:
         lines.append(
             f"Reflections: {result['reflections']}, {100 * result['reflections_valid']:.0f} % in the asked form"

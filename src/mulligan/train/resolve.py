@@ -195,8 +195,10 @@ def check(config: Config) -> None:
         if config.warmstart.steps and not hasattr(registry.spec(env).build, "player"):
             raise ParameterError(
                 f"warmstart.steps={config.warmstart.steps} needs somebody to imitate, and {env} has no player(); "
-                "write one, or give 0"
+                "write one, or give --warmstart.steps 0"
             )
+        if config.warmstart.steps:
+            registry.check_player(env, config.warmstart.player)
         own = {*registry.spec(env).defaults, "turns"}
         registry.make_task(env, 0, **{key: value for key, value in params.items() if key in own})
 
