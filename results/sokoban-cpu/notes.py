@@ -14,32 +14,56 @@ from collections import Counter
 from pathlib import Path
 
 from mulligan.envs.registry import build
+from mulligan.envs.sokoban import solver
 from mulligan.envs.sokoban.env import Sokoban
 from mulligan.envs.sokoban.memory import replay
+from mulligan.envs.sokoban.moves import push, read
 from mulligan.errors import StopReason
 from mulligan.report.run import load_trials
 from mulligan.types import Trial
 
 
 def count(trial: Trial) -> Counter[str]:
-    """Of one trial: notes, and true ones; episodes back where it was lost, with the same moves or others, and wins."""
-    world, found, lost = build(trial.task), Counter[str](), set[tuple[str, str]]()
+    """Of one trial: notes, and true ones; episodes back where it was lost, with the same moves or others, and wins.
+
+    A note is true that names the place and the moves that lost the level. What it says to play instead is sound if the
+    level can still be won after it; it is heeded where an episode that comes back to the place plays just that.
+    """
+    world, found, lost = build(trial.task), Counter[str](), dict[tuple[str, str], str]()
     assert isinstance(world, Sokoban)
     for episode in trial.episodes:
         played = replay(world, episode)
         places = [world.level.cells, *(turn.key for turn in played)]
         back = next((n for n, place in enumerate(places[:-1]) if any(where == place for where, _ in lost)), None)
         if back is not None:
-            same = (places[back], played[back].said) in lost
+            here, said = places[back], played[back].said
+            same = (here, said) in lost
             found["back"] += 1
             found["same" if same else "other"] += 1
             found["won"] += episode.won and not same
+            found["heeded"] += said in {instead for (where, _), instead in lost.items() if where == here}
+        note = episode.reflection.text.strip().splitlines() if episode.reflection is not None else []
+        instead = note[2] if len(note) == 4 else ""
         if episode.stop is StopReason.LOST:
-            lost.add((places[-2], played[-1].said))
+            lost[places[-2], played[-1].said] = instead
         if episode.reflection is not None:
+            asked = re.sub("</?reflection>", "", world.reflect(episode)).splitlines()
             found["notes"] += 1
-            found["true"] += episode.reflection.text.strip() == re.sub("</?reflection>", "", world.reflect(episode))
+            found["true"] += (note[:2], note[-1:]) == (asked[:2], asked[-1:])
+            if instead and episode.stop is StopReason.LOST:
+                found["instead"] += 1
+                found["sound"] += _sound(world, places[-2], instead)
     return found
+
+
+def _sound(world: Sokoban, place: str, instead: str) -> bool:
+    """Whether the level can still be won when `instead` has been played at `place`."""
+    understood = read(f"<action>{instead}</action>", world.cols, world.moves)
+    if isinstance(understood, str):
+        return False
+    cells = bytearray(" ".join(place), "ascii")
+    push(cells, 2 * solver.locate(place)[0], understood.deltas, place.count("*"), world.boxes)
+    return not solver.solve(world.cols, cells[::2].decode()).dead
 
 
 def main(runs: list[Path]) -> None:
@@ -48,7 +72,8 @@ def main(runs: list[Path]) -> None:
         sys.stdout.write(
             f"{run.name}: {found['true']} of {found['notes']} notes true; {found['back']} episodes came back to a "
             f"place where the level was lost: {found['same']} with the same moves there, {found['other']} with others, "
-            f"of which {found['won']} won\n"
+            f"of which {found['won']} won; {found['heeded']} did what a note says, and of {found['instead']} such "
+            f"notes {found['sound']} were sound\n"
         )
 
 

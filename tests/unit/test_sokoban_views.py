@@ -84,7 +84,8 @@ def test_the_runner_calls_it_lost_and_the_note_names_the_turn(tmp_path):
     episode = trial.episodes[0]
     assert episode.stop is StopReason.LOST
     assert len(episode.turns) == 1
-    assert build(task).reflect(episode) == "<reflection>boxes b2 d3\nyou c2\nleft: lost</reflection>"
+    # instead: round below the box to its left side, so that it can be pushed home
+    assert build(task).reflect(episode) == "<reflection>boxes b2 d3\nyou c2\ndown, left, left\nleft: lost</reflection>"
     assert build(task).digest(episode) == "c2: left\nlost"
 
 
@@ -93,7 +94,10 @@ def test_cells_remember_the_place_where_it_was_lost_and_how_slow_it_was(tmp_path
     replies = ["<action>up, down</action>", "<action>down, right</action>", "<action>up, left, left</action>"]
     late = run_trial_sync(task, ScriptedPolicy(replies), episodes=1).episodes[0]
     # c2 up and back; d3 home, the player in d3; up to d2, then left from c2 pushes the other box against the wall
-    assert build(task).reflect(late) == "<reflection>boxes b2 e3*\nyou d3\nup, left, left: lost</reflection>"
+    assert (
+        build(task).reflect(late)
+        == "<reflection>boxes b2 e3*\nyou d3\nleft, left, left\nup, left, left: lost</reflection>"
+    )
     assert build(task).digest(late) == "c2: up, down\nc2: down, right\nd3: up, left, left\nlost"
     slow = run_trial_sync(task, ScriptedPolicy(["<action>up, down</action>"] * 7), episodes=1).episodes[0]
     assert build(task).reflect(slow) == "<reflection>too slow</reflection>"

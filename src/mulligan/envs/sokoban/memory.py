@@ -71,14 +71,19 @@ def reflect(world: Sokoban, episode: Episode) -> str:
 
 
 def _place_lost(world: Sokoban, episode: Episode, played: Sequence[Played], wrong: int) -> list[str]:
-    """Where the level was lost and by which moves: ``boxes b2 d3``, ``you c2``, ``up, up: lost``.
+    """Where the level was lost, what to play there instead, and what lost it.
 
-    In the words of the view, so that the agent finds it again by what it sees, however it came there.
+    ``boxes b2 d3``, ``you c2``, ``left, up``, ``up, up: lost``.
+
+    In the words of the view, so that the agent finds it again by what it sees, however it came there; and a place is
+    followed by moves as an observation is by a reply.
     """
     if wrong == len(played):
         return ["won" if episode.won else "too slow"]
     place = played[wrong - 1].key if wrong else world.level.cells
-    return [views.cells_later(place, world.cols), f"{played[wrong].said}: lost"]
+    plan = solver.solve(world.cols, place).moves or ""
+    instead = [", ".join(NAMES[INDEX[move]] for move in plan[: world.moves])] if plan else []
+    return [views.cells_later(place, world.cols), *instead, f"{played[wrong].said}: lost"]
 
 
 def _turn_by_turn(_: Sokoban, episode: Episode, played: Sequence[Played], wrong: int) -> list[str]:
