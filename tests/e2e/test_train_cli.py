@@ -118,7 +118,7 @@ def test_a_warm_start_alone_says_what_it_reached_and_where_it_is(trainer, capsys
     assert capsys.readouterr().out == (
         "warm start done; on validation tasks: p@1 12.5  p@2 37.5\n"
         "Weights: warm/checkpoints/update-00000/weights.safetensors; "
-        "other runs begin there with --model.name warm --warmstart.steps 0\n"
+        "other runs begin there with --preset test --model.name warm --warmstart.steps 0\n"
         "Run: warm\n"
     )
     assert call("train", "--preset", "test", "--run.updates", "0", "--run", "again", "--json") == 0
@@ -276,7 +276,7 @@ def test_help_lists_sections_presets_and_settings(capsys):
         (["--env.mines", "few"], "not of type int"),
         (["--seed", "one"], "run.seed='one'"),
         (["--config", "nowhere.toml"], "nowhere.toml"),
-        (["--resume", "nowhere"], "not a run folder"),
+        (["--resume", "nowhere"], "no run folder nowhere"),
         (["minesweeper", "surplus"], "surplus"),
     ],
 )
@@ -372,5 +372,5 @@ def test_export_overwrites_nothing(trainer, models, folder, capsys):
         assert call("export", "mine", target) == 2
         assert "not an empty folder" in capsys.readouterr().err
     assert call("export", "nowhere", "out") == 2
-    assert "not a run folder" in capsys.readouterr().err
+    assert "no run folder nowhere" in capsys.readouterr().err
     assert not models

@@ -85,12 +85,15 @@ def test_folders_that_are_not_runs(tmp_path, run):
         RunFolder.create(run.path, {})
     with pytest.raises(RunFolderError, match="no trials of 'main'"):
         load_trials(run.path)
+    (run.path / "config.toml").write_bytes(b"title = '\xff'\n")
+    with pytest.raises(RunFolderError, match="cannot be read"):
+        RunFolder.open(run.path)
     (run.path / "config.toml").write_text("schema_version = 99\n")
     with pytest.raises(RunFolderError, match="schema_version 99"):
         RunFolder.open(run.path)
 
 
-names = st.text("abcdefgh_", min_size=1, max_size=6)
+names = st.text("abcdefgh_ß. 漢", min_size=1, max_size=6)
 scalars = st.one_of(
     st.booleans(),
     st.integers(-(10**9), 10**9),

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mulligan
+from mulligan.envs.bandit import Bandit
 from mulligan.errors import ContextFull, Fault, RequestFailed, StopReason, UnknownName, UsageError
 from mulligan.trial import memory as remembering
 from mulligan.trial.prompts import headline
@@ -350,6 +351,22 @@ def test_related_tasks_are_told_as_such():
     asked = [seen[-1]["content"] for seen in policy.seen if "Write a short" in seen[-1]["content"]]
     assert all("another task of the same kind" in text for text in asked)
     assert any("What you remember of earlier tasks of this kind" in seen[1]["content"] for seen in policy.seen)
+
+
+def test_a_related_task_that_cannot_be_built_ends_the_trial_there(monkeypatch):
+    class Picky(Bandit):
+        def __init__(self, task):
+            if task.seed == 3:
+                raise OSError("no file for 3")
+            super().__init__(task)
+
+    monkeypatch.setattr(mulligan.envs.registry, "_load", lambda name: Picky)
+    tasks = [mulligan.make_task("bandit", seed) for seed in (1, 3, 5)]
+    trial = mulligan.run_trial_sync(tasks[0], Recorder(["<action>9</action>"]), related=tasks[1:])
+    assert [episode.stop.value for episode in trial.episodes][-1] == "env_raised"
+    assert len(trial.episodes) == 2
+    assert trial.failed
+    assert "no file for 3" in trial.episodes[-1].error
 
 
 def test_the_window_holds_for_the_reflection_too():

@@ -31,11 +31,14 @@ def test_few_trials_stay_here(monkeypatch):
 
 
 PRINTS = """
+import os
+
 from mulligan.envs.bandit import Bandit
 
 class Loud(Bandit):
     def reset(self, chance=0):
         print("hello")
+        os.write(1, b"good day\\n")  # as libraries do that are not written in Python
         return super().reset(chance)
 """
 
@@ -45,7 +48,9 @@ def test_what_an_environment_prints_is_no_answer(tmp_path, capfd):
     name = f"{tmp_path / 'loud.py'}:Loud"
     jobs = [(Job(make_task(name, seed), seed), SETTINGS[0]) for seed in range(2 * workers.FEWEST)]
     assert len(workers.play(jobs, ExpertPolicy(), processes=2)) == len(jobs)
-    assert "hello" in capfd.readouterr().err
+    said = capfd.readouterr().err
+    assert "hello" in said
+    assert "good day" in said
 
 
 def test_a_process_that_fails_is_told(capfd):

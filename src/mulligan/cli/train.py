@@ -64,7 +64,7 @@ def run(parser: Parser, words: list[str]) -> int:
             stack.close()
             sys.stderr.write(_interrupted(folder))
             return 130
-    _report(config, folder, as_json=options.json)
+    _report(config, folder, options)
     return 0
 
 
@@ -193,16 +193,16 @@ def _interrupted(folder: Path) -> str:
     return f"interrupted: the run is in {folder}; continue with: mulligan train --resume {folder}\n"
 
 
-def _report(config: Config, folder: Path, *, as_json: bool) -> None:
+def _report(config: Config, folder: Path, options: argparse.Namespace) -> None:
     from mulligan.train.metrics import MetricsFile
 
     last: Metrics = next(reversed(MetricsFile(folder / "metrics.jsonl").read()), {})
-    if as_json:
+    if options.json:
         from mulligan.report.run import to_json
 
         sys.stdout.write(to_json({"run": str(folder), **last}))
         return
-    sys.stdout.write((_trained(last) if config.run.updates else _warmed(last, folder)) + f"Run: {folder}\n")
+    sys.stdout.write((_trained(last) if config.run.updates else _warmed(last, folder, options)) + f"Run: {folder}\n")
 
 
 def _trained(last: Metrics) -> str:
@@ -211,13 +211,15 @@ def _trained(last: Metrics) -> str:
     return f"{done} update{'' if done == 1 else 's'} done{f'; the last one: {shown}' if shown else ''}\n"
 
 
-def _warmed(last: Metrics, folder: Path) -> str:
+def _warmed(last: Metrics, folder: Path, options: argparse.Namespace) -> str:
     """Of a warm start alone: what it has reached, where its weights are, and how to go on from them."""
     shown = _listed(shares(last, "validation/p@"))
     weights = folder / "checkpoints" / "update-00000" / "weights.safetensors"
+    preset, file = options.preset or ("" if options.config else "cpu"), options.config
+    again = f"{f'--preset {preset} ' if preset else ''}{f'--config {file} ' if file else ''}"
     return (
         f"warm start done{f'; on validation tasks: {shown}' if shown else ''}\n"
-        f"Weights: {weights}; other runs begin there with --model.name {folder} --warmstart.steps 0\n"
+        f"Weights: {weights}; other runs begin there with {again}--model.name {folder} --warmstart.steps 0\n"
     )
 
 

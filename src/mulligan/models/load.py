@@ -111,6 +111,15 @@ def load(
     return Loaded(model, tokenizer, renderer, spec)
 
 
+def as_asked(loaded: Loaded, dtype: Precision, *, gradient_checkpointing: bool) -> Loaded:
+    """A model that was loaded by other settings, in the precision asked for ("auto": as it is)."""
+    if dtype != "auto":
+        loaded.model.to(_dtype(dtype, torch.device("cpu")))
+    if gradient_checkpointing:
+        loaded.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    return loaded
+
+
 def save(loaded: Loaded, folder: str | Path, *, merge: bool = False) -> None:
     """Write model and tokenizer as a folder that `load`, transformers and PEFT read.
 

@@ -12,6 +12,7 @@ import gzip
 import json
 import math
 import os
+import re
 import time
 import tomllib
 import zlib
@@ -50,10 +51,11 @@ class RunFolder:
         return run
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self, *, is_new: bool = False) -> Iterator[None]:
         """Inside, nobody else may write to the folder; refuses where another process does.
 
-        It ends with the process, however that ends. Where the system knows no such locks, nothing is held.
+        It ends with the process, however that ends. Where the system knows no such locks, nothing is held. `is_new`: the
+        run has just been created here, and is taken back where it is refused.
         """
         try:
             import fcntl
@@ -65,6 +67,8 @@ class RunFolder:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
+                if is_new:
+                    self.discard(held=False)
                 raise RunFolderError(
                     f"another process is at work in {self.path}; wait for it to end, or choose another folder"
                 ) from None
@@ -72,12 +76,16 @@ class RunFolder:
                 pass  # a file system without locks
             yield
 
-    def discard(self) -> None:
-        """Take back a run that was created but holds nothing yet; what else lies in the folder stays."""
+    def discard(self, *, held: bool = True) -> None:
+        """Take back a run that was created but holds nothing yet; what else lies in the folder stays.
+
+        held: whether it is this process that holds the folder.
+        """
         if not self.arms():
             with contextlib.suppress(OSError):
                 (self.path / "config.toml").unlink(missing_ok=True)
-                (self.path / _HELD).unlink(missing_ok=True)
+                if held:
+                    (self.path / _HELD).unlink(missing_ok=True)
                 (self.path / "trials").rmdir()
                 self.path.rmdir()
 
@@ -95,7 +103,7 @@ class RunFolder:
     def config(self) -> dict[str, Any]:
         try:
             return tomllib.loads((self.path / "config.toml").read_text(encoding="utf-8"))
-        except (OSError, tomllib.TOMLDecodeError) as error:
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise RunFolderError(f"{self.path / 'config.toml'} cannot be read: {error}") from error
 
     def write_text(self, name: str, text: str) -> None:
@@ -265,12 +273,16 @@ def _completion(data: Mapping[str, Any] | None) -> Completion | None:
 
 def to_toml(tree: Mapping[str, Any], prefix: str = "") -> str:
     """A nested mapping of scalars and lists of scalars as TOML; None is left out."""
-    lines = [f"{key} = {_toml_value(value)}" for key, value in tree.items() if _is_leaf(value)]
+    lines = [f"{_toml_key(key)} = {_toml_value(value)}" for key, value in tree.items() if _is_leaf(value)]
     for key, value in tree.items():
         if isinstance(value, Mapping):
-            name = f"{prefix}{key}"
+            name = f"{prefix}{_toml_key(key)}"
             lines += ["", f"[{name}]", to_toml(value, f"{name}.").rstrip("\n")]
     return "\n".join(lines) + "\n"
+
+
+def _toml_key(key: str) -> str:
+    return key if re.fullmatch("[A-Za-z0-9_-]+", key) else json.dumps(key, ensure_ascii=False)
 
 
 def _is_leaf(value: object) -> bool:

@@ -114,13 +114,21 @@ def draw_tasks(
     draws = []
     for _ in range(count):
         first = mixture.draw(rng)
-        others: list[Task] = []
-        while len(others) < related:
-            other = mixture.draw(rng)
-            if other.task_class == first.task_class:
-                others.append(other)
+        others = _alike(mixture, first, related, rng)
         draws.append(Draw(_limited(first, turns), tuple(_limited(other, turns) for other in others)))
     return draws
+
+
+def _alike(mixture: Mixture, first: Task, count: int, rng: random.Random) -> list[Task]:
+    """`count` more tasks of the class of `first`."""
+    found: list[Task] = []
+    for _ in range(_TRIES):
+        if len(found) == count:
+            return found
+        other = mixture.draw(rng)
+        if other.task_class == first.task_class:
+            found.append(other)
+    raise ParameterError(f"{first.task_class}: too few other tasks of this class for related episodes; give same ones")
 
 
 def _limited(task: Task, turns: int | None) -> Task:

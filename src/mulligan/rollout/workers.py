@@ -6,6 +6,7 @@ so nothing depends on how this process was started, and a worker whose reader is
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
@@ -72,8 +73,9 @@ def _keep(found: dict[int, Trial], places: Sequence[int], number: int, trial: Tr
 
 
 def main() -> None:
+    answer = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever an environment prints is no answer, however it prints it
     jobs, policy = pickle.load(sys.stdin.buffer)
-    answer, sys.stdout = sys.stdout.buffer, sys.stderr  # whatever an environment prints is no answer
     answer.write(pickle.dumps(_play(jobs, policy)))
     answer.flush()
 

@@ -21,7 +21,7 @@ import torch
 
 from mulligan.algo.normalise import History
 from mulligan.errors import RunFolderError, UsageError
-from mulligan.models.load import Loaded, LoraSettings, load
+from mulligan.models.load import Loaded, LoraSettings, as_asked, load
 from mulligan.report.run import RunFolder
 from mulligan.train.config import Config
 from mulligan.train.resolve import from_run
@@ -135,7 +135,7 @@ def load_base(config: Config, device: str, run: Path) -> Loaded:
             raise UsageError(
                 f"model.name={model.name}: no adapter can be put on a run folder; export it, and use hf:DIR"
             )
-        return load_model(start, device)
+        return as_asked(load_model(start, device), model.dtype, gradient_checkpointing=model.gradient_checkpointing)
     lora = (
         LoraSettings(rank=model.lora_rank, alpha=model.lora_alpha or 2 * model.lora_rank) if model.lora_rank else None
     )

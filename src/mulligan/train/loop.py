@@ -66,7 +66,7 @@ def train(
     else:
         config = as_kept(config or Config(), Path(run))
         folder = RunFolder.create(run, {"kind": "train", **to_tree(config)})
-    with folder.held():
+    with folder.held(is_new=not resume):
         try:
             trainer = Trainer(config, folder, on_update or (lambda metrics: None), stop=stop)
         except BaseException:

@@ -67,7 +67,8 @@ def describe_groups(groups: Sequence[Group], episodes: int) -> dict[str, Any]:
     if len(classes) > 1:
         for name in classes:
             own = [trial for trial in trials if trial.task.task_class == name]
-            found |= {f"{name}/{key}": value for key, value in _shares(summarise(own, episodes)).items()}
+            if own:  # all of a class may have failed
+                found |= {f"{name}/{key}": value for key, value in _shares(summarise(own, episodes)).items()}
     return found
 
 

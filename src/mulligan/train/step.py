@@ -195,7 +195,8 @@ class Learner:
                 if found["skipped"]:
                     skipped += 1
                     on_bad({"rows": part.rows, "advantages": data.advantages, "metrics": found})
-            metrics = {name: sum(found.get(name, 0.0) for found in passes) / len(passes) for name in passes[0]}
+            told = [found for found in passes if len(found) == max(map(len, passes))]  # others had no rows
+            metrics = {name: sum(found[name] for found in told) / len(told) for name in told[0]}
         metrics["sampler/mismatch"] = metrics.get("sampler/mismatch", mismatch or 0.0)
         return {**metrics, "skipped": float(skipped), "lr": self.optimiser.param_groups[0]["lr"]}
 
@@ -278,6 +279,7 @@ class Learner:
         if not part.packed:
             return {"loss": 0.0, "grad_norm": 0.0, "skipped": 0.0}
         sums = []
+        spans = sum(len(batch.spans) for batch in part.packed)
         value_part = apart = torch.zeros((), device=self.device)
         with masters.taking_gradients(self.model, self.masters):
             for place, (batch, share) in enumerate(zip(part.packed, part.shares, strict=True)):
@@ -294,7 +296,7 @@ class Learner:
                 )
                 loss, found = policy_loss(tokens, options)
                 if self.critic is not None and data.targets is not None:
-                    critic = self._critic_loss(batch, scores, data.targets, len(data.advantages))
+                    critic = self._critic_loss(batch, scores, data.targets, spans)
                     value_part = value_part + critic.detach()
                     loss = loss + self.config.algo.value_weight * critic
                 apart = apart + (scores.logp.detach() - batch.logp_sampler).abs().sum()
@@ -328,10 +330,11 @@ class Learner:
         shares = token_shares(step, trial, weight, self.config.algo.aggregate)
         return list(torch.split(shares.to(self.device), [len(batch.target) for batch in packed]))
 
-    def _critic_loss(self, batch: MicroBatch, scores: Scores, targets: Tensor, steps: int) -> Tensor:
+    def _critic_loss(self, batch: MicroBatch, scores: Scores, targets: Tensor, spans: int) -> Tensor:
+        """A micro-batch's part of the mean over the `spans` of the minibatch."""
         assert self.critic is not None
         values = self.critic(scores.hidden[batch.first].float())
-        share = torch.full((len(values),), 1.0 / steps, device=self.device)
+        share = torch.full((len(values),), 1.0 / spans, device=self.device)
         return value_loss(values, targets[batch.step[batch.first]], share)
 
     def _apply(self, loss: Tensor, optimisers: Sequence[torch.optim.Optimizer]) -> dict[str, float]:

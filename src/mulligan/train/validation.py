@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from mulligan.rollout.tasksets import task_set
 from mulligan.seeding import derive
 from mulligan.train.config import Config
 from mulligan.trial.settings import TrialSettings
-from mulligan.types import Trial
+from mulligan.types import Task, Trial
 
 
 class Validation:
@@ -38,14 +38,7 @@ class Validation:
         for name, _ in mixture.weights:
             or_fewer, params = not self.config.validate_every, mixture.own_params(name)
             tasks = task_set(name, self.config.validation_tasks, "validation", or_fewer=or_fewer, **params)
-            self.jobs[name] = [
-                Job(
-                    task,
-                    self.config.seed,
-                    related=tuple(tasks[(place + n) % len(tasks)] for n in range(1, related + 1)),
-                )
-                for place, task in enumerate(tasks)
-            ]
+            self.jobs[name] = [Job(task, self.config.seed, related=_next_of(task, tasks, related)) for task in tasks]
 
     def play(self) -> dict[str, float]:
         """p@1 … p@3, three episodes with memory, whatever the run trains with; and the diversity of first episodes."""
@@ -54,6 +47,8 @@ class Validation:
         episodes = self.config.validation_episodes
         trials = self._played([job for jobs in self.jobs.values() for job in jobs], episodes)
         found = {f"validation/p@{k}": share for k, share in enumerate(pass_at(trials, episodes), 1)}
+        if failed := sum(trial.failed for trial in trials):  # they count as not solved
+            found["validation/failed"] = float(failed)
         if self.config.diversity_tasks:
             again = [
                 replace(job, seed=derive(job.seed, "diversity", number), index=number)
@@ -67,5 +62,13 @@ class Validation:
     def _played(self, jobs: list[Job], episodes: int) -> list[Trial]:
         found: dict[int, Trial] = {}
         settings, most = replace(self.settings, episodes=episodes), self.config.concurrency
-        self.run(partial(collect, jobs, self.policy, settings, concurrency=most, on_trial=found.__setitem__))
+        playing = partial(collect, jobs, self.policy, settings, concurrency=most, retries=self.config.retries)
+        self.run(partial(playing, on_trial=found.__setitem__))
         return [found[place] for place in sorted(found)]
+
+
+def _next_of(task: Task, tasks: Sequence[Task], count: int) -> tuple[Task, ...]:
+    """The `count` tasks that follow `task` among those of its class; after the last comes the first."""
+    alike = [other for other in tasks if other.task_class == task.task_class]
+    place = alike.index(task)
+    return tuple(alike[(place + n) % len(alike)] for n in range(1, count + 1))

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
+from mulligan.errors import MulliganError
 from mulligan.policy.local import Demonstrated, Renderer
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.rollout import workers
@@ -52,6 +53,11 @@ def warm_start(
     warm = config.warmstart
     trials = demonstrate(config, mixture, settings, renderer)
     rows, _ = rows_of(trials)
+    if not rows:
+        said = next(
+            (episode.error for trial in trials for episode in trial.episodes if episode.error), "none has a turn"
+        )
+        raise MulliganError(f"nothing was demonstrated in {len(trials)} trials; the first: {said}")
     rng = generator(config.run.seed, "warmstart")
     optimisers = learner.warm_optimisers()
     loss = math.nan

@@ -132,7 +132,13 @@ class _TrialPlay:
         episodes: list[Episode] = []
         for index in range(self.settings.episodes):
             if index and index <= len(self.related):
-                self._move_to(self.related[index - 1])
+                try:
+                    self._move_to(self.related[index - 1])
+                except MulliganError:
+                    raise
+                except Exception as failure:
+                    episodes.append(Episode(index, (), "", StopReason.ENV_RAISED, error=_said(failure)))
+                    break
             if self.conversation is None or self.memory == "none":
                 self._begin(index)
             episode, feedback = await self._episode(index)

@@ -359,6 +359,29 @@ def test_the_critic_learns_its_targets():
     assert (after - targets).square().mean() < 0.3
 
 
+@pytest.mark.parametrize("minibatches", [1, 2, 4])
+def test_the_critics_loss_is_a_mean_however_many_minibatches_there_are(minibatches):
+    """Before the first step it says 0 everywhere; targets of 2: half the square is 2."""
+    loaded = load(TINY)
+    rows, advantages = hand_made_rows(loaded)
+    algo = AlgoConfig(estimator="ppo", form="chained", value_lr=1e-9)
+    optim = OptimConfig(lr=1e-9, warmup=1, minibatches=minibatches)
+    learner = Learner(loaded.model, config(algo=algo, optim=optim), heads=1)
+    data = UpdateData(rows, torch.zeros(len(advantages)), torch.full((len(advantages), 1), 2.0))
+    assert learner.update(data, update=0, on_bad=pytest.fail)["value_loss"] == pytest.approx(2.0, abs=1e-3)
+
+
+def test_minibatches_without_trials_do_not_count_in_the_metrics():
+    entropies = []
+    for minibatches in (1, 8):
+        loaded = load(TINY)
+        rows, steps = rows_of(play(loaded, trials=1).trials)
+        optim = OptimConfig(lr=1e-9, warmup=1, minibatches=minibatches)
+        learner = Learner(loaded.model, config(optim=optim))
+        entropies.append(learner.update(UpdateData(rows, torch.ones(steps)), update=0, on_bad=pytest.fail)["entropy"])
+    assert entropies[1] == pytest.approx(entropies[0], rel=1e-4)
+
+
 def test_demonstrations_carry_the_tokens_an_agent_would_sample():
     loaded = load(TINY)
     player = Demonstrated(ExpertPolicy(0.7, 0.5), loaded.renderer, prompts.style("bare").demonstrated)

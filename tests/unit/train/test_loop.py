@@ -37,6 +37,7 @@ from mulligan.train.loop import Trainer, train
 from mulligan.train.metrics import MetricsFile
 from mulligan.train.resolve import resolve
 from mulligan.train.step import Learner
+from mulligan.train.validation import Validation
 from mulligan.train.warmstart import demonstrate
 from mulligan.types import Group, Sampling, Step
 
@@ -242,6 +243,37 @@ def test_trials_over_related_tasks_play_another_one_each_episode(tmp_path):
     assert all(len({trial.task.seed, *(task.seed for task in trial.related)}) == 3 for trial in trials)
 
 
+def test_validation_over_related_tasks_keeps_to_the_class():
+    task = TaskConfig(env="alfworld", params={"kind": "all"})
+    trial = replace(small().trial, tasks="related")
+    config = small(task=task, trial=trial, run=replace(small().run, validate_every=1, validation_tasks=24))
+    mixture = Mixture.parse("alfworld", task.params)
+    (jobs,) = Validation(config, mixture, trial_settings(config), None, None).jobs.values()
+    assert len({job.task.task_class for job in jobs}) > 3
+    assert all(len(job.related) == 2 for job in jobs)
+    assert all(other.task_class == job.task.task_class for job in jobs for other in job.related)
+
+
+class Maze(Bandit):
+    """Each is of a class of its own."""
+
+    defaults: ClassVar = {"arms": 4, "maze": 0}
+
+    @staticmethod
+    def settle(params, seed):
+        return {**params, "maze": seed}
+
+    @staticmethod
+    def task_class(params):
+        return f"maze/{params['maze']}"
+
+
+def test_a_class_of_one_has_no_related_tasks(monkeypatch):
+    monkeypatch.setattr(mulligan.envs.registry, "_load", lambda name: Maze)
+    with pytest.raises(ParameterError, match="too few other tasks of this class"):
+        draw_tasks(Mixture.parse("bandit", {}), 1, seed=0, update=0, related=2)
+
+
 def test_the_curriculum_raises_the_turn_limit(tmp_path):
     task = TaskConfig(env="minesweeper", params={"view": "compact", "rows": 3, "cols": 3, "turns": 9}, turns_from=2)
     config = small(task=task, run=replace(small().run, updates=8, checkpoint_every=8))
@@ -349,6 +381,51 @@ def test_a_run_in_which_everything_fails_says_why(tmp_path, monkeypatch):
     monkeypatch.setattr(mulligan.envs.registry, "_load", lambda name: Broken)
     with pytest.raises(MulliganError, match="no world today"):
         train(small(warmstart=WarmstartConfig(steps=0)), tmp_path / "run")
+
+
+def test_nothing_to_imitate_is_said_at_once(tmp_path, monkeypatch):
+    class Broken(Bandit):
+        def reset(self, chance: int = 0) -> str:
+            raise OSError("no simulator")
+
+    monkeypatch.setattr(mulligan.envs.registry, "_load", lambda name: Broken)
+    with pytest.raises(MulliganError, match="nothing was demonstrated in 40 trials; the first: OSError: no simulator"):
+        train(small(), tmp_path / "run")
+
+
+class Half(Bandit):
+    """Falls apart on every other task."""
+
+    def reset(self, chance: int = 0) -> str:
+        if self.task.seed % 2:
+            raise OSError("no simulator")
+        return super().reset(chance)
+
+
+def test_validation_tells_what_failed(tmp_path, monkeypatch):
+    monkeypatch.setattr(mulligan.envs.registry, "_load", lambda name: Half)
+    run = replace(small().run, updates=1, retries=0, validate_every=1, validation_tasks=8, validation_episodes=1)
+    (*_, line) = metrics(train(small(run=run), tmp_path / "run"))
+    assert line["validation/failed"] == 4
+    assert line["trials/failed"] > 0
+
+
+def test_a_folder_where_somebody_else_is_at_work_is_left_as_it_was(tmp_path):
+    with RunFolder(tmp_path / "busy").held():
+        before = sorted((tmp_path / "busy").iterdir())
+        with pytest.raises(RunFolderError, match="another process is at work"):
+            train(small(), tmp_path / "busy")
+        assert sorted((tmp_path / "busy").iterdir()) == before
+
+
+def test_a_run_that_starts_from_another_has_the_precision_it_asks_for(tmp_path):
+    start = train(small(run=replace(small().run, updates=0)), tmp_path / "warm")
+    model = ModelConfig(name=str(start), dtype="bfloat16", gradient_checkpointing=True)
+    loaded = checkpoint.load_base(small(model=model), "cpu", tmp_path / "run")
+    assert {weight.dtype for weight in loaded.model.parameters()} == {torch.bfloat16}
+    assert loaded.model.is_gradient_checkpointing
+    as_it_is = checkpoint.load_base(small(model=ModelConfig(name=str(start))), "cpu", tmp_path / "run")
+    assert {weight.dtype for weight in as_it_is.model.parameters()} == {torch.float32}
 
 
 def test_bad_requests():

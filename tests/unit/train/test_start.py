@@ -48,6 +48,28 @@ def test_models_keep_their_names_and_are_no_runs(name):
     assert find_start(name, run, is_trained=True) is None
 
 
+@pytest.mark.parametrize("name", ["nano", "smollm2"])
+def test_a_run_called_like_a_model_is_not_taken_for_it(name):
+    run = run_at(name)
+    assert kept(name, "b") == name
+    assert find_start(name, run, is_trained=False) is None
+    assert find_start(name, run_at("b"), is_trained=False) is None
+
+
+def test_a_run_is_not_its_own_start():
+    assert find_start("mine", run_at("mine"), is_trained=False) is None
+
+
+def test_a_run_behind_a_link_is_found_from_there(folder):
+    run_at("runs/warm")
+    run_at("scratch/meta")
+    Path("runs/meta").symlink_to(folder / "work" / "scratch" / "meta")
+    name = kept("runs/warm", "runs/meta")
+    found = find_start(name, Path("runs/meta"), is_trained=False)
+    assert found is not None
+    assert found.resolve() == folder / "work" / "runs" / "warm"
+
+
 def test_what_lies_beside_is_found_after_a_move_of_both(folder, monkeypatch):
     run_at("runs/warm")
     run_at("runs/meta")
