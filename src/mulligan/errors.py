@@ -70,7 +70,9 @@ class MissingExtra(UsageError):
 
     def __init__(self, what: str, extra: str) -> None:
         self.what, self.extra = what, extra
-        super().__init__(f"{what} needs the extra {extra!r}; install it with: pip install 'mulligan[{extra}]'")
+        super().__init__(
+            f"{what} needs the extra {extra!r}; in the repository: pip install -c constraints.txt -e '.[{extra}]'"
+        )
 
     def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str]]:
         return (MissingExtra, (self.what, self.extra))

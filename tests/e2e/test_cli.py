@@ -155,7 +155,7 @@ def test_an_environment_of_ones_own_that_fails_says_what_it_said(capsys, folder)
 def test_a_trained_policy_without_torch_names_the_extra(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     assert call("eval", "bandit", "--policy", "nano") == 2
-    assert "mulligan[train]" in capsys.readouterr().err
+    assert "-e '.[train]'" in capsys.readouterr().err
 
 
 def test_errors_of_the_system_are_one_line(capsys, monkeypatch):

@@ -236,7 +236,7 @@ def test_training_without_torch_names_the_extra(folder):
     done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == (
-        "mulligan: training needs the extra 'train'; install it with: pip install 'mulligan[train]'\n"
+        "mulligan: training needs the extra 'train'; in the repository: pip install -c constraints.txt -e '.[train]'\n"
     )
 
 
@@ -341,7 +341,7 @@ def test_a_mirror_that_is_not_installed(trainer, monkeypatch, capsys, folder, fl
         _replace(monkeypatch, name)
     monkeypatch.setitem(sys.modules, module, None)
     assert call("train", "--preset", "test", flag) == 2
-    assert f"mulligan[{flag.removeprefix('--')}]" in capsys.readouterr().err
+    assert f".[{flag.removeprefix('--')}]" in capsys.readouterr().err
     assert not trainer.calls
     assert not list(folder.iterdir())
 

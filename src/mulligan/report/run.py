@@ -54,8 +54,8 @@ class RunFolder:
     def held(self, *, is_new: bool = False) -> Iterator[None]:
         """Inside, nobody else may write to the folder; refuses where another process does.
 
-        It ends with the process, however that ends. Where the system knows no such locks, nothing is held. `is_new`: the
-        run has just been created here, and is taken back where it is refused.
+        It ends with the process, however that ends. Where the system knows no such locks, nothing is held. `is_new`:
+        the run has just been created here, and is taken back where it is refused.
         """
         try:
             import fcntl

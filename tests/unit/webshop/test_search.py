@@ -105,5 +105,5 @@ def test_nothing_to_index_is_an_empty_shop(tmp_path):
 
 def test_says_which_extra_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "Stemmer", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'mulligan\[webshop\]'"):
+    with pytest.raises(MissingExtra, match=r"-e '\.\[webshop\]'"):
         stemmer()
