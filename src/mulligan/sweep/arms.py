@@ -17,7 +17,7 @@ from mulligan.errors import ParameterError, UnknownName
 from mulligan.eval.plan import CONTROLS
 from mulligan.players import as_trained
 from mulligan.rollout.tasksets import task_set
-from mulligan.train.config import Config, shown_memories
+from mulligan.train.config import Config, shown_memories, trial_settings
 from mulligan.train.resolve import as_table, read_toml, resolve, to_tree
 from mulligan.trial.settings import TrialSettings
 
@@ -140,6 +140,10 @@ class Work:
     """Folder of the work it starts from."""
     evaluation: Mapping[str, Any]
     threads: int = 1
+
+    @property
+    def is_warm_start(self) -> bool:
+        return self.name.startswith(WARM_START)
 
 
 def read_sweep(path: str | Path) -> Sweep:
@@ -310,11 +314,26 @@ def short_name(name: str) -> str:
 
 def _warm_key(config: Config) -> str:
     """What the weights after the warm start depend on, but for the seed."""
+    return json.dumps(_of_warm_weights(config), sort_keys=True)
+
+
+def _of_warm_weights(config: Config) -> dict[str, Any]:
     tree = to_tree(config)
-    trial = {name: value for name, value in tree["trial"].items() if name not in _NOT_OF_WARM_START}
-    optim = {name: tree["optim"][name] for name in _OF_WARM_START}
-    warm = {**tree["warmstart"], "memory": shown_memories(config)}
-    return json.dumps([tree["task"], tree["model"], warm, trial, optim], sort_keys=True)
+    parts = {
+        "env": tree["task"].pop("params"),
+        "task": tree["task"],
+        "model": tree["model"],
+        "warmstart": {**tree["warmstart"], "memory": shown_memories(config)},
+        "trial": {name: value for name, value in tree["trial"].items() if name not in _NOT_OF_WARM_START},
+        "optim": {name: tree["optim"][name] for name in _OF_WARM_START},
+    }
+    return {f"{section}.{name}": value for section, part in parts.items() for name, value in part.items()}
+
+
+def warm_parts(config: Config) -> dict[str, Any]:
+    """Everything that a finished warm start depends on, by dotted key: its weights, the seed, how it was evaluated."""
+    evaluated = {"trial.memory": trial_settings(config).memory_mode, "engine.context": config.engine.context}
+    return {**_of_warm_weights(config), **evaluated, "run.seed": config.run.seed}
 
 
 def _flags(table: Mapping[str, Any], name: str, path: str | Path) -> dict[str, str]:

@@ -16,14 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from mulligan.errors import MulliganError, UsageError
-from mulligan.sweep.arms import WARM_START, Work, start_name_now
-from mulligan.sweep.worker import LEFT, RESULT, WARMING
+from mulligan.sweep.arms import Work
+from mulligan.sweep.match import differences, read_result
+from mulligan.sweep.worker import LEFT, WARMING
 
 OnProgress = Callable[[Work, str, int, int], None]
 """Called with the work, its stage, how much of that is done and how much there is."""
 Said = queue.Queue[tuple[Work, dict[str, Any] | None]]
 """What the workers say, in the order in which it comes; None: one has ended."""
-_LOG, _MODEL = "worker.log", "model.name"
+_LOG = "worker.log"
 
 
 class TimeOver(MulliganError):
@@ -75,7 +76,7 @@ def _let_go(running: dict[Path, _Process], said: Said) -> None:
     """Ask all workers to leave, and wait until they have."""
     if running:
         sys.stderr.write("stopping after the updates that are under way; once more to stop at once\n")
-    if any(process.work.name.startswith(WARM_START) and process.stage == WARMING for process in running.values()):
+    if any(process.work.is_warm_start and process.stage == WARMING for process in running.values()):
         sys.stderr.write("a warm start is not finished: it will begin anew, and needs more time than it had\n")
     for process in running.values():
         process.ask_to_leave()
@@ -93,23 +94,10 @@ def _is_done(work: Work) -> bool:
     found = read_result(work.folder)
     if found is None:
         return False
-    if _MODEL in found["settings"]:
-        found["settings"][_MODEL] = start_name_now(found["settings"][_MODEL], work.after)
-    for name, now in (("settings", work.settings), ("preset", work.preset), ("evaluation", work.evaluation)):
-        if found[name] != now:
-            raise UsageError(
-                f"{work.folder} was made with other settings ({name}: {found[name]}); choose another folder"
-            )
+    apart = differences(work, found)
+    if apart:
+        raise UsageError(f"{work.folder} was made with other settings ({'; '.join(apart)}); choose another folder")
     return True
-
-
-def read_result(folder: Path) -> dict[str, Any] | None:
-    """What the arm in `folder` found; None while it is not done."""
-    path = folder / RESULT
-    if not path.is_file():
-        return None
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
 
 
 class _Process:

@@ -102,10 +102,13 @@ def work(order: Mapping[str, Any], say: Say, stop: Callable[[], bool] = lambda: 
 def _is_begun_with(config: Config, folder: Path, start: str | None) -> bool:
     """Whether the run in `folder` was begun with these settings; where what it started from lay then does not count."""
     from mulligan.report.run import RunFolder
+    from mulligan.sweep.arms import warm_parts
     from mulligan.train.resolve import from_run
     from mulligan.train.start import as_kept, starting_from
 
     found = from_run(RunFolder.open(folder))
+    if not config.run.updates and not found.run.updates:  # warm starts: other settings do not concern them
+        return warm_parts(found) in (warm_parts(config), warm_parts(as_kept(config, folder)))
     if start is not None and Path(found.model.name).name == Path(start).name:
         found = starting_from(found, config.model.name)
     return found in (config, as_kept(config, folder))
