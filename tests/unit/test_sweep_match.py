@@ -40,7 +40,7 @@ def _done(work: Work) -> None:
     part = {"main": {"p": [gamma], "trials": 10, "valid": 1.0}, "controls": {}, "by_class": {}}
     own = {"name": work.name, "seed": work.seed, "settings": dict(work.settings), "preset": work.preset}
     own |= {"evaluation": dict(work.evaluation), "updates": 1, "curve": [], "seconds": 1.0, "memory": "none"}
-    also = {"also": {name: part for name in work.evaluation.get("also", ())}} if "also" in work.evaluation else {}
+    also = {"also": dict.fromkeys(work.evaluation.get("also", ()), part)} if "also" in work.evaluation else {}
     work.folder.mkdir(parents=True, exist_ok=True)
     (work.folder / "arm.json").write_text(json.dumps({**own, **part, **also}))
 
