@@ -262,6 +262,7 @@ def test_the_demonstration_in_small(tmp_path, monkeypatch, capsys):
     assert {row["method"]: row["updates"] for row in data["rows"]}["RL, 2x updates"] == 2
     page = Path("out/report.html").read_text()
     assert all(name in page for name in names)
+    assert "how well 12 boards measure" in page
     assert call(*words) == 0  # all is there: it only shows it again
     assert "RL, 2x updates" in capsys.readouterr().out
 

@@ -89,7 +89,7 @@ def test_one_that_fails_as_it_is_let_go_does_not_cost_the_others_what_they_train
         if len(begun) == 3:
             raise KeyboardInterrupt
 
-    with pytest.raises(MulliganError, match="'b' with seed 0 failed.*no room left"):
+    with pytest.raises(MulliganError, match=r"'b' with seed 0 failed.*no room left"):
         run_work([_work(tmp_path, name) for name in "abc"], 3, interrupted)
     assert (tmp_path / "a" / "saved").exists()
     assert (tmp_path / "c" / "saved").exists()

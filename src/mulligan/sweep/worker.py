@@ -161,7 +161,8 @@ def _evaluate(env: str, config: Any, folder: Path, wanted: Mapping[str, Any], sa
     from mulligan.sweep.arms import TASKS, short_name, split_changes
 
     settings, params = as_trained(config, env)
-    player = player_from(str(folder), context=config.engine.context or None)
+    engine = {**asdict(config.engine), "context": config.engine.context or None}
+    player = player_from(str(folder), device=config.model.device, **engine)
     parts = {"": {"controls": wanted["controls"]}, **wanted.get("also", {})}
     plays = {name: split_changes(changes) for name, changes in parts.items()}
     sizes = {name: changes.get(TASKS, wanted["tasks"]) for name, changes in parts.items()}
