@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from mulligan.errors import MulliganError
-from mulligan.sweep.arms import Work, start_name_now, warm_parts
+from mulligan.sweep.arms import Work, start_name_now
+from mulligan.sweep.warm import warm_parts
 from mulligan.sweep.worker import RESULT
 from mulligan.train.resolve import resolve
 

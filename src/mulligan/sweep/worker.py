@@ -142,7 +142,7 @@ def work(order: Mapping[str, Any], say: Say, stop: Callable[[], bool] = lambda: 
 def _is_begun_with(config: Config, folder: Path, start: str | None) -> bool:
     """Whether the run in `folder` was begun with these settings; where what it started from lay then does not count."""
     from mulligan.report.run import RunFolder
-    from mulligan.sweep.arms import warm_parts
+    from mulligan.sweep.warm import warm_parts
     from mulligan.train.resolve import from_run
     from mulligan.train.start import as_kept, starting_from
 
@@ -158,7 +158,7 @@ def _evaluate(env: str, config: Any, folder: Path, wanted: Mapping[str, Any], sa
     """The arm on frozen tasks: as it was trained, three episodes, and the controls; then the further evaluations."""
     from mulligan.eval.run import evaluate
     from mulligan.players import as_trained, player_from
-    from mulligan.sweep.arms import TASKS, short_name, split_changes
+    from mulligan.sweep.arms import TASKS, further_name, split_changes
 
     settings, params = as_trained(config, env)
     engine = {**asdict(config.engine), "context": config.engine.context or None}
@@ -177,7 +177,7 @@ def _evaluate(env: str, config: Any, folder: Path, wanted: Mapping[str, Any], sa
             if sum(counts.values()) % 32 == 0:
                 say({"stage": "evaluation", "done": sum(counts.values()), "total": total})
 
-        run = folder / (f"evaluation-{short_name(name)}" if name else "evaluation")
+        run = folder / (f"evaluation-{further_name(name)}" if name else "evaluation")
         return evaluate(
             env,
             player,
