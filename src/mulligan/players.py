@@ -6,6 +6,7 @@ RUN FOLDER | nano | smollm2 | hf:MODEL
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,17 +18,27 @@ from mulligan.trial.settings import TrialSettings
 from mulligan.types import ParamValue, Sampling
 
 if TYPE_CHECKING:
+    from mulligan.engine.choose import Kind
     from mulligan.train.config import Config
 
 
 def player_from(
-    spec: str, *, device: str = "auto", slots: int = 256, context: int | None = None, **endpoint: Any
+    spec: str,
+    *,
+    device: str = "auto",
+    slots: int = 256,
+    context: int | None = None,
+    chunk: int = 512,
+    kind: Kind = "auto",
+    share: bool = True,
+    **endpoint: Any,
 ) -> Policy:
     """The policy that `spec` names; `endpoint` are options of `EndpointPolicy`, the others those of local models."""
+    engine = {"slots": slots, "context": context, "chunk": chunk, "kind": kind, "share": share}
     if (Path(spec) / "config.toml").is_file():
-        return _local(spec, device, slots, context, trained=True)
+        return _local(spec, device, engine, trained=True)
     if spec.partition(":")[0] in ("nano", "smollm2", "hf"):
-        return _local(spec, device, slots, context, trained=False)
+        return _local(spec, device, engine, trained=False)
     return policy_from(spec, **endpoint)
 
 
@@ -61,7 +72,7 @@ def as_trained(config: Config, env: str) -> tuple[TrialSettings, dict[str, Param
     return settings, mixture.own_params(env) if known else {}
 
 
-def _local(spec: str, device: str, slots: int, context: int | None, *, trained: bool) -> Policy:
+def _local(spec: str, device: str, engine: Mapping[str, Any], *, trained: bool) -> Policy:
     try:
         import torch
 
@@ -77,4 +88,4 @@ def _local(spec: str, device: str, slots: int, context: int | None, *, trained: 
     where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     loaded = load_model(spec, where) if trained else load(spec, device=where)
     loaded.model.eval()
-    return LocalPolicy(make_engine(loaded.model, slots=slots, context=context), loaded.renderer, name=spec.rstrip("/"))
+    return LocalPolicy(make_engine(loaded.model, **engine), loaded.renderer, name=spec.rstrip("/"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -17,7 +18,7 @@ from mulligan.cli import main
 from mulligan.report.run import load_trials
 from mulligan.sweep import demo
 from mulligan.sweep.arms import Work, plan_work, read_sweep
-from mulligan.sweep.worker import work
+from mulligan.sweep.worker import LEFT, work
 
 KEPT = Path(__file__).parents[2] / "results" / "demo"
 SWEEP = """
@@ -76,12 +77,14 @@ def test_a_sweep_that_is_ended_saves_what_it_trained_and_says_how_to_continue(tm
     text = SWEEP.replace('"run.updates" = 2', '"run.updates" = 100000\n"run.checkpoint_every" = 100000')
     Path("sweep.toml").write_text(text.replace('"warmstart.steps" = 2', '"warmstart.steps" = 0'))
     words = ["sweep", "sweep.toml", "--run", "out", "--only", "RL"]
-    process = subprocess.Popen([sys.executable, "-m", "mulligan", *words], stderr=subprocess.PIPE, text=True)
+    command = [sys.executable, "-m", "mulligan", *words]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     folder = tmp_path / "out" / "01-rl-seed0"
     metrics = folder / "metrics.jsonl"
     while process.poll() is None and not (metrics.exists() and metrics.read_text().count("\n") > 4):
         time.sleep(0.2)
-    process.send_signal(signal.SIGTERM)  # as a scheduler would
+    process.send_signal(signal.SIGTERM)  # as `timeout` does: once to the process, and once to all of its group
+    os.killpg(process.pid, signal.SIGTERM)
     said = process.communicate()[1]
     assert process.returncode == 130
     assert "stopping after the updates that are under way" in said
@@ -190,15 +193,20 @@ def test_an_arm_that_fails_is_named_with_its_reason(tmp_path, monkeypatch, capsy
     assert "Traceback" not in error
 
 
-def test_a_worker_leaves_when_nobody_listens_any_more(tmp_path):
-    settings = {"task.env": "bandit", "run.updates": "1000000"}
-    order = {"name": "a", "folder": str(tmp_path / "arm"), "preset": "test", "settings": settings, "evaluation": {}}
+def _begin(folder: Path, settings: dict[str, str]) -> subprocess.Popen[str]:
+    order = {"name": "a", "folder": str(folder), "preset": "test", "settings": settings, "evaluation": {}}
     command = [sys.executable, "-m", "mulligan.sweep.worker"]
     worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert worker.stdin is not None
-    assert worker.stdout is not None
     worker.stdin.write(json.dumps(order) + "\n")
     worker.stdin.flush()
+    return worker
+
+
+def test_a_worker_leaves_when_nobody_listens_any_more(tmp_path):
+    worker = _begin(tmp_path / "arm", {"task.env": "bandit", "run.updates": "1000000"})
+    assert worker.stdin is not None
+    assert worker.stdout is not None
     assert json.loads(worker.stdout.readline())["stage"] in ("warm start", "training")
     worker.stdin.close()
     worker.stdin = None
@@ -207,6 +215,21 @@ def test_a_worker_leaves_when_nobody_listens_any_more(tmp_path):
     finally:
         worker.kill()
     assert worker.returncode == 1
+
+
+def test_a_warm_start_leaves_when_it_is_asked_to_though_demonstrations_are_played(tmp_path):
+    """It has nothing to save; and a signal to the whole group asks whoever started it, not the worker."""
+    settings = {"task.env": "bandit", "warmstart.trials": "300000", "run.updates": "0"}
+    worker = _begin(tmp_path / "warm", settings)
+    assert worker.stdout is not None
+    try:
+        assert json.loads(worker.stdout.readline()) == {"stage": "warm start", "done": 0, "total": 5}
+        worker.send_signal(signal.SIGTERM)
+        worker.communicate("leave\n", timeout=120)
+    finally:
+        worker.kill()
+    assert worker.returncode == LEFT
+    assert not (tmp_path / "warm" / "checkpoints").exists()
 
 
 def test_the_demonstration_in_small(tmp_path, monkeypatch, capsys):
@@ -239,6 +262,7 @@ def test_the_demonstration_in_small(tmp_path, monkeypatch, capsys):
     assert {row["method"]: row["updates"] for row in data["rows"]}["RL, 2x updates"] == 2
     page = Path("out/report.html").read_text()
     assert all(name in page for name in names)
+    assert "how well 12 boards measure" in page
     assert call(*words) == 0  # all is there: it only shows it again
     assert "RL, 2x updates" in capsys.readouterr().out
 

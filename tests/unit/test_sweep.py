@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mulligan.errors import MulliganError, ParameterError, UnknownName, UsageError
-from mulligan.sweep.arms import Arm, Sweep, plan_work, read_sweep
+from mulligan.sweep.arms import Arm, Sweep, further_name, plan_work, read_sweep
 from mulligan.sweep.results import combine, markdown
 from mulligan.train.resolve import resolve
 
@@ -117,6 +117,17 @@ def test_without_a_warm_start_an_arm_starts_by_itself():
         ("also = 3\n[arms.a]", ParameterError, "also"),
         ("[also.b]\ncontrols = ['alone']\n[arms.a]", UnknownName, "'alone'"),
         ("[arms.a", UsageError, "TOML"),
+        ("seeds = [[0]]\n[arms.a]", ParameterError, "whole numbers"),
+        ("seeds = [true]\n[arms.a]", ParameterError, "whole numbers"),
+        ("tasks = true\n[arms.a]", ParameterError, "tasks=True"),
+        ("controls = [1]\n[arms.a]", ParameterError, "list of names"),
+        ("[arms.a]\nalso = [['x']]", ParameterError, "list of names"),
+        ("[arms.a]\nseeds = [[0]]", ParameterError, "whole numbers"),
+        ("[also.b]\ncontrols = [2]\n[arms.a]", ParameterError, "list of names"),
+        ("[also.b]\nepisodes = true\n[arms.a]", ParameterError, "episodes=True"),
+        ("[also.'!']\n[arms.a]", ParameterError, "letters or digits"),
+        ("[arms.'x, y']\n[arms.z]\n[arms.b]\nfrom = 'q'", UnknownName, "known: 'x, y', 'z'"),
+        ("[also.'x, y']\n[also.z]\n[arms.a]\nalso = ['q']", UnknownName, "known: 'x, y', 'z'"),
     ],
 )
 def test_a_wrong_sweep_file_is_explained_in_one_line(tmp_path, text, error, said):
@@ -144,11 +155,39 @@ def test_a_wrong_setting_is_found_before_anything_runs(tmp_path):
         (Sweep([Arm("a")], seed_set="tests"), "seed set"),
         (Sweep([Arm("a", also=["b"])], also={"b": {"mine": 4}}), "did you mean 'mines'"),
         (Sweep([Arm("a", also=["b"])], also={"b": {"episodes": 0}}), "episodes=0"),
+        (Sweep([Arm("a", {"task.env": "minesweeper:2,sokoban:1"})]), "on one environment each, not on a mixture"),
+        (Sweep([Arm("a"), Arm("b", {"model.lora_rank": "4"}, start="a")]), "'a' .none: it trains all weights"),
+        (
+            Sweep([Arm("a", {"model.lora_rank": "8"}), Arm("b", {"model.lora_rank": "4"}, start="a")]),
+            r"\(rank 4, alpha 8\), but goes on with that of 'a' \(rank 8, alpha 16\)",
+        ),
     ],
 )
 def test_what_could_not_be_evaluated_is_not_trained_first(sweep, said):
     with pytest.raises(MulliganError, match=said):
         plan_work(sweep, Path("/sweep"))
+
+
+def test_what_starts_from_a_run_with_an_adapter_trains_that_adapter_on():
+    """A second adapter cannot be put on it, and a warm start should not be paid for to learn that."""
+    work = plan_work(
+        Sweep([Arm("a"), Arm("b", start="a"), Arm("c", start="b")], settings={"model.lora_rank": "4"}), Path("/sweep")
+    )
+    ranks = {each.name: resolve("cpu", None, each.settings).model.lora_rank for each in work}
+    assert ranks == {"warm start": 4, "a": 0, "b": 0, "c": 0}
+    (alone,) = _plan(Arm("bare", {"warmstart.steps": "0", "model.lora_rank": "4"}))
+    assert alone.settings["model.lora_rank"] == "4"
+
+
+def test_an_environment_with_a_weight_is_that_environment():
+    weighted, plain = _plan(Arm("a", {"task.env": "minesweeper:1"})), _plan(Arm("a", {"task.env": "minesweeper"}))
+    assert weighted == plain
+
+
+def test_names_in_other_letters_have_folders_of_their_own():
+    also = {"четыре": {"mines": 4}, "пять": {"mines": 5}, "4 mines": {"mines": 4}, "γ_traj 0": {}}
+    Sweep([Arm("a")], also=also)
+    assert [further_name(name) for name in also] == ["четыре", "пять", "4-mines", "traj-0"]
 
 
 def test_settings_may_be_tables_too(tmp_path):

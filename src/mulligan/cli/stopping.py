@@ -5,9 +5,13 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+
+_SAME_REQUEST = 1.0
+"""Seconds within which two signals ask for one thing."""
 
 
 class Polite:
@@ -46,16 +50,25 @@ def stopping_politely() -> Iterator[Polite]:
 
 @contextmanager
 def ended_as_interrupted() -> Iterator[None]:
-    """Inside, the signal by which schedulers end a job does what Ctrl-C does."""
+    """Inside, the signal by which schedulers end a job does what Ctrl-C does.
+
+    What comes within a second of the first is the same request: `timeout` signals the process, then its group.
+    """
+    first: float | None = None
 
     def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
+        nonlocal first
+        now = time.monotonic()
+        if first is None or now - first > _SAME_REQUEST:
+            first = now
+            raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

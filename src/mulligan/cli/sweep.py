@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +59,7 @@ def add_options(parser: Parser) -> None:
 def run(parser: Parser, words: list[str]) -> int:
     from mulligan.report.run import RunFolder, to_json
     from mulligan.sweep.arms import plan_work, read_sweep
+    from mulligan.sweep.match import matching
     from mulligan.sweep.results import markdown
     from mulligan.sweep.schedule import TimeOver
 
@@ -81,9 +82,12 @@ def run(parser: Parser, words: list[str]) -> int:
         again = shlex.join(["mulligan", "sweep", *words] + ([] if options.run else ["--run", str(folder)]))
         sys.stderr.write(f"{str(stopped) or 'interrupted'}; continue with: {again}\n")
         return TIME_OVER if isinstance(stopped, TimeOver) else 130
-    whole = gather(sweep, plan_work(sweep, folder.absolute()))
-    (folder / "sweep.json").write_text(to_json(whole), encoding="utf-8")
-    (folder / "table.md").write_text(markdown(whole["rows"]), encoding="utf-8")
+    results, left_out = matching(plan_work(sweep, folder.absolute()))
+    for place, apart in left_out.items():
+        sys.stderr.write(f"left out of the table: {place.name} was made with other settings ({'; '.join(apart)})\n")
+    whole = gather(sweep, results)
+    RunFolder(folder).write_text("sweep.json", to_json(whole))
+    RunFolder(folder).write_text("table.md", markdown(whole["rows"]))
     sys.stdout.write(to_json(data) if options.json else f"{sweep.title}\n\n{markdown(data['rows'])}\nRuns: {folder}\n")
     return 0
 
@@ -100,19 +104,18 @@ def run_sweep(
     sweep: Sweep, work: Sequence[Work], cores: int, *, quiet: bool, seconds: float = math.inf
 ) -> dict[str, Any]:
     """Do the work with a progress bar, and gather what was found."""
+    from mulligan.sweep.match import matching
     from mulligan.sweep.schedule import run_work
 
     with work_progress(work, quiet=quiet) as progress:
         run_work(work, cores, progress, seconds)
-    return gather(sweep, work)
+    return gather(sweep, matching(work)[0])
 
 
-def gather(sweep: Sweep, work: Sequence[Work]) -> dict[str, Any]:
-    """What those of `work` that are done have found."""
+def gather(sweep: Sweep, results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the arms have found, as it is kept and printed."""
     from mulligan.sweep.results import combine
-    from mulligan.sweep.schedule import read_result
 
-    results = [found for each in work if (found := read_result(each.folder)) is not None]
     return {
         "title": sweep.title,
         "preset": sweep.preset,

@@ -6,9 +6,8 @@ from its weights. An arm may also go on from where another one ended (`start`).
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,15 @@ from typing import Any
 from mulligan.errors import ParameterError, UnknownName
 from mulligan.eval.plan import CONTROLS
 from mulligan.players import as_trained
+from mulligan.rollout.groups import Mixture
 from mulligan.rollout.tasksets import task_set
-from mulligan.train.config import Config, shown_memories
-from mulligan.train.resolve import as_table, read_toml, resolve, to_tree
+from mulligan.sweep.warm import warm_key
+from mulligan.train.config import Config
+from mulligan.train.resolve import as_table, read_toml, resolve
 from mulligan.trial.settings import TrialSettings
 
 WARM_START = "warm start"
+_ENV = "task.env"
 _START, _ALSO, _SEEDS = "from", "also", "seeds"
 """Entries of an arm that are no settings."""
 _FIELDS: dict[str, type | tuple[type, ...]] = {
@@ -33,10 +35,6 @@ CHECKS = "controls"
 """The entry of a further evaluation that lists its controls."""
 TASKS = "tasks"
 """The entry of a further evaluation that says on how many tasks it is made, where not on as many as the others."""
-_NOT_OF_WARM_START = ("episodes", "temperature", "memory")
-"""Entries of [trial] that demonstrations do not depend on."""
-_OF_WARM_START = ("beta1", "beta2", "grad_clip")
-"""Entries of [optim] that the warm start's optimiser uses."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +70,7 @@ class Sweep:
     """Further evaluations, by name: what is changed, of how trials are played or of the environment's parameters."""
 
     def __post_init__(self) -> None:
+        self._check_lists()
         names = [arm.name for arm in self.arms]
         if not names:
             raise ParameterError("a sweep without arms compares nothing")
@@ -82,7 +81,7 @@ class Sweep:
                 raise ParameterError(f"an arm cannot be called {name!r}: warm starts are listed under that name")
         for arm in self.arms:
             if arm.start is not None and arm.start not in names[: names.index(arm.name)]:
-                raise UnknownName(f"arm that {arm.name!r} starts from", arm.start, names[: names.index(arm.name)])
+                raise _unknown(f"arm that {arm.name!r} starts from", arm.start, names[: names.index(arm.name)])
         for arm in self.arms:
             self._check_arm(arm)
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
@@ -92,10 +91,25 @@ class Sweep:
             if control not in CONTROLS:
                 raise UnknownName("control", control, CONTROLS)
 
+    def _check_lists(self) -> None:
+        """Whether everything listed is of its kind."""
+        lists: list[tuple[str, Sequence[object], type]] = [("seeds", self.seeds, int), (CHECKS, self.controls, str)]
+        for name, changes in self.also.items():
+            if not isinstance(changes.get(CHECKS, []), list | tuple):
+                raise ParameterError(f"{CHECKS}={changes[CHECKS]!r} in [also.{name}] cannot be; give a list of names")
+            lists.append((f"also.{name}.{CHECKS}", changes.get(CHECKS, ()), str))
+        for arm in self.arms:
+            lists += [(f"arms.{arm.name}.seeds", arm.seeds or (), int), (f"arms.{arm.name}.also", arm.also, str)]
+        for name, entries, kind in lists:
+            if any(type(entry) is not kind for entry in entries):
+                raise ParameterError(
+                    f"{name}={list(entries)} cannot be; give a list of {'names' if kind is str else 'whole numbers'}"
+                )
+
     def _check_arm(self, arm: Arm) -> None:
         for name in arm.also:
             if name not in self.also:
-                raise UnknownName("further evaluation", str(name), self.also)
+                raise _unknown("further evaluation", name, self.also)
         if arm.seeds is not None and not arm.seeds:
             raise ParameterError(f"arm {arm.name!r} has no seeds; leave them out for all")
         unknown = [seed for seed in arm.seeds or () if seed not in self.seeds]
@@ -112,17 +126,20 @@ class Sweep:
     def _check_also(self) -> None:
         short: dict[str, str] = {}
         for name, changes in self.also.items():
-            other = short.setdefault(short_name(name), name)
-            if not short_name(name) or other != name:
-                raise ParameterError(f"the further evaluation {name!r} cannot be called so: {other!r} is as short")
-            controls = changes.get(CHECKS, [])
-            if not isinstance(controls, list | tuple):
-                raise ParameterError(f"{CHECKS}={controls!r} in [also.{name}] cannot be; give a list of names")
+            own = further_name(name)
+            if not own:
+                raise ParameterError(f"the further evaluation {name!r} cannot be called so: it needs letters or digits")
+            other = short.setdefault(own, name)
+            if other != name:
+                raise ParameterError(
+                    f"the further evaluation {name!r} cannot be called so: {other!r} is as short ({own}), and both "
+                    "would lie in one folder; have them differ in Latin letters or digits"
+                )
             tasks = changes.get(TASKS, 1)
-            if not isinstance(tasks, int) or tasks < 1:
+            if type(tasks) is not int or tasks < 1:
                 raise ParameterError(f"{TASKS}={tasks!r} in [also.{name}] cannot be; give a number, at least 1")
             for key, value in changes.items():
-                if key in _FIELDS and not isinstance(value, _FIELDS[key]):
+                if key in _FIELDS and (isinstance(value, bool) or not isinstance(value, _FIELDS[key])):
                     raise ParameterError(f"{key}={value!r} in [also.{name}] cannot be; see how a trial is played")
 
 
@@ -141,6 +158,10 @@ class Work:
     evaluation: Mapping[str, Any]
     threads: int = 1
 
+    @property
+    def is_warm_start(self) -> bool:
+        return self.name.startswith(WARM_START)
+
 
 def read_sweep(path: str | Path) -> Sweep:
     """The sweep of a TOML file: `title`, `preset`, `seeds`, `tasks`, `seed_set`, `[settings]`, and `[arms."NAME"]`.
@@ -155,7 +176,7 @@ def read_sweep(path: str | Path) -> Sweep:
             raise UnknownName(f"entry in {path}", name, known)
     kinds = {"title": str, "preset": str, "seeds": list, "tasks": int, "seed_set": str, "controls": list}
     for name, kind in kinds.items():
-        if name in tree and not isinstance(tree[name], kind):
+        if name in tree and type(tree[name]) is not kind:
             raise ParameterError(f"{name}={tree[name]!r} in {path} cannot be; give a {kind.__name__}")
     arms = []
     for name, table in as_table(tree.get("arms", {}), "arms", where).items():
@@ -194,28 +215,63 @@ def plan_work(
     wanted = _wanted(sweep, only)
     work: list[Work] = []
     checked: set[str] = set()
+    adapters: dict[str, tuple[int, int]] = {}
     numbers = {arm.name: number for number, arm in enumerate(sweep.arms, 1)}
     warm = _WarmStarts(sweep, folder, warm_threads)
     for seed in sweep.seeds:
         for arm in sweep.arms:
             if seed not in (sweep.seeds if arm.seeds is None else arm.seeds):
                 continue
-            settings = {"run.threads": "1", **sweep.settings, **arm.settings, "run.seed": str(seed)}
+            settings = {"run.threads": "1", **_settings(sweep, arm), "run.seed": str(seed)}
             config = resolve(sweep.preset, None, settings)
             _check(config, sweep, arm, checked)
             start: Path | None = None
+            adapters[arm.name] = own_adapter = _adapter(config)
             if arm.start is not None:
+                _check_adapter(arm, own_adapter, adapters[arm.start])
+                adapters[arm.name] = adapters[arm.start]
                 start = arm_folder(folder, numbers[arm.start], arm.start, seed)
             elif config.warmstart.steps:
                 start = warm.of(arm, config, settings, work)
             if start is not None:
                 settings |= {"warmstart.steps": "0", "model.name": start_name(start)}
+                settings |= {"model.lora_rank": "0"} if own_adapter[0] else {}  # the start's adapter is trained on
             own = arm_folder(folder, numbers[arm.name], arm.name, seed)
             more = {_ALSO: {name: dict(sweep.also[name]) for name in arm.also}} if arm.also else {}
             work.append(Work(arm.name, seed, own, settings, sweep.preset, start, {**_protocol(sweep), **more}))
     chosen = {each.folder for each in work if each.name in wanted and (seeds is None or each.seed in seeds)}
     needed = chosen | {each.after for each in work if each.folder in chosen}
     return [replace(each, evaluation={**each.evaluation, "seed": each.seed}) for each in work if each.folder in needed]
+
+
+def _settings(sweep: Sweep, arm: Arm) -> dict[str, str]:
+    """What an arm is told, whatever the seed; one environment with a weight is that environment."""
+    settings = {**sweep.settings, **arm.settings}
+    if _ENV in settings:
+        weights = Mixture.parse(settings[_ENV], {}).weights
+        if len(weights) > 1:
+            raise ParameterError(
+                f"{_ENV}={settings[_ENV]} in arm {arm.name!r} cannot be: a sweep evaluates its arms on one environment "
+                "each, not on a mixture; give one name"
+            )
+        settings[_ENV] = weights[0][0]
+    return settings
+
+
+def _adapter(config: Config) -> tuple[int, int]:
+    """Rank and alpha of what a run trains; (0, 0) for all weights."""
+    rank = config.model.lora_rank
+    return (rank, config.model.lora_alpha or 2 * rank) if rank else (0, 0)
+
+
+def _check_adapter(arm: Arm, own: tuple[int, int], before: tuple[int, int]) -> None:
+    """An arm goes on training the adapter of the arm it starts from, if that has one, and cannot have another."""
+    if own[0] and own != before:
+        has = "rank {}, alpha {}".format(*before) if before[0] else "none: it trains all weights"
+        raise ParameterError(
+            f"arm {arm.name!r} asks for an adapter (rank {own[0]}, alpha {own[1]}), but goes on with that of "
+            f"{arm.start!r} ({has}); give it model.lora_rank = 0, or let it start by itself"
+        )
 
 
 def _protocol(sweep: Sweep) -> dict[str, Any]:
@@ -232,15 +288,14 @@ class _WarmStarts:
         self.names: dict[int, str] = {}
         self.planned: set[Path] = set()
         for arm in sweep.arms:
-            settings = {**sweep.settings, **arm.settings}
-            config = resolve(sweep.preset, None, settings)
-            if arm.start is None and config.warmstart.steps and (key := _warm_key(config)) not in self.numbers:
+            config = resolve(sweep.preset, None, _settings(sweep, arm))
+            if arm.start is None and config.warmstart.steps and (key := warm_key(config)) not in self.numbers:
                 self.numbers[key] = number = len(self.numbers) + 1
                 self.names[number] = WARM_START if number == 1 else f"{WARM_START} of {arm.name}"
 
     def of(self, arm: Arm, config: Config, settings: Mapping[str, str], work: list[Work]) -> Path:
         """Folder of the arm's warm start, which is added to the work where it is not yet part of it."""
-        number = self.numbers[_warm_key(config)]
+        number = self.numbers[warm_key(config)]
         path = self.folder / f"00-warm-start-{number}-seed{config.run.seed}"
         if path not in self.planned:
             self.planned.add(path)
@@ -258,11 +313,20 @@ def _wanted(sweep: Sweep, only: Sequence[str]) -> set[str]:
     while waiting:
         name = waiting.pop()
         if name not in by_name:
-            raise UnknownName("arm", name, by_name)
+            raise _unknown("arm", name, by_name)
         found.add(name)
         start = by_name[name].start
         waiting += [start] if start is not None and start not in found else []
     return found
+
+
+def _unknown(kind: str, name: str, known: Iterable[str]) -> UnknownName:
+    """Names of arms may have commas in them: where they are listed, each stands in quotes."""
+    error = UnknownName(kind, name, known)
+    said, listed = str(error), ", ".join(error.known)
+    if error.known and said.endswith(f"known: {listed}"):
+        error.args = (said.removesuffix(listed) + ", ".join(map(repr, error.known)),)
+    return error
 
 
 def split_changes(changes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], tuple[str, ...]]:
@@ -308,13 +372,9 @@ def short_name(name: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")
 
 
-def _warm_key(config: Config) -> str:
-    """What the weights after the warm start depend on, but for the seed."""
-    tree = to_tree(config)
-    trial = {name: value for name, value in tree["trial"].items() if name not in _NOT_OF_WARM_START}
-    optim = {name: tree["optim"][name] for name in _OF_WARM_START}
-    warm = {**tree["warmstart"], "memory": shown_memories(config)}
-    return json.dumps([tree["task"], tree["model"], warm, trial, optim], sort_keys=True)
+def further_name(name: str) -> str:
+    """The name of a further evaluation as part of a path; where it has no Latin letter and no digit, in its own."""
+    return short_name(name) or re.sub(r"[\W_]+", "-", name.lower()).strip("-")
 
 
 def _flags(table: Mapping[str, Any], name: str, path: str | Path) -> dict[str, str]:

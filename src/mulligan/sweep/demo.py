@@ -77,7 +77,7 @@ def gather(sweep: Sweep, work: Sequence[Work], found: Mapping[Path, Mapping[str,
         "training_minutes": sum(found[each.folder]["seconds"] for each in work) / 60,
         "trials": trials,
         "rule": RULE if trials else "",
-        "about": ABOUT,
+        "about": [text.format(tasks=sweep.tasks) for text in ABOUT],
     }
 
 
@@ -92,8 +92,8 @@ ABOUT = [
     "three episodes, in which later episodes see what earlier ones found.",
     "Independent retries are the same agents without memory: what they gain from three attempts is luck. With "
     "gamma_traj 0 the agent learns to use its memory, but not to gather anything for later.",
-    "The intervals say how well 512 boards measure these agents. Other training seeds give other agents, and figures "
-    "move by several points. The curves are sampled at temperature 1, the table at 0.7.",
+    "The intervals say how well {tasks} boards measure these agents. Other training seeds give other agents, and "
+    "figures move by several points. The curves are sampled at temperature 1, the table at 0.7.",
 ]
 
 

@@ -16,14 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from mulligan.errors import MulliganError, UsageError
-from mulligan.sweep.arms import WARM_START, Work, start_name_now
-from mulligan.sweep.worker import LEFT, RESULT, WARMING
+from mulligan.sweep.arms import Work
+from mulligan.sweep.match import differences, read_result
+from mulligan.sweep.worker import LEFT, WARMING
 
 OnProgress = Callable[[Work, str, int, int], None]
 """Called with the work, its stage, how much of that is done and how much there is."""
 Said = queue.Queue[tuple[Work, dict[str, Any] | None]]
 """What the workers say, in the order in which it comes; None: one has ended."""
-_LOG, _MODEL = "worker.log", "model.name"
+_LOG = "worker.log"
+_WORKER = ("-P", "-m", "mulligan.sweep.worker")
 
 
 class TimeOver(MulliganError):
@@ -35,8 +37,8 @@ def run_work(
 ) -> dict[Path, dict[str, Any]]:
     """Do what is not done yet, on so many cores; returns what each folder's arm found.
 
-    The first failure ends all the others. An interruption, or the end of so many seconds (`TimeOver`), lets them save
-    what they have trained; another one ends them at once. Asked for again, the same work goes on from there.
+    The first failure, an interruption, or the end of so many seconds (`TimeOver`) lets all others save what they have
+    trained; an interruption while they do ends them at once. Asked for again, the same work goes on from there.
     """
     end = time.monotonic() + seconds
     waiting = [each for each in work if not _is_done(each)]
@@ -54,10 +56,8 @@ def run_work(
                 raise MulliganError(f"{waiting[0].name!r} waits for {waiting[0].after}, which nothing makes")
             try:
                 one, progress = said.get(timeout=None if seconds == math.inf else max(0.0, end - time.monotonic()))
-            except (KeyboardInterrupt, queue.Empty) as error:
-                _let_go(running, said)
-                over = TimeOver(f"{seconds / 60:g} minutes are over")
-                raise (over if isinstance(error, queue.Empty) else error) from None
+            except queue.Empty:
+                raise TimeOver(f"{seconds / 60:g} minutes are over") from None
             if progress is not None:
                 running[one.folder].stage = progress["stage"]
                 on_progress(one, progress["stage"], progress["done"], progress["total"])
@@ -65,27 +65,34 @@ def run_work(
             running.pop(one.folder).check()
             done.add(one.folder)
             on_progress(one, "done", 1, 1)
+    except (KeyboardInterrupt, MulliganError) as error:
+        failures = _let_go(running, said)
+        if failures and isinstance(error, KeyboardInterrupt | TimeOver):
+            raise failures[0] from None
+        raise
     finally:
         for process in running.values():
             process.end()
     return {each.folder: found for each in work if (found := read_result(each.folder)) is not None}
 
 
-def _let_go(running: dict[Path, _Process], said: Said) -> None:
-    """Ask all workers to leave, and wait until they have."""
+def _let_go(running: dict[Path, _Process], said: Said) -> list[MulliganError]:
+    """Ask all workers to leave, and wait until they have; returns how those failed that did."""
     if running:
         sys.stderr.write("stopping after the updates that are under way; once more to stop at once\n")
-    if any(process.work.name.startswith(WARM_START) and process.stage == WARMING for process in running.values()):
+    if any(process.work.is_warm_start and process.stage == WARMING for process in running.values()):
         sys.stderr.write("a warm start is not finished: it will begin anew, and needs more time than it had\n")
     for process in running.values():
         process.ask_to_leave()
+    failures = []
     while running:
         one, progress = said.get()
-        if progress is None:
+        if progress is None and one.folder in running:
             process = running.pop(one.folder)
-            if process.process.returncode not in (0, LEFT):
-                process.check()
             process.end()
+            if process.process.returncode not in (0, LEFT):
+                failures.append(process.failure())
+    return failures
 
 
 def _is_done(work: Work) -> bool:
@@ -93,23 +100,10 @@ def _is_done(work: Work) -> bool:
     found = read_result(work.folder)
     if found is None:
         return False
-    if _MODEL in found["settings"]:
-        found["settings"][_MODEL] = start_name_now(found["settings"][_MODEL], work.after)
-    for name, now in (("settings", work.settings), ("preset", work.preset), ("evaluation", work.evaluation)):
-        if found[name] != now:
-            raise UsageError(
-                f"{work.folder} was made with other settings ({name}: {found[name]}); choose another folder"
-            )
+    apart = differences(work, found)
+    if apart:
+        raise UsageError(f"{work.folder} was made with other settings ({'; '.join(apart)}); choose another folder")
     return True
-
-
-def read_result(folder: Path) -> dict[str, Any] | None:
-    """What the arm in `folder` found; None while it is not done."""
-    path = folder / RESULT
-    if not path.is_file():
-        return None
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
 
 
 class _Process:
@@ -128,7 +122,7 @@ class _Process:
         }
         with self.log.open("a", encoding="utf-8") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "mulligan.sweep.worker"],
+                [sys.executable, *_WORKER],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -143,9 +137,7 @@ class _Process:
             "settings": dict(work.settings),
             "evaluation": dict(work.evaluation),
         }
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(order) + "\n")
-        self.process.stdin.flush()  # it stays open: its end tells the worker that nobody listens any more
+        self._tell(json.dumps(order))  # the pipe stays open: its end tells the worker that nobody listens any more
         self.listener = threading.Thread(target=self._listen, args=(said,), daemon=True)
         self.listener.start()
 
@@ -162,17 +154,24 @@ class _Process:
         """Complain if the worker, which has ended, failed."""
         self._close()
         if self.process.returncode or read_result(self.work.folder) is None:
-            lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            last = lines[-1] if lines else "it said nothing"
-            raise MulliganError(
-                f"{self.work.name!r} with seed {self.work.seed} failed (exit code {self.process.returncode}): {last}; "
-                f"all it said is in {self.log}"
-            )
+            raise self.failure()
+
+    def failure(self) -> MulliganError:
+        """How the worker, which has ended, failed."""
+        lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        last = lines[-1] if lines else "it said nothing"
+        return MulliganError(
+            f"{self.work.name!r} with seed {self.work.seed} failed (exit code {self.process.returncode}): {last}; "
+            f"all it said is in {self.log}"
+        )
 
     def ask_to_leave(self) -> None:
+        self._tell("leave")
+
+    def _tell(self, line: str) -> None:
         assert self.process.stdin is not None
         with contextlib.suppress(OSError):  # it has ended by itself meanwhile
-            self.process.stdin.write("leave\n")
+            self.process.stdin.write(line + "\n")
             self.process.stdin.flush()
 
     def end(self) -> None:
@@ -183,4 +182,5 @@ class _Process:
         self.listener.join()
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
-                pipe.close()
+                with contextlib.suppress(OSError):  # what it was told last, it did not live to read
+                    pipe.close()

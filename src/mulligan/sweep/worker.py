@@ -1,8 +1,9 @@
 """One arm in a process of its own: train or go on training, evaluate, write ``arm.json``.
 
 ``python -m mulligan.sweep.worker`` reads what to do as a JSON line from standard input and says how far it is, a JSON
-line each, on standard output. Another line on standard input asks it to leave: it saves what it has trained first. When
-standard input ends, whoever started it is gone, and it goes at once.
+line each, on standard output. Another line on standard input asks it to leave: it saves what it has trained first; a
+warm start, which keeps nothing before its last step, ends at once. When standard input ends, whoever started it is
+gone, and it goes at once.
 """
 
 from __future__ import annotations
@@ -25,35 +26,72 @@ RESULT, SPENT = "arm.json", "spent.json"
 WARMING, TRAINING = "warm start", "training"
 LEFT = 75
 """Exit code of a worker that was asked to leave before it was done."""
+_PATIENCE = 10.0
+"""Seconds in which the main thread has to come to an end."""
 Say = Callable[[Mapping[str, Any]], None]
 
 
 def main() -> None:
     """Do what standard input says."""
+    leaving = _Leaving()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all of a terminal's processes; one of them decides
+    signal.signal(signal.SIGTERM, leaving.on_signal)  # so may this, which schedulers send
     order = json.loads(_first_line())
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever an environment prints goes to the log, not between the lines of progress
     import torch  # noqa: F401  (on Windows, loading it while another thread reads standard input never ends)
 
-    asked = threading.Event()
-    threading.Thread(target=_leave_with_parent, args=(asked,), daemon=True).start()
+    threading.Thread(target=leaving.listen, daemon=True).start()
 
     def say(progress: Mapping[str, Any]) -> None:
         out.write(json.dumps(progress) + "\n")
         out.flush()
-        if asked.is_set() and progress["stage"] != TRAINING:  # evaluations keep every trial, warm starts nothing
+        leaving.look(progress)
+
+    work(order, say, leaving.asked.is_set)
+    if leaving.asked.is_set():
+        sys.exit(LEFT)
+
+
+class _Leaving:
+    """Whether this process was asked to leave, and whether it has anything to save."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        self.has_nothing = self.at_once = False
+
+    def look(self, progress: Mapping[str, Any]) -> None:
+        """Leave here where that was asked for and nothing is lost: evaluations keep every trial."""
+        is_warming = progress["stage"] == WARMING
+        self.has_nothing = is_warming and progress["done"] < progress["total"]
+        if self.asked.is_set() and (self.has_nothing or not (is_warming or progress["stage"] == TRAINING)):
             sys.exit(LEFT)
 
-    work(order, say, asked.is_set)
-    if asked.is_set():
-        sys.exit(LEFT)
+    def listen(self) -> None:
+        while os.read(0, 1):  # not through sys.stdin: its lock would be held when this process ends by itself
+            self.asked.set()
+            if self.has_nothing:
+                self._end()
+        os._exit(1)
+
+    def on_signal(self, *_: object) -> None:
+        if self.at_once:
+            sys.exit(LEFT)
+
+    def _end(self) -> None:
+        """End the main thread, wherever it is: it then ends the processes that play demonstrations for it."""
+        self.at_once = True
+        if hasattr(signal, "pthread_kill"):
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+            time.sleep(_PATIENCE)
+        os._exit(LEFT)
 
 
 def work(order: Mapping[str, Any], say: Say, stop: Callable[[], bool] = lambda: False) -> None:
     """Train and evaluate one arm; what earlier processes got done is not done again. `stop` ends it after an update."""
     from mulligan.errors import UsageError
     from mulligan.report.run import RunFolder, to_json
+    from mulligan.train.checkpoint import newest
     from mulligan.train.loop import train
     from mulligan.train.metrics import MetricsFile
     from mulligan.train.resolve import resolve
@@ -75,12 +113,14 @@ def work(order: Mapping[str, Any], say: Say, stop: Callable[[], bool] = lambda: 
         else:
             say({"stage": WARMING, "done": metrics["warmstart"], "total": metrics["steps"]})
 
+    if config.warmstart.steps and newest(folder) is None:
+        say({"stage": WARMING, "done": 0, "total": config.warmstart.steps})
     try:
         train(config, folder, resume=begun, on_update=on_update, stop=stop)
     finally:
         trained = time.perf_counter()
         if folder.is_dir():
-            (folder / SPENT).write_text(json.dumps({"seconds": trained - began}) + "\n", encoding="utf-8")
+            RunFolder(folder).write_text(SPENT, json.dumps({"seconds": trained - began}) + "\n")
     if stop():
         return
     lines = MetricsFile(folder / "metrics.jsonl").read()
@@ -102,10 +142,13 @@ def work(order: Mapping[str, Any], say: Say, stop: Callable[[], bool] = lambda: 
 def _is_begun_with(config: Config, folder: Path, start: str | None) -> bool:
     """Whether the run in `folder` was begun with these settings; where what it started from lay then does not count."""
     from mulligan.report.run import RunFolder
+    from mulligan.sweep.warm import warm_parts
     from mulligan.train.resolve import from_run
     from mulligan.train.start import as_kept, starting_from
 
     found = from_run(RunFolder.open(folder))
+    if not config.run.updates and not found.run.updates:  # warm starts: other settings do not concern them
+        return warm_parts(found) in (warm_parts(config), warm_parts(as_kept(config, folder)))
     if start is not None and Path(found.model.name).name == Path(start).name:
         found = starting_from(found, config.model.name)
     return found in (config, as_kept(config, folder))
@@ -115,10 +158,11 @@ def _evaluate(env: str, config: Any, folder: Path, wanted: Mapping[str, Any], sa
     """The arm on frozen tasks: as it was trained, three episodes, and the controls; then the further evaluations."""
     from mulligan.eval.run import evaluate
     from mulligan.players import as_trained, player_from
-    from mulligan.sweep.arms import TASKS, short_name, split_changes
+    from mulligan.sweep.arms import TASKS, further_name, split_changes
 
     settings, params = as_trained(config, env)
-    player = player_from(str(folder), context=config.engine.context or None)
+    engine = {**asdict(config.engine), "context": config.engine.context or None}
+    player = player_from(str(folder), device=config.model.device, **engine)
     parts = {"": {"controls": wanted["controls"]}, **wanted.get("also", {})}
     plays = {name: split_changes(changes) for name, changes in parts.items()}
     sizes = {name: changes.get(TASKS, wanted["tasks"]) for name, changes in parts.items()}
@@ -133,7 +177,7 @@ def _evaluate(env: str, config: Any, folder: Path, wanted: Mapping[str, Any], sa
             if sum(counts.values()) % 32 == 0:
                 say({"stage": "evaluation", "done": sum(counts.values()), "total": total})
 
-        run = folder / (f"evaluation-{short_name(name)}" if name else "evaluation")
+        run = folder / (f"evaluation-{further_name(name)}" if name else "evaluation")
         return evaluate(
             env,
             player,
@@ -177,9 +221,12 @@ def _point(line: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _spent(folder: Path) -> float:
-    """Seconds that earlier processes have trained here."""
+    """Seconds that earlier processes have trained here; 0 where that cannot be understood."""
     path = folder / SPENT
-    return float(json.loads(path.read_text(encoding="utf-8"))["seconds"]) if path.is_file() else 0.0
+    try:
+        return float(json.loads(path.read_text(encoding="utf-8"))["seconds"]) if path.is_file() else 0.0
+    except (ValueError, LookupError, TypeError):  # written by halves, as on a full disk
+        return 0.0
 
 
 def _first_line() -> bytes:
@@ -188,12 +235,6 @@ def _first_line() -> bytes:
     while (byte := os.read(0, 1)) not in (b"", b"\n"):
         line += byte
     return line
-
-
-def _leave_with_parent(asked: threading.Event) -> None:
-    while os.read(0, 1):  # not through sys.stdin: its lock would be held when this process ends by itself
-        asked.set()
-    os._exit(1)
 
 
 if __name__ == "__main__":

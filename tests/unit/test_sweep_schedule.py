@@ -1,0 +1,138 @@
+"""Workers side by side, and how they end; Python programs of a few lines stand in for training."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from mulligan.cli import stopping
+from mulligan.errors import MulliganError
+from mulligan.sweep import schedule, worker
+from mulligan.sweep.arms import Work
+from mulligan.sweep.schedule import run_work
+
+TRAINS = """
+import json, pathlib, sys
+folder = pathlib.Path(json.loads(sys.stdin.readline())["folder"])
+print(json.dumps({"stage": "training", "done": 1, "total": 2}), flush=True)
+(folder / "begun").touch()
+if sys.stdin.readline():
+    (folder / "saved").touch()
+sys.exit(75)
+"""
+FAILS = """
+import json, pathlib, sys, time
+others = pathlib.Path(json.loads(sys.stdin.readline())["folder"]).parent
+while len(list(others.glob("*/begun"))) < 2:
+    time.sleep(0.01)
+sys.exit("out of order")
+"""
+GONE = "import sys; sys.stdin.readline()"
+DEAF = "import os; os._exit(3)"
+
+
+def _work(folder: Path, name: str) -> Work:
+    return Work(name, 0, folder / name, {}, "test", None, {})
+
+
+@pytest.fixture
+def begin(monkeypatch):
+    """Have each worker run the program of its name."""
+    real = schedule._Process
+
+    def with_programs(programs: dict[str, str]):
+        def process(work, said):
+            monkeypatch.setattr(schedule, "_WORKER", ("-c", programs[work.name]))
+            return real(work, said)
+
+        monkeypatch.setattr(schedule, "_Process", process)
+        return process
+
+    return with_programs
+
+
+def _ignore(*_: object) -> None:
+    pass
+
+
+def test_where_an_arm_fails_the_others_save_what_they_trained(tmp_path, begin, capsys):
+    begin({"a": TRAINS, "bad": FAILS, "b": TRAINS})
+    with pytest.raises(MulliganError, match=r"'bad' with seed 0 failed \(exit code 1\): out of order"):
+        run_work([_work(tmp_path, name) for name in ("a", "bad", "b")], 3, _ignore)
+    assert (tmp_path / "a" / "saved").exists()
+    assert (tmp_path / "b" / "saved").exists()
+    assert "stopping after the updates that are under way" in capsys.readouterr().err
+
+
+def test_an_interruption_at_any_moment_lets_the_workers_save(tmp_path, begin):
+    begin({"a": TRAINS})
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_work([_work(tmp_path, "a")], 1, interrupted)
+    assert (tmp_path / "a" / "saved").exists()
+
+
+def test_one_that_fails_as_it_is_let_go_does_not_cost_the_others_what_they_trained(tmp_path, begin):
+    fails = TRAINS.replace("sys.exit(75)", "sys.exit('no room left')")
+    begin({"a": TRAINS, "b": fails, "c": TRAINS})
+    begun: set[str] = set()
+
+    def interrupted(work: Work, *_: object) -> None:
+        begun.add(work.name)
+        if len(begun) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(MulliganError, match=r"'b' with seed 0 failed.*no room left"):
+        run_work([_work(tmp_path, name) for name in "abc"], 3, interrupted)
+    assert (tmp_path / "a" / "saved").exists()
+    assert (tmp_path / "c" / "saved").exists()
+
+
+def test_a_worker_that_ends_as_it_is_asked_to_leave_is_no_failure(tmp_path, begin):
+    said: schedule.Said = schedule.queue.Queue()
+    process = begin({"a": GONE})(_work(tmp_path, "a"), said)
+    process.process.wait()
+    assert schedule._let_go({process.work.folder: process}, said) == []
+
+
+def test_a_worker_that_never_listens_is_reported(tmp_path, begin):
+    begin({"a": DEAF})
+    with pytest.raises(MulliganError, match=r"failed \(exit code 3\): it said nothing"):
+        run_work([_work(tmp_path, "a")], 1, _ignore)
+
+
+def test_two_signals_within_a_second_are_one_request(monkeypatch):
+    clock = SimpleNamespace(now=100.0, monotonic=lambda: clock.now)
+    monkeypatch.setattr(stopping, "time", clock)
+    with stopping.ended_as_interrupted():
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
+        clock.now += 0.5
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
+        clock.now += 1.0
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"seconds": null}', '{"minutes": 3}'])
+def test_time_spent_that_cannot_be_understood_is_none(tmp_path, text):
+    (tmp_path / "spent.json").write_text(text)
+    assert worker._spent(tmp_path) == 0.0
+
+
+def test_a_warm_start_that_is_through_is_saved_before_it_leaves():
+    leaving = worker._Leaving()
+    leaving.asked.set()
+    leaving.look({"stage": worker.WARMING, "done": 5, "total": 5})
+    leaving.look({"stage": worker.TRAINING, "done": 1, "total": 5})
+    for done in ({"stage": worker.WARMING, "done": 4, "total": 5}, {"stage": "evaluation", "done": 5, "total": 5}):
+        with pytest.raises(SystemExit):
+            leaving.look(done)

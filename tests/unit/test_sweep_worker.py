@@ -1,0 +1,43 @@
+"""What a worker hands on: how an arm samples is how it is evaluated."""
+
+from __future__ import annotations
+
+import pytest
+
+from mulligan.engine import choose
+from mulligan.eval import run as evaluation
+from mulligan.models.load import load
+from mulligan.report.run import RunFolder
+from mulligan.sweep.worker import _evaluate
+from mulligan.train import checkpoint
+from mulligan.train.resolve import resolve, to_tree
+
+
+def test_an_arm_is_evaluated_on_its_device_with_its_engine(tmp_path, monkeypatch):
+    asked: dict[str, object] = {}
+
+    def load_model(run, device="cpu"):
+        asked["device"] = device
+        return load("nano:hidden=32,layers=1", device="cpu")
+
+    def make_engine(model, **options):
+        asked.update(options)
+
+    class Played(Exception):
+        pass
+
+    def evaluate(*_, **__):
+        raise Played
+
+    monkeypatch.setattr(checkpoint, "load_model", load_model)
+    monkeypatch.setattr(choose, "make_engine", make_engine)
+    monkeypatch.setattr(evaluation, "evaluate", evaluate)
+    wanted = {"tasks": 2, "seed_set": "eval", "seed": 0, "controls": []}
+    own = {"slots": "7", "context": "96", "chunk": "33", "kind": "slots", "share": "false"}
+    settings = {"model.device": "cuda:1", **{f"engine.{name}": value for name, value in own.items()}}
+    config = resolve("test", None, settings)
+    RunFolder.create(tmp_path / "arm", {"kind": "train", **to_tree(config)})
+    with pytest.raises(Played):
+        _evaluate("minesweeper", config, tmp_path / "arm", wanted, lambda progress: None)
+    expected = {"device": "cuda:1", "slots": 7, "context": 96, "chunk": 33, "kind": "slots", "share": False}
+    assert asked == expected
