@@ -44,6 +44,7 @@ def main() -> None:
     threading.Thread(target=leaving.listen, daemon=True).start()
 
     def say(progress: Mapping[str, Any]) -> None:
+        leaving.note(progress)  # first: who reads the line may ask to leave at once
         out.write(json.dumps(progress) + "\n")
         out.flush()
         leaving.look(progress)
@@ -60,10 +61,13 @@ class _Leaving:
         self.asked = threading.Event()
         self.has_nothing = self.at_once = False
 
+    def note(self, progress: Mapping[str, Any]) -> None:
+        self.has_nothing = progress["stage"] == WARMING and progress["done"] < progress["total"]
+
     def look(self, progress: Mapping[str, Any]) -> None:
         """Leave here where that was asked for and nothing is lost: evaluations keep every trial."""
+        self.note(progress)
         is_warming = progress["stage"] == WARMING
-        self.has_nothing = is_warming and progress["done"] < progress["total"]
         if self.asked.is_set() and (self.has_nothing or not (is_warming or progress["stage"] == TRAINING)):
             sys.exit(LEFT)
 
