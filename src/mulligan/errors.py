@@ -54,7 +54,8 @@ class UnknownName(UsageError):
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         self.kind, self.name, self.known = kind, name, sorted(known)
         near = difflib.get_close_matches(name, self.known, n=1, cutoff=0.5)
-        way_out = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(self.known) or 'none'}"
+        listed = map(repr, self.known) if any("," in each for each in self.known) else self.known
+        way_out = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(listed) or 'none'}"
         super().__init__(f"unknown {kind} {name!r}; {way_out}")
 
     def __reduce__(self) -> tuple[type[UnknownName], tuple[str, str, list[str]]]:

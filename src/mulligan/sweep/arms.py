@@ -7,7 +7,7 @@ from its weights. An arm may also go on from where another one ended (`start`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -81,7 +81,7 @@ class Sweep:
                 raise ParameterError(f"an arm cannot be called {name!r}: warm starts are listed under that name")
         for arm in self.arms:
             if arm.start is not None and arm.start not in names[: names.index(arm.name)]:
-                raise _unknown(f"arm that {arm.name!r} starts from", arm.start, names[: names.index(arm.name)])
+                raise UnknownName(f"arm that {arm.name!r} starts from", arm.start, names[: names.index(arm.name)])
         for arm in self.arms:
             self._check_arm(arm)
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
@@ -109,7 +109,7 @@ class Sweep:
     def _check_arm(self, arm: Arm) -> None:
         for name in arm.also:
             if name not in self.also:
-                raise _unknown("further evaluation", name, self.also)
+                raise UnknownName("further evaluation", name, self.also)
         if arm.seeds is not None and not arm.seeds:
             raise ParameterError(f"arm {arm.name!r} has no seeds; leave them out for all")
         unknown = [seed for seed in arm.seeds or () if seed not in self.seeds]
@@ -313,20 +313,11 @@ def _wanted(sweep: Sweep, only: Sequence[str]) -> set[str]:
     while waiting:
         name = waiting.pop()
         if name not in by_name:
-            raise _unknown("arm", name, by_name)
+            raise UnknownName("arm", name, by_name)
         found.add(name)
         start = by_name[name].start
         waiting += [start] if start is not None and start not in found else []
     return found
-
-
-def _unknown(kind: str, name: str, known: Iterable[str]) -> UnknownName:
-    """Names of arms may have commas in them: where they are listed, each stands in quotes."""
-    error = UnknownName(kind, name, known)
-    said, listed = str(error), ", ".join(error.known)
-    if error.known and said.endswith(f"known: {listed}"):
-        error.args = (said.removesuffix(listed) + ", ".join(map(repr, error.known)),)
-    return error
 
 
 def split_changes(changes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], tuple[str, ...]]:
