@@ -159,6 +159,9 @@ class WarmstartConfig:
     """Share of the demonstrator's own moves; the rest are random legal ones, or hasty ones."""
     recall: float = 0.2
     """Share of its moves that use what earlier episodes showed."""
+    params: str = ""
+    """Parameters of the environment in which demonstrations differ: ``kind=all``. What training leaves out for
+    evaluation can so be demonstrated, and reinforced nowhere."""
     memory: str = ""
     """Memories that demonstrated trials have, in turn: ``history,reflection``. Empty: as `trial.memory` says. From one
     warm start with several, agents with any of them can be trained."""
@@ -327,6 +330,17 @@ def shown_memories(config: Config) -> tuple[Memory, ...]:
             raise UnknownName("memory in warmstart.memory", name, get_args(Memory))
         found.append(cast(Memory, name))
     return tuple(found) or (trial_settings(config).memory_mode,)
+
+
+def shown_params(config: Config) -> Params:
+    """The environment's parameters in demonstrations: those of training, but for what `warmstart.params` says."""
+    params: Params = dict(config.task.params)
+    for part in filter(None, map(str.strip, config.warmstart.params.split(","))):
+        name, equals, value = part.partition("=")
+        if not (equals and name.strip() and value.strip()):
+            raise ParameterError(f"warmstart.params={config.warmstart.params!r}: write NAME=VALUE,NAME=VALUE")
+        params[name.strip()] = value.strip()
+    return params
 
 
 def trial_settings(config: Config) -> TrialSettings:

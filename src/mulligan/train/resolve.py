@@ -24,7 +24,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from mulligan.errors import ParameterError, RunFolderError, UnknownName, UsageError
 from mulligan.report.run import RunFolder
 from mulligan.train import config as config_module
-from mulligan.train.config import Config, shown_memories
+from mulligan.train.config import Config, shown_memories, shown_params
 from mulligan.types import ParamValue
 
 PARAMS = "task.params"
@@ -190,8 +190,7 @@ def check(config: Config) -> None:
         if name not in known:
             raise UnknownName(key, name, known)
     shown_memories(config)
-    params = config.task.params
-    for env, _ in Mixture.parse(config.task.env, params).weights:
+    for env, _ in Mixture.parse(config.task.env, {}).weights:
         if config.warmstart.steps and not hasattr(registry.spec(env).build, "player"):
             raise ParameterError(
                 f"warmstart.steps={config.warmstart.steps} needs somebody to imitate, and {env} has no player(); "
@@ -199,8 +198,10 @@ def check(config: Config) -> None:
             )
         if config.warmstart.steps:
             registry.check_player(env, config.warmstart.player)
-        own = {*registry.spec(env).defaults, "turns"}
-        registry.make_task(env, 0, **{key: value for key, value in params.items() if key in own})
+    for params in (config.task.params, shown_params(config)):
+        mixture = Mixture.parse(config.task.env, params)
+        for env, _ in mixture.weights:
+            registry.make_task(env, 0, **mixture.own_params(env))
 
 
 def unknown_setting(kind: str, key: str) -> UnknownName:

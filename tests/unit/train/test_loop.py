@@ -185,6 +185,23 @@ def test_every_option_trains_and_resumes(tmp_path, sections):
     assert metrics(whole) == metrics(run)
 
 
+def test_a_warm_start_can_show_games_that_training_leaves_out():
+    settings = {"task.env": "alfworld", "env.kind": "train", "warmstart.trials": "30"}
+    loaded = load("nano")
+
+    def kinds(shown: str) -> set[str]:
+        config = resolve("test", None, {**settings, "warmstart.params": shown})
+        mixture = Mixture.parse(config.task.env, config.task.params)
+        trials = demonstrate(config, mixture, trial_settings(config), loaded.renderer)
+        return {trial.task.task_class.partition("/")[2] for trial in trials}
+
+    assert kinds("") == {"pick", "look", "clean", "heat"}
+    assert kinds("kind=all") == {"pick", "look", "clean", "heat", "cool", "pick2"}
+    for wrong, said in (("kind", "write NAME=VALUE"), ("kind=cols", "cool"), ("kinds=all", "kind")):
+        with pytest.raises(MulliganError, match=said):
+            resolve("test", None, {**settings, "warmstart.params": wrong})
+
+
 def test_a_warm_start_can_show_several_memories():
     config = resolve("test", None, {"warmstart.memory": "history, reflection", "warmstart.trials": "6"})
     loaded = load(config.model.name)
