@@ -1,6 +1,9 @@
-"""From the runs of a sweep on ALFWorld to what is kept: arms.json and table.md, with success by kind of task.
+"""From the runs of a sweep on ALFWorld to what is kept: arms.json, table.md (by kind of task too), trials to read.
 
     python results/alfworld-cpu/collect.py runs/alfworld-cpu --into results/alfworld-cpu
+
+Evaluations made beside the sweep are read from BESIDE/NAME/FOLDER, where FOLDER is called as the arm's: what
+`mulligan eval alfworld --policy RUNS/FOLDER … --run BESIDE/NAME/FOLDER` left.
 
 Beside p@k it counts what agents do with their memory: of the second and third episodes that begin when an earlier one
 has seen where a wanted thing lies, the share in which the first step goes to such a place, and the share that is won.
@@ -10,6 +13,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
+import runpy
 import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -41,6 +46,8 @@ PLAYERS = {
     "omniscient": ExpertPolicy(omniscient=True),
 }
 """Scripted players on the same tasks; the demonstrator is that of the preset."""
+TO_READ = 10
+OFFICIAL, TWO = "valid_seen", "alfworld/pick2"
 Row = dict[str, Any]
 
 
@@ -71,16 +78,49 @@ def use_of_memory(trials: Sequence[Trial]) -> Row:
     return {"known": known, "at once": at_once / known, "won": won / known} if known else {"known": 0}
 
 
-def read_arm(folder: Path) -> Row:
+def taken_back(trials: Sequence[Trial]) -> Row:
+    """Of the episodes of Pick2, the share in which a thing is taken again from where it was put."""
+    back = []
+    for trial in trials:
+        for episode in trial.episodes if trial.task.task_class == TWO else ():
+            put: set[tuple[str, str]] = set()
+            again = False
+            for turn in episode.turns:
+                if moved := re.search("move (.+) to (.+?)</action>", turn.reply.text):
+                    put.add((moved[1], moved[2]))
+                if taken := re.search("take (.+) from (.+?)</action>", turn.reply.text):
+                    again |= (taken[1], taken[2]) in put
+            back.append(again)
+    return {"episodes": len(back), "taken back": sum(back) / max(1, len(back))}
+
+
+def further(found: Mapping[str, Mapping[str, Any]]) -> dict[str, Row]:
+    """Evaluation -> its figures, and those of its controls but for independent retries."""
+    rows: dict[str, Row] = {}
+    for name, each in found.items():
+        main = each.get("main", each)
+        rows[name] = {"p": main["p"], "ci": main["ci"]}
+        kinds = {kind: {"p": own["p"], "tasks": own["trials"]} for kind, own in each.get("by_class", {}).items()}
+        if len(kinds) > 1:
+            rows[name]["by_kind"] = kinds
+        for control, own in each["controls"].items():
+            if control != "independent":
+                rows[f"{name}, {control}"] = {"p": own["p"], "ci": own["ci"]}
+    return rows
+
+
+def read_arm(folder: Path, beside: Path | None) -> Row:
     """What an arm found, in all its evaluations."""
     arm = json.loads((folder / "arm.json").read_text(encoding="utf-8"))
     start = arm["settings"].get("model.name")
     settings = {**arm["settings"], **({"model.name": Path(start).name} if start else {})}
     trials = load_trials(folder / "evaluation")
     lines = [line for line in MetricsFile(folder / "metrics.jsonl").read() if line["update"] % 10 == 0]
-    further = {
-        name: {"p": found["main"]["p"], "ci": found["main"]["ci"]} for name, found in arm.get("also", {}).items()
-    }
+    results = sorted(beside.glob(f"*/{folder.name}/result.json")) if beside else []
+    apart = {path.parent.parent.name: json.loads(path.read_text(encoding="utf-8")) for path in results}
+    also = further({**arm.get("also", {}), **apart})
+    if OFFICIAL in apart and beside:
+        also[OFFICIAL]["two"] = taken_back(load_trials(beside / OFFICIAL / folder.name))
     return {
         "name": arm["name"],
         "seed": arm["seed"],
@@ -94,7 +134,7 @@ def read_arm(folder: Path) -> Row:
         "independent": arm["controls"]["independent"]["p"],
         "by_kind": by_kind(trials),
         "memory": use_of_memory(trials),
-        "also": further,
+        "also": also,
         "minutes": arm["seconds"] / 60,
         "metrics": [{key: float(f"{line[key]:.4g}") for key in KEPT if key in line} for line in lines],
     }
@@ -119,6 +159,28 @@ def shares(rows: Sequence[Sequence[float]]) -> str:
     return " / ".join(f"{100 * sum(each) / len(each):.1f}" for each in zip(*rows, strict=True))
 
 
+def official_table(groups: Mapping[str, Sequence[Row]]) -> list[str]:
+    """The official games by kind of task, where they were played; the last column is p@3 over all."""
+    played = {name: [arm["also"][OFFICIAL] for arm in own if OFFICIAL in arm["also"]] for name, own in groups.items()}
+    played = {name: rows for name, rows in played.items() if rows}
+    if not played:
+        return []
+    counts = {kind: own["tasks"] for kind, own in next(iter(played.values()))[0]["by_kind"].items()}
+    names = [f"{kind.partition('/')[2]} ({count})" for kind, count in counts.items()]
+    lines = ["", f"The official games of {OFFICIAL}, p@1 / p@2 / p@3 by kind of task (games).", ""]
+    lines += [f"| | {' | '.join(names)} | all |", "|" + "---|" * (len(names) + 2)]
+    for name, rows in played.items():
+        cells = [shares([row["by_kind"][kind]["p"] for row in rows]) for kind in counts]
+        lines.append(f"| {name} | {' | '.join(cells)} | {shares([row['p'] for row in rows])} |")
+    back = {name: shares([[row["two"]["taken back"]] for row in rows]) for name, rows in played.items()}
+    said = ", ".join(f"{name} {share}" for name, share in back.items())
+    return [
+        *lines,
+        "",
+        f"Episodes of pick2 there in which a thing is taken back from where it was put, in percent: {said}.",
+    ]
+
+
 def table(arms: Sequence[Row], players: Sequence[Row]) -> str:
     """What people read: a row an arm, over seeds."""
     kinds = list(arms[0]["by_kind"])
@@ -140,15 +202,15 @@ def table(arms: Sequence[Row], players: Sequence[Row]) -> str:
     for name, own in groups.items():
         cells = [shares([arm["by_kind"][kind]["p"] for arm in own]) for kind in kinds]
         lines.append("| " + " | ".join([name, *cells]) + " |")
-    further = list(dict.fromkeys(each for arm in arms for each in arm["also"]))
-    if further:
-        lines += ["", "Further evaluations, p@1 / p@2 / p@3.", "", "| | " + " | ".join(further) + " |"]
-        lines.append("|" + "---|" * (len(further) + 1))
-        for name, own in groups.items():
-            cells = [
-                shares([arm["also"][each]["p"] for arm in own]) if each in own[0]["also"] else "" for each in further
-            ]
-            lines += ["| " + " | ".join([name, *cells]) + " |"] if any(cells) else []
+    asked = list(dict.fromkeys(each for arm in arms for each in arm["also"]))
+    if asked:
+        lines += ["", "Further evaluations.", "", "| | | seeds | p@1 / p@2 / p@3 … |", "|---|---|---|---|"]
+    for name, own in groups.items():
+        for each in asked:
+            with_it = [arm["also"][each] for arm in own if each in arm["also"]]
+            if with_it:
+                lines.append(f"| {name} | {each} | {len(with_it)} | {shares([row['p'] for row in with_it])} |")
+    lines += official_table(groups)
     lines += ["", "Later episodes that begin with the place of a wanted thing known.", ""]
     lines += ["| | episodes | go there at once | won |", "|---|---|---|---|"]
     for name, own in groups.items():
@@ -163,12 +225,19 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", type=Path)
     parser.add_argument("--into", type=Path, default=Path(__file__).parent)
+    parser.add_argument("--beside", type=Path, help="evaluations made apart from the sweep")
     given = parser.parse_args()
-    found = [read_arm(path.parent) for path in sorted(given.runs.glob("*-seed*/arm.json"))]
+    found = [read_arm(path.parent, given.beside) for path in sorted(given.runs.glob("*-seed*/arm.json"))]
     if not found:
         sys.exit(f"no arm of a sweep in {given.runs} (…-seed0/arm.json)")
     beside = scripted(found[0])
     text = table(found, beside)
     given.into.joinpath("arms.json").write_text(json.dumps({"arms": found, "scripted": beside}, indent=1) + "\n")
     given.into.joinpath("table.md").write_text(text)
+    told = runpy.run_path(str(Path(__file__).parents[1] / "h200-smollm2" / "collect.py"))["told"]
+    given.into.joinpath("trials").mkdir(exist_ok=True)
+    for arm in sorted(given.runs.glob("*-seed0")):
+        trials = "\n".join(map(told, load_trials(arm / "evaluation")[:TO_READ]))
+        head = f"# {arm.name.partition('-')[2]}: the first {TO_READ} games of the evaluation, as they came\n\n"
+        given.into.joinpath("trials", f"{arm.name.partition('-')[2]}.md").write_text(head + trials)
     sys.stdout.write(text)

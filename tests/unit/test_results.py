@@ -139,6 +139,32 @@ def test_alfworld_with_a_tiny_model_is_told_as_it_was(name):
         assert alone in document
 
 
+@pytest.mark.parametrize("folder", ["alfworld-cpu", "h200-alfworld"])
+def test_alfworlds_tables_are_those_of_the_rows(folder):
+    own = ROOT / "results" / folder
+    found = json.loads((own / "arms.json").read_text())
+    table = runpy.run_path(str(ROOT / "results" / "alfworld-cpu" / "collect.py"))["table"]
+    assert table(found["arms"], found["scripted"]) == (own / "table.md").read_text()
+
+
+@pytest.mark.parametrize("name", ["warm start", "RL, GiGPO", "meta-RL, reflection", "meta-RL, history"])
+def test_alfworld_with_a_language_model_is_told_as_it_was(name):
+    found = json.loads((ROOT / "results" / "h200-alfworld" / "arms.json").read_text())["arms"]
+    own = [result for result in found if result["name"] == name]
+
+    def mean(values):
+        return f"{100 * sum(values) / len(own):.1f}"
+
+    p = [mean(each) for each in zip(*(result["p"] for result in own), strict=True)]
+    low, high = wilson(round(sum(512 * result["p"][-1] for result in own)), 512 * len(own))
+    cells = [name, *p[:-1], f"{p[-1]} ± {50 * (high - low):.1f}", mean(result["independent"][-1] for result in own)]
+    for further in ("cool", "pick2", "unseen rooms", "valid_seen"):
+        known = [result["also"][further]["p"][-1] for result in own if further in result["also"]]
+        cells.append(mean(known) if known else "")
+    said = (ROOT / "docs" / "results.md").read_text().replace("*", "")
+    assert f"| {' | '.join(cells)} |".replace("  ", " ") in said
+
+
 @pytest.mark.parametrize("name", ["warm start", "RL", "meta-RL"])
 def test_webshop_with_a_tiny_model_is_told_as_it_was(name):
     folder = ROOT / "results" / "webshop-cpu"
