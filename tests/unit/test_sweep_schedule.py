@@ -39,6 +39,24 @@ def _work(folder: Path, name: str) -> Work:
     return Work(name, 0, folder / name, {}, "test", None, {})
 
 
+WAITS_WHILE_EVALUATING = """
+import json, pathlib, sys, time
+folder = pathlib.Path(json.loads(sys.stdin.readline())["folder"])
+print(json.dumps({"stage": "evaluation", "done": 0, "total": 2}), flush=True)
+end = time.monotonic() + 30
+while not (folder.parent / "arm" / "arm.json").exists():
+    time.sleep(0.01)
+    if time.monotonic() > end:
+        sys.exit("nobody began")
+(folder / "arm.json").write_text('{"settings": {}, "preset": "test", "evaluation": {}}')
+"""
+TRAINED = """
+import json, pathlib, sys
+folder = pathlib.Path(json.loads(sys.stdin.readline())["folder"])
+(folder / "arm.json").write_text('{"settings": {}, "preset": "test", "evaluation": {}}')
+"""
+
+
 @pytest.fixture
 def begin(monkeypatch):
     """Have each worker run the program of its name."""
@@ -66,6 +84,12 @@ def test_where_an_arm_fails_the_others_save_what_they_trained(tmp_path, begin, c
     assert (tmp_path / "a" / "saved").exists()
     assert (tmp_path / "b" / "saved").exists()
     assert "stopping after the updates that are under way" in capsys.readouterr().err
+
+
+def test_an_arm_begins_when_the_weights_it_starts_from_are_there_though_they_are_still_evaluated(tmp_path, begin):
+    begin({"start": WAITS_WHILE_EVALUATING, "arm": TRAINED})
+    work = [_work(tmp_path, "start"), Work("arm", 0, tmp_path / "arm", {}, "test", tmp_path / "start", {})]
+    assert set(run_work(work, 2, _ignore)) == {tmp_path / "start", tmp_path / "arm"}
 
 
 def test_an_interruption_at_any_moment_lets_the_workers_save(tmp_path, begin):

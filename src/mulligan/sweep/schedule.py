@@ -1,4 +1,4 @@
-"""Processes side by side: each starts when what it needs is done and there are cores for it; they end together."""
+"""Processes side by side: each starts when the weights it needs are there, and cores for it; they end together."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Any
 from mulligan.errors import MulliganError, UsageError
 from mulligan.sweep.arms import Work
 from mulligan.sweep.match import differences, read_result
-from mulligan.sweep.worker import LEFT, WARMING
+from mulligan.sweep.worker import EVALUATING, LEFT, WARMING
 
 OnProgress = Callable[[Work, str, int, int], None]
 """Called with the work, its stage, how much of that is done and how much there is."""
@@ -49,7 +49,8 @@ def run_work(
         while waiting or running:
             for each in list(waiting) if time.monotonic() < end else ():
                 free = cores - sum(process.work.threads for process in running.values())
-                if each.after in (None, *done) and (each.threads <= free or not running):
+                trained = [folder for folder, process in running.items() if process.stage == EVALUATING]
+                if each.after in (None, *done, *trained) and (each.threads <= free or not running):
                     waiting.remove(each)
                     running[each.folder] = _Process(each, said)
             if not running and time.monotonic() < end:

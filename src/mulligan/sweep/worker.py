@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mulligan.train.config import Config
 
 RESULT, SPENT = "arm.json", "spent.json"
-WARMING, TRAINING = "warm start", "training"
+WARMING, TRAINING, EVALUATING = "warm start", "training", "evaluation"
 LEFT = 75
 """Exit code of a worker that was asked to leave before it was done."""
 _PATIENCE = 10.0
@@ -172,6 +172,7 @@ def _evaluate(env: str, config: Any, folder: Path, wanted: Mapping[str, Any], sa
     sizes = {name: changes.get(TASKS, wanted["tasks"]) for name, changes in parts.items()}
     total = sum(sizes[name] * (1 + len(controls)) for name, (_, _, controls) in plays.items())
     counts: dict[tuple[str, str], int] = {}
+    say({"stage": EVALUATING, "done": 0, "total": total})  # what starts from these weights may begin
 
     def play(name: str) -> Any:
         own, more, controls = plays[name]
@@ -179,7 +180,7 @@ def _evaluate(env: str, config: Any, folder: Path, wanted: Mapping[str, Any], sa
         def progress(arm: str, done: int, of: int) -> None:
             counts[name, arm] = done
             if sum(counts.values()) % 32 == 0:
-                say({"stage": "evaluation", "done": sum(counts.values()), "total": total})
+                say({"stage": EVALUATING, "done": sum(counts.values()), "total": total})
 
         run = folder / (f"evaluation-{further_name(name)}" if name else "evaluation")
         return evaluate(
