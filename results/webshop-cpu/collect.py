@@ -78,6 +78,18 @@ def read_arms(runs: Path) -> list[dict[str, Any]]:
     return found
 
 
+def read_untouched(runs: Path) -> list[dict[str, Any]]:
+    """The model as it comes, where it was played (results/h200-smollm2/untouched.py): its returns are the scores."""
+    found = []
+    for style in ("zero-shot", "react", "reflexion"):
+        path = runs / f"untouched-{style}.json"
+        if path.is_file():
+            row = json.loads(path.read_text(encoding="utf-8"))
+            score = {"first": row["main"]["returns"][0], "best": row["main"]["best"][-1], "bought_again": None}
+            found.append({**row, "seed": 0, "score": score})
+    return found
+
+
 def keep_metrics(runs: Path, into: Path) -> None:
     (into / "metrics").mkdir(exist_ok=True)
     for path in sorted(runs.glob("*-seed*/metrics.jsonl")):
@@ -97,7 +109,8 @@ def table(arms: Sequence[dict[str, Any]]) -> str:
         half = 50 * (arm["main"]["ci"][-1][1] - arm["main"]["ci"][-1][0])
         shares = [f"{100 * share:.1f}" for share in arm["main"]["p"]]
         shares[-1] += f" ± {half:.1f}"
-        retries = f"{100 * arm['controls']['independent']['p'][-1]:.1f}"
+        alone = arm["controls"].get("independent")  # zero-shot and ReAct have no memory to do without
+        retries = f"{100 * alone['p'][-1]:.1f}" if alone else ""
         cells = [f"{100 * found['first']:.1f}", f"{100 * found['best']:.1f}"]
         cells += ["" if again is None else f"{100 * again:.0f} %", f"{arm['seconds'] / 60:.1f}"]
         lines.append("| " + " | ".join([arm["name"], str(arm["seed"]), *shares, retries, *cells]) + " |")
@@ -116,6 +129,7 @@ if __name__ == "__main__":
     arms = read_arms(given.runs)
     if not arms:
         sys.exit(f"no arm of a sweep in {given.runs} (…-seed0/arm.json)")
+    arms += read_untouched(given.runs)
     given.into.mkdir(parents=True, exist_ok=True)
     (given.into / "arms.json").write_text(json.dumps(arms, indent=1) + "\n", encoding="utf-8")
     (given.into / "table.md").write_text(table(arms), encoding="utf-8")
