@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pty
@@ -223,6 +224,35 @@ def test_mistakes_are_answered_in_one_line_and_leave_nothing_behind(capsys, fold
     assert captured.err.count("\n") == 1
     assert said in captured.err
     assert "Traceback" not in captured.err
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("play", "minesweeper", "--policy", "random", "--episodes", "40"), 1),  # rich's
+        (("eval", "bandit", "--tasks", "2000", "--json"), 141),
+    ],
+)
+def test_output_that_nobody_reads_any_more_is_not_a_success(words, code):
+    with subprocess.Popen([*COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        if code == 1:
+            process.stdout.readline()
+        process.stdout.close()
+        said = process.stderr.read()
+        assert (b"Error" in said, process.wait()) == (False, code)
+
+
+def test_another_broken_pipe_is_an_error_like_others(capsys, monkeypatch):
+    def broken(*_: object) -> int:
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+    monkeypatch.setattr("mulligan.cli.envs.run", broken)
+    with pytest.raises(SystemExit) as ended:
+        main(["envs"])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "mulligan: Broken pipe\n"
 
 
 def test_debug_shows_the_traceback():

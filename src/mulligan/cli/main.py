@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
+import select
 import sys
 from collections.abc import Sequence
 
@@ -23,6 +25,10 @@ COMMANDS = {
 }
 
 
+_CLOSED = 141
+"""Exit code where the reader of the output has gone, as of programs that SIGPIPE ends: the work was not finished."""
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the command ``mulligan``."""
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -36,16 +42,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         code = 130
-    except BrokenPipeError:
-        code = 0
     except Exception as error:
         from mulligan.errors import MulliganError
 
+        if isinstance(error, BrokenPipeError) and _nobody_reads():
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered goes nowhere
+            raise SystemExit(_CLOSED) from None
         if debug or not isinstance(error, MulliganError | OSError):
             raise
         sys.stderr.write(f"mulligan: {_said(error)}\n")
         code = 2
     raise SystemExit(code)
+
+
+def _nobody_reads() -> bool:
+    """Whether the reader of this process' output has gone (``| head``); other pipes break too."""
+    if not hasattr(select, "poll"):
+        return True
+    poll = select.poll()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # not a file
+            poll.register(stream, 0)  # closed ends are reported whatever is asked for
+    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def _said(error: Exception) -> str:
