@@ -66,7 +66,7 @@ class Recorder:
     async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         self.seen.append([dict(message) for message in messages])  # type: ignore[misc]
         self.sampling.append(sampling)
-        if "Write a short reflection" in messages[-1]["content"]:
+        if "Write a short" in messages[-1]["content"]:
             return Completion(REFLECTION, prompt_tokens=5, completion_tokens=7)
         answer = self.replies[self.played % len(self.replies)]
         self.played += 1
@@ -211,6 +211,25 @@ def test_the_reflection_request_tells_the_truth():
     asked = [seen[-1]["content"] for seen in policy.seen if "Write a short" in seen[-1]["content"]]
     assert "you won. Reward: 1." in asked[0]
     assert "you did not win: the turns ran out. Reward: 0." in asked[1]
+
+
+def test_a_note_is_asked_for_in_a_sentence_and_all_else_is_as_in_the_plain_style():
+    heard = {}
+    for style in ("plain", "note"):
+        policy = Recorder(["x"])
+        trial = play(policy, episodes=2, style=style)
+        assert trial.episodes[0].reflection is not None
+        assert trial.episodes[0].reflection.valid
+        heard[style] = [seen[-1]["content"] for seen in policy.seen]
+    asked = [place for place, said in enumerate(heard["plain"]) if "Write a short" in said]
+    assert len(asked) == 1
+    for place, (plain, note) in enumerate(zip(heard["plain"], heard["note"], strict=True)):
+        assert (plain == note) == (place not in asked)
+    assert "error_category" in heard["plain"][asked[0]]
+    assert heard["note"][asked[0]].endswith(
+        "You will play the same task again, from the same start. Write a short note for yourself between <reflection> "
+        "and </reflection>: you will see it, and may see nothing else of this episode."
+    )
 
 
 def test_window_shows_only_the_last_turns():

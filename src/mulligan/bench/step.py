@@ -4,7 +4,8 @@ All episodes are played (no trial stops early). RL plays 24 single episodes of e
 episodes. "Slots full" has as many trials under way as the engine has slots; the papers' size is 16 tasks. Lock-step is
 what training loops commonly do: everybody is asked at once, `transformers.generate` reads the whole context again, and
 the slowest reply ends the turn. |Δlogp| is the mean difference between the sampler's and the trainer's
-log-probabilities of the same tokens, before the first step. On a GPU the model is SmolLM2, on a CPU nano.
+log-probabilities of the same tokens, before the first step. On a GPU the model is SmolLM2, on a CPU nano, which is
+asked for its reflections in one word; SmolLM2 is asked for eight parts (reflection) or for a note.
 """
 
 from __future__ import annotations
@@ -76,6 +77,7 @@ def run(shape: str = "") -> Report:
                 "RL": RL,
                 "meta-RL, history": {**META, "trial.memory": "history"},
                 "meta-RL, reflection": {**META, "trial.memory": "reflection"},
+                **({"meta-RL, note": {**META, "trial.memory": "reflection", "trial.style": "note"}} if gpu else {}),
             },
         )
         for staleness in ("0", "1") if setup.papers else ():
@@ -189,7 +191,7 @@ class _Bench:
         return rows
 
     def _measure(self, config: Any) -> dict[str, float]:
-        """One update after one that is not counted; of small ones, which vary, the mean of four after two."""
+        """The mean of two updates after one that is not counted; of small ones, which vary, of four after two."""
         from mulligan.train.config import trial_settings
 
         trainer = self.trainer
@@ -197,7 +199,8 @@ class _Bench:
         trainer.settings = trial_settings(config)
         trainer.playing.clear()
         spans = []
-        before, counted = (1, 1) if self.once or config.run.tasks >= self.setup.full else (2, 4)
+        before, counted = (1, 2) if config.run.tasks >= self.setup.full else (2, 4)
+        before, counted = (1, 1) if self.once else (before, counted)
         for update in range(before + counted):
             taken, steps = trainer.engine.tokens, trainer.engine.steps
             waited = getattr(trainer.engine, "waited", 0.0)

@@ -69,7 +69,7 @@ def add_trial_options(parser: Parser) -> None:
     group = parser.add_argument_group("the trial")
     group.add_argument("--episodes", type=int, default=3, metavar="N", help="episodes a trial has at most (3)")
     group.add_argument("--memory", choices=get_args(Memory), help="what later episodes see (as the style says)")
-    group.add_argument("--style", default="plain", help="plain, zero-shot, react, reflexion or bare (plain)")
+    group.add_argument("--style", default="plain", help="plain, note, zero-shot, react, reflexion or bare (plain)")
     group.add_argument("--stop", choices=get_args(Stop), help="end the trial at the first success, or never")
     group.add_argument("--restart", choices=get_args(Restart), help="repeat the episode exactly, or redraw chance")
     group.add_argument("--window", type=int, metavar="K", help="show only the last K turns of an episode")

@@ -80,7 +80,7 @@ class TrialConfig:
     memory: Memory | None = None
     """What of earlier episodes the next one sees; default: as the style says."""
     style: str = "plain"
-    """How the agent is asked to answer: plain, zero-shot, react, reflexion, bare."""
+    """How the agent is asked to answer: plain, note, zero-shot, react, reflexion, bare."""
     stop: Stop | None = None
     """End the trial at the first success, or never; none: as the environment says."""
     restart: Restart | None = None

@@ -3,6 +3,7 @@
 A style changes how the agent is asked to answer, and what memory it has unless told otherwise:
 
 plain      thinking allowed, not asked for; memory: reflection
+note       as plain; a reflection is a short note, where the others ask for its parts one by one
 zero-shot  the action alone; no memory
 react      think first, then act (ReAct, arXiv 2210.03629); no memory
 reflexion  as react, with reflections between episodes (Reflexion, arXiv 2303.11366)
@@ -31,6 +32,8 @@ class Style:
     """Memory mode where none is asked for."""
     instruction: str
     """Said after the rules."""
+    parts: bool = True
+    """Whether reflections are asked for part by part. Every agent reads that at every request: about 170 tokens."""
     bare: bool = False
     """Says nothing of its own: no rules, no outcome, no turns left."""
 
@@ -43,6 +46,7 @@ class Style:
         return _TAGS.sub("", reply) if self.bare else reply
 
 
+_MAY_THINK = "You may think first, briefly. End your answer with exactly one <action>."
 _THINK = (
     "First think step by step about what you see and what to do, in a few sentences. "
     "Then end with exactly one <action>."
@@ -50,7 +54,8 @@ _THINK = (
 STYLES = {
     style.name: style
     for style in (
-        Style("plain", "reflection", "You may think first, briefly. End your answer with exactly one <action>."),
+        Style("plain", "reflection", _MAY_THINK),
+        Style("note", "reflection", _MAY_THINK, parts=False),
         Style("zero-shot", "none", "Answer with the <action> alone, without any other text."),
         Style("react", "none", _THINK),
         Style("reflexion", "reflection", _THINK),
@@ -144,6 +149,11 @@ def reflection_request(ended: str, restart: Restart | Literal["related"], how: S
     """Asks for the reflection after an episode; `ended` says how it ended, `restart` what comes next."""
     if how.bare:
         return f"{ended}\nreflect"
+    if not how.parts:
+        return (
+            f"{ended}\n\n{_NEXT[restart]} Write a short note for yourself between <reflection> and </reflection>: "
+            "you will see it, and may see nothing else of this episode."
+        )
     return (
         f"{ended}\n\n{_NEXT[restart]} Write a short reflection for yourself: you will see it, and may see nothing else "
         "of this episode. Write it between tags, one line for each part:\n"

@@ -19,7 +19,7 @@ class TrialSettings:
     memory: Memory | None = None
     """What of earlier episodes the next one sees."""
     style: str = "plain"
-    """How the agent is asked to answer: plain, zero-shot, react, reflexion."""
+    """How the agent is asked to answer: plain, note, zero-shot, react, reflexion, bare."""
     stop: Stop | None = None
     """"success" ends the trial at the first win, "never" plays all episodes."""
     restart: Restart | None = None
