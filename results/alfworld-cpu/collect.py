@@ -1,4 +1,4 @@
-"""From the runs of a sweep on ALFWorld to what is kept: arms.json, table.md (by kind of task too), trials to read.
+"""From the runs of a sweep on ALFWorld to what is kept: arms.json, table.md, trials to read, curves.
 
     python results/alfworld-cpu/collect.py runs/alfworld-cpu --into results/alfworld-cpu
 
@@ -234,7 +234,11 @@ if __name__ == "__main__":
     text = table(found, beside)
     given.into.joinpath("arms.json").write_text(json.dumps({"arms": found, "scripted": beside}, indent=1) + "\n")
     given.into.joinpath("table.md").write_text(text)
-    told = runpy.run_path(str(Path(__file__).parents[1] / "h200-smollm2" / "collect.py"))["told"]
+    beside_it = runpy.run_path(str(Path(__file__).parents[1] / "h200-smollm2" / "collect.py"))
+    told = beside_it["told"]
+    if any(arm["name"] in beside_it["MAIN"][:3] for arm in found):
+        rows = [{"env": "alfworld", "ceiling": beside[-1]["p"][0], **arm} for arm in found]
+        beside_it["draw"](rows, {"alfworld": beside_it["read_arms"](given.runs)}, given.into / "curves.png")
     given.into.joinpath("trials").mkdir(exist_ok=True)
     for arm in sorted(given.runs.glob("*-seed0")):
         trials = "\n".join(map(told, load_trials(arm / "evaluation")[:TO_READ]))

@@ -203,8 +203,8 @@ def draw(rows: Sequence[Row], arms: Mapping[str, Sequence[Row]], path: Path) -> 
             if arm["name"] in MAIN[:3] and arm["curve"]:
                 points = [(point["update"], 100 * point["p"][-1]) for point in arm["curve"]]
                 below.plot(*zip(*points, strict=True), color=colours[arm["name"]], alpha=0.8)
-        top.set(title=game, xlabel="attempt k", ylabel="p@k (%)", xticks=[1, 2, 3], ylim=(0, 100))
-        below.set(xlabel="update", ylabel="p@3 (%) on validation tasks", ylim=(0, 100))
+        top.set(title=game, xlabel="attempt k", ylabel="p@k (%)", xticks=[1, 2, 3], ylim=(0, 102))
+        below.set(xlabel="update", ylabel="p@3 (%) on validation tasks", ylim=(0, 102))
         top.legend(fontsize=8)
         for axis in (top, below):
             axis.grid(alpha=0.25)
