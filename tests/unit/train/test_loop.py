@@ -364,6 +364,25 @@ def test_dynamic_sampling_replaces_only_groups_without_signal(tmp_path):
     assert not trainer._has_signal(Group(task, (early, early, early)))
 
 
+def test_a_replacement_that_cannot_be_played_ends_no_run(tmp_path, monkeypatch):
+    """All trials of a group may fail where its world is broken; the run would end there, and again at each resume."""
+    config = small(algo=AlgoConfig(dynamic_sampling=True), run=replace(small().run, updates=1, tasks=1, retries=0))
+    first = draw_tasks(Mixture.parse("bandit", {"arms": 2}), 1, seed=0, update=0)[0].task.seed
+    reset = Bandit.reset
+
+    def only_the_first(world: Bandit, chance: int = 0) -> str:
+        if world.task.seed != first:
+            raise RuntimeError("no such world")
+        return reset(world, chance)
+
+    monkeypatch.setattr(Trainer, "_has_signal", lambda trainer, group: False)
+    monkeypatch.setattr(Trainer, "_begin", lambda trainer: 0)  # the demonstrated worlds are broken too
+    monkeypatch.setattr(Bandit, "reset", only_the_first)
+    (told,) = metrics(train(config, tmp_path / "run"))
+    assert (told["failures/env_raised"], told["trials/failed"], told["groups/replaced"]) == (4, 0, 1)
+    assert told["tokens/sampled"] > 0  # the group that taught nothing is still there
+
+
 def test_sokoban_has_a_curriculum_too(tmp_path):
     config = small(task=TaskConfig(env="sokoban", turns_from=2), trial=replace(small().trial, style="bare"))
     run = train(config, tmp_path / "run")
