@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ import mulligan
 from mulligan.algo.build import batch_from_groups
 from mulligan.engine.slots import SlotEngine
 from mulligan.errors import MulliganError, UsageError
-from mulligan.models.load import LoraSettings, load
+from mulligan.models.load import LoraSettings, load, save
 from mulligan.policy.local import Demonstrated, LocalPolicy
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.train import head as head_module
@@ -95,6 +96,25 @@ def test_trainer_and_sampler_agree_on_every_token(memory, env, window, monkeypat
     assert seen == sum(len(turn.reply.ids) for t in group.trials for e in t.episodes for turn in e.turns) + sum(
         len(e.reflection.completion.ids) for t in group.trials for e in t.episodes if e.reflection
     )
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_the_dropout_of_an_adapter_is_left_out(tmp_path, checkpointing):
+    """Adapters made elsewhere often have some. The trainer would learn from another policy than the one that played,
+    and draw from torch's own generator, so that no resumed run were the same."""
+    made = load(TINY, lora=LoraSettings(rank=4))
+    with torch.no_grad():
+        for name, parameter in made.model.named_parameters():
+            if "lora_B" in name:
+                parameter.normal_(0.0, 0.3, generator=torch.Generator().manual_seed(0))
+    save(made, tmp_path)
+    told = tmp_path / "adapter_config.json"
+    told.write_text(json.dumps({**json.loads(told.read_text()), "lora_dropout": 0.2}))
+    loaded = load(str(tmp_path), gradient_checkpointing=checkpointing)
+    rows, advantages = hand_made_rows(loaded)
+    learner = Learner(loaded.model, config())
+    learned = learner.update(UpdateData(rows, advantages), update=0, on_bad=pytest.fail)
+    assert learned["sampler/mismatch"] < 1e-4
 
 
 def test_rows_follow_the_memory_mode():
