@@ -225,7 +225,9 @@ class Learner:
     def _uses_own_logp(self) -> bool:
         choice = self.config.algo.logp_old
         weight = next(self.model.parameters())
-        return choice == "trainer" or (choice == "auto" and (weight.is_cuda or weight.dtype != torch.float32))
+        # Trials that began before the last update were drawn from other weights, whatever the numerics.
+        differs = weight.is_cuda or weight.dtype != torch.float32 or self.config.run.staleness > 0
+        return choice == "trainer" or (choice == "auto" and differs)
 
     def _step(self, part: _Minibatch, data: UpdateData, options: LossOptions) -> dict[str, float]:
         """One optimiser step, in micro-batches that fit."""

@@ -181,6 +181,36 @@ def test_the_gradient_is_that_of_the_formula(everywhere):
     assert found["clip"] > 0
 
 
+def test_stale_samples_are_weighted_and_not_clipped_away():
+    """On CPU too: what older weights drew counts by min(exp(logp_old - logp_sampler), C), and the ratio begins at 1."""
+    optim = OptimConfig(lr=1e-3, warmup=1, epochs=1, grad_clip=1e9)
+    loaded, plain = load(TINY), load(TINY).model
+    rows, advantages = hand_made_rows(loaded)
+    noise = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for own, other in zip(loaded.model.parameters(), plain.parameters(), strict=True):
+            change = 0.05 * torch.randn(own.shape, generator=noise)
+            own.add_(change)
+            other.add_(change)
+    tokens = sum(len(span.ids) for row in rows for span in row.spans)
+    total, most = 0.0, 0.0
+    for row in rows:
+        logp = plain(input_ids=torch.tensor([row.ids]), use_cache=False).logits[0].log_softmax(-1)
+        for span in row.spans:
+            new = torch.stack([logp[span.start + place - 1, token] for place, token in enumerate(span.ids)])
+            weight = (new.detach() - torch.tensor(span.logprobs)).exp()
+            most = max(most, float(weight.max()))
+            total = total - (weight.clamp(max=2.0) * advantages[span.step] * new).sum() / tokens
+    total.backward()
+    learner = Learner(loaded.model, config(run=RunConfig(updates=4, staleness=1), optim=optim))
+    learner.optimiser.step = lambda: None
+    learner.look_over(rows, len(advantages), 0)
+    found = learner.update(UpdateData(rows, advantages), update=0, on_bad=pytest.fail)
+    assert (found["clip"], most > 2.0) == (0.0, True)
+    for (name, own), other in zip(loaded.model.named_parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(own.grad, other.grad, atol=2e-5, rtol=2e-3, msg=name)
+
+
 def weights(model) -> torch.Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
 
