@@ -71,10 +71,10 @@ async def collect(
                     reflections=job.reflections,
                     related=job.related,
                 )
-                judge.see(trial)
                 if not trial.failed:
                     break
                 on_failure(trial)
+            judge.see(trial)  # as it ended: what playing again mends is no reason to stop
             on_trial(place, trial)
             await asyncio.sleep(0)  # scripted players never wait; let the others, and Ctrl-C, have a turn
 
