@@ -235,6 +235,20 @@ def test_diversity_is_looked_at_where_it_is_asked_for(tmp_path):
     assert all(0.0 < nats < 3.47 for nats in shown)
 
 
+def test_a_loss_that_is_no_number_leaves_metrics_that_every_reader_takes(tmp_path, monkeypatch):
+    """JSON has no NaN: readers other than Python's would stop at the line that matters."""
+
+    def update(learner, data, **options):
+        return {"loss": float("nan"), "grad_norm": 0.0, "skipped": 1.0}
+
+    monkeypatch.setattr(Learner, "update", update)
+    run = train(small(run=replace(small().run, updates=1)), tmp_path / "run")
+    (line,) = (run / "metrics.jsonl").read_text().splitlines()
+    told = json.loads(line, parse_constant=pytest.fail)
+    assert "loss/loss" not in told
+    assert (told["loss/skipped"], told["warning"][:14]) == (1.0, "1 steps skippe")
+
+
 def test_a_run_that_is_asked_to_stop_goes_on_as_if_it_never_had(tmp_path):
     config = small(run=replace(small().run, updates=3, checkpoint_every=100))
     whole = train(config, tmp_path / "whole")
