@@ -275,6 +275,8 @@ class GraphEngine:
         self.flights.clear()
         self.complete.clear()
         self.asked = []
+        if self.opening is not None:
+            self.opening.ids = []  # it may not have been read to its end
         self.decoding[:] = False
         self.reply_number += 1
         for stream in self.live.values():

@@ -250,7 +250,8 @@ def _block_sums(
     value = value * scale
     top = tl.max(value, 0)
     tl.store(highest + row * blocks + block, top)
-    tl.store(sums + row * blocks + block, tl.sum(tl.exp(value - top), 0))
+    # A block that is all outside the nucleus has no mass; -inf less -inf would be no number.
+    tl.store(sums + row * blocks + block, tl.sum(tl.exp(value - tl.maximum(top, -3.0e38)), 0))
 
 
 @triton.jit

@@ -218,7 +218,9 @@ class _Cache:
 
     def reserve(self, slots: int, positions: int) -> None:
         """Room for so many slots and positions; grows by at least half, so that growing stays rare."""
-        have_slots, heads, have_positions, size = self.keys[0].shape
+        have_slots, heads, have_positions, size = self.values[
+            -1
+        ].shape  # the last to grow, should memory run out before
         if slots <= have_slots and positions <= have_positions:
             return
         if slots > have_slots:
@@ -227,7 +229,7 @@ class _Cache:
             have_positions = min(self.context, max(positions, 64, have_positions * 3 // 2))
         for tensors in (self.keys, self.values):
             for layer, old in enumerate(tensors):
-                tensors[layer] = self._new(have_slots, heads, have_positions, size)
+                tensors[layer] = self._new(max(have_slots, len(old)), heads, max(have_positions, old.shape[2]), size)
                 tensors[layer][: old.shape[0], :, : old.shape[2]] = old
 
     def move(self, source: int, target: int, length: int) -> None:

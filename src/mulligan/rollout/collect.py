@@ -71,16 +71,17 @@ async def collect(
                     reflections=job.reflections,
                     related=job.related,
                 )
-                judge.see(trial)
                 if not trial.failed:
                     break
                 on_failure(trial)
+            judge.see(trial)  # as it ended: what playing again mends is no reason to stop
             on_trial(place, trial)
             await asyncio.sleep(0)  # scripted players never wait; let the others, and Ctrl-C, have a turn
 
     workers = [asyncio.ensure_future(work()) for _ in range(max(1, min(concurrency, len(jobs))))]
     try:
         await asyncio.gather(*workers)
+        judge.end()
     finally:
         for worker in workers:
             worker.cancel()
@@ -88,10 +89,17 @@ async def collect(
 
 
 class _Judge:
-    """Ends a run whose policy has never answered."""
+    """Ends a run whose policy has never answered.
+
+    Where requests fail, the first trials tell. A prompt that does not fit ends its trial at once, before any other has
+    a reply: one long task is no reason to stop, and whether all are too long is known when all trials have ended.
+    """
 
     def __init__(self) -> None:
-        self.silent, self.answered = 0, False
+        self.answered = False
+        self.silent = self.failed = 0
+        self.tasks: set[Task] = set()
+        self.said = ""
 
     def see(self, trial: Trial) -> None:
         if self.answered:
@@ -101,6 +109,16 @@ class _Judge:
         if any(episode.turns for episode in trial.episodes) or last.stop not in mute:
             self.answered = True
             return
-        self.silent += 1
-        if self.silent >= HOPELESS:
-            raise PolicyError(f"no reply in the first {self.silent} trials; the last failure: {last.error}")
+        self.silent, self.said = self.silent + 1, last.error
+        self.failed += last.stop is StopReason.REQUEST_FAILED
+        self.tasks.add(trial.task)
+        if self.failed >= HOPELESS:
+            self._give_up()
+
+    def end(self) -> None:
+        """All trials have ended."""
+        if not self.answered and self.silent >= HOPELESS and len(self.tasks) > 1:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        raise PolicyError(f"no reply in the first {self.silent} trials; the last failure: {self.said}")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mulligan.envs import registry
-from mulligan.errors import MulliganError, ParameterError
+from mulligan.errors import ParameterError
 from mulligan.policy.base import Policy
 from mulligan.rollout.collect import Job, collect
 from mulligan.rollout.tasksets import FIRST_SEED, belongs
@@ -168,10 +168,12 @@ async def play_groups(
         on_failure=on_failure,
         on_last=on_last,
     )
-    if all(trial.failed for trial in found.values()):
-        errors = {episode.error for trial in found.values() for episode in trial.episodes if episode.error}
-        raise MulliganError(f"every trial of update {update} failed; the first failure: {sorted(errors)[0]}")
     return [
         Group(draw.task, tuple(found[place * group + index] for index in range(group)))
         for place, draw in enumerate(draws)
     ]
+
+
+def all_failed(groups: Sequence[Group]) -> bool:
+    """Whether no trial of `groups` can be learned from: something outside agent and task went wrong in each."""
+    return all(trial.failed for group in groups for trial in group.trials)

@@ -221,7 +221,8 @@ class AlgoConfig:
     aggregate: Literal["token", "turn", "trial"] = "token"
     """What counts alike in the loss: tokens, turns or trials."""
     logp_old: Literal["auto", "sampler", "trainer"] = "auto"
-    """Whose log-probabilities the ratio is taken to; auto: the sampler's on CPU in float32, else the trainer's own."""
+    """Whose log-probabilities the ratio is taken to; auto: the sampler's on CPU in float32 without
+    staleness, else the trainer's own."""
     sampler_weight_limit: float = 2.0
     """Highest weight of a token where trainer and sampler disagree."""
     dynamic_sampling: bool = False

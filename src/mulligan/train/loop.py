@@ -27,11 +27,11 @@ from mulligan.algo.build import batch_from_groups
 from mulligan.algo.loss import mismatch_warning
 from mulligan.algo.normalise import History
 from mulligan.engine.choose import make_engine
-from mulligan.errors import lost_device
+from mulligan.errors import MulliganError, lost_device
 from mulligan.models.load import Loaded
 from mulligan.policy.local import LocalPolicy
 from mulligan.report.run import RunFolder
-from mulligan.rollout.groups import Mixture, draw_tasks, play_groups
+from mulligan.rollout.groups import Mixture, all_failed, draw_tasks, play_groups
 from mulligan.train import checkpoint
 from mulligan.train.config import Config, trial_settings
 from mulligan.train.metrics import MetricsFile, describe_groups
@@ -313,6 +313,11 @@ class Trainer:
     async def _play(self, update: int, playing: _Playing) -> None:
         """The groups of an update; with dynamic sampling, those that teach nothing are replaced once."""
         playing.groups = groups = await self._groups(update, self.config.run.tasks, "", playing)
+        if all_failed(groups):
+            errors = {
+                episode.error for group in groups for t in group.trials for episode in t.episodes if episode.error
+            }
+            raise MulliganError(f"every trial of update {update} failed; the first failure: {min(errors)}")
         if not self.config.algo.dynamic_sampling:
             return
         dull = [place for place, group in enumerate(groups) if not self._has_signal(group)]
@@ -321,7 +326,8 @@ class Trainer:
             playing.replaced_episodes = sum(len(t.episodes) for place in dull for t in groups[place].trials)
             again = await self._groups(update, len(dull), "again", playing)
             for place, group in zip(dull, again, strict=True):
-                groups[place] = group
+                if not all_failed([group]):
+                    groups[place] = group
 
     async def _groups(self, update: int, count: int, name: str, playing: _Playing) -> list[Group]:
         run = self.config.run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,8 +28,11 @@ class MetricsFile:
         os.replace(beside, self.path)
 
     def write(self, metrics: Mapping[str, Any]) -> None:
-        """Append a line; it is on the disk before any checkpoint that counts on it."""
-        line = json.dumps({name: value for name, value in metrics.items() if value is not None})
+        """Append a line; it is on the disk before any checkpoint that counts on it.
+
+        What is not known is left out, and so is what JSON has no word for: the loss of a step that was skipped.
+        """
+        line = json.dumps({name: value for name, value in metrics.items() if _is_known(value)}, allow_nan=False)
         with self.path.open("a", encoding="utf-8") as file:
             _write_out(file, line + "\n")
 
@@ -41,6 +45,10 @@ class MetricsFile:
             return []
         text = self.path.read_text(encoding="utf-8")
         return text[: text.rfind("\n") + 1].splitlines()
+
+
+def _is_known(value: object) -> bool:
+    return value is not None and (not isinstance(value, float) or math.isfinite(value))
 
 
 def _write_out(file: TextIO, text: str) -> None:

@@ -65,6 +65,9 @@ class Learner:
     ) -> None:
         """`backend`: of torch.compile, where `model.compile` asks for it."""
         use_plans(model)
+        for layer in model.modules():  # what was sampled and what is trained must be one and the same policy
+            if isinstance(layer, torch.nn.Dropout):
+                layer.p = 0.0
         self.model, self.config = model, config
         self.device = next(model.parameters()).device
         self.tokens = config.optim.tokens or token_budget(
@@ -222,7 +225,9 @@ class Learner:
     def _uses_own_logp(self) -> bool:
         choice = self.config.algo.logp_old
         weight = next(self.model.parameters())
-        return choice == "trainer" or (choice == "auto" and (weight.is_cuda or weight.dtype != torch.float32))
+        # Trials that began before the last update were drawn from other weights, whatever the numerics.
+        differs = weight.is_cuda or weight.dtype != torch.float32 or self.config.run.staleness > 0
+        return choice == "trainer" or (choice == "auto" and differs)
 
     def _step(self, part: _Minibatch, data: UpdateData, options: LossOptions) -> dict[str, float]:
         """One optimiser step, in micro-batches that fit."""
@@ -271,7 +276,7 @@ class Learner:
         return part.old[place]
 
     def _try_step(self, part: _Minibatch, data: UpdateData, options: LossOptions) -> dict[str, float]:
-        self.model.train()
+        self.model.train(self.model.is_gradient_checkpointing)  # which alone needs it
         self._no_gradient()
         if len(part.old) < len(part.packed):
             part.old = []  # of a first pass that was not finished
@@ -361,7 +366,7 @@ class Learner:
         return self._fitting(lambda: self._supervised(rows, lr, optimisers))
 
     def _supervised(self, rows: Sequence[Row], lr: float, optimisers: Sequence[torch.optim.Optimizer]) -> float:
-        self.model.train()
+        self.model.train(self.model.is_gradient_checkpointing)  # which alone needs it
         self._no_gradient()
         for optimiser in optimisers:
             for group in optimiser.param_groups:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from mulligan.engine import kernels, plain
-from mulligan.engine.state import DONE, GREEDY, LEFT, LENGTH, SCALE, SEED, STATE, STOPS
+from mulligan.engine.state import DONE, GREEDY, LEFT, LENGTH, SCALE, SEED, STATE, STOPS, TOP_P
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 # The interpreter multiplies matrices of bfloat16 wrongly.
@@ -95,3 +95,23 @@ def test_drawing_gives_the_same_tokens_and_moves_the_same_state():
     kernels.begin(state, rows, *begun[0])
     plain.begin(other, rows, *begun[1])
     assert all(torch.equal(one, same) for one, same in zip(*begun, strict=True))
+
+
+def test_drawing_from_a_nucleus_that_leaves_out_most_of_the_vocabulary():
+    """With top-p, most blocks of a large vocabulary hold nothing to draw from; replies would be of token 0 alone."""
+    slots, vocabulary = 20, 3000
+    state = torch.zeros(slots + 1, STATE, dtype=torch.int32, device=DEVICE)
+    state[:, STOPS:] = -1
+    state[:, SEED], state[:, LEFT] = whole(*range(slots + 1)), 9
+    for place, value in ((SCALE, 1.0), (TOP_P, 0.3)):
+        state[:, place] = torch.full((slots + 1,), value, device=DEVICE).view(torch.int32)
+    state[:, GREEDY] = whole(*(int(place % 5 == 0) for place in range(slots + 1)))
+    rows = whole(*range(slots))
+    logits = plain.keep_nucleus(3 * numbers(slots, vocabulary), state, rows)
+    assert any((row.view(3, -1) == -torch.inf).all(1).any() for row in logits)
+    other = state.clone()
+    found = [[torch.zeros(slots, dtype=kind, device=DEVICE) for kind in KINDS] for _ in range(2)]
+    kernels.draw(logits, state, rows, *found[0])
+    plain.draw(logits, other, rows, *found[1])
+    assert torch.equal(found[0][0], found[1][0])
+    torch.testing.assert_close(found[0][1], found[1][1])

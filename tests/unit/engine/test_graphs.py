@@ -185,6 +185,23 @@ def test_an_opening_is_forgotten_when_the_weights_change():
     assert after != before
 
 
+def test_an_opening_that_could_not_be_read_is_forgotten(monkeypatch):
+    """Memory may run out while it is read. Who asks again would begin with keys that nobody wrote."""
+    model = family_model("llama")
+    engine = GraphEngine(model, slots=8)
+    prompts = alike(40, [3, 5, 8])
+    read = engine.device.read
+
+    def fail(*_):
+        raise torch.OutOfMemoryError("out of memory")
+
+    monkeypatch.setattr(engine.device, "read", fail)
+    with pytest.raises(torch.OutOfMemoryError):
+        replies_after(engine, prompts)
+    monkeypatch.setattr(engine.device, "read", read)
+    assert replies_after(engine, prompts) == right_after(model, prompts)
+
+
 def test_which_opening_is_chosen():
     opening = Opening(torch.nn.Linear(1, 1))
     rules = list(range(100))

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from mulligan.engine.slots import SlotEngine
+from mulligan.engine.slots import SlotEngine, _Cache
 from mulligan.errors import ContextFull, ParameterError, UsageError
 from mulligan.models.attention import PackedPlan, forward, use_plans
 from mulligan.types import Sampling
@@ -201,6 +201,26 @@ def test_an_error_of_the_model_reaches_every_stream():
         assert [str(error) for error in found] == ["no memory"] * 3
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_memory_that_runs_out_while_the_cache_grows_spoils_nothing_after(monkeypatch, layers):
+    """Who asked is told, and can ask again. Layers that had grown, and layers that had not, would no longer fit."""
+    engine, new = SlotEngine(model()), _Cache._new
+    together(engine, 1)
+    left = [layers]
+
+    def run_out(*given):
+        left[0] -= 1
+        if left[0] < 0:
+            raise torch.OutOfMemoryError("out of memory")
+        return new(*given)
+
+    monkeypatch.setattr(_Cache, "_new", run_out)
+    with pytest.raises(torch.OutOfMemoryError):
+        together(engine, 30)
+    monkeypatch.setattr(_Cache, "_new", new)
+    assert together(engine, 20)[3][0] == together(SlotEngine(model()), 20)[3][0]
 
 
 def test_one_engine_serves_several_event_loops_in_turn():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ import mulligan
 from mulligan.algo.build import batch_from_groups
 from mulligan.engine.slots import SlotEngine
 from mulligan.errors import MulliganError, UsageError
-from mulligan.models.load import LoraSettings, load
+from mulligan.models.load import LoraSettings, load, save
 from mulligan.policy.local import Demonstrated, LocalPolicy
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.train import head as head_module
@@ -97,6 +98,25 @@ def test_trainer_and_sampler_agree_on_every_token(memory, env, window, monkeypat
     )
 
 
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_the_dropout_of_an_adapter_is_left_out(tmp_path, checkpointing):
+    """Adapters made elsewhere often have some. The trainer would learn from another policy than the one that played,
+    and draw from torch's own generator, so that no resumed run were the same."""
+    made = load(TINY, lora=LoraSettings(rank=4))
+    with torch.no_grad():
+        for name, parameter in made.model.named_parameters():
+            if "lora_B" in name:
+                parameter.normal_(0.0, 0.3, generator=torch.Generator().manual_seed(0))
+    save(made, tmp_path)
+    told = tmp_path / "adapter_config.json"
+    told.write_text(json.dumps({**json.loads(told.read_text()), "lora_dropout": 0.2}))
+    loaded = load(str(tmp_path), gradient_checkpointing=checkpointing)
+    rows, advantages = hand_made_rows(loaded)
+    learner = Learner(loaded.model, config())
+    learned = learner.update(UpdateData(rows, advantages), update=0, on_bad=pytest.fail)
+    assert learned["sampler/mismatch"] < 1e-4
+
+
 def test_rows_follow_the_memory_mode():
     """A row is an episode where memory starts anew, the whole trial where history goes on, a turn under a window."""
     loaded = load(TINY)
@@ -159,6 +179,36 @@ def test_the_gradient_is_that_of_the_formula(everywhere):
     for (name, own), other in zip(loaded.model.named_parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(own.grad, other.grad, atol=2e-5, rtol=2e-3, msg=name)
     assert found["clip"] > 0
+
+
+def test_stale_samples_are_weighted_and_not_clipped_away():
+    """On CPU too: what older weights drew counts by min(exp(logp_old - logp_sampler), C), and the ratio begins at 1."""
+    optim = OptimConfig(lr=1e-3, warmup=1, epochs=1, grad_clip=1e9)
+    loaded, plain = load(TINY), load(TINY).model
+    rows, advantages = hand_made_rows(loaded)
+    noise = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for own, other in zip(loaded.model.parameters(), plain.parameters(), strict=True):
+            change = 0.05 * torch.randn(own.shape, generator=noise)
+            own.add_(change)
+            other.add_(change)
+    tokens = sum(len(span.ids) for row in rows for span in row.spans)
+    total, most = 0.0, 0.0
+    for row in rows:
+        logp = plain(input_ids=torch.tensor([row.ids]), use_cache=False).logits[0].log_softmax(-1)
+        for span in row.spans:
+            new = torch.stack([logp[span.start + place - 1, token] for place, token in enumerate(span.ids)])
+            weight = (new.detach() - torch.tensor(span.logprobs)).exp()
+            most = max(most, float(weight.max()))
+            total = total - (weight.clamp(max=2.0) * advantages[span.step] * new).sum() / tokens
+    total.backward()
+    learner = Learner(loaded.model, config(run=RunConfig(updates=4, staleness=1), optim=optim))
+    learner.optimiser.step = lambda: None
+    learner.look_over(rows, len(advantages), 0)
+    found = learner.update(UpdateData(rows, advantages), update=0, on_bad=pytest.fail)
+    assert (found["clip"], most > 2.0) == (0.0, True)
+    for (name, own), other in zip(loaded.model.named_parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(own.grad, other.grad, atol=2e-5, rtol=2e-3, msg=name)
 
 
 def weights(model) -> torch.Tensor:

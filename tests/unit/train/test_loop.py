@@ -235,6 +235,20 @@ def test_diversity_is_looked_at_where_it_is_asked_for(tmp_path):
     assert all(0.0 < nats < 3.47 for nats in shown)
 
 
+def test_a_loss_that_is_no_number_leaves_metrics_that_every_reader_takes(tmp_path, monkeypatch):
+    """JSON has no NaN: readers other than Python's would stop at the line that matters."""
+
+    def update(learner, data, **options):
+        return {"loss": float("nan"), "grad_norm": 0.0, "skipped": 1.0}
+
+    monkeypatch.setattr(Learner, "update", update)
+    run = train(small(run=replace(small().run, updates=1)), tmp_path / "run")
+    (line,) = (run / "metrics.jsonl").read_text().splitlines()
+    told = json.loads(line, parse_constant=pytest.fail)
+    assert "loss/loss" not in told
+    assert (told["loss/skipped"], told["warning"][:14]) == (1.0, "1 steps skippe")
+
+
 def test_a_run_that_is_asked_to_stop_goes_on_as_if_it_never_had(tmp_path):
     config = small(run=replace(small().run, updates=3, checkpoint_every=100))
     whole = train(config, tmp_path / "whole")
@@ -362,6 +376,25 @@ def test_dynamic_sampling_replaces_only_groups_without_signal(tmp_path):
     )
     assert trainer._has_signal(Group(task, (early, early, late)))
     assert not trainer._has_signal(Group(task, (early, early, early)))
+
+
+def test_a_replacement_that_cannot_be_played_ends_no_run(tmp_path, monkeypatch):
+    """All trials of a group may fail where its world is broken; the run would end there, and again at each resume."""
+    config = small(algo=AlgoConfig(dynamic_sampling=True), run=replace(small().run, updates=1, tasks=1, retries=0))
+    first = draw_tasks(Mixture.parse("bandit", {"arms": 2}), 1, seed=0, update=0)[0].task.seed
+    reset = Bandit.reset
+
+    def only_the_first(world: Bandit, chance: int = 0) -> str:
+        if world.task.seed != first:
+            raise RuntimeError("no such world")
+        return reset(world, chance)
+
+    monkeypatch.setattr(Trainer, "_has_signal", lambda trainer, group: False)
+    monkeypatch.setattr(Trainer, "_begin", lambda trainer: 0)  # the demonstrated worlds are broken too
+    monkeypatch.setattr(Bandit, "reset", only_the_first)
+    (told,) = metrics(train(config, tmp_path / "run"))
+    assert (told["failures/env_raised"], told["trials/failed"], told["groups/replaced"]) == (4, 0, 1)
+    assert told["tokens/sampled"] > 0  # the group that taught nothing is still there
 
 
 def test_sokoban_has_a_curriculum_too(tmp_path):
