@@ -218,9 +218,8 @@ class _Cache:
 
     def reserve(self, slots: int, positions: int) -> None:
         """Room for so many slots and positions; grows by at least half, so that growing stays rare."""
-        have_slots, heads, have_positions, size = self.values[
-            -1
-        ].shape  # the last to grow, should memory run out before
+        last = self.values[-1]  # to grow: where memory ran out, it is as it was
+        have_slots, heads, have_positions, size = last.shape
         if slots <= have_slots and positions <= have_positions:
             return
         if slots > have_slots:
