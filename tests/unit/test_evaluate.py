@@ -10,6 +10,7 @@ import pytest
 
 import mulligan
 from mulligan import api
+from mulligan.envs.bandit import Bandit
 from mulligan.errors import ParameterError, PolicyError, RequestFailed, RunFolderError, UnknownName, UsageError
 from mulligan.eval.plan import Prices
 from mulligan.eval.run import evaluate
@@ -121,6 +122,12 @@ def test_room_and_ceiling():
     assert result.ceiling == result.room["ceiling"].p[0] == result.room["ceiling"].p[2]
     assert result.room["expert"].p[0] <= result.ceiling
     assert result.room["expert, perfect memory"].p[2] >= result.room["expert"].p[2]
+
+
+def test_an_environment_need_not_have_every_scripted_player(monkeypatch):
+    """The room shows those it has: the trials are played by then, and must not end in an error."""
+    monkeypatch.setattr(Bandit, "players", ("expert", "lazy"), raising=False)
+    assert list(evaluate("bandit", "random", tasks=4).room) == ["expert", "expert, perfect memory"]
 
 
 def test_an_interrupted_evaluation_goes_on_without_repeating(tmp_path):

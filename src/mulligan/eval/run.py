@@ -33,7 +33,7 @@ from mulligan.rollout.tasksets import task_set
 from mulligan.seeding import generator
 from mulligan.trial.runner import ReflectionSource, run_async, with_overrides
 from mulligan.trial.settings import TrialSettings
-from mulligan.types import Trial
+from mulligan.types import PLAYERS, Trial
 
 Progress = Callable[[str, int, int], None]
 """Called with the arm, how many of its trials are done, and how many there are."""
@@ -295,15 +295,19 @@ class _Evaluation:
 
     async def _room(self) -> dict[str, Summary]:
         """The scripted players on the same tasks."""
-        if not hasattr(registry.spec(self.plan.env).build, "player"):
+        maker = registry.spec(self.plan.env).build
+        if not hasattr(maker, "player"):
             return {}
         players = {
             "ceiling": ExpertPolicy(omniscient=True),
             "expert": ExpertPolicy(),
             "expert, perfect memory": ExpertPolicy(recall=1.0),
         }
+        known = getattr(maker, "players", PLAYERS)  # an environment's own list may lack some
         found = {}
         for name, player in players.items():
+            if player.kind not in known:
+                continue
             settings = replace(self.plan.settings, memory="history" if player.recall else "none", style="plain")
             trials: dict[int, Trial] = {}
             jobs = [Job(task, self.plan.seed) for task in self.tasks]
