@@ -14,8 +14,12 @@ Answer = TypeVar("Answer")
 Given = TypeVar("Given")
 
 
+class Hung(Exception):
+    """No answer in time. Not `TimeoutError`, which an environment may raise itself."""
+
+
 async def call_with_timeout(seconds: float, function: Callable[[Given], Answer], given: Given) -> Answer:
-    """`function(given)`, or `TimeoutError` after `seconds`; what it raises is raised here."""
+    """`function(given)`, or `Hung` after `seconds`; what it raises is raised here."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[Answer] = loop.create_future()
 
@@ -44,6 +48,6 @@ async def call_with_timeout(seconds: float, function: Callable[[Given], Answer],
         await asyncio.sleep(0)
         if answer.done():
             return answer.result()
-        raise
+        raise Hung from None
     finally:
         answer.cancel()

@@ -20,7 +20,7 @@ from mulligan.policy.base import Conversation, Policy, ReplyFunction, Spectator,
 from mulligan.seeding import derive
 from mulligan.trial import memory as remembering
 from mulligan.trial import prompts
-from mulligan.trial.guard import call_with_timeout
+from mulligan.trial.guard import Hung, call_with_timeout
 from mulligan.trial.reflection import parse_reflection
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Completion, Episode, Message, Reflection, Sampling, Step, Task, Trial, Turn
@@ -140,7 +140,13 @@ class _TrialPlay:
                     episodes.append(Episode(index, (), "", StopReason.ENV_RAISED, error=_said(failure)))
                     break
             if self.conversation is None or self.memory == "none":
-                self._begin(index)
+                try:
+                    self._begin(index)
+                except MulliganError:
+                    raise
+                except Exception as failure:  # as where it gives no reply
+                    episodes.append(Episode(index, (), "", StopReason.REQUEST_FAILED, error=_said(failure)))
+                    break
             episode, feedback = await self._episode(index)
             last = index + 1 == self.settings.episodes or (self.stop == "success" and episode.won)
             broken = episode.stop in (StopReason.ENV_RAISED, StopReason.ENV_HUNG)
@@ -197,7 +203,7 @@ class _TrialPlay:
                 observation = self.env.reset(chance)
             else:
                 observation = await call_with_timeout(self.settings.env_timeout, self.env.reset, chance)
-        except TimeoutError:
+        except Hung:
             return Episode(index, (), "", StopReason.ENV_HUNG, error="reset did not answer"), ""
         except Exception as failure:
             return Episode(index, (), "", StopReason.ENV_RAISED, error=_said(failure)), ""
@@ -221,16 +227,16 @@ class _TrialPlay:
             seen = step.observation
             try:
                 step = await self._step(self.style.action(reply.text))
-            except TimeoutError:
+                out_of_turns = len(turns) + 1 == task.turns and not step.done
+                turns.append(_turn(seen, reply, step, state_key, self.timeout_reward if out_of_turns else 0.0))
+                if self.spectator is not None:  # the environment's own player, or a person
+                    self.spectator.see(step)
+            except Hung:
                 stop, error = StopReason.ENV_HUNG, f"no answer within {self.settings.env_timeout} s"
                 break
             except Exception as failure:
                 stop, error = StopReason.ENV_RAISED, _said(failure)
                 break
-            if self.spectator is not None:
-                self.spectator.see(step)
-            out_of_turns = len(turns) + 1 == task.turns and not step.done
-            turns.append(_turn(seen, reply, step, state_key, self.timeout_reward if out_of_turns else 0.0))
             state_key = step.state_key
             if step.done:
                 stop = self._ended(step, turns)
@@ -345,12 +351,13 @@ class _TrialPlay:
 
 
 def _turn(seen: str, reply: Completion, step: Step, state_key: str, timeout_reward: float) -> Turn:
+    """What a step came to, in Python's own numbers: those of numpy, which worlds count in, are no JSON."""
     fault = None
     if not step.valid:
         empty = not reply.text or reply.text.isspace()
         fault = Fault.EMPTY if empty else Fault.CUT_OFF if reply.finish == "length" else Fault.INVALID
-    reward = step.reward + timeout_reward
-    return Turn(seen, reply, reward, step.valid, state_key, step.feedback, step.shaping, fault)
+    reward = float(step.reward) + timeout_reward
+    return Turn(seen, reply, reward, bool(step.valid), state_key, step.feedback, float(step.shaping), fault)
 
 
 def _said(error: BaseException) -> str:
