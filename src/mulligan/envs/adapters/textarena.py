@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import random
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,8 @@ Answer = Callable[[str, random.Random], str]
 _TURNS = 50
 _PATIENCE = 20
 """Moves of an opponent that the game may refuse, one after another, before it forfeits."""
+_LUCK = threading.Lock()
+"""Whoever has the global generators; with a time limit (`env_timeout`), worlds are asked in threads of their own."""
 _OFFERED = re.compile(r"\[[^\[\]\n]{1,40}\]")
 
 
@@ -72,17 +75,18 @@ def _own_luck(python: Any, numbers: Any) -> Iterator[list[Any]]:
     """Inside, the global generators are in these states; what they have become is in the list afterwards."""
     import numpy
 
-    before, before_numbers = random.getstate(), numpy.random.get_state()  # noqa: NPY002 (TextArena uses it)
-    left: list[Any] = []
-    random.setstate(python)
-    if numbers is not None:
-        numpy.random.set_state(numbers)  # noqa: NPY002
-    try:
-        yield left
-    finally:
-        left += [random.getstate(), numpy.random.get_state()]  # noqa: NPY002
-        random.setstate(before)
-        numpy.random.set_state(before_numbers)  # noqa: NPY002
+    with _LUCK:
+        before, before_numbers = random.getstate(), numpy.random.get_state()  # noqa: NPY002 (TextArena uses it)
+        left: list[Any] = []
+        random.setstate(python)
+        if numbers is not None:
+            numpy.random.set_state(numbers)  # noqa: NPY002
+        try:
+            yield left
+        finally:
+            left += [random.getstate(), numpy.random.get_state()]  # noqa: NPY002
+            random.setstate(before)
+            numpy.random.set_state(before_numbers)  # noqa: NPY002
 
 
 class _Game:
