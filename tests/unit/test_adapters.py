@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+import sys
 import warnings
 from pathlib import Path
 
@@ -12,7 +14,8 @@ import mulligan
 from mulligan.adapters import as_gymnasium
 from mulligan.envs.check import check_env
 from mulligan.envs.registry import make, make_task
-from mulligan.errors import MulliganError, ParameterError, UnknownName, UsageError
+from mulligan.errors import MulliganError, ParameterError, StopReason, UnknownName, UsageError
+from mulligan.policy.scripted import RandomPolicy
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -23,7 +26,9 @@ with warnings.catch_warnings():
 # OpenSpiel ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("game", ["connect_four", "leduc_poker", "liars_dice", "hex(board_size=4)", "phantom_ttt"])
+@pytest.mark.parametrize(
+    "game", ["connect_four", "leduc_poker", "liars_dice", "hex(board_size=4)", "phantom_ttt", "nim(pile_sizes=3;0)"]
+)
 def test_games_of_openspiel_keep_the_contract(game):
     check_env(f"openspiel:{game}")
 
@@ -35,6 +40,40 @@ def test_a_game_of_openspiel_in_five_lines():
     step = env.step("<action>X3</action>")
     assert step.valid
     assert step.observation.count("x") - step.observation.count("Legal moves: x") > step.observation.count("o.")
+
+
+def played(name: str, seed: int, **params: object) -> mulligan.Episode:
+    return mulligan.run_trial_sync(make_task(name, seed, **params), RandomPolicy(), episodes=1).episodes[0]
+
+
+def test_who_scores_moves_again_and_is_not_out_of_turns():
+    """In Dots and Boxes who closes a box moves again: half the game's moves would not be enough for a good player."""
+    ended = {played("openspiel:dots_and_boxes(num_rows=2,num_cols=2)", seed).stop for seed in range(60)}
+    assert ended == {StopReason.WON, StopReason.LOST, StopReason.DRAWN}
+
+
+def test_a_game_that_the_opponent_ends_before_the_first_move_pays_what_it_paid():
+    """Nim: who takes the last one loses, and here the opponent may take all at once. That is a win, not a failure."""
+    name = "openspiel:nim(pile_sizes=3;0)"
+    gifts = [seed for seed in range(40) if make(name, seed, seat=2).match.over]
+    assert gifts
+    for seed in gifts:
+        episode = played(name, seed, seat=2)
+        assert (episode.stop, episode.reward, len(episode.turns)) == (StopReason.WON, 1.0, 1)
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+def test_what_a_game_pays_while_it_lasts_is_counted_once(seed):
+    env = make("openspiel:repeated_leduc_poker", seed)
+    episode = mulligan.run_trial_sync(env, RandomPolicy(), episodes=1).episodes[0]
+    assert sum(turn.reward != 0 for turn in episode.turns) > 1
+    assert episode.reward == pytest.approx(env.match.reward)
+
+
+def test_moves_with_arrows_can_be_made():
+    env = make("openspiel:chinese_checkers", seat=1)
+    assert env.legal()[0] == "<action>3=>14</action>"
+    assert env.step("From 3 I jump -> 14: <action>3 => 14</action>").valid
 
 
 def test_hidden_cards_stay_hidden():
@@ -186,6 +225,24 @@ def fold(heard, rng):
 def stall(heard, rng):
     return "hm"
 """
+
+
+def test_games_of_textarena_do_not_share_their_luck_in_threads():
+    """With a time limit worlds are asked in threads of their own: the seed decides there too."""
+
+    async def rewards(limit: float | None) -> list[list[str]]:
+        tasks = [make_task("textarena:KuhnPoker-v0", seed) for seed in range(24)]
+        trials = await asyncio.gather(
+            *(mulligan.run_trial(task, lambda _: "<action>[check]</action>", env_timeout=limit) for task in tasks)
+        )
+        return [[turn.observation for episode in trial.episodes for turn in episode.turns] for trial in trials]
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        assert asyncio.run(rewards(60.0)) == asyncio.run(rewards(None))
+    finally:
+        sys.setswitchinterval(before)
 
 
 def test_who_never_moves_forfeits_even_before_the_first_move_of_the_other(tmp_path):

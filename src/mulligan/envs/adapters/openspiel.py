@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -16,6 +17,8 @@ from mulligan.types import Episode, ParamValue, Step, Task
 OPPONENTS = ("random", "mcts:K")
 EXPLORATION = 2.0
 """The constant of UCT's exploration term."""
+_ARROW = re.compile(r"([-=])>")
+"""Of moves like ``3->14``: the angle is no part of an action elsewhere."""
 _MOST_TURNS, _MOST_LISTED, _MOST_SIMULATIONS = 200, 60, 100_000
 
 
@@ -38,7 +41,7 @@ def adapt(ident: str) -> type:
         "__module__": __name__,
         "name": name,
         "game": game,
-        "turns": min(_MOST_TURNS, (game.max_game_length() + 1) // 2),
+        "turns": min(_MOST_TURNS, game.max_game_length()),  # in some games who scores moves again, and again
         "timeout_reward": float(game.min_utility()),
     }
     return type("Adapted", (SpielGame,), body)
@@ -57,7 +60,7 @@ class SpielGame:
     def __init__(self, task: Task) -> None:
         self.task, self.seat = task, task.integer("seat")
         self.reset()
-        self.example = next(iter(self.legal()), "<action>MOVE</action>")
+        self.example = "<action>MOVE</action>" if self.match.over else self.legal()[0]
 
     @classmethod
     def settle(cls, params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:
@@ -92,25 +95,34 @@ class SpielGame:
     def reset(self, chance: int = 0) -> str:
         rng = generator(self.task.seed, "chance", chance)
         self.match = Match(self.game, self.seat, self._opponent(rng), rng)
+        self.ended, self.paid = False, 0.0
         return self._observe()
 
     def step(self, reply: str) -> Step:
-        if self.match.over:
+        if self.ended:
             return Step(self._observe(), valid=False, state_key=self._seen(), feedback="The game is over.")
-        said = action_text(reply)
+        if self.match.over:  # the opponent has ended it before this seat's first move: any reply takes the result
+            return self._told()
+        said = _said(reply)
         move = None if said is None else self._moves().get(_plain(said))
         if move is None:
             why = "The answer names none of the legal moves."
             return Step(self._observe(), valid=False, state_key=self._seen(), feedback=why)
         self.match.play(move)
-        reward = self.match.reward
-        return Step(self._observe(), reward, self.match.over, reward > 0, state_key=self._seen())
+        return self._told()
+
+    def _told(self) -> Step:
+        whole, self.ended = self.match.reward, self.match.over
+        reward, self.paid = whole - self.paid, whole  # some games pay while they last; OpenSpiel tells the sum
+        return Step(self._observe(), reward, self.ended, self.ended and whole > 0, state_key=self._seen())
 
     def legal(self) -> Sequence[str]:
-        return [] if self.match.over else [f"<action>{self._say(move)}</action>" for move in self._actions()]
+        if self.match.over:
+            return [] if self.ended else ["<action>ok</action>"]
+        return [f"<action>{self._say(move)}</action>" for move in self._actions()]
 
     def digest(self, episode: Episode) -> str:
-        played = [action_text(turn.reply.text) or turn.reply.text for turn in episode.turns if turn.valid]
+        played = [_said(turn.reply.text) or turn.reply.text for turn in episode.turns if turn.valid]
         result = "won" if episode.won else "not won"
         return f"You moved {'first' if self.seat == 1 else 'second'}: {' | '.join(played) or 'nothing'}; {result}."
 
@@ -150,6 +162,11 @@ class SpielGame:
         return f"{self._seen()}\nLegal moves: {', '.join(moves[:_MOST_LISTED])}{more}"
 
 
+def _said(reply: str) -> str | None:
+    """The move that a reply names, without the angles of arrows."""
+    return action_text(_ARROW.sub(r"\1", reply))
+
+
 def _plain(move: str) -> str:
     """A move however it is spaced and cased."""
-    return "".join(move.split()).lower()
+    return "".join(_ARROW.sub(r"\1", move).split()).lower()
