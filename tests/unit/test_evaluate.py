@@ -15,6 +15,7 @@ from mulligan.errors import ParameterError, PolicyError, RequestFailed, RunFolde
 from mulligan.eval.plan import Prices
 from mulligan.eval.run import evaluate
 from mulligan.policy.scripted import ExpertPolicy
+from mulligan.report.tables import footnotes
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Completion, Message
 
@@ -201,6 +202,67 @@ def test_trials_that_never_reached_their_model_are_played_again(tmp_path):
     second = evaluate("bandit", flaky, tasks=30, run=tmp_path / "run", resume=True, room=False, controls=())
     assert second.main.failed == 0
     assert second.main == evaluate("bandit", Reader(), tasks=30, room=False, controls=()).main
+
+
+def test_trials_that_lack_a_reflection_are_played_again(tmp_path):
+    """An outage while reflections were asked for: the next episodes played without memory, and would count so."""
+
+    class Flaky(Reader):
+        broken = True
+
+        def __call__(self, messages: list[Message]) -> str:
+            if self.broken and "Write a short reflection" in messages[-1]["content"]:
+                raise RequestFailed("503: overloaded")
+            return super().__call__(messages)
+
+    flaky = _named(Flaky())
+    first = evaluate("bandit", flaky, tasks=30, run=tmp_path / "run", room=False, controls=())
+    assert first.main.failed > 0
+    assert "503: overloaded" in first.main.failure
+    flaky.broken = False
+    second = evaluate("bandit", flaky, tasks=30, run=tmp_path / "run", resume=True, room=False, controls=())
+    assert second.main == evaluate("bandit", Reader(), tasks=30, room=False, controls=()).main
+
+
+def test_failures_of_a_control_are_told():
+    """A control that could not be played well makes the memory look better than it is."""
+
+    class Dying(Reader):
+        def __call__(self, messages: list[Message]) -> str:
+            if "Episode " not in messages[-1]["content"] and self.calls > 120:  # only retries say nothing of episodes
+                raise RequestFailed("503: overloaded")
+            return super().__call__(messages)
+
+    result = evaluate("bandit", Dying(), tasks=30, room=False)
+    assert result.main.failed == 0
+    failed = result.controls["independent"].failed
+    assert failed > 0
+    told = "\n".join(footnotes(result.to_dict()))
+    assert f"Failed for reasons outside the agent: {failed} trials of independent" in told
+    assert "503: overloaded" in told
+
+
+def test_what_is_missing_is_told_of_controls_too():
+    """Where the money ended in a control, "30 of 30 tasks" are not what is incomplete; and the cost is of all arms."""
+
+    class Paid(Reader):
+        def start(self, task, seed):
+            return self
+
+        async def reply(self, messages, sampling):
+            return Completion(Reader.__call__(self, list(messages)), prompt_tokens=1000)
+
+        def close(self):
+            pass
+
+    whole = evaluate("bandit", Paid(), tasks=30, prices=Prices(1.0), room=False, controls=())
+    result = evaluate("bandit", Paid(), tasks=30, prices=Prices(1.0), max_cost=whole.cost + 0.005, room=False)
+    told = footnotes(result.to_dict())
+    played = result.controls["independent"].trials
+    assert 0 < played < 30
+    assert told[-1] == f"Incomplete: 30 of 30 tasks played, {played} of independent"
+    assert f"cost {result.cost:.4f} with controls" in told[-2]
+    assert "controls" not in footnotes(whole.to_dict())[-1]
 
 
 def test_max_cost_starts_nothing_new():

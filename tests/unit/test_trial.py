@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import mulligan
 from mulligan.envs.bandit import Bandit
 from mulligan.errors import ContextFull, Fault, RequestFailed, StopReason, UnknownName, UsageError
-from mulligan.report.run import trial_to_dict
+from mulligan.report.run import trial_from_dict, trial_to_dict
 from mulligan.trial import memory as remembering
 from mulligan.trial.prompts import headline
 from mulligan.types import Completion, Episode, Message, Reflection, Sampling, Step, Task
@@ -273,6 +273,23 @@ def test_an_environment_that_raises_ends_the_trial():
     assert [episode.stop for episode in trial.episodes] == [StopReason.ENV_RAISED]
     assert trial.episodes[0].error == "RuntimeError: the world fell apart"
     assert trial.failed
+
+
+@pytest.mark.parametrize(("failure", "failed"), [(RequestFailed("503"), True), (ContextFull("no room"), False)])
+def test_a_reflection_that_could_not_be_asked_for_is_a_failure_of_the_trial(failure, failed):
+    """The next episode plays without what it should know: not a figure to count, or to train on, in silence."""
+
+    class Unreflecting(Recorder):
+        async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
+            if "Write a short reflection" in messages[-1]["content"]:
+                raise failure
+            return await super().reply(messages, sampling)
+
+    trial = play(Unreflecting(), episodes=2)
+    assert [episode.stop for episode in trial.episodes] == [StopReason.TURN_LIMIT] * 2
+    assert trial.episodes[0].error.startswith("no reflection: ")
+    assert (trial.episodes[0].unreflected, trial.failed) == (failed, failed)
+    assert trial_from_dict(json.loads(json.dumps(trial_to_dict(trial)))) == trial
 
 
 def test_faults_are_told_apart():

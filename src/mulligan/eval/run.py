@@ -369,4 +369,4 @@ def _last_return(trial: Trial) -> float:
 
 def _to_repeat(trial: Trial) -> bool:
     """A trial that only failed to reach its model is played again when the evaluation is resumed."""
-    return any(episode.stop is StopReason.REQUEST_FAILED for episode in trial.episodes)
+    return any(episode.stop is StopReason.REQUEST_FAILED or episode.unreflected for episode in trial.episodes)

@@ -338,7 +338,8 @@ class _TrialPlay:
         except (UsageError, DeviceLost):
             raise
         except Exception as failure:
-            return replace(episode, error=f"no reflection: {_said(failure)}")
+            outage = not isinstance(failure, ContextFull)  # a full context is the agent's own affair
+            return replace(episode, error=f"no reflection: {_said(failure)}", unreflected=outage)
         self.messages += [request, {"role": "assistant", "content": completion.text}]
         self.carry = ""
         return replace(episode, reflection=parse_reflection(completion, bare=self.style.bare))
