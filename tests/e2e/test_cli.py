@@ -124,6 +124,15 @@ def test_half_a_character_in_a_functions_reply_can_be_shown(capsys, folder):
     assert "? <action>(1, 1)</action>" in capsys.readouterr().out
 
 
+def test_a_policys_file_may_have_dataclasses(capsys, folder):
+    (folder / "mine.py").write_text(
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n\n@dataclass\nclass Notes:\n"
+        "    arm: int = 1\n\ndef pull(messages):\n    return f'<action>{Notes().arm}</action>'\n"
+    )
+    assert call("eval", "bandit", "--policy", "mine.py:pull", "--tasks", "2", "--no-room") == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_folders_that_cannot_be_resumed_say_why(capsys, folder):
     mulligan.evaluate("bandit", "random", tasks=3, run="python", room=False)
     assert call("eval", "--resume", "python") == 2

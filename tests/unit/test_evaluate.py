@@ -12,6 +12,7 @@ import mulligan
 from mulligan import api
 from mulligan.envs.bandit import Bandit
 from mulligan.errors import ParameterError, PolicyError, RequestFailed, RunFolderError, UnknownName, UsageError
+from mulligan.eval.paid import PaidReplies
 from mulligan.eval.plan import Prices
 from mulligan.eval.run import evaluate
 from mulligan.policy.scripted import ExpertPolicy
@@ -176,6 +177,31 @@ def test_not_one_paid_reply_is_asked_for_twice(tmp_path, stop_after):
 def _named(reader: Reader) -> Reader:
     reader.__name__ = "reader"  # type: ignore[attr-defined]
     return reader
+
+
+def test_paid_replies_outlive_a_full_disk(tmp_path, monkeypatch):
+    """Nothing that was paid for is written anew, so that nothing can be lost where there is no room to write."""
+    file = tmp_path / "main.jsonl"
+    PaidReplies(file).keep(1, 0, 7, Completion("a"))
+    paid = file.read_bytes()
+    file.write_bytes(paid + b'[1, 1, 8, {"te')  # killed in the middle of a write
+
+    def full(path, text, **options):
+        path.open("w").close()
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr("pathlib.Path.write_text", full)
+        assert PaidReplies(file).kept == {(1, 0): (7, Completion("a"))}
+    assert file.read_bytes() == paid
+
+
+def test_a_control_that_is_named_twice_is_played_and_paid_once(tmp_path):
+    reader = Reader()
+    once = evaluate("bandit", reader, tasks=6, room=False, controls=("independent",))
+    calls = reader.calls
+    assert evaluate("bandit", reader, tasks=6, room=False, controls=("independent",) * 2).gains == once.gains
+    assert reader.calls == 2 * calls
 
 
 def test_resuming_another_evaluation_is_refused(tmp_path):
