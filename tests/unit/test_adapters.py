@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import sys
 import warnings
 from pathlib import Path
@@ -243,6 +244,39 @@ def test_games_of_textarena_do_not_share_their_luck_in_threads():
         assert asyncio.run(rewards(60.0)) == asyncio.run(rewards(None))
     finally:
         sys.setswitchinterval(before)
+
+
+def test_what_luck_deals_is_told_anew_in_every_game():
+    """In a negotiation the prompt says what the player has: rules that were said once would tell of another game."""
+    name = "textarena:SimpleNegotiation-v0"
+    check_env(name)
+    heard: list[tuple[str, str]] = []
+
+    def pass_on(messages: list[mulligan.Message]) -> str:
+        heard.append((messages[0]["content"], messages[-1]["content"]))
+        return "<action>[Deny]</action>"
+
+    task = make_task(name, 3, turns=1)
+    mulligan.run_trial_sync(task, pass_on, episodes=2, memory="none")
+    env = make(name, 3)
+    for chance, (rules, shown) in enumerate(heard):
+        env.reset(chance)
+        mine = env.game.env.state.game_state["player_resources"][env.me]
+        told = dict(re.findall(r"\[(\w+)\]\s+Qty: (\d+)", shown))
+        assert told == {kind: str(count) for kind, count in mine.items()}
+        assert "Qty" not in rules
+    assert heard[0][1] != heard[1][1]
+
+
+def test_an_offer_with_an_arrow_is_an_offer():
+    env = make("textarena:SimpleNegotiation-v0", 3)
+    env.reset()
+    step = env.step("I give -> I get: <action>[Offer: 1 Wheat -> 1 Ore]</action>")
+    assert "Offered items: 1 Wheat -> Requested items: 1 Ore" in step.observation
+
+
+def test_games_that_refuse_a_number_of_players_in_another_way_can_be_played():
+    assert make("textarena:GermanWhist-v0", 1).reset()
 
 
 def test_who_never_moves_forfeits_even_before_the_first_move_of_the_other(tmp_path):

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from mulligan.envs.adapters import nearest
-from mulligan.envs.base import action_text
+from mulligan.envs.adapters import action_with_arrows, nearest
 from mulligan.envs.openspiel import Match, Move, State, load_game, pick, settle_seat, spiel
 from mulligan.errors import ParameterError, UnknownName, UsageError
 from mulligan.seeding import generator
@@ -17,8 +15,6 @@ from mulligan.types import Episode, ParamValue, Step, Task
 OPPONENTS = ("random", "mcts:K")
 EXPLORATION = 2.0
 """The constant of UCT's exploration term."""
-_ARROW = re.compile(r"([-=])>")
-"""Of moves like ``3->14``: the angle is no part of an action elsewhere."""
 _MOST_TURNS, _MOST_LISTED, _MOST_SIMULATIONS = 200, 60, 100_000
 
 
@@ -103,7 +99,7 @@ class SpielGame:
             return Step(self._observe(), valid=False, state_key=self._seen(), feedback="The game is over.")
         if self.match.over:  # the opponent has ended it before this seat's first move: any reply takes the result
             return self._told()
-        said = _said(reply)
+        said = action_with_arrows(reply)
         move = None if said is None else self._moves().get(_plain(said))
         if move is None:
             why = "The answer names none of the legal moves."
@@ -122,7 +118,7 @@ class SpielGame:
         return [f"<action>{self._say(move)}</action>" for move in self._actions()]
 
     def digest(self, episode: Episode) -> str:
-        played = [_said(turn.reply.text) or turn.reply.text for turn in episode.turns if turn.valid]
+        played = [action_with_arrows(turn.reply.text) or turn.reply.text for turn in episode.turns if turn.valid]
         result = "won" if episode.won else "not won"
         return f"You moved {'first' if self.seat == 1 else 'second'}: {' | '.join(played) or 'nothing'}; {result}."
 
@@ -162,11 +158,6 @@ class SpielGame:
         return f"{self._seen()}\nLegal moves: {', '.join(moves[:_MOST_LISTED])}{more}"
 
 
-def _said(reply: str) -> str | None:
-    """The move that a reply names, without the angles of arrows."""
-    return action_text(_ARROW.sub(r"\1", reply))
-
-
 def _plain(move: str) -> str:
     """A move however it is spaced and cased."""
-    return "".join(_ARROW.sub(r"\1", move).split()).lower()
+    return "".join(move.split()).lower()
