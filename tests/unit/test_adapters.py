@@ -107,6 +107,7 @@ def test_hidden_cards_stay_hidden():
         ("gymnasium:FrozenLake-v1", {"options": "ice=3"}, "cannot make"),
         ("textarena:Sokoban-v9", {}, "did you mean"),
         ("textarena:SecretMafia-v0", {}, "more than two players"),
+        ("textarena:ScorableGames-v0", {}, "cannot begin"),
         ("textarena:KuhnPoker-v0", {"opponent": "shark"}, "path/to/file.py:function"),
         ("textarena:KuhnPoker-v0", {"seat": 3}, "seat=3"),
     ],
@@ -273,6 +274,12 @@ def test_an_offer_with_an_arrow_is_an_offer():
     env.reset()
     step = env.step("I give -> I get: <action>[Offer: 1 Wheat -> 1 Ore]</action>")
     assert "Offered items: 1 Wheat -> Requested items: 1 Ore" in step.observation
+
+
+def test_what_a_game_prints_is_not_in_the_way(capsys):
+    """``mulligan eval textarena:RushHour-v0 --json`` prints JSON alone."""
+    mulligan.run_trial_sync(make_task("textarena:RushHour-v0", 3), lambda _: "<action>[A+]</action>", episodes=1)
+    assert capsys.readouterr().out == ""
 
 
 def test_games_that_refuse_a_number_of_players_in_another_way_can_be_played():

@@ -8,11 +8,12 @@ game refuses is taken back, with the count of errors that TextArena keeps: here 
 from __future__ import annotations
 
 import copy
+import io
 import random
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -66,6 +67,8 @@ def _players(ident: str) -> int:
                 _make(ident).reset(num_players=count, seed=0)
             except (AssertionError, ValueError):  # how games say that they are not for so many
                 continue
+            except OSError as error:
+                raise UsageError(f"TextArena cannot begin {ident}: {error}") from error
             return count
     raise UsageError(f"textarena:{ident} is for more than two players: only games for one or two can be played")
 
@@ -78,10 +81,13 @@ def _deals(ident: str) -> bool:
 
 @contextmanager
 def _own_luck(python: Any, numbers: Any) -> Iterator[list[Any]]:
-    """Inside, the global generators are in these states; what they have become is in the list afterwards."""
+    """Inside, the global generators are in these states; what they have become is in the list afterwards.
+
+    What a game prints there is dropped: it would stand in the middle of a result.
+    """
     import numpy
 
-    with _LUCK:
+    with _LUCK, redirect_stdout(io.StringIO()):
         before, before_numbers = random.getstate(), numpy.random.get_state()  # noqa: NPY002 (TextArena uses it)
         left: list[Any] = []
         random.setstate(python)
