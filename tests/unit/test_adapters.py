@@ -144,6 +144,15 @@ def test_words_for_numbers_in_five_lines(tmp_path):
     assert env.step("<action>LEFT</action>").observation.startswith("The pole leans by")
 
 
+def test_a_simulator_that_is_not_installed_is_said_before_anything_is_played():
+    gymnasium.register("Nowhere-v0", entry_point="nowhere_at_all:Nowhere")
+    try:
+        with pytest.raises(UsageError, match="cannot make Nowhere-v0: No module named 'nowhere_at_all'"):
+            mulligan.evaluate("gymnasium:Nowhere-v0", "random", tasks=2)
+    finally:
+        del gymnasium.registry["Nowhere-v0"]
+
+
 def test_a_frozen_lake_is_crossed():
     """The 4x4 map without slipping: down, down, right, right, down, right."""
     env = make("gymnasium:FrozenLake-v1", options="is_slippery=False")
