@@ -469,6 +469,16 @@ def test_a_timeout_inside_the_environment_is_told_as_what_it_is(limit):
     )
 
 
+def test_an_iterator_that_ended_inside_the_environment_is_no_hang():
+    class Scripted(Counter):
+        def step(self, reply: str) -> Step:
+            return next(iter(()))
+
+    (episode,) = play(Recorder(), Scripted(counter().task), env_timeout=2.0).episodes
+    assert episode.stop is StopReason.ENV_RAISED
+    assert "StopIteration" in episode.error
+
+
 def test_a_full_context_is_no_better_than_losing():
     class Game(Counter):
         kind: ClassVar[str] = "versus"
@@ -493,6 +503,8 @@ def test_unknown_settings_name_the_nearest():
         play(Recorder(), style="reakt")
     with pytest.raises(UsageError, match="episodes=0"):
         play(Recorder(), episodes=0)
+    with pytest.raises(UsageError, match="env_timeout=nan"):
+        play(Recorder(), env_timeout=float("nan"))
 
 
 def test_something_that_is_no_policy_is_refused():

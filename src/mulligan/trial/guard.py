@@ -32,9 +32,12 @@ async def call_with_timeout(seconds: float, function: Callable[[Given], Answer],
             answer.set_result(result)  # type: ignore[arg-type]
 
     def work() -> None:
-        result, error = None, None
+        result: Answer | None = None
+        error: BaseException | None = None
         try:
             result = function(given)
+        except StopIteration as raised:  # futures do not take it: the answer would never come
+            error = RuntimeError(f"StopIteration: {raised}")
         except BaseException as raised:
             error = raised
         if not loop.is_closed():
