@@ -132,6 +132,22 @@ def test_an_environment_need_not_have_every_scripted_player(monkeypatch):
     assert list(evaluate("bandit", "random", tasks=4).room) == ["expert", "expert, perfect memory"]
 
 
+def test_scripted_players_that_cannot_play_are_found_out_before_anything_is_paid(tmp_path, monkeypatch):
+    """An environment with an expert alone may refuse the others; the trials must not be lost to that at the end."""
+
+    def player(self, kind, rng, skill, recall):
+        raise NotImplementedError(f"no {kind} here")
+
+    monkeypatch.setattr(Bandit, "player", player)
+    reader = Reader()
+    for tasks in (3, 20):
+        with pytest.raises(UsageError, match=r"'omniscient' cannot play: .*no omniscient here; .*--no-room"):
+            evaluate("bandit", reader, tasks=tasks, run=tmp_path / "run")
+    assert reader.calls == 0
+    assert not (tmp_path / "run").exists()
+    assert evaluate("bandit", reader, tasks=20, room=False).main.trials == 20
+
+
 def test_an_interrupted_evaluation_goes_on_without_repeating(tmp_path):
     class Stopping(Reader):
         def __call__(self, messages: list[Message]) -> str:

@@ -14,13 +14,13 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from mulligan.envs import registry
-from mulligan.errors import ParameterError, StopReason, UsageError
+from mulligan.errors import ParameterError, PolicyError, StopReason, UsageError
 from mulligan.eval.paid import PaidReplies, Remembering
 from mulligan.eval.passk import Summary, paired_bootstrap, summarise
 from mulligan.eval.plan import EvalPlan, Prices, create_folder, open_folder
@@ -207,6 +207,7 @@ class _Evaluation:
         self.pace: float | None = None
 
     async def play(self) -> EvalResult:
+        room = await self._room() if self.plan.room else {}  # first: what is wrong with it should come before any cost
         started = time.perf_counter()
         try:
             for arm in self.plan.arms():
@@ -218,9 +219,7 @@ class _Evaluation:
             close = getattr(self.policy, "aclose", None)
             if close is not None:
                 await close()
-        seconds = time.perf_counter() - started
-        room = await self._room() if self.plan.room else {}
-        return self._result(seconds, room)
+        return self._result(time.perf_counter() - started, room)
 
     async def _arm(self, arm: str) -> int:
         """Play what is missing of an arm; returns how many turns that took."""
@@ -311,8 +310,14 @@ class _Evaluation:
             settings = replace(self.plan.settings, memory="history" if player.recall else "none", style="plain")
             trials: dict[int, Trial] = {}
             jobs = [Job(task, self.plan.seed) for task in self.tasks]
-            await collect(jobs, player, settings, concurrency=1, on_trial=trials.__setitem__)
+            with suppress(PolicyError):  # it never played, as the summary says
+                await collect(jobs, player, settings, concurrency=1, on_trial=trials.__setitem__)
             found[name] = summarise([trials[place] for place in sorted(trials)], self.plan.settings.episodes)
+            if found[name].failed == len(trials):
+                raise UsageError(
+                    f"{self.plan.env}: its scripted player {player.kind!r} cannot play: {found[name].failure}; name "
+                    "those that it has in a class variable `players`, or leave them out with --no-room (room=False)"
+                )
         return found
 
     def _result(self, seconds: float, room: dict[str, Summary]) -> EvalResult:
