@@ -51,6 +51,7 @@ def test_who_scores_moves_again_and_is_not_out_of_turns():
     """In Dots and Boxes who closes a box moves again: half the game's moves would not be enough for a good player."""
     ended = {played("openspiel:dots_and_boxes(num_rows=2,num_cols=2)", seed).stop for seed in range(60)}
     assert ended == {StopReason.WON, StopReason.LOST, StopReason.DRAWN}
+    assert make_task("openspiel:connect_four").turns == 21  # of 42 cells, in turn
 
 
 def test_a_game_that_the_opponent_ends_before_the_first_move_pays_what_it_paid():

@@ -15,7 +15,7 @@ from mulligan.types import Episode, ParamValue, Step, Task
 OPPONENTS = ("random", "mcts:K")
 EXPLORATION = 2.0
 """The constant of UCT's exploration term."""
-_MOST_TURNS, _MOST_LISTED, _MOST_SIMULATIONS = 200, 60, 100_000
+_MOST_TURNS, _MOST_LISTED, _MOST_SIMULATIONS, _SAMPLES = 200, 60, 100_000, 8
 
 
 def adapt(ident: str) -> type:
@@ -37,10 +37,26 @@ def adapt(ident: str) -> type:
         "__module__": __name__,
         "name": name,
         "game": game,
-        "turns": min(_MOST_TURNS, game.max_game_length()),  # in some games who scores moves again, and again
+        "turns": min(_MOST_TURNS, _most_moves(game)),
         "timeout_reward": float(game.min_utility()),
     }
     return type("Adapted", (SpielGame,), body)
+
+
+def _most_moves(game: Any) -> int:
+    """Moves that one player may make: half of the game's, unless some random games show one who moves again."""
+    rng = generator(0, "openspiel turns")
+    for _ in range(_SAMPLES):
+        state, mover = game.new_initial_state(), None
+        for _ in range(_MOST_TURNS):
+            if state.is_terminal():
+                break
+            if not state.is_chance_node():
+                if state.current_player() == mover:
+                    return int(game.max_game_length())
+                mover = state.current_player()
+            state.apply_action(pick(rng, state.legal_actions()))
+    return (int(game.max_game_length()) + 1) // 2
 
 
 class SpielGame:
