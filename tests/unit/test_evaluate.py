@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import signal
+import threading
 
 import pytest
 
@@ -193,6 +195,31 @@ def test_not_one_paid_reply_is_asked_for_twice(tmp_path, stop_after):
 def _named(reader: Reader) -> Reader:
     reader.__name__ = "reader"  # type: ignore[attr-defined]
     return reader
+
+
+def test_an_interrupt_in_a_notebook_ends_the_evaluation(tmp_path):
+    """Inside a running loop it is played in a thread of its own, which must not go on and pay to the end."""
+    calls = 0
+
+    async def slow(messages: list[Message]) -> str:
+        nonlocal calls
+        calls += 1
+        if calls == 20:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        await asyncio.sleep(0.005)
+        return "<action>1</action>"
+
+    async def cell() -> None:
+        evaluate("bandit", slow, tasks=300, episodes=1, controls=(), room=False, concurrency=4, run=tmp_path / "run")
+
+    loop = asyncio.new_event_loop()  # asyncio.run would take the signal itself; a notebook's loop does not
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(cell())
+    finally:
+        loop.close()
+    assert calls < 60
+    assert 0 < len(mulligan.load_trials(tmp_path / "run")) < 60
 
 
 def test_paid_replies_outlive_a_full_disk(tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
 
@@ -76,8 +77,23 @@ def run_async(start: Callable[[], Any]) -> Any:
     """The result of a coroutine, from synchronous code, whether or not an event loop is running in this thread."""
     if not loop_is_running():
         return asyncio.run(start())
+    stops: list[Callable[[], object]] = []
+
+    async def work() -> Any:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None, "a coroutine runs in a task"
+        stops.append(lambda: loop.call_soon_threadsafe(task.cancel))
+        return await start()
+
     with ThreadPoolExecutor(max_workers=1) as thread:
-        return thread.submit(lambda: asyncio.run(start())).result()
+        result = thread.submit(lambda: asyncio.run(work()))
+        try:
+            return result.result()
+        except KeyboardInterrupt:  # a notebook's reaches this thread alone: the other would go on, and pay, to the end
+            for stop in stops:
+                with suppress(RuntimeError):  # it has just ended
+                    stop()
+            raise
 
 
 def loop_is_running() -> bool:
