@@ -176,7 +176,9 @@ class Episode:
     reflection: Reflection | None = None
     """Written after this episode, for the next one."""
     error: str = ""
-    """What was raised, where `stop` is a failure of the infrastructure."""
+    """What was raised, where `stop` is a failure of the infrastructure, or where there is no reflection."""
+    unreflected: bool = False
+    """True when the reflection was asked for and the request failed: the next episode knew less than it should have."""
 
     @property
     def won(self) -> bool:
@@ -210,7 +212,7 @@ class Trial:
     @property
     def failed(self) -> bool:
         """True when some part of it failed for reasons outside the agent and the task."""
-        return any(episode.stop.is_infrastructure for episode in self.episodes)
+        return any(episode.stop.is_infrastructure or episode.unreflected for episode in self.episodes)
 
 
 @dataclass(frozen=True, slots=True)

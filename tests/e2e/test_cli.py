@@ -102,6 +102,38 @@ def test_prices_are_kept_for_resuming(capsys, folder):
     assert "Incomplete" not in table
 
 
+def test_a_resumed_evaluation_has_no_more_under_way_than_before(capsys, folder):
+    """What is under way when the money ends is finished: with one trial at a time, nothing is paid beyond it."""
+    (folder / "paid.py").write_text(
+        "import asyncio\nfrom mulligan.types import Completion\n\nclass Paid:\n    name = 'paid'\n\n"
+        "    def start(self, task, seed):\n        return self\n\n    def close(self):\n        pass\n\n"
+        "    async def reply(self, messages, sampling):\n        await asyncio.sleep(0.001)\n"
+        "        return Completion('<action>1</action>', prompt_tokens=1000)\n"
+    )
+    words = ("--policy", "paid.py:Paid", "--tasks", "40", "--run", "mine", "--price-in", "1", "--max-cost", "0.004")
+    assert call("eval", "bandit", "--json", *words, "--concurrency", "1", "--episodes", "1") == 0
+    capsys.readouterr()
+    assert call("eval", "--resume", "mine", "--max-cost", "0.006", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["cost"] == pytest.approx(0.006)
+
+
+def test_half_a_character_in_a_functions_reply_can_be_shown(capsys, folder):
+    """JSON of a reply that was cut inside an emoji holds one half of it, which no terminal and no file takes."""
+    (folder / "half.py").write_text("def half(messages):\n    return '\\ud83d <action>(1, 1)</action>'\n")
+    assert call("eval", "minesweeper", "--policy", "half.py:half", "--tasks", "1", "--run", "mine", "--no-room") == 0
+    assert call("show", "mine") == 0
+    assert "? <action>(1, 1)</action>" in capsys.readouterr().out
+
+
+def test_a_policys_file_may_have_dataclasses(capsys, folder):
+    (folder / "mine.py").write_text(
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n\n@dataclass\nclass Notes:\n"
+        "    arm: int = 1\n\ndef pull(messages):\n    return f'<action>{Notes().arm}</action>'\n"
+    )
+    assert call("eval", "bandit", "--policy", "mine.py:pull", "--tasks", "2", "--no-room") == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_folders_that_cannot_be_resumed_say_why(capsys, folder):
     mulligan.evaluate("bandit", "random", tasks=3, run="python", room=False)
     assert call("eval", "--resume", "python") == 2

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+import re
+import sys
 import warnings
 from pathlib import Path
 
@@ -12,7 +15,8 @@ import mulligan
 from mulligan.adapters import as_gymnasium
 from mulligan.envs.check import check_env
 from mulligan.envs.registry import make, make_task
-from mulligan.errors import MulliganError, ParameterError, UnknownName, UsageError
+from mulligan.errors import MulliganError, ParameterError, StopReason, UnknownName, UsageError
+from mulligan.policy.scripted import RandomPolicy
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -23,7 +27,9 @@ with warnings.catch_warnings():
 # OpenSpiel ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("game", ["connect_four", "leduc_poker", "liars_dice", "hex(board_size=4)", "phantom_ttt"])
+@pytest.mark.parametrize(
+    "game", ["connect_four", "leduc_poker", "liars_dice", "hex(board_size=4)", "phantom_ttt", "nim(pile_sizes=3;0)"]
+)
 def test_games_of_openspiel_keep_the_contract(game):
     check_env(f"openspiel:{game}")
 
@@ -35,6 +41,41 @@ def test_a_game_of_openspiel_in_five_lines():
     step = env.step("<action>X3</action>")
     assert step.valid
     assert step.observation.count("x") - step.observation.count("Legal moves: x") > step.observation.count("o.")
+
+
+def played(name: str, seed: int, **params: object) -> mulligan.Episode:
+    return mulligan.run_trial_sync(make_task(name, seed, **params), RandomPolicy(), episodes=1).episodes[0]
+
+
+def test_who_scores_moves_again_and_is_not_out_of_turns():
+    """In Dots and Boxes who closes a box moves again: half the game's moves would not be enough for a good player."""
+    ended = {played("openspiel:dots_and_boxes(num_rows=2,num_cols=2)", seed).stop for seed in range(60)}
+    assert ended == {StopReason.WON, StopReason.LOST, StopReason.DRAWN}
+    assert make_task("openspiel:connect_four").turns == 21  # of 42 cells, in turn
+
+
+def test_a_game_that_the_opponent_ends_before_the_first_move_pays_what_it_paid():
+    """Nim: who takes the last one loses, and here the opponent may take all at once. That is a win, not a failure."""
+    name = "openspiel:nim(pile_sizes=3;0)"
+    gifts = [seed for seed in range(40) if make(name, seed, seat=2).match.over]
+    assert gifts
+    for seed in gifts:
+        episode = played(name, seed, seat=2)
+        assert (episode.stop, episode.reward, len(episode.turns)) == (StopReason.WON, 1.0, 1)
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+def test_what_a_game_pays_while_it_lasts_is_counted_once(seed):
+    env = make("openspiel:repeated_leduc_poker", seed)
+    episode = mulligan.run_trial_sync(env, RandomPolicy(), episodes=1).episodes[0]
+    assert sum(turn.reward != 0 for turn in episode.turns) > 1
+    assert episode.reward == pytest.approx(env.match.reward)
+
+
+def test_moves_with_arrows_can_be_made():
+    env = make("openspiel:chinese_checkers", seat=1)
+    assert env.legal()[0] == "<action>3=>14</action>"
+    assert env.step("From 3 I jump -> 14: <action>3 => 14</action>").valid
 
 
 def test_hidden_cards_stay_hidden():
@@ -67,6 +108,7 @@ def test_hidden_cards_stay_hidden():
         ("gymnasium:FrozenLake-v1", {"options": "ice=3"}, "cannot make"),
         ("textarena:Sokoban-v9", {}, "did you mean"),
         ("textarena:SecretMafia-v0", {}, "more than two players"),
+        ("textarena:ScorableGames-v0", {}, "cannot begin"),
         ("textarena:KuhnPoker-v0", {"opponent": "shark"}, "path/to/file.py:function"),
         ("textarena:KuhnPoker-v0", {"seat": 3}, "seat=3"),
     ],
@@ -101,6 +143,15 @@ def test_words_for_numbers_in_five_lines(tmp_path):
     env = make(name, 3)
     assert "one of: left, right" in env.rules()
     assert env.step("<action>LEFT</action>").observation.startswith("The pole leans by")
+
+
+def test_a_simulator_that_is_not_installed_is_said_before_anything_is_played():
+    gymnasium.register("Nowhere-v0", entry_point="nowhere_at_all:Nowhere")
+    try:
+        with pytest.raises(UsageError, match="cannot make Nowhere-v0: No module named 'nowhere_at_all'"):
+            mulligan.evaluate("gymnasium:Nowhere-v0", "random", tasks=2)
+    finally:
+        del gymnasium.registry["Nowhere-v0"]
 
 
 def test_a_frozen_lake_is_crossed():
@@ -186,6 +237,63 @@ def fold(heard, rng):
 def stall(heard, rng):
     return "hm"
 """
+
+
+def test_games_of_textarena_do_not_share_their_luck_in_threads():
+    """With a time limit worlds are asked in threads of their own: the seed decides there too."""
+
+    async def rewards(limit: float | None) -> list[list[str]]:
+        tasks = [make_task("textarena:KuhnPoker-v0", seed) for seed in range(24)]
+        trials = await asyncio.gather(
+            *(mulligan.run_trial(task, lambda _: "<action>[check]</action>", env_timeout=limit) for task in tasks)
+        )
+        return [[turn.observation for episode in trial.episodes for turn in episode.turns] for trial in trials]
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        assert asyncio.run(rewards(60.0)) == asyncio.run(rewards(None))
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_what_luck_deals_is_told_anew_in_every_game():
+    """In a negotiation the prompt says what the player has: rules that were said once would tell of another game."""
+    name = "textarena:SimpleNegotiation-v0"
+    check_env(name)
+    heard: list[tuple[str, str]] = []
+
+    def pass_on(messages: list[mulligan.Message]) -> str:
+        heard.append((messages[0]["content"], messages[-1]["content"]))
+        return "<action>[Deny]</action>"
+
+    task = make_task(name, 3, turns=1)
+    mulligan.run_trial_sync(task, pass_on, episodes=2, memory="none")
+    env = make(name, 3)
+    for chance, (rules, shown) in enumerate(heard):
+        env.reset(chance)
+        mine = env.game.env.state.game_state["player_resources"][env.me]
+        told = dict(re.findall(r"\[(\w+)\]\s+Qty: (\d+)", shown))
+        assert told == {kind: str(count) for kind, count in mine.items()}
+        assert "Qty" not in rules
+    assert heard[0][1] != heard[1][1]
+
+
+def test_an_offer_with_an_arrow_is_an_offer():
+    env = make("textarena:SimpleNegotiation-v0", 3)
+    env.reset()
+    step = env.step("I give -> I get: <action>[Offer: 1 Wheat -> 1 Ore]</action>")
+    assert "Offered items: 1 Wheat -> Requested items: 1 Ore" in step.observation
+
+
+def test_what_a_game_prints_is_not_in_the_way(capsys):
+    """``mulligan eval textarena:RushHour-v0 --json`` prints JSON alone."""
+    mulligan.run_trial_sync(make_task("textarena:RushHour-v0", 3), lambda _: "<action>[A+]</action>", episodes=1)
+    assert capsys.readouterr().out == ""
+
+
+def test_games_that_refuse_a_number_of_players_in_another_way_can_be_played():
+    assert make("textarena:GermanWhist-v0", 1).reset()
 
 
 def test_who_never_moves_forfeits_even_before_the_first_move_of_the_other(tmp_path):

@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import signal
+import threading
 
 import pytest
 
 import mulligan
 from mulligan import api
+from mulligan.envs.bandit import Bandit
 from mulligan.errors import ParameterError, PolicyError, RequestFailed, RunFolderError, UnknownName, UsageError
+from mulligan.eval.paid import PaidReplies
 from mulligan.eval.plan import Prices
 from mulligan.eval.run import evaluate
 from mulligan.policy.scripted import ExpertPolicy
+from mulligan.report.tables import footnotes
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Completion, Message
 
@@ -123,6 +128,28 @@ def test_room_and_ceiling():
     assert result.room["expert, perfect memory"].p[2] >= result.room["expert"].p[2]
 
 
+def test_an_environment_need_not_have_every_scripted_player(monkeypatch):
+    """The room shows those it has: the trials are played by then, and must not end in an error."""
+    monkeypatch.setattr(Bandit, "players", ("expert", "lazy"), raising=False)
+    assert list(evaluate("bandit", "random", tasks=4).room) == ["expert", "expert, perfect memory"]
+
+
+def test_scripted_players_that_cannot_play_are_found_out_before_anything_is_paid(tmp_path, monkeypatch):
+    """An environment with an expert alone may refuse the others; the trials must not be lost to that at the end."""
+
+    def player(self, kind, rng, skill, recall):
+        raise NotImplementedError(f"no {kind} here")
+
+    monkeypatch.setattr(Bandit, "player", player)
+    reader = Reader()
+    for tasks in (3, 20):
+        with pytest.raises(UsageError, match=r"'omniscient' cannot play: .*no omniscient here; .*--no-room"):
+            evaluate("bandit", reader, tasks=tasks, run=tmp_path / "run")
+    assert reader.calls == 0
+    assert not (tmp_path / "run").exists()
+    assert evaluate("bandit", reader, tasks=20, room=False).main.trials == 20
+
+
 def test_an_interrupted_evaluation_goes_on_without_repeating(tmp_path):
     class Stopping(Reader):
         def __call__(self, messages: list[Message]) -> str:
@@ -170,6 +197,56 @@ def _named(reader: Reader) -> Reader:
     return reader
 
 
+def test_an_interrupt_in_a_notebook_ends_the_evaluation(tmp_path):
+    """Inside a running loop it is played in a thread of its own, which must not go on and pay to the end."""
+    calls = 0
+
+    async def slow(messages: list[Message]) -> str:
+        nonlocal calls
+        calls += 1
+        if calls == 20:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        await asyncio.sleep(0.005)
+        return "<action>1</action>"
+
+    async def cell() -> None:
+        evaluate("bandit", slow, tasks=300, episodes=1, controls=(), room=False, concurrency=4, run=tmp_path / "run")
+
+    loop = asyncio.new_event_loop()  # asyncio.run would take the signal itself; a notebook's loop does not
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(cell())
+    finally:
+        loop.close()
+    assert calls < 60
+    assert 0 < len(mulligan.load_trials(tmp_path / "run")) < 60
+
+
+def test_paid_replies_outlive_a_full_disk(tmp_path, monkeypatch):
+    """Nothing that was paid for is written anew, so that nothing can be lost where there is no room to write."""
+    file = tmp_path / "main.jsonl"
+    PaidReplies(file).keep(1, 0, 7, Completion("a"))
+    paid = file.read_bytes()
+    file.write_bytes(paid + b'[1, 1, 8, {"te')  # killed in the middle of a write
+
+    def full(path, text, **options):
+        path.open("w").close()
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr("pathlib.Path.write_text", full)
+        assert PaidReplies(file).kept == {(1, 0): (7, Completion("a"))}
+    assert file.read_bytes() == paid
+
+
+def test_a_control_that_is_named_twice_is_played_and_paid_once(tmp_path):
+    reader = Reader()
+    once = evaluate("bandit", reader, tasks=6, room=False, controls=("independent",))
+    calls = reader.calls
+    assert evaluate("bandit", reader, tasks=6, room=False, controls=("independent",) * 2).gains == once.gains
+    assert reader.calls == 2 * calls
+
+
 def test_resuming_another_evaluation_is_refused(tmp_path):
     evaluate("bandit", "random", tasks=5, run=tmp_path / "run", room=False)
     with pytest.raises(RunFolderError, match="tasks = 5, not 6"):
@@ -194,6 +271,67 @@ def test_trials_that_never_reached_their_model_are_played_again(tmp_path):
     second = evaluate("bandit", flaky, tasks=30, run=tmp_path / "run", resume=True, room=False, controls=())
     assert second.main.failed == 0
     assert second.main == evaluate("bandit", Reader(), tasks=30, room=False, controls=()).main
+
+
+def test_trials_that_lack_a_reflection_are_played_again(tmp_path):
+    """An outage while reflections were asked for: the next episodes played without memory, and would count so."""
+
+    class Flaky(Reader):
+        broken = True
+
+        def __call__(self, messages: list[Message]) -> str:
+            if self.broken and "Write a short reflection" in messages[-1]["content"]:
+                raise RequestFailed("503: overloaded")
+            return super().__call__(messages)
+
+    flaky = _named(Flaky())
+    first = evaluate("bandit", flaky, tasks=30, run=tmp_path / "run", room=False, controls=())
+    assert first.main.failed > 0
+    assert "503: overloaded" in first.main.failure
+    flaky.broken = False
+    second = evaluate("bandit", flaky, tasks=30, run=tmp_path / "run", resume=True, room=False, controls=())
+    assert second.main == evaluate("bandit", Reader(), tasks=30, room=False, controls=()).main
+
+
+def test_failures_of_a_control_are_told():
+    """A control that could not be played well makes the memory look better than it is."""
+
+    class Dying(Reader):
+        def __call__(self, messages: list[Message]) -> str:
+            if "Episode " not in messages[-1]["content"] and self.calls > 120:  # only retries say nothing of episodes
+                raise RequestFailed("503: overloaded")
+            return super().__call__(messages)
+
+    result = evaluate("bandit", Dying(), tasks=30, room=False)
+    assert result.main.failed == 0
+    failed = result.controls["independent"].failed
+    assert failed > 0
+    told = "\n".join(footnotes(result.to_dict()))
+    assert f"Failed for reasons outside the agent: {failed} trials of independent" in told
+    assert "503: overloaded" in told
+
+
+def test_what_is_missing_is_told_of_controls_too():
+    """Where the money ended in a control, "30 of 30 tasks" are not what is incomplete; and the cost is of all arms."""
+
+    class Paid(Reader):
+        def start(self, task, seed):
+            return self
+
+        async def reply(self, messages, sampling):
+            return Completion(Reader.__call__(self, list(messages)), prompt_tokens=1000)
+
+        def close(self):
+            pass
+
+    whole = evaluate("bandit", Paid(), tasks=30, prices=Prices(1.0), room=False, controls=())
+    result = evaluate("bandit", Paid(), tasks=30, prices=Prices(1.0), max_cost=whole.cost + 0.005, room=False)
+    told = footnotes(result.to_dict())
+    played = result.controls["independent"].trials
+    assert 0 < played < 30
+    assert told[-1] == f"Incomplete: 30 of 30 tasks played, {played} of independent"
+    assert f"cost {result.cost:.4f} with controls" in told[-2]
+    assert "controls" not in footnotes(whole.to_dict())[-1]
 
 
 def test_max_cost_starts_nothing_new():

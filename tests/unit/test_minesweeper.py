@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mulligan
+from mulligan.envs.minesweeper import player
 from mulligan.envs.minesweeper.env import count_neighbours, grid, seen_cells
 from mulligan.envs.minesweeper.player import UNKNOWN, fewest_clicks, mine_risks
 from mulligan.errors import ParameterError, UnknownName
@@ -285,3 +286,23 @@ def test_large_boards_render_in_columns():
     lines = env.reset().splitlines()
     assert len({len(line) for line in lines}) == 1
     assert grid(12, 12).blank[grid(12, 12).places[143]] == ord("?")
+
+
+def test_what_the_expert_keeps_of_large_boards_does_not_fill_the_memory():
+    """A board of 99 x 99 has 9,801 risks, a new list at every move: thousands of tasks would take gigabytes."""
+    before = player._kept_risks.cache_info().currsize
+    for seen in range(9):
+        known = bytes([seen]) + bytes([UNKNOWN]) * (99 * 99 - 1)
+        assert len(mine_risks(99, 99, known, 50)) == 99 * 99
+    assert player._kept_risks.cache_info().currsize == before
+    for _ in range(2):
+        mine_risks(4, 5, bytes([1]) + bytes([UNKNOWN]) * 19, 3)
+    assert player._kept_risks.cache_info().hits > 0
+
+
+def test_the_expert_plays_on_where_thousands_of_cells_hang_together():
+    """Every other row of the largest board is open: one group, deeper than Python's calls may go."""
+    row, gap = bytes([1]) * 99, bytes([UNKNOWN]) * 99
+    risks = mine_risks(99, 99, (gap + row) * 49 + gap, 2_000)
+    assert len(risks) == 99 * 99
+    assert all(0 <= risk <= 1 for risk in risks)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 from typing import ClassVar
 
+import numpy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 import mulligan
 from mulligan.envs.bandit import Bandit
 from mulligan.errors import ContextFull, Fault, RequestFailed, StopReason, UnknownName, UsageError
+from mulligan.report.run import trial_from_dict, trial_to_dict
 from mulligan.trial import memory as remembering
 from mulligan.trial.prompts import headline
 from mulligan.types import Completion, Episode, Message, Reflection, Sampling, Step, Task
@@ -291,6 +294,23 @@ def test_an_environment_that_raises_ends_the_trial():
     assert trial.failed
 
 
+@pytest.mark.parametrize(("failure", "failed"), [(RequestFailed("503"), True), (ContextFull("no room"), False)])
+def test_a_reflection_that_could_not_be_asked_for_is_a_failure_of_the_trial(failure, failed):
+    """The next episode plays without what it should know: not a figure to count, or to train on, in silence."""
+
+    class Unreflecting(Recorder):
+        async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
+            if "Write a short reflection" in messages[-1]["content"]:
+                raise failure
+            return await super().reply(messages, sampling)
+
+    trial = play(Unreflecting(), episodes=2)
+    assert [episode.stop for episode in trial.episodes] == [StopReason.TURN_LIMIT] * 2
+    assert trial.episodes[0].error.startswith("no reflection: ")
+    assert (trial.episodes[0].unreflected, trial.failed) == (failed, failed)
+    assert trial_from_dict(json.loads(json.dumps(trial_to_dict(trial)))) == trial
+
+
 def test_faults_are_told_apart():
     class Talkative(Recorder):
         async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
@@ -415,6 +435,69 @@ def test_worlds_that_break_elsewhere_end_the_trial_too():
         assert said in trial.episodes[-1].error
 
 
+def test_numpys_numbers_become_pythons():
+    """A world that counts in numpy is played and kept like any other: its numbers would not go into a run folder."""
+
+    class Arrays(Counter):
+        def step(self, reply: str) -> Step:
+            step = super().step(reply)
+            flags = numpy.array([step.done, step.won, step.valid])
+            return step._replace(reward=numpy.float32(step.reward), done=flags[0], won=flags[1], valid=flags[2])
+
+    trial = play(Recorder(["1", "x", "2"]), Arrays(counter().task), episodes=1)
+    assert json.loads(json.dumps(trial_to_dict(trial)))["episodes"][0]["turns"][1]["valid"] is False
+    assert play(Recorder(["1", "2", "3"]), Arrays(counter().task)).solved_at == 0
+
+
+def test_a_scripted_player_or_a_policy_that_breaks_ends_its_trial_alone():
+    class BadStart(Recorder):
+        def start(self, task: Task, seed: int) -> Recorder:
+            raise RuntimeError("no model")
+
+    class BadEyes(Recorder):
+        def watch(self, world: object) -> None: ...
+
+        def ended(self, episode: Episode) -> None: ...
+
+        def see(self, step: Step) -> None:
+            raise RuntimeError("the player cannot count that")
+
+    class NoReward(Counter):
+        def step(self, reply: str) -> Step:
+            return super().step(reply)._replace(reward=None)  # type: ignore[arg-type]
+
+    (episode,) = play(BadStart()).episodes
+    assert (episode.stop, episode.error) == (StopReason.REQUEST_FAILED, "RuntimeError: no model")
+    (episode,) = play(BadEyes()).episodes
+    assert (episode.stop, episode.error) == (StopReason.ENV_RAISED, "RuntimeError: the player cannot count that")
+    assert play(Recorder(), NoReward(counter().task)).episodes[0].stop is StopReason.ENV_RAISED
+
+
+@pytest.mark.parametrize("limit", [None, 5.0])
+def test_a_timeout_inside_the_environment_is_told_as_what_it_is(limit):
+    """Not as "no answer within None s": the world did answer, that something of its own did not."""
+
+    class Remote(Counter):
+        def step(self, reply: str) -> Step:
+            raise TimeoutError("the simulator's socket timed out")
+
+    (episode,) = play(Recorder(), Remote(counter().task), env_timeout=limit).episodes
+    assert (episode.stop, episode.error) == (
+        StopReason.ENV_RAISED,
+        "TimeoutError: the simulator's socket timed out",
+    )
+
+
+def test_an_iterator_that_ended_inside_the_environment_is_no_hang():
+    class Scripted(Counter):
+        def step(self, reply: str) -> Step:
+            return next(iter(()))
+
+    (episode,) = play(Recorder(), Scripted(counter().task), env_timeout=2.0).episodes
+    assert episode.stop is StopReason.ENV_RAISED
+    assert "StopIteration" in episode.error
+
+
 def test_a_full_context_is_no_better_than_losing():
     class Game(Counter):
         kind: ClassVar[str] = "versus"
@@ -439,6 +522,8 @@ def test_unknown_settings_name_the_nearest():
         play(Recorder(), style="reakt")
     with pytest.raises(UsageError, match="episodes=0"):
         play(Recorder(), episodes=0)
+    with pytest.raises(UsageError, match="env_timeout=nan"):
+        play(Recorder(), env_timeout=float("nan"))
 
 
 def test_something_that_is_no_policy_is_refused():
@@ -481,6 +566,16 @@ def test_history_is_kept_where_only_the_reflection_is_too_old():
 def test_an_episode_with_nothing_to_tell_is_still_said_to_have_been_played():
     empty = [remembering.Recollection(Episode(0, (), "", StopReason.TURN_LIMIT), "")]
     assert shown(empty, "history") == "Episode 1: you did not win: the turns ran out, reward 0."
+
+
+def test_memory_without_headlines_keeps_its_budget_in_whole_words():
+    """The bare style, with a digest in one line: tiny models have short contexts, and half a fact is another one."""
+    facts = " ".join(f"b{number}=ok" for number in range(10, 60))
+    past = [remembering.Recollection(Episode(0, (), "", StopReason.LOST), facts)]
+    text = remembering.recall(past, "history", budget=20, max_reflections=5, headline=None)
+    assert 10 < remembering.estimate_tokens(text) <= 20
+    assert facts.endswith(f" {text}")
+    assert text.startswith("b")
 
 
 @given(count=st.integers(1, 8), size=st.integers(0, 400), budget=st.integers(20, 400), most=st.integers(1, 6))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -59,7 +60,7 @@ def run(parser: Parser, words: list[str]) -> int:
 
     options, _ = parser.read(words)
     ready = _resumed(parser, words) if options.resume else _new(parser, words)
-    concurrency = 1 if ready.policy.name == "human" else options.concurrency  # a person plays one game at a time
+    concurrency = 1 if ready.policy.name == "human" else ready.concurrency  # a person plays one game at a time
     try:
         with trial_progress(quiet=options.json) as progress:
             result = run_plan(
@@ -86,6 +87,7 @@ class _Ready(NamedTuple):
     path: Path
     prices: Prices
     max_cost: float | None
+    concurrency: int
 
 
 def _new(parser: Parser, words: list[str]) -> _Ready:
@@ -103,9 +105,11 @@ def _new(parser: Parser, words: list[str]) -> _Ready:
         "price_in": prices.prompt,
         "price_out": prices.completion,
         "max_cost": options.max_cost,
+        "concurrency": options.concurrency,
         "endpoint": endpoint_options(options) if options.base_url else None,
     }
-    return _Ready(plan, policy, lambda: create_folder(plan, policy.name, path, **more), path, prices, options.max_cost)
+    create = partial(create_folder, plan, policy.name, path, **more)
+    return _Ready(plan, policy, create, path, prices, options.max_cost, options.concurrency)
 
 
 def _resumed(parser: Parser, words: list[str]) -> _Ready:
@@ -135,7 +139,11 @@ def _resumed(parser: Parser, words: list[str]) -> _Ready:
     paid = {name: config.get(name) for name in ("price_in", "price_out", "max_cost")}
     paid.update({name: getattr(options, name) for name in paid if name in on_line})
     prices = Prices(paid["price_in"] or 0.0, paid["price_out"] or 0.0)
-    return _Ready(plan, player_from(config["policy_spec"], **endpoint), folder, folder.path, prices, paid["max_cost"])
+    # What `max_cost` may be exceeded by are the trials under way: not more of them than were asked for.
+    as_before = "concurrency" not in on_line and "concurrency" in config
+    concurrency = config["concurrency"] if as_before else options.concurrency
+    policy = player_from(config["policy_spec"], **endpoint)
+    return _Ready(plan, policy, folder, folder.path, prices, paid["max_cost"], concurrency)
 
 
 def _interrupted(path: Path) -> str:

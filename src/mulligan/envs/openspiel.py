@@ -72,7 +72,7 @@ class Match:
 
     @property
     def reward(self) -> float:
-        """What the game paid the seat; 0 while it lasts."""
+        """What the game has paid the seat so far; in most, 0 while it lasts."""
         return float(self.state.player_return(self.seat - 1))
 
     def play(self, action: int) -> None:

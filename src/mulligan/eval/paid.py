@@ -7,6 +7,7 @@ back only to the very same messages at the same place of the same conversation.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -24,11 +25,13 @@ class PaidReplies:
         self.kept: dict[tuple[int, int], tuple[int, Completion]] = {}
         """(seed of the conversation, number of the request) -> what was asked, and the reply."""
         if path.exists():
-            text = path.read_text(encoding="utf-8")
-            for line in text[: text.rfind("\n") + 1].splitlines():  # a torn last line is no reply
+            lines = path.read_bytes()
+            whole = lines.rfind(b"\n") + 1
+            for line in lines[:whole].splitlines():
                 seed, number, asked, reply = json.loads(line)
                 self.kept[seed, number] = (asked, Completion(**reply))
-            path.write_text(text[: text.rfind("\n") + 1], encoding="utf-8")
+            if whole < len(lines):  # a torn last line is no reply; the others are not written again, and stay
+                os.truncate(path, whole)
 
     def keep(self, seed: int, number: int, asked: int, reply: Completion) -> None:
         self.path.parent.mkdir(exist_ok=True)

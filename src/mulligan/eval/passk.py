@@ -91,7 +91,7 @@ class Summary:
     stop_reasons: dict[str, int]
     faults: dict[str, int]
     failed: int
-    """Trials in which the model or the environment failed for good; they count as not solved."""
+    """Trials in which the model or the environment failed for good; an episode that failed counts as not solved."""
     prompt_tokens: int
     completion_tokens: int
     failure: str = ""

@@ -58,7 +58,7 @@ class EvalPlan:
         """The arms to play, main first. Controls that would repeat main are left out."""
         wanted = ["main"]
         memory = self.settings.memory_mode
-        for control in self.controls:
+        for control in dict.fromkeys(self.controls):
             if (control == "independent" and memory != "none") or (
                 control != "independent" and shows_reflection(memory) and self.settings.episodes > 1
             ):

@@ -14,13 +14,13 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from mulligan.envs import registry
-from mulligan.errors import ParameterError, StopReason, UsageError
+from mulligan.errors import ParameterError, PolicyError, StopReason, UsageError
 from mulligan.eval.paid import PaidReplies, Remembering
 from mulligan.eval.passk import Summary, paired_bootstrap, summarise
 from mulligan.eval.plan import EvalPlan, Prices, create_folder, open_folder
@@ -33,7 +33,7 @@ from mulligan.rollout.tasksets import task_set
 from mulligan.seeding import generator
 from mulligan.trial.runner import ReflectionSource, run_async, with_overrides
 from mulligan.trial.settings import TrialSettings
-from mulligan.types import Trial
+from mulligan.types import PLAYERS, Trial
 
 Progress = Callable[[str, int, int], None]
 """Called with the arm, how many of its trials are done, and how many there are."""
@@ -207,6 +207,7 @@ class _Evaluation:
         self.pace: float | None = None
 
     async def play(self) -> EvalResult:
+        room = await self._room() if self.plan.room else {}  # first: what is wrong with it should come before any cost
         started = time.perf_counter()
         try:
             for arm in self.plan.arms():
@@ -218,9 +219,7 @@ class _Evaluation:
             close = getattr(self.policy, "aclose", None)
             if close is not None:
                 await close()
-        seconds = time.perf_counter() - started
-        room = await self._room() if self.plan.room else {}
-        return self._result(seconds, room)
+        return self._result(time.perf_counter() - started, room)
 
     async def _arm(self, arm: str) -> int:
         """Play what is missing of an arm; returns how many turns that took."""
@@ -295,20 +294,30 @@ class _Evaluation:
 
     async def _room(self) -> dict[str, Summary]:
         """The scripted players on the same tasks."""
-        if not hasattr(registry.spec(self.plan.env).build, "player"):
+        maker = registry.spec(self.plan.env).build
+        if not hasattr(maker, "player"):
             return {}
         players = {
             "ceiling": ExpertPolicy(omniscient=True),
             "expert": ExpertPolicy(),
             "expert, perfect memory": ExpertPolicy(recall=1.0),
         }
+        known = getattr(maker, "players", PLAYERS)  # an environment's own list may lack some
         found = {}
         for name, player in players.items():
+            if player.kind not in known:
+                continue
             settings = replace(self.plan.settings, memory="history" if player.recall else "none", style="plain")
             trials: dict[int, Trial] = {}
             jobs = [Job(task, self.plan.seed) for task in self.tasks]
-            await collect(jobs, player, settings, concurrency=1, on_trial=trials.__setitem__)
+            with suppress(PolicyError):  # it never played, as the summary says
+                await collect(jobs, player, settings, concurrency=1, on_trial=trials.__setitem__)
             found[name] = summarise([trials[place] for place in sorted(trials)], self.plan.settings.episodes)
+            if found[name].failed == len(trials):
+                raise UsageError(
+                    f"{self.plan.env}: its scripted player {player.kind!r} cannot play: {found[name].failure}; name "
+                    "those that it has in a class variable `players`, or leave them out with --no-room (room=False)"
+                )
         return found
 
     def _result(self, seconds: float, room: dict[str, Summary]) -> EvalResult:
@@ -365,4 +374,4 @@ def _last_return(trial: Trial) -> float:
 
 def _to_repeat(trial: Trial) -> bool:
     """A trial that only failed to reach its model is played again when the evaluation is resumed."""
-    return any(episode.stop is StopReason.REQUEST_FAILED for episode in trial.episodes)
+    return any(episode.stop is StopReason.REQUEST_FAILED or episode.unreflected for episode in trial.episodes)

@@ -102,7 +102,8 @@ class _FunctionConversation:
             answer = await answer
         if not isinstance(answer, str):
             raise UsageError(f"the policy function returned {type(answer).__name__}, not a string")
-        return Completion(answer)
+        # Half a surrogate pair, as JSON of a cut-off reply may hold, could not be shown or sent again.
+        return Completion(answer.encode("utf-8", "replace").decode())
 
     def close(self) -> None:
         pass

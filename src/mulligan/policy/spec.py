@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import sys
 from pathlib import Path
 from typing import Any
 
 from mulligan.errors import ParameterError, UnknownName, UsageError
 from mulligan.policy.base import Policy, as_policy
 from mulligan.policy.scripted import ExpertPolicy, RandomPolicy
+from mulligan.seeding import derive
 
 NAMES = ("random", "expert", "hasty", "omniscient", "human", "endpoint")
 
@@ -75,10 +77,11 @@ def _endpoint(model: str, options: dict[str, Any]) -> Policy:
 def _from_file(path: Path, attribute: str) -> Policy:
     if not path.is_file():
         raise UsageError(f"no file {str(path)!r} to take the policy {attribute!r} from")
-    found = importlib.util.spec_from_file_location(f"mulligan_policy_{path.stem}", path)
+    name = f"mulligan_policy_{path.stem}_{derive(str(path.resolve())):x}"
+    found = importlib.util.spec_from_file_location(name, path)
     if found is None or found.loader is None:
         raise UsageError(f"{str(path)!r} cannot be imported")
-    module = importlib.util.module_from_spec(found)
+    module = sys.modules[name] = importlib.util.module_from_spec(found)  # dataclasses look for their module there
     try:
         found.loader.exec_module(module)
     except Exception as error:

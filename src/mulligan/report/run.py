@@ -254,6 +254,7 @@ def _episode(data: Mapping[str, Any]) -> Episode:
         if reflection
         else None,
         error=data["error"],
+        unreflected=data.get("unreflected", False),  # runs of earlier versions do not say
     )
 
 

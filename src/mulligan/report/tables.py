@@ -98,9 +98,7 @@ def footnotes(result: Result) -> list[str]:
     lines = ["Stopped: " + _counted(result["stop_reasons"])]
     if result["faults"]:
         lines.append("Faulty replies: " + _counted(result["faults"]))
-    if result["failed"]:
-        first = f"; the first: {result['failure']}" if result.get("failure") else ""
-        lines.append(f"Failed for reasons outside the agent: {result['failed']} trials, counted as not solved{first}")
+    lines += _failures(result)
     if result["reflections"]:
         lines.append(
             f"Reflections: {result['reflections']}, {100 * result['reflections_valid']:.0f} % in the asked form"
@@ -116,12 +114,27 @@ def footnotes(result: Result) -> list[str]:
         faults = _counted(requests.pop("faults", {}))
         lines.append(f"Requests: {_counted(requests)}" + (f" (faults: {faults})" if faults != NOTHING else ""))
     used = f"{result['prompt_tokens']:,} + {result['completion_tokens']:,} tokens, " if result["prompt_tokens"] else ""
-    cost = f"cost {result['cost']:.4f}, " if result["cost"] else ""
+    with_controls = " with controls" if any(summary["trials"] for summary in result["controls"].values()) else ""
+    cost = f"cost {result['cost']:.4f}{with_controls}, " if result["cost"] else ""
     rate = result["turns_per_second"]
     lines.append(f"{used}{cost}{result['seconds']:.1f} s" + ("" if rate is None else f", {rate:,.0f} turns/s"))
     if not result["complete"]:
         way_on = f"; continue with --resume {result['run']}" if result["run"] else ""
-        lines.append(f"Incomplete: {result['trials']} of {result['tasks']} tasks played{way_on}")
+        counts = [f"{summary['trials']} of {name}" for name, summary in result["controls"].items()]
+        of_all = "".join(f", {count}" for count in counts)
+        lines.append(f"Incomplete: {result['trials']} of {result['tasks']} tasks played{of_all}{way_on}")
+    return lines
+
+
+def _failures(result: Result) -> list[str]:
+    """Arm by arm: failures in a control would make the memory look better than it is."""
+    lines = []
+    for name, summary in (("", result), *result["controls"].items()):
+        if summary["failed"]:
+            of_control = f" of {name}" if name else ""
+            first = f"; the first: {summary['failure']}" if summary.get("failure") else ""
+            what = f"{summary['failed']} trials{of_control}, what failed of them counted as not solved{first}"
+            lines.append(f"Failed for reasons outside the agent: {what}")
     return lines
 
 

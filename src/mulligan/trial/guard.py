@@ -14,8 +14,12 @@ Answer = TypeVar("Answer")
 Given = TypeVar("Given")
 
 
+class Hung(Exception):
+    """No answer in time. Not `TimeoutError`, which an environment may raise itself."""
+
+
 async def call_with_timeout(seconds: float, function: Callable[[Given], Answer], given: Given) -> Answer:
-    """`function(given)`, or `TimeoutError` after `seconds`; what it raises is raised here."""
+    """`function(given)`, or `Hung` after `seconds`; what it raises is raised here."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[Answer] = loop.create_future()
 
@@ -28,9 +32,12 @@ async def call_with_timeout(seconds: float, function: Callable[[Given], Answer],
             answer.set_result(result)  # type: ignore[arg-type]
 
     def work() -> None:
-        result, error = None, None
+        result: Answer | None = None
+        error: BaseException | None = None
         try:
             result = function(given)
+        except StopIteration as raised:  # futures do not take it: the answer would never come
+            error = RuntimeError(f"StopIteration: {raised}")
         except BaseException as raised:
             error = raised
         if not loop.is_closed():
@@ -44,6 +51,6 @@ async def call_with_timeout(seconds: float, function: Callable[[Given], Answer],
         await asyncio.sleep(0)
         if answer.done():
             return answer.result()
-        raise
+        raise Hung from None
     finally:
         answer.cancel()

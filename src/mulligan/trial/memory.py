@@ -72,8 +72,7 @@ def recall(
         size = count(block)
         if size > left:
             if not blocks and left > 0:  # not even the newest fits: keep its end
-                head, _, rest = block.partition("\n")
-                blocks.append(f"{head}\n{_keep_end(rest, left - count(head), count)}")
+                blocks.append(_shortened(block, left, count, headed=headline is not None))
                 dropped += place
             else:
                 dropped += place + 1
@@ -104,9 +103,17 @@ def _block(past: Recollection, memory: Memory, headline: Headline | None, *, wit
     return "\n".join([headline(past.episode), *parts])
 
 
-def _keep_end(text: str, budget: int, count: CountTokens) -> str:
-    """The longest tail of `text` that fits, found by halving, with a note in front."""
+def _shortened(block: str, budget: int, count: CountTokens, *, headed: bool) -> str:
+    """The end of a block that is too long, below its headline; without one, nothing is said but the memory itself."""
+    if not headed:
+        return _keep_end(block, "", budget, count)
+    head, _, rest = block.partition("\n")
     note = "[the beginning is left out for lack of room]\n"
+    return f"{head}\n{_keep_end(rest, note, budget - count(head), count)}"
+
+
+def _keep_end(text: str, note: str, budget: int, count: CountTokens) -> str:
+    """The longest tail of `text` that fits, found by halving, with `note` in front; half a word could be another."""
     low, high = 0, len(text)
     while low < high:
         middle = (low + high) // 2
@@ -114,4 +121,7 @@ def _keep_end(text: str, budget: int, count: CountTokens) -> str:
             high = middle
         else:
             low = middle + 1
-    return note + text[low:]
+    tail = text[low:]
+    if tail and low and not (text[low - 1].isspace() or tail[0].isspace()):
+        tail = tail.split(None, 1)[-1]
+    return note + tail

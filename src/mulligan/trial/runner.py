@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
 
@@ -20,7 +21,7 @@ from mulligan.policy.base import Conversation, Policy, ReplyFunction, Spectator,
 from mulligan.seeding import derive
 from mulligan.trial import memory as remembering
 from mulligan.trial import prompts
-from mulligan.trial.guard import call_with_timeout
+from mulligan.trial.guard import Hung, call_with_timeout
 from mulligan.trial.reflection import parse_reflection
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Completion, Episode, Message, Reflection, Sampling, Step, Task, Trial, Turn
@@ -76,8 +77,23 @@ def run_async(start: Callable[[], Any]) -> Any:
     """The result of a coroutine, from synchronous code, whether or not an event loop is running in this thread."""
     if not loop_is_running():
         return asyncio.run(start())
+    stops: list[Callable[[], object]] = []
+
+    async def work() -> Any:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None, "a coroutine runs in a task"
+        stops.append(lambda: loop.call_soon_threadsafe(task.cancel))
+        return await start()
+
     with ThreadPoolExecutor(max_workers=1) as thread:
-        return thread.submit(lambda: asyncio.run(start())).result()
+        result = thread.submit(lambda: asyncio.run(work()))
+        try:
+            return result.result()
+        except KeyboardInterrupt:  # a notebook's reaches this thread alone: the other would go on, and pay, to the end
+            for stop in stops:
+                with suppress(RuntimeError):  # it has just ended
+                    stop()
+            raise
 
 
 def loop_is_running() -> bool:
@@ -140,7 +156,13 @@ class _TrialPlay:
                     episodes.append(Episode(index, (), "", StopReason.ENV_RAISED, error=_said(failure)))
                     break
             if self.conversation is None or self.memory == "none":
-                self._begin(index)
+                try:
+                    self._begin(index)
+                except MulliganError:
+                    raise
+                except Exception as failure:  # as where it gives no reply
+                    episodes.append(Episode(index, (), "", StopReason.REQUEST_FAILED, error=_said(failure)))
+                    break
             episode, feedback = await self._episode(index)
             last = index + 1 == self.settings.episodes or (self.stop == "success" and episode.won)
             broken = episode.stop in (StopReason.ENV_RAISED, StopReason.ENV_HUNG)
@@ -197,7 +219,7 @@ class _TrialPlay:
                 observation = self.env.reset(chance)
             else:
                 observation = await call_with_timeout(self.settings.env_timeout, self.env.reset, chance)
-        except TimeoutError:
+        except Hung:
             return Episode(index, (), "", StopReason.ENV_HUNG, error="reset did not answer"), ""
         except Exception as failure:
             return Episode(index, (), "", StopReason.ENV_RAISED, error=_said(failure)), ""
@@ -221,16 +243,16 @@ class _TrialPlay:
             seen = step.observation
             try:
                 step = await self._step(self.style.action(reply.text))
-            except TimeoutError:
+                out_of_turns = len(turns) + 1 == task.turns and not step.done
+                turns.append(_turn(seen, reply, step, state_key, self.timeout_reward if out_of_turns else 0.0))
+                if self.spectator is not None:  # the environment's own player, or a person
+                    self.spectator.see(step)
+            except Hung:
                 stop, error = StopReason.ENV_HUNG, f"no answer within {self.settings.env_timeout} s"
                 break
             except Exception as failure:
                 stop, error = StopReason.ENV_RAISED, _said(failure)
                 break
-            if self.spectator is not None:
-                self.spectator.see(step)
-            out_of_turns = len(turns) + 1 == task.turns and not step.done
-            turns.append(_turn(seen, reply, step, state_key, self.timeout_reward if out_of_turns else 0.0))
             state_key = step.state_key
             if step.done:
                 stop = self._ended(step, turns)
@@ -332,7 +354,8 @@ class _TrialPlay:
         except (UsageError, DeviceLost):
             raise
         except Exception as failure:
-            return replace(episode, error=f"no reflection: {_said(failure)}")
+            outage = not isinstance(failure, ContextFull)  # a full context is the agent's own affair
+            return replace(episode, error=f"no reflection: {_said(failure)}", unreflected=outage)
         self.messages += [request, {"role": "assistant", "content": completion.text}]
         self.carry = ""
         return replace(episode, reflection=parse_reflection(completion, bare=self.style.bare))
@@ -345,12 +368,13 @@ class _TrialPlay:
 
 
 def _turn(seen: str, reply: Completion, step: Step, state_key: str, timeout_reward: float) -> Turn:
+    """What a step came to, in Python's own numbers: those of numpy, which worlds count in, are no JSON."""
     fault = None
     if not step.valid:
         empty = not reply.text or reply.text.isspace()
         fault = Fault.EMPTY if empty else Fault.CUT_OFF if reply.finish == "length" else Fault.INVALID
-    reward = step.reward + timeout_reward
-    return Turn(seen, reply, reward, step.valid, state_key, step.feedback, step.shaping, fault)
+    reward = float(step.reward) + timeout_reward
+    return Turn(seen, reply, reward, bool(step.valid), state_key, step.feedback, float(step.shaping), fault)
 
 
 def _said(error: BaseException) -> str:

@@ -44,7 +44,7 @@ class TrialSettings:
                 raise ParameterError(f"{name}={getattr(self, name)} cannot be; give at least 1")
         if self.window is not None and self.window < 1:
             raise ParameterError(f"window={self.window} cannot be; give at least 1, or leave it out")
-        if self.env_timeout is not None and self.env_timeout <= 0:
+        if self.env_timeout is not None and not self.env_timeout > 0:
             raise ParameterError(f"env_timeout={self.env_timeout} cannot be; give more than 0, or leave it out")
         prompts.style(self.style)
         for name, allowed in (("memory", Memory), ("stop", Stop), ("restart", Restart)):

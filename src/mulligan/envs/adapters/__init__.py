@@ -7,10 +7,20 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import re
 from collections.abc import Iterable
 from typing import Any
 
+from mulligan.envs.base import action_text
 from mulligan.errors import MissingExtra
+
+_ARROW, _ANGLE = re.compile(r"([-=])>"), "\ue000"
+
+
+def action_with_arrows(reply: str) -> str | None:
+    """What a reply's action says, where moves may have arrows (``3->14``): elsewhere an angle is no part of one."""
+    said = action_text(_ARROW.sub(rf"\1{_ANGLE}", reply))
+    return None if said is None else said.replace(_ANGLE, ">")
 
 
 def library(name: str, who: str) -> Any:

@@ -116,7 +116,11 @@ class Wrapped:
         """Whether the environment draws itself in characters."""
         found = self.gym.spec(self.ident)
         entry = found.entry_point
-        made = self.gym.envs.registration.load_env_creator(entry) if isinstance(entry, str) else entry
+        try:
+            made = self.gym.envs.registration.load_env_creator(entry) if isinstance(entry, str) else entry
+        except Exception as error:  # a simulator that is not installed
+            said = str(error).partition("\n")[0]
+            raise UsageError(f"gymnasium cannot make {self.ident}: {said}") from error
         return "ansi" in getattr(made, "metadata", {}).get("render_modes", ())
 
     def _make(self) -> Any:

@@ -6,8 +6,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from mulligan.envs.adapters import nearest
-from mulligan.envs.base import action_text
+from mulligan.envs.adapters import action_with_arrows, nearest
 from mulligan.envs.openspiel import Match, Move, State, load_game, pick, settle_seat, spiel
 from mulligan.errors import ParameterError, UnknownName, UsageError
 from mulligan.seeding import generator
@@ -16,7 +15,7 @@ from mulligan.types import Episode, ParamValue, Step, Task
 OPPONENTS = ("random", "mcts:K")
 EXPLORATION = 2.0
 """The constant of UCT's exploration term."""
-_MOST_TURNS, _MOST_LISTED, _MOST_SIMULATIONS = 200, 60, 100_000
+_MOST_TURNS, _MOST_LISTED, _MOST_SIMULATIONS, _SAMPLES = 200, 60, 100_000, 8
 
 
 def adapt(ident: str) -> type:
@@ -38,10 +37,26 @@ def adapt(ident: str) -> type:
         "__module__": __name__,
         "name": name,
         "game": game,
-        "turns": min(_MOST_TURNS, (game.max_game_length() + 1) // 2),
+        "turns": min(_MOST_TURNS, _most_moves(game)),
         "timeout_reward": float(game.min_utility()),
     }
     return type("Adapted", (SpielGame,), body)
+
+
+def _most_moves(game: Any) -> int:
+    """Moves that one player may make: half of the game's, unless some random games show one who moves again."""
+    rng = generator(0, "openspiel turns")
+    for _ in range(_SAMPLES):
+        state, mover = game.new_initial_state(), None
+        for _ in range(_MOST_TURNS):
+            if state.is_terminal():
+                break
+            if not state.is_chance_node():
+                if state.current_player() == mover:
+                    return int(game.max_game_length())
+                mover = state.current_player()
+            state.apply_action(pick(rng, state.legal_actions()))
+    return (int(game.max_game_length()) + 1) // 2
 
 
 class SpielGame:
@@ -57,7 +72,7 @@ class SpielGame:
     def __init__(self, task: Task) -> None:
         self.task, self.seat = task, task.integer("seat")
         self.reset()
-        self.example = next(iter(self.legal()), "<action>MOVE</action>")
+        self.example = "<action>MOVE</action>" if self.match.over else self.legal()[0]
 
     @classmethod
     def settle(cls, params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:
@@ -92,25 +107,34 @@ class SpielGame:
     def reset(self, chance: int = 0) -> str:
         rng = generator(self.task.seed, "chance", chance)
         self.match = Match(self.game, self.seat, self._opponent(rng), rng)
+        self.ended, self.paid = False, 0.0
         return self._observe()
 
     def step(self, reply: str) -> Step:
-        if self.match.over:
+        if self.ended:
             return Step(self._observe(), valid=False, state_key=self._seen(), feedback="The game is over.")
-        said = action_text(reply)
+        if self.match.over:  # the opponent has ended it before this seat's first move: any reply takes the result
+            return self._told()
+        said = action_with_arrows(reply)
         move = None if said is None else self._moves().get(_plain(said))
         if move is None:
             why = "The answer names none of the legal moves."
             return Step(self._observe(), valid=False, state_key=self._seen(), feedback=why)
         self.match.play(move)
-        reward = self.match.reward
-        return Step(self._observe(), reward, self.match.over, reward > 0, state_key=self._seen())
+        return self._told()
+
+    def _told(self) -> Step:
+        whole, self.ended = self.match.reward, self.match.over
+        reward, self.paid = whole - self.paid, whole  # some games pay while they last; OpenSpiel tells the sum
+        return Step(self._observe(), reward, self.ended, self.ended and whole > 0, state_key=self._seen())
 
     def legal(self) -> Sequence[str]:
-        return [] if self.match.over else [f"<action>{self._say(move)}</action>" for move in self._actions()]
+        if self.match.over:
+            return [] if self.ended else ["<action>ok</action>"]
+        return [f"<action>{self._say(move)}</action>" for move in self._actions()]
 
     def digest(self, episode: Episode) -> str:
-        played = [action_text(turn.reply.text) or turn.reply.text for turn in episode.turns if turn.valid]
+        played = [action_with_arrows(turn.reply.text) or turn.reply.text for turn in episode.turns if turn.valid]
         result = "won" if episode.won else "not won"
         return f"You moved {'first' if self.seat == 1 else 'second'}: {' | '.join(played) or 'nothing'}; {result}."
 

@@ -8,16 +8,17 @@ game refuses is taken back, with the count of errors that TextArena keeps: here 
 from __future__ import annotations
 
 import copy
+import io
 import random
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
 from mulligan.envs import registry
-from mulligan.envs.adapters import library, nearest
-from mulligan.envs.base import action_text
+from mulligan.envs.adapters import action_with_arrows, library, nearest
 from mulligan.envs.openspiel import settle_seat
 from mulligan.errors import UnknownName, UsageError
 from mulligan.seeding import derive, generator
@@ -28,6 +29,8 @@ Answer = Callable[[str, random.Random], str]
 _TURNS = 50
 _PATIENCE = 20
 """Moves of an opponent that the game may refuse, one after another, before it forfeits."""
+_LUCK = threading.Lock()
+"""Whoever has the global generators; with a time limit (`env_timeout`), worlds are asked in threads of their own."""
 _OFFERED = re.compile(r"\[[^\[\]\n]{1,40}\]")
 
 
@@ -41,7 +44,8 @@ def adapt(ident: str) -> type:
     limit = known[ident].kwargs.get("max_turns")
     base = Solo if players == 1 else Duel
     turns = int(limit) if isinstance(limit, int) and 0 < limit <= 1000 else _TURNS
-    return type("Adapted", (base,), {"__doc__": f"{ident} of TextArena.", "ident": ident, "turns": turns})
+    body = {"__doc__": f"{ident} of TextArena.", "ident": ident, "turns": turns}
+    return type("Adapted", (base,), {**body, "deals": players == 2 and _deals(ident)})
 
 
 def _make(ident: str) -> Any:
@@ -61,28 +65,40 @@ def _players(ident: str) -> int:
         for count in (1, 2):
             try:
                 _make(ident).reset(num_players=count, seed=0)
-            except AssertionError:
+            except (AssertionError, ValueError):  # how games say that they are not for so many
                 continue
+            except OSError as error:
+                raise UsageError(f"TextArena cannot begin {ident}: {error}") from error
             return count
     raise UsageError(f"textarena:{ident} is for more than two players: only games for one or two can be played")
 
 
+def _deals(ident: str) -> bool:
+    """Whether the prompt tells what luck has dealt the player, and so is not the same in every game."""
+    prompts = {tuple(text for kind, text in _Game(ident, 2, seed).unread(0) if kind == "PROMPT") for seed in range(4)}
+    return len(prompts) > 1
+
+
 @contextmanager
 def _own_luck(python: Any, numbers: Any) -> Iterator[list[Any]]:
-    """Inside, the global generators are in these states; what they have become is in the list afterwards."""
+    """Inside, the global generators are in these states; what they have become is in the list afterwards.
+
+    What a game prints there is dropped: it would stand in the middle of a result.
+    """
     import numpy
 
-    before, before_numbers = random.getstate(), numpy.random.get_state()  # noqa: NPY002 (TextArena uses it)
-    left: list[Any] = []
-    random.setstate(python)
-    if numbers is not None:
-        numpy.random.set_state(numbers)  # noqa: NPY002
-    try:
-        yield left
-    finally:
-        left += [random.getstate(), numpy.random.get_state()]  # noqa: NPY002
-        random.setstate(before)
-        numpy.random.set_state(before_numbers)  # noqa: NPY002
+    with _LUCK, redirect_stdout(io.StringIO()):
+        before, before_numbers = random.getstate(), numpy.random.get_state()  # noqa: NPY002 (TextArena uses it)
+        left: list[Any] = []
+        random.setstate(python)
+        if numbers is not None:
+            numpy.random.set_state(numbers)  # noqa: NPY002
+        try:
+            yield left
+        finally:
+            left += [random.getstate(), numpy.random.get_state()]  # noqa: NPY002
+            random.setstate(before)
+            numpy.random.set_state(before_numbers)  # noqa: NPY002
 
 
 class _Game:
@@ -141,6 +157,8 @@ class _Arena:
 
     ident: ClassVar[str]
     turns: ClassVar[int] = _TURNS
+    deals: ClassVar[bool] = False
+    """Whether the prompt belongs to one game alone: it is an observation then, since rules are said once a trial."""
     task: Task
     game: _Game
     me = 0
@@ -150,16 +168,17 @@ class _Arena:
 
     def rules(self) -> str:
         how = "Give your move inside tags, with the brackets that the game asks for: <action>[...]</action>"
-        return f"{self.prompt}\n{how}"
+        return f"{self.prompt}\n{how}".lstrip("\n")
 
     def begin(self, players: int, seed: int) -> None:
         """A new game; what its prompt says to this player becomes the rules."""
         self.game = _Game(self.ident, players, seed)
         found = self.game.unread(self.me)
-        self.prompt = "\n".join(text for kind, text in found if kind == "PROMPT")
+        rules = [] if self.deals else [message for message in found if message[0] == "PROMPT"]
+        self.prompt = "\n".join(text for _, text in rules)
         self.ended = False
         self.let_others_move()
-        self.seen = _told([message for message in found if message[0] != "PROMPT"] + self.game.unread(self.me))
+        self.seen = _told([message for message in found if message not in rules] + self.game.unread(self.me))
 
     def let_others_move(self) -> None:
         """Until it is this player's turn, or the game is over."""
@@ -169,7 +188,7 @@ class _Arena:
         return self.game.reward(self.me) if self.game.over else None
 
     def step(self, reply: str) -> Step:
-        said = action_text(reply)
+        said = action_with_arrows(reply)
         if self.ended:
             return self._invalid("The game is over.")
         if self.result() is not None:  # the others have ended it before this player's first move
@@ -194,7 +213,7 @@ class _Arena:
         return reward >= 1
 
     def digest(self, episode: Episode) -> str:
-        played = [action_text(turn.reply.text) or "" for turn in episode.turns if turn.valid]
+        played = [action_with_arrows(turn.reply.text) or "" for turn in episode.turns if turn.valid]
         return f"moves {' '.join(played) or 'none'}\n{episode.final}"
 
     def _invalid(self, why: str) -> Step:

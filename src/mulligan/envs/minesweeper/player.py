@@ -23,6 +23,11 @@ MINE, UNKNOWN = 9, 10
 """Codes in a knowledge string, beside 0 to 8 for an open cell."""
 SEARCH_LIMIT = 50_000
 """Nodes of one group's enumeration; beyond it the risk is the plain share of the tightest number."""
+DEEPEST = 500
+"""Cells of a group that is enumerated, one call inside another: Python allows about 1,000."""
+
+KEPT_CELLS = 100
+"""Boards of at most so many cells come again, and their risks are kept; those of large ones would fill the memory."""
 
 Ways = dict[int, tuple[int, list[int]]]
 """Mines in a group -> (ways to lay them, for each cell of the group the ways in which it is a mine)."""
@@ -91,9 +96,12 @@ def fewest_clicks(board: Grid, counts: bytes, opened: bytearray) -> list[int]:
     return clicks
 
 
-@lru_cache(maxsize=1 << 16)
 def mine_risks(rows: int, cols: int, known: bytes, mines: int) -> tuple[float, ...]:
     """For each cell the chance of a mine, over all boards with `mines` mines that fit `known`, all equally likely."""
+    return (_kept_risks if rows * cols <= KEPT_CELLS else _risks)(rows, cols, known, mines)
+
+
+def _risks(rows: int, cols: int, known: bytes, mines: int) -> tuple[float, ...]:
     board = grid(rows, cols)
     left = mines - known.count(MINE)
     groups = _groups(board, known)
@@ -116,6 +124,9 @@ def mine_risks(rows: int, cols: int, known: bytes, mines: int) -> tuple[float, .
         for cell in apart:
             risks[cell] = expected / len(apart)
     return tuple(risks)
+
+
+_kept_risks = lru_cache(maxsize=1 << 16)(_risks)
 
 
 def _join(ways: list[Ways], apart: int, mines: int) -> int:
@@ -154,6 +165,8 @@ def _groups(board: Grid, known: bytes) -> list[tuple[list[int], list[tuple[list[
 
 def _count_ways(cells: list[int], limits: list[tuple[list[int], int]], most: int) -> Ways:
     """Every way to lay at most `most` mines on `cells` so that each limit is met exactly, by depth-first search."""
+    if len(cells) > DEEPEST:
+        return _rough_ways(cells, limits)
     place = {cell: index for index, cell in enumerate(cells)}
     of_cell: list[list[int]] = [[] for _ in cells]
     for number, (inside, _) in enumerate(limits):
