@@ -235,6 +235,32 @@ def test_a_note_is_asked_for_in_a_sentence_and_all_else_is_as_in_the_plain_style
     )
 
 
+@pytest.mark.parametrize("memory", ["history", "reflection", "both"])
+def test_memory_leaves_the_next_episode_its_room_in_the_context(memory):
+    """An environment without a digest, a model whose context holds one episode and a half."""
+
+    class Narrow(Recorder):
+        context = 190
+
+        def count_tokens(self, text: str) -> int:
+            return len(text.split())
+
+        async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
+            asked = "Write a short" in messages[-1]["content"]
+            text = REFLECTION if asked else "x"
+            taken, more = sum(self.count_tokens(message["content"]) for message in messages), self.count_tokens(text)
+            if taken + more > self.context:
+                raise ContextFull(f"{taken} tokens")
+            self.seen.append(list(messages))
+            return Completion(text, prompt_tokens=taken, completion_tokens=more)
+
+    policy = Narrow()
+    env = Counter(Task("counter", seed=1, turns=6, task_class="counter"))
+    trial = play(policy, env, episodes=3, memory=memory)
+    assert [episode.stop for episode in trial.episodes] == [StopReason.TURN_LIMIT] * 3
+    assert "What you remember" in policy.seen[-1][1]["content"]
+
+
 def test_window_shows_only_the_last_turns():
     policy = Recorder(["x"])
     env = Counter(Task("counter", seed=1, turns=6, task_class="counter"))

@@ -272,7 +272,7 @@ class Noting:
     """An engine that notes how many tokens it was given, and where sequences began."""
 
     def __init__(self, engine: Any) -> None:
-        self.engine = engine
+        self.engine, self.context = engine, int(engine.context)
         self.trials: list[list[int | None]] = []
         """For each stream: tokens appended, or None where a new sequence began."""
 

@@ -157,8 +157,9 @@ class _WatchedConversation:
         self.conversation, self.console, self.turns = conversation, console, turns
         self.beside = conversation if isinstance(conversation, Spectator) else None
         self.taken = 0
-        if hasattr(conversation, "count_tokens"):
-            self.count_tokens = conversation.count_tokens
+        for name in ("count_tokens", "context"):
+            if hasattr(conversation, name):
+                setattr(self, name, getattr(conversation, name))
 
     async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         self.console.print(messages[-1]["content"], markup=False, highlight=False)

@@ -59,6 +59,9 @@ class Stream(Protocol):
 class Engine(Protocol):
     """What samples; see `mulligan.engine.base`."""
 
+    @property
+    def context(self) -> int: ...
+
     async def open(self) -> Stream: ...
 
 
@@ -105,7 +108,7 @@ class _LocalConversation:
         self.engine, self.renderer, self.rng = engine, renderer, rng
         self.transcript = Transcript(renderer)
         self.stream: Stream | None = None
-        self.count_tokens = renderer.count
+        self.count_tokens, self.context = renderer.count, engine.context
 
     async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         if self.stream is None:

@@ -8,6 +8,7 @@ budget, the next episode goes on in the same list; otherwise it starts a new one
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -143,6 +144,9 @@ class _TrialPlay:
         self.past: list[remembering.Recollection] = []
         self.carry = ""
         """How the last episode ended, still to be said where the next one goes on in the same list."""
+        self.taken = self.before = self.longest = 0
+        """Tokens: of the list with its last reply, of what stood in it before the episode (memory or earlier episodes),
+        and the most that an episode has had so far, rules included."""
 
     async def episodes(self) -> tuple[Episode, ...]:
         episodes: list[Episode] = []
@@ -170,6 +174,7 @@ class _TrialPlay:
                 episodes.append(episode)
                 break
             episode = await self._reflect(episode, feedback, related=index < len(self.related))
+            self.longest = max(self.longest, self.taken - self.before)
             try:
                 self._remember(episode)
             except Exception as failure:
@@ -208,7 +213,9 @@ class _TrialPlay:
 
     async def _reply(self, messages: list[Message], sampling: Sampling) -> Completion:
         assert self.conversation is not None, "a conversation is begun before each episode"
-        return await self.conversation.reply(messages, sampling)
+        reply = await self.conversation.reply(messages, sampling)
+        self.taken = reply.prompt_tokens + reply.completion_tokens
+        return reply
 
     async def _episode(self, index: int) -> tuple[Episode, str]:
         """One episode, and what the environment said of its last reply."""
@@ -275,15 +282,17 @@ class _TrialPlay:
             said = carried + self._opening(observation, index, "")
             message: Message = {"role": "user", "content": said}
             self.messages.append(message)
+            self.before = self.taken
             return (message,), True
         remembered = remembering.recall(
             self.past,
             self.memory,
-            budget=self.settings.memory_tokens,
+            budget=max(0, min(self.settings.memory_tokens, self._left())),
             max_reflections=self.settings.max_reflections,
             headline=None if self.style.bare else prompts.headline,
             count=self.count,
         )
+        self.before = self.count(remembered)
         said = self._opening(observation, index, remembered)
         self.messages = [*self.head, {"role": "user", "content": said}]
         return tuple(self.messages), False
@@ -316,10 +325,13 @@ class _TrialPlay:
             return False
         if not self.messages or self.messages[-1]["role"] != "assistant":
             return False  # the last request got no reply: that list cannot go on
-        return (
-            sum(self.count(message["content"]) for message in self.messages[len(self.head) :])
-            <= self.settings.memory_tokens
-        )
+        history = sum(self.count(message["content"]) for message in self.messages[len(self.head) :])
+        return history <= self.settings.memory_tokens and self.taken <= self._left()
+
+    def _left(self) -> int:
+        """Tokens of the model's context that the longest episode so far would leave to what comes before the next."""
+        context: int | None = getattr(self.conversation, "context", None)
+        return sys.maxsize if context is None else context - self.longest
 
     def _shown(self, messages: list[Message], turns_played: int) -> list[Message]:
         """The messages a reply is asked for with; with a window, only the episode's last turns."""
