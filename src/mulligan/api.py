@@ -25,7 +25,12 @@ def evaluate(env: str, policy: str | Policy | ReplyFunction, **options: Any) -> 
     config = trained_with(policy)
     if config is not None:  # as it was trained, unless told otherwise
         settings, params = as_trained(config, env)
-        options = {"settings": settings, **options, "params": {**params, **(options.get("params") or {})}}
+        options = {
+            "settings": settings,
+            "related": config.trial.tasks == "related",
+            **options,
+            "params": {**params, **(options.get("params") or {})},
+        }
     return evaluation.evaluate(env, player_from(policy) if isinstance(policy, str) else policy, **options)
 
 

@@ -18,8 +18,8 @@ from mulligan.eval.paid import PaidReplies
 from mulligan.eval.plan import Prices
 from mulligan.eval.run import evaluate
 from mulligan.policy.scripted import ExpertPolicy
-from mulligan.report.tables import footnotes
-from mulligan.trial.settings import TrialSettings
+from mulligan.report.tables import eval_table, footnotes
+from mulligan.train.resolve import resolve
 from mulligan.types import Completion, Message
 
 
@@ -48,6 +48,21 @@ class Reader:
 
 
 ALL = ("independent", "removed", "foreign", "other-trial")
+
+
+def test_later_episodes_can_be_other_tasks_of_the_class(tmp_path):
+    options = {"params": {"arms": 3}, "tasks": 9, "controls": ("independent",), "stop": "never", "related": True}
+    result = evaluate("bandit", Reader(), **options, run=tmp_path / "run")
+    seeds = [trial.task.seed for trial in result.trials]
+    for place, trial in enumerate(result.trials):
+        assert [task.seed for task in trial.related] == [seeds[(place + 1) % 9], seeds[(place + 2) % 9]]
+        assert {task.task_class for task in trial.related} == {trial.task.task_class}
+    assert ", related tasks" in str(eval_table(result.to_dict()).title)
+    again = Reader()
+    assert evaluate("bandit", again, **options, run=tmp_path / "run", resume=True).p == result.p
+    assert again.calls == 0
+    with pytest.raises(RunFolderError):
+        evaluate("bandit", again, **{**options, "related": False}, run=tmp_path / "run", resume=True)
 
 
 def test_controls_tell_what_the_memory_is_worth():
@@ -434,12 +449,15 @@ def test_training_begins_with_the_preset_for_any_machine(tmp_path, monkeypatch):
     assert begun[0] == begun[1]
 
 
-def test_parameters_are_given_on_top_of_those_of_the_training(monkeypatch):
-    monkeypatch.setattr(api, "trained_with", lambda policy: object())
-    monkeypatch.setattr(api, "as_trained", lambda config, env: (TrialSettings(), {"rows": 4, "mines": 2}))
-    result = mulligan.evaluate("minesweeper", "random", params={"mines": 3}, tasks=2, room=False)
+def test_a_trained_policy_is_evaluated_as_it_was_trained_unless_told_otherwise(monkeypatch):
+    given = {"task.env": "minesweeper", "env.rows": "4", "env.mines": "2", "trial.tasks": "related"}
+    monkeypatch.setattr(api, "trained_with", lambda policy: resolve("test", None, given))
+    result = mulligan.evaluate("minesweeper", "random", params={"mines": 3}, tasks=3, room=False)
     params = dict(result.trials[0].task.params)
     assert (params["rows"], params["mines"]) == (4, 3)
+    assert [len(trial.related) for trial in result.trials] == [2, 2, 2]
+    result = mulligan.evaluate("minesweeper", "random", tasks=3, room=False, related=False)
+    assert [len(trial.related) for trial in result.trials] == [0, 0, 0]
 
 
 def test_bad_requests_name_the_way_out():

@@ -43,6 +43,11 @@ def add_options(parser: Parser) -> None:
         help="independent, removed, foreign, other-trial; comma-separated, or 'all' or 'off' (independent)",
     )
     parser.add_argument("--no-room", action="store_true", help="leave out ceiling and experts")
+    parser.add_argument(
+        "--related",
+        action=argparse.BooleanOptionalAction,
+        help="later episodes are other tasks of the class (as a run was trained; else no)",
+    )
     parser.add_argument("--run", metavar="DIR", help="run folder (runs/<time>-eval-…)")
     parser.add_argument("--resume", metavar="RUN", help="continue an interrupted evaluation; nothing is paid twice")
     parser.add_argument("--price-in", type=float, metavar="X", help="price of a million prompt tokens")
@@ -171,6 +176,7 @@ def _plan(options: argparse.Namespace, params: dict[str, Any]) -> EvalPlan:
         settings=trial_settings(options),
         controls=tuple(controls),
         room=not options.no_room,
+        related=bool(options.related),
     )
 
 

@@ -93,7 +93,7 @@ def take_defaults_of_run(parser: Parser, words: Sequence[str]) -> dict[str, Any]
     settings, params = as_trained(config, known.env)
     own = {field.name: getattr(settings, field.name) for field in fields(settings)}
     own = {name: value for name, value in own.items() if name not in ("episodes", "sampling")}
-    parser.set_defaults(**own, max_tokens=settings.sampling.max_tokens)
+    parser.set_defaults(**own, max_tokens=settings.sampling.max_tokens, related=config.trial.tasks == "related")
     return dict(params)
 
 

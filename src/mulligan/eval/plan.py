@@ -48,6 +48,8 @@ class EvalPlan:
     settings: TrialSettings = TrialSettings()
     controls: tuple[str, ...] = ("independent",)
     room: bool = True
+    related: bool = False
+    """Whether later episodes of a trial are the next tasks of its class, and not the same one again."""
 
     def __post_init__(self) -> None:
         for name in self.controls:
@@ -78,6 +80,7 @@ def plan_to_config(plan: EvalPlan, policy: str) -> dict[str, Any]:
         "seed": plan.seed,
         "controls": list(plan.controls),
         "room": plan.room,
+        "related": plan.related,
         "params": dict(plan.params),
         "trial": {**settings, "sampling": asdict(plan.settings.sampling)},
     }
@@ -96,6 +99,7 @@ def plan_from_config(config: Mapping[str, Any]) -> EvalPlan:
             settings=TrialSettings(**{**trial, "sampling": Sampling(**trial["sampling"])}),
             controls=tuple(config["controls"]),
             room=config["room"],
+            related=config.get("related", False),
         )
     except KeyError as error:
         raise RunFolderError(f"config.toml is not that of a whole evaluation: it has no {error}") from error
@@ -111,7 +115,7 @@ def create_folder(plan: EvalPlan, policy: str, path: str | Path, **more: Any) ->
 def open_folder(plan: EvalPlan, policy: str, path: str | Path) -> RunFolder:
     """The run folder of an interrupted evaluation, refused if it was made for another one."""
     folder = RunFolder.open(path)
-    config = folder.config()
+    config = {"related": False, **folder.config()}  # which older folders do not name
     wanted = tomllib.loads(to_toml(plan_to_config(plan, policy)))
     for key, value in wanted.items():
         if config.get(key) != value and not (key == "policy" and _is_its_own(path, str(config.get(key)), policy)):

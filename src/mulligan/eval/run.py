@@ -29,11 +29,11 @@ from mulligan.policy.scripted import ExpertPolicy
 from mulligan.policy.spec import policy_from
 from mulligan.report.run import SCHEMA_VERSION, RunFolder
 from mulligan.rollout.collect import Job, collect
-from mulligan.rollout.tasksets import task_set
+from mulligan.rollout.tasksets import next_alike, task_set
 from mulligan.seeding import generator
 from mulligan.trial.runner import ReflectionSource, run_async, with_overrides
 from mulligan.trial.settings import TrialSettings
-from mulligan.types import PLAYERS, Trial
+from mulligan.types import PLAYERS, Task, Trial
 
 Progress = Callable[[str, int, int], None]
 """Called with the arm, how many of its trials are done, and how many there are."""
@@ -64,6 +64,8 @@ class EvalResult:
     cost: float
     complete: bool
     run: str | None
+    related: bool = False
+    """Whether later episodes were other tasks of the class."""
     turns_per_second: float | None = None
     """Pace of the main arm; None when none of it had to be played now."""
     requests: Mapping[str, Any] | None = None
@@ -92,6 +94,7 @@ class EvalResult:
             "episodes": self.episodes,
             "memory": self.settings.memory_mode,
             "style": self.settings.style,
+            **({"related": True} if self.related else {}),
             **main,
             "ceiling": self.ceiling,
             "controls": {name: asdict(summary) for name, summary in self.controls.items()},
@@ -117,6 +120,7 @@ def evaluate(
     params: Mapping[str, Any] | None = None,
     controls: Sequence[str] = ("independent",),
     room: bool = True,
+    related: bool = False,
     concurrency: int = 16,
     run: str | Path | None = None,
     resume: bool = False,
@@ -129,7 +133,8 @@ def evaluate(
     """p@1 … p@N of a policy on a frozen task set, with intervals, controls, ceiling and room.
 
     ``mulligan.evaluate("minesweeper", my_function, tasks=64, memory="history")``. `overrides` are fields of
-    `TrialSettings`. With `run`, every trial is kept in that folder; with `resume`, what is there is not played again.
+    `TrialSettings`. With `related`, later episodes are other tasks of the class. With `run`, every trial is kept in
+    that folder; with `resume`, what is there is not played again.
     """
     plan = EvalPlan(
         env=env,
@@ -140,6 +145,7 @@ def evaluate(
         settings=with_overrides(settings or TrialSettings(), overrides),
         controls=tuple(controls),
         room=room,
+        related=related,
     )
     player = policy_from(policy) if isinstance(policy, str) else as_policy(policy)
     folder: RunFolder | Callable[[], RunFolder] | None = None
@@ -250,7 +256,7 @@ class _Evaluation:
         try:
             index, donors = {"main": 0, "donors": 1}.get(arm, 2), self._donors(arm)
             await collect(
-                [Job(self.tasks[place], self.plan.seed, index, donors(place) if donors else None) for place in places],
+                [self._job(self.tasks[place], index, donors(place) if donors else None) for place in places],
                 self.policy if paid is None else Remembering(self.policy, paid),
                 settings,
                 concurrency=self.concurrency,
@@ -263,6 +269,10 @@ class _Evaluation:
         if paid is not None and len(kept) == len(self.tasks) and not any(map(_to_repeat, kept.values())):
             paid.forget()
         return turns
+
+    def _job(self, task: Task, index: int = 0, reflections: ReflectionSource | None = None) -> Job:
+        others = self.plan.settings.episodes - 1 if self.plan.related else 0
+        return Job(task, self.plan.seed, index, reflections, related=next_alike(task, self.tasks, others))
 
     def _paid(self, arm: str) -> PaidReplies | None:
         """The replies of trials that were under way when the run was interrupted, where replies cost something."""
@@ -309,7 +319,7 @@ class _Evaluation:
                 continue
             settings = replace(self.plan.settings, memory="history" if player.recall else "none", style="plain")
             trials: dict[int, Trial] = {}
-            jobs = [Job(task, self.plan.seed) for task in self.tasks]
+            jobs = [self._job(task) for task in self.tasks]
             with suppress(PolicyError):  # it never played, as the summary says
                 await collect(jobs, player, settings, concurrency=1, on_trial=trials.__setitem__)
             found[name] = summarise([trials[place] for place in sorted(trials)], self.plan.settings.episodes)
@@ -343,6 +353,7 @@ class _Evaluation:
             cost=self.spent,
             complete=all(len(self.done[arm]) == len(self.tasks) for arm in self.plan.arms()),
             run=str(self.folder.path) if self.folder else None,
+            related=self.plan.related,
             turns_per_second=self.pace,
             requests=getattr(self.policy, "stats", None),
             trials=main,

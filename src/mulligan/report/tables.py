@@ -29,6 +29,7 @@ def eval_table(result: Result) -> Table:
     ]
     rows += [(ROOM_NAMES.get(name, name), summary) for name, summary in result["room"].items()]
     title = f"{result['env']}: {result['tasks']} tasks, {result['episodes']} episodes, memory {result['memory']}"
+    title += ", related tasks" if result.get("related") else ""
     return summary_table(title, rows, result["episodes"], versus=result["kind"] == "versus", ceiling=result["ceiling"])
 
 

@@ -6,7 +6,7 @@ its world (`world_key`), worlds are split instead: each key belongs to exactly o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mulligan.envs import registry
@@ -64,6 +64,15 @@ def stream(env: str, seed_set: str, **params: Any) -> Iterator[Task | None]:
         task = registry.make_task(env, seed, **params)
         yield task if belongs(task, seed_set) else None
         seed += 1
+
+
+def next_alike(task: Task, tasks: Sequence[Task], count: int) -> tuple[Task, ...]:
+    """The `count` tasks that follow `task` among those of its class; after the last comes the first."""
+    if not count:
+        return ()
+    alike = [other for other in tasks if other.task_class == task.task_class]
+    place = alike.index(task)
+    return tuple(alike[(place + n) % len(alike)] for n in range(1, count + 1))
 
 
 def belongs(task: Task, seed_set: str) -> bool:

@@ -193,6 +193,7 @@ def _evaluate(env: str, config: Any, folder: Path, wanted: Mapping[str, Any], sa
             seed=wanted["seed"],
             controls=controls,
             room=False,
+            related=config.trial.tasks == "related",
             concurrency=256,
             run=run,
             resume=(run / "config.toml").is_file(),

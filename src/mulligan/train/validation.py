@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,11 +12,11 @@ from mulligan.eval.passk import pass_at
 from mulligan.policy.base import Policy
 from mulligan.rollout.collect import Job, collect
 from mulligan.rollout.groups import Mixture
-from mulligan.rollout.tasksets import task_set
+from mulligan.rollout.tasksets import next_alike, task_set
 from mulligan.seeding import derive
 from mulligan.train.config import Config
 from mulligan.trial.settings import TrialSettings
-from mulligan.types import Task, Trial
+from mulligan.types import Trial
 
 
 class Validation:
@@ -38,7 +38,7 @@ class Validation:
         for name, _ in mixture.weights:
             or_fewer, params = not self.config.validate_every, mixture.own_params(name)
             tasks = task_set(name, self.config.validation_tasks, "validation", or_fewer=or_fewer, **params)
-            self.jobs[name] = [Job(task, self.config.seed, related=_next_of(task, tasks, related)) for task in tasks]
+            self.jobs[name] = [Job(task, self.config.seed, related=next_alike(task, tasks, related)) for task in tasks]
 
     def play(self) -> dict[str, float]:
         """p@1 … p@3, three episodes with memory, whatever the run trains with; and the diversity of first episodes."""
@@ -65,10 +65,3 @@ class Validation:
         playing = partial(collect, jobs, self.policy, settings, concurrency=most, retries=self.config.retries)
         self.run(partial(playing, on_trial=found.__setitem__))
         return [found[place] for place in sorted(found)]
-
-
-def _next_of(task: Task, tasks: Sequence[Task], count: int) -> tuple[Task, ...]:
-    """The `count` tasks that follow `task` among those of its class; after the last comes the first."""
-    alike = [other for other in tasks if other.task_class == task.task_class]
-    place = alike.index(task)
-    return tuple(alike[(place + n) % len(alike)] for n in range(1, count + 1))
