@@ -74,7 +74,16 @@ def train(
                 folder.discard()
             raise
         trainer.run()
+    del trainer
+    _give_back()
     return folder.path
+
+
+def _give_back() -> None:
+    """The memory of a run that is over: whoever goes on in this process, or shares the GPU, may need it."""
+    gc.collect()
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
 
 
 @dataclass

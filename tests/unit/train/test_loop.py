@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -183,6 +184,20 @@ def test_every_option_trains_and_resumes(tmp_path, sections):
     train(None, run, resume=True)
     assert torch.equal(weights(whole), weights(run))
     assert metrics(whole) == metrics(run)
+
+
+def test_a_run_that_is_over_holds_no_memory(tmp_path, monkeypatch):
+    """An evaluation that follows in the same process needs the GPU's, and so do runs beside it."""
+    made: list[weakref.ref[object]] = []
+
+    class Noted(Trainer):
+        def __init__(self, *given, **more):
+            super().__init__(*given, **more)
+            made.extend(map(weakref.ref, (self, self.learner, self.loaded.model, self.engine)))
+
+    monkeypatch.setattr("mulligan.train.loop.Trainer", Noted)
+    train(small(), tmp_path / "run")
+    assert [held() for held in made] == [None] * 4
 
 
 def test_a_warm_start_can_show_games_that_training_leaves_out():
