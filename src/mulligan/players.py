@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mulligan.errors import MissingExtra, UsageError
 from mulligan.policy.base import Policy
-from mulligan.policy.spec import policy_from
+from mulligan.policy.spec import LOCAL, policy_from
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import ParamValue, Sampling
 
@@ -37,7 +37,7 @@ def player_from(
     engine = {"slots": slots, "context": context, "chunk": chunk, "kind": kind, "share": share}
     if (Path(spec) / "config.toml").is_file():
         return _local(spec, device, engine, trained=True)
-    if spec.partition(":")[0] in ("nano", "smollm2", "hf"):
+    if spec.partition(":")[0] in LOCAL:
         return _local(spec, device, engine, trained=False)
     return policy_from(spec, **endpoint)
 

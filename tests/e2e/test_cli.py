@@ -160,7 +160,11 @@ def test_policies_from_files(capsys, folder):
     (folder / "broken.py").write_text("raise ValueError('one\\ntwo')\n")
     assert call("eval", "bandit", "--policy", "mine.py:Pull", "--tasks", "4", "--json") == 0
     assert json.loads(capsys.readouterr().out)["policy"] == "Pull"
-    for policy, said in (("mine.py:Needy", "without arguments"), ("broken.py:f", "ValueError: one")):
+    for policy, said in (
+        ("mine.py", "name the policy in it: mine.py:NAME"),
+        ("mine.py:Needy", "without arguments"),
+        ("broken.py:f", "ValueError: one"),
+    ):
         assert call("eval", "bandit", "--policy", policy) == 2
         captured = capsys.readouterr().err
         assert said in captured
@@ -214,6 +218,7 @@ def test_styles_and_memory(capsys):
         (["eval"], "which environment"),
         (["eval", "minesweper"], "'minesweeper'"),
         (["eval", "minesweeper", "--policy", "exprt"], "'expert'"),
+        (["eval", "minesweeper", "--policy", "smolm2"], "'smollm2'"),
         (["eval", "minesweeper", "--taks", "5"], "'--tasks'"),
         (["eval", "minesweeper", "--tasks", "many"], "invalid int value"),
         (["eval", "minesweeper", "--tasks", "0"], "tasks=0"),

@@ -19,6 +19,8 @@ from mulligan.policy.scripted import ExpertPolicy, RandomPolicy
 from mulligan.seeding import derive
 
 NAMES = ("random", "expert", "hasty", "omniscient", "human", "endpoint")
+LOCAL = ("nano", "smollm2", "hf")
+"""Models in this process, which `mulligan.players` loads; here they are only told to who misspells one."""
 
 
 def policy_from(spec: str, **endpoint: Any) -> Policy:
@@ -39,7 +41,7 @@ def policy_from(spec: str, **endpoint: Any) -> Policy:
         return _from_file(Path(file), attribute)
     if "/" in spec or Path(spec).exists():
         raise UsageError(_not_a_run(spec))
-    raise UnknownName("policy", spec, NAMES)
+    raise UnknownName("policy", spec, (*NAMES, *LOCAL))
 
 
 def _not_a_run(spec: str) -> str:
@@ -49,6 +51,8 @@ def _not_a_run(spec: str) -> str:
     runs = sorted(each.parent.name for each in path.glob("*/config.toml"))[:3]
     if runs:
         return f"{spec} holds runs and is none itself; name one of them, e.g. {path / runs[0]}"
+    if path.suffix == ".py":
+        return f"{spec!r} is a file; name the policy in it: {spec}:NAME"
     return f"{spec} is not a run folder (it has no config.toml); a model's folder is hf:{spec}"
 
 
