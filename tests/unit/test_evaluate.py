@@ -50,6 +50,13 @@ class Reader:
 ALL = ("independent", "removed", "foreign", "other-trial")
 
 
+def test_the_ceiling_of_related_tasks_is_that_of_all_their_episodes():
+    """Of two boards one cannot be won in the turns there are; the next episode is on the other one."""
+    result = evaluate("minesweeper", ExpertPolicy(), params={"turns": 2}, tasks=16, related=True, controls=())
+    p = result.room["ceiling"].p
+    assert p[0] < p[1] <= p[2] == result.ceiling
+
+
 def test_later_episodes_can_be_other_tasks_of_the_class(tmp_path):
     options = {"params": {"arms": 3}, "tasks": 9, "controls": ("independent",), "stop": "never", "related": True}
     result = evaluate("bandit", Reader(), **options, run=tmp_path / "run")

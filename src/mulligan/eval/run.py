@@ -79,8 +79,8 @@ class EvalResult:
 
     @property
     def ceiling(self) -> float | None:
-        """What an omniscient player reaches within the turn limit."""
-        return self.room["ceiling"].p[0] if "ceiling" in self.room else None
+        """What an omniscient player reaches within the turn limit; where tasks are related, in all their episodes."""
+        return self.room["ceiling"].p[-1 if self.related else 0] if "ceiling" in self.room else None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for ``--json`` and ``result.json``; the main arm's figures stand at the top."""
