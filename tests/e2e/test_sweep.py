@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from mulligan.cli import main
-from mulligan.report.run import load_trials
+from mulligan.report.run import RunFolder, load_trials
 from mulligan.sweep import demo
 from mulligan.sweep.arms import Work, plan_work, read_sweep
 from mulligan.sweep.worker import LEFT, work
@@ -176,6 +176,15 @@ def test_a_folder_of_other_settings_is_not_passed_off_as_this_sweep(tmp_path, mo
     (arm / "arm.json").write_text(json.dumps(done))
     assert call("sweep", "sweep.toml", "--run", "out") == 2
     assert "other settings" in capsys.readouterr().err
+
+
+def test_a_sweep_is_not_made_inside_a_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("sweep.toml").write_text(SWEEP)
+    RunFolder.create("mine", {"kind": "train"})
+    for words in (("sweep", "sweep.toml"), ("demo",)):
+        assert call(*words, "--run", "mine") == 2
+        assert "mine is a run itself" in capsys.readouterr().err
 
 
 def test_an_arm_that_fails_is_named_with_its_reason(tmp_path, monkeypatch, capsys):

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from mulligan.cli.options import Parser, available_cores, check_installed, new_run_path
+from mulligan.cli.options import Parser, available_cores, check_holds_runs, check_installed, new_run_path
 from mulligan.cli.progress import work_progress
 from mulligan.cli.stopping import ended_as_interrupted
 
@@ -40,6 +40,7 @@ def run(parser: Parser, words: list[str]) -> int:
     from mulligan.sweep.schedule import run_work
 
     folder = Path(options.run or new_run_path("demo", "minesweeper"))
+    check_holds_runs(folder)
     cores = available_cores(options.cores)
     asked = {"recall": options.recall, "updates": options.updates, "tasks": options.tasks, "longer": options.longer}
     sweep = demo_sweep(options.seed, **asked)

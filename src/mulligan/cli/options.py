@@ -160,6 +160,12 @@ def check_installed(what: str) -> None:
         raise MissingExtra(what, "train") from error
 
 
+def check_holds_runs(folder: Path) -> None:
+    """The runs of a sweep lie in a folder that is no run itself, or neither could be told from the other."""
+    if (folder / "config.toml").exists():
+        raise UsageError(f"{folder} is a run itself; choose another folder for several")
+
+
 def new_run_path(kind: str, env: str, *more: str) -> Path:
     """A folder under runs/ that does not exist yet: time, kind, and what is played by whom."""
     name = re.sub(r"[^\w.]+", "-", "-".join([Path(env).stem if ".py:" in env else env, *more])).strip("-")

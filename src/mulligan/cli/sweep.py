@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mulligan.cli.options import Parser, available_cores, check_installed, new_run_path
+from mulligan.cli.options import Parser, available_cores, check_holds_runs, check_installed, new_run_path
 from mulligan.cli.progress import work_progress
 from mulligan.cli.stopping import ended_as_interrupted
 from mulligan.errors import UsageError
@@ -67,6 +67,7 @@ def run(parser: Parser, words: list[str]) -> int:
     sweep = read_sweep(options.file)
     seeds = None if options.seeds is None else _seeds(sweep, options.seeds)
     folder = Path(options.run or new_run_path("sweep", Path(options.file).stem))
+    check_holds_runs(folder)
     work = plan_work(sweep, folder.absolute(), only=options.only or (), seeds=seeds)
     if not work:
         raise UsageError("sweep: no arm has been chosen that has these seeds")
