@@ -113,6 +113,11 @@ def test_json_is_the_last_update_alone(trainer, capsys):
     assert captured.err == ""
 
 
+def test_a_game_against_somebody_ends_with_its_returns(trainer, capsys):
+    assert call("train", "kuhn", "--preset", "test", "--run", "mine") == 0
+    assert "2 updates done; the last one: reward -0.50\n" in capsys.readouterr().out
+
+
 def test_a_warm_start_alone_says_what_it_reached_and_where_it_is(trainer, capsys):
     assert call("train", "--preset", "test", "--run.updates", "0", "--run", "warm") == 0
     assert capsys.readouterr().out == (
@@ -269,7 +274,7 @@ def test_help_lists_sections_presets_and_settings(capsys):
         (["--algo.gamma-traj"], "needs a value"),
         (["--algo.gamma-traj", "--dry-run"], "needs a value"),
         (["--trial.memory", "everything"], "history"),
-        (["--trial.episodes", "0"], "trial.episodes=0"),
+        (["--trial.episodes", "0"], "trial.episodes=0 cannot be"),
         (["--algo.estimator", "rlo"], "'rloo'"),
         (["--env.mimes", "3"], "'mines'"),
         (["--env.mines", "20"], "mines=20"),

@@ -109,7 +109,7 @@ def _work_lines(names: Mapping[Path, str], *, quiet: bool) -> OnProgress:
 @contextlib.contextmanager
 def update_progress(config: Config, *, quiet: bool) -> Iterator[OnUpdate]:
     """Shows each update: one live line on a terminal, else a line every ten seconds and one for the last update."""
-    status = Status(versus=_is_versus(config.task.env))
+    status = Status(versus=is_versus(config.task.env))
     if sys.stderr.isatty():
         with _live(status) as show:
             yield show
@@ -169,7 +169,7 @@ class Status:
         if "warmstart" in metrics:
             return f"warm start {done}/{total}  loss {metrics['loss']:.3f}"
         left = self._left(done, total)
-        parts = [f"update {done}/{total}{'' if left is None else f', {_clock(left)} left'}", *self._success(metrics)]
+        parts = [f"update {done}/{total}{'' if left is None else f', {_clock(left)} left'}", *self.success(metrics)]
         if (entropy := metrics.get("loss/entropy")) is not None:
             parts.append(f"entropy {entropy:.2f}")
         if (rate := metrics.get("time/engine_tokens_per_s")) is not None:
@@ -184,7 +184,8 @@ class Status:
         self._warnings.add(text)
         return f"warning: {text}"
 
-    def _success(self, metrics: Metrics) -> list[str]:
+    def success(self, metrics: Metrics) -> list[str]:
+        """p@k of an update, or the returns episode by episode."""
         if self.versus:
             means = [metrics[key] for key in _numbered(metrics, "reward/") if metrics[key] is not None]
             return [f"reward {' '.join(f'{mean:+.2f}' for mean in means)}"] if means else []
@@ -214,7 +215,8 @@ def _clock(seconds: float) -> str:
     return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}" if minutes >= 60 else f"{minutes}:{rest:02d}"
 
 
-def _is_versus(env: str) -> bool:
+def is_versus(env: str) -> bool:
+    """Whether all that is played are games against somebody, where returns say more than p@k."""
     from mulligan.envs import registry
     from mulligan.rollout.groups import Mixture
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from mulligan.cli.mirrors import to_tensorboard, to_wandb
 from mulligan.cli.options import Parser, new_run_path
-from mulligan.cli.progress import Metrics, OnUpdate, shares, update_progress
+from mulligan.cli.progress import Metrics, OnUpdate, Status, is_versus, shares, update_progress
 from mulligan.cli.stopping import stopping_politely
 from mulligan.errors import MissingExtra, MulliganError, UnknownName, UsageError
 
@@ -202,18 +202,20 @@ def _report(config: Config, folder: Path, options: argparse.Namespace) -> None:
 
         sys.stdout.write(to_json({"run": str(folder), **last}))
         return
-    sys.stdout.write((_trained(last) if config.run.updates else _warmed(last, folder, options)) + f"Run: {folder}\n")
+    sys.stdout.write(
+        (_trained(last, config) if config.run.updates else _warmed(last, folder, options)) + f"Run: {folder}\n"
+    )
 
 
-def _trained(last: Metrics) -> str:
-    shown = _listed(shares(last))
+def _trained(last: Metrics, config: Config) -> str:
+    shown = "  ".join(Status(versus=is_versus(config.task.env)).success(last))
     done = int(last.get("update", 0))
     return f"{done} update{'' if done == 1 else 's'} done{f'; the last one: {shown}' if shown else ''}\n"
 
 
 def _warmed(last: Metrics, folder: Path, options: argparse.Namespace) -> str:
     """Of a warm start alone: what it has reached, where its weights are, and how to go on from them."""
-    shown = _listed(shares(last, "validation/p@"))
+    shown = "  ".join(f"p@{k} {100 * share:.1f}" for k, share in shares(last, "validation/p@"))
     weights = folder / "checkpoints" / "update-00000" / "weights.safetensors"
     preset, file = options.preset or ("" if options.config else "cpu"), options.config
     again = f"{f'--preset {preset} ' if preset else ''}{f'--config {file} ' if file else ''}"
@@ -221,10 +223,6 @@ def _warmed(last: Metrics, folder: Path, options: argparse.Namespace) -> str:
         f"warm start done{f'; on validation tasks: {shown}' if shown else ''}\n"
         f"Weights: {weights}; other runs begin there with {again}--model.name {folder} --warmstart.steps 0\n"
     )
-
-
-def _listed(found: list[tuple[int, float]]) -> str:
-    return "  ".join(f"p@{k} {100 * share:.1f}" for k, share in found)
 
 
 # ---- help

@@ -280,13 +280,13 @@ class Config:
             for name in names:
                 value = self._at(name)
                 if not value >= least:  # also where it is not a number
-                    raise ParameterError(f"{name}={value} cannot be; give at least {least}")
+                    raise ParameterError(f"{name}={value:g} cannot be; give at least {least}")
         for name in _SHARES:
             if not 0.0 <= self._at(name) <= 1.0:
-                raise ParameterError(f"{name}={self._at(name)} cannot be; give a number from 0 to 1")
+                raise ParameterError(f"{name}={self._at(name):g} cannot be; give a number from 0 to 1")
         for name in _MORE_THAN_0:
             if not self._at(name) > 0.0:
-                raise ParameterError(f"{name}={self._at(name)} cannot be; give more than 0")
+                raise ParameterError(f"{name}={self._at(name):g} cannot be; give more than 0")
         if self.run.updates == 0 and not self.warmstart.steps:
             raise ParameterError("run.updates=0 trains nothing; 0 is for a warm start alone")
         if self.run.group < 2 and self.algo.estimator != "ppo":
