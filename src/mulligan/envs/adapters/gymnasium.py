@@ -8,6 +8,8 @@ the words yourself, in a file of your own that every command then takes as ``my_
         action_names = ("left", "right")
         def show(self, observation, info):
             return f"The pole leans by {observation[2]:.2f}."
+
+`turns` and `won` can be its own too: docs/adapters.md.
 """
 
 from __future__ import annotations
