@@ -12,7 +12,9 @@ from mulligan.types import Episode, Trial
 def add_options(parser: Parser) -> None:
     parser.add_argument("run", help="run folder")
     parser.add_argument("place", nargs="?", type=int, help="which of its tasks, from 1 (the first that was played)")
-    parser.add_argument("--arm", help="main or a control; of a training run an update (main; the last update kept)")
+    parser.add_argument(
+        "--arm", help="main or a control; of a training run an update, as update-00010 (main; the last update kept)"
+    )
     parser.add_argument("--json", action="store_true", help="for programs")
 
 
