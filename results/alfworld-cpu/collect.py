@@ -46,7 +46,6 @@ PLAYERS = {
     "omniscient": ExpertPolicy(omniscient=True),
 }
 """Scripted players on the same tasks; the demonstrator is that of the preset."""
-TO_READ = 10
 OFFICIAL, TWO = "valid_seen", "alfworld/pick2"
 Row = dict[str, Any]
 
@@ -230,18 +229,14 @@ if __name__ == "__main__":
     found = [read_arm(path.parent, given.beside) for path in sorted(given.runs.glob("*-seed*/arm.json"))]
     if not found:
         sys.exit(f"no arm of a sweep in {given.runs} (…-seed0/arm.json)")
-    beside = scripted(found[0])
-    text = table(found, beside)
-    given.into.joinpath("arms.json").write_text(json.dumps({"arms": found, "scripted": beside}, indent=1) + "\n")
+    players = scripted(found[0])
+    text = table(found, players)
+    given.into.joinpath("arms.json").write_text(json.dumps({"arms": found, "scripted": players}, indent=1) + "\n")
     given.into.joinpath("table.md").write_text(text)
-    beside_it = runpy.run_path(str(Path(__file__).parents[1] / "h200-smollm2" / "collect.py"))
-    told = beside_it["told"]
-    if any(arm["name"] in beside_it["MAIN"][:3] for arm in found):
-        rows = [{"env": "alfworld", "ceiling": beside[-1]["p"][0], **arm} for arm in found]
-        beside_it["draw"](rows, {"alfworld": beside_it["read_arms"](given.runs)}, given.into / "curves.png")
-    given.into.joinpath("trials").mkdir(exist_ok=True)
-    for arm in sorted(given.runs.glob("*-seed0")):
-        trials = "\n".join(map(told, load_trials(arm / "evaluation")[:TO_READ]))
-        head = f"# {arm.name.partition('-')[2]}: the first {TO_READ} games of the evaluation, as they came\n\n"
-        given.into.joinpath("trials", f"{arm.name.partition('-')[2]}.md").write_text(head + trials)
+    shared = runpy.run_path(str(Path(__file__).parents[1] / "h200-smollm2" / "collect.py"))
+    runs = shared["read_arms"](given.runs)
+    if any(arm["name"] in shared["MAIN"][:3] for arm in found):
+        rows = [{"env": "alfworld", "ceiling": players[-1]["p"][0], **arm} for arm in found]
+        shared["draw"](rows, {"alfworld": runs}, given.into / "curves.png")
+    shared["keep_trials"](runs, "alfworld", given.into)
     sys.stdout.write(text)

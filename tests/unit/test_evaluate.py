@@ -47,6 +47,19 @@ class Reader:
         return "<action>1</action>"
 
 
+class Paid(Reader):
+    """A reader whose every request has a thousand tokens."""
+
+    def start(self, task, seed):
+        return self
+
+    async def reply(self, messages, sampling):
+        return Completion(Reader.__call__(self, list(messages)), prompt_tokens=1000)
+
+    def close(self):
+        pass
+
+
 ALL = ("independent", "removed", "foreign", "other-trial")
 
 
@@ -336,16 +349,6 @@ def test_failures_of_a_control_are_told():
 def test_what_is_missing_is_told_of_controls_too():
     """Where the money ended in a control, "30 of 30 tasks" are not what is incomplete; and the cost is of all arms."""
 
-    class Paid(Reader):
-        def start(self, task, seed):
-            return self
-
-        async def reply(self, messages, sampling):
-            return Completion(Reader.__call__(self, list(messages)), prompt_tokens=1000)
-
-        def close(self):
-            pass
-
     whole = evaluate("bandit", Paid(), tasks=30, prices=Prices(1.0), room=False, controls=())
     result = evaluate("bandit", Paid(), tasks=30, prices=Prices(1.0), max_cost=whole.cost + 0.005, room=False)
     told = footnotes(result.to_dict())
@@ -402,17 +405,7 @@ def test_result_is_plain_json_with_the_promised_keys():
 
 
 def test_a_control_that_was_not_played_has_no_gain():
-    class Dear(Reader):
-        def start(self, task, seed):
-            return self
-
-        async def reply(self, messages, sampling):
-            return Completion(Reader.__call__(self, list(messages)), prompt_tokens=1000)
-
-        def close(self):
-            pass
-
-    result = evaluate("bandit", Dear(), tasks=4, prices=Prices(1.0), max_cost=0.001, concurrency=1, room=False)
+    result = evaluate("bandit", Paid(), tasks=4, prices=Prices(1.0), max_cost=0.001, concurrency=1, room=False)
     assert result.controls["independent"].trials == 0
     assert result.gains == {}
     json.dumps(result.to_dict(), allow_nan=False)

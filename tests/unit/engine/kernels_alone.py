@@ -69,6 +69,17 @@ def test_attention_over_slots(kv, group, size, normed, kind):
     torch.testing.assert_close(out, its, rtol=close, atol=close)
 
 
+def drawn_alike(logits, state, rows):
+    """Draw by the kernels and plainly, and compare; returns the plain way's state, and what both say of the replies."""
+    other = state.clone()
+    found = [[torch.zeros(len(rows), dtype=kind, device=DEVICE) for kind in KINDS] for _ in range(2)]
+    kernels.draw(logits, state, rows, *found[0])
+    plain.draw(logits, other, rows, *found[1])
+    assert torch.equal(found[0][0], found[1][0])
+    torch.testing.assert_close(found[0][1], found[1][1])
+    return other, found[0][2], found[1][2]
+
+
 def test_drawing_gives_the_same_tokens_and_moves_the_same_state():
     slots, vocabulary = 40, 3000
     state = torch.zeros(slots + 1, STATE, dtype=torch.int32, device=DEVICE)
@@ -82,14 +93,9 @@ def test_drawing_gives_the_same_tokens_and_moves_the_same_state():
     rows, logits = whole(*reversed(range(slots))), 2 * numbers(slots, vocabulary)
     state[7, STOPS + 2] = logits[slots - 1 - 7].argmax()
     state[7, GREEDY], state[7, LEFT] = 1, 5  # will say its stop token, with room left
-    other = state.clone()
-    found = [[torch.zeros(slots, dtype=kind, device=DEVICE) for kind in KINDS] for _ in range(2)]
-    kernels.draw(logits, state, rows, *found[0])
-    plain.draw(logits, other, rows, *found[1])
-    assert torch.equal(found[0][0], found[1][0])
-    torch.testing.assert_close(found[0][1], found[1][1])
-    assert torch.equal(found[0][2], found[1][2])
-    assert set(found[0][2].tolist()) == {0, 1, 2, 3}
+    other, said, same = drawn_alike(logits, state, rows)
+    assert torch.equal(said, same)
+    assert set(said.tolist()) == {0, 1, 2, 3}
     assert torch.equal(state, other)
     begun = [[torch.zeros(slots, dtype=torch.int32, device=DEVICE) for _ in range(3)] for _ in range(2)]
     kernels.begin(state, rows, *begun[0])
@@ -109,9 +115,4 @@ def test_drawing_from_a_nucleus_that_leaves_out_most_of_the_vocabulary():
     rows = whole(*range(slots))
     logits = plain.keep_nucleus(3 * numbers(slots, vocabulary), state, rows)
     assert any((row.view(3, -1) == -torch.inf).all(1).any() for row in logits)
-    other = state.clone()
-    found = [[torch.zeros(slots, dtype=kind, device=DEVICE) for kind in KINDS] for _ in range(2)]
-    kernels.draw(logits, state, rows, *found[0])
-    plain.draw(logits, other, rows, *found[1])
-    assert torch.equal(found[0][0], found[1][0])
-    torch.testing.assert_close(found[0][1], found[1][1])
+    drawn_alike(logits, state, rows)

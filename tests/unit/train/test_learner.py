@@ -156,6 +156,16 @@ def slow_loss(model, rows, advantages, config):
     return total
 
 
+def move_alike(model, other, size):
+    """Change the weights of both by the same noise."""
+    noise = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for own, same in zip(model.parameters(), other.parameters(), strict=True):
+            change = size * torch.randn(own.shape, generator=noise)
+            own.add_(change)
+            same.add_(change)
+
+
 @pytest.mark.parametrize("everywhere", [False, True])
 def test_the_gradient_is_that_of_the_formula(everywhere):
     settings = config(
@@ -166,12 +176,7 @@ def test_the_gradient_is_that_of_the_formula(everywhere):
     rows, advantages = hand_made_rows(loaded)
     assert {span.reflects for row in rows for span in row.spans} == {False, True}
     # Move both models off the sampling policy, so that ratios differ from 1 and some are clipped.
-    noise = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for own, other in zip(loaded.model.parameters(), plain.parameters(), strict=True):
-            change = 0.02 * torch.randn(own.shape, generator=noise)
-            own.add_(change)
-            other.add_(change)
+    move_alike(loaded.model, plain, 0.02)
     slow_loss(plain, rows, advantages, settings).backward()
     learner = Learner(loaded.model, settings)
     learner.optimiser.step = lambda: None  # look at the gradient, keep the weights
@@ -186,12 +191,7 @@ def test_stale_samples_are_weighted_and_not_clipped_away():
     optim = OptimConfig(lr=1e-3, warmup=1, epochs=1, grad_clip=1e9)
     loaded, plain = load(TINY), load(TINY).model
     rows, advantages = hand_made_rows(loaded)
-    noise = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for own, other in zip(loaded.model.parameters(), plain.parameters(), strict=True):
-            change = 0.05 * torch.randn(own.shape, generator=noise)
-            own.add_(change)
-            other.add_(change)
+    move_alike(loaded.model, plain, 0.05)
     tokens = sum(len(span.ids) for row in rows for span in row.spans)
     total, most = 0.0, 0.0
     for row in rows:
