@@ -1,7 +1,8 @@
 """From the runs of a sweep on ALFWorld to what is kept: arms.json, table.md, trials to read, curves.
 
-    python results/alfworld-cpu/collect.py runs/alfworld-cpu --into results/alfworld-cpu
+    python results/alfworld-cpu/collect.py runs/alfworld-cpu --into results/alfworld-cpu [--add]
 
+With --add, arms of arms.json that the runs have nothing new for stay: seeds that were made on another machine.
 Evaluations made beside the sweep are read from BESIDE/NAME/FOLDER, where FOLDER is called as the arm's: what
 `mulligan eval alfworld --policy RUNS/FOLDER … --run BESIDE/NAME/FOLDER` left.
 
@@ -224,19 +225,22 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", type=Path)
     parser.add_argument("--into", type=Path, default=Path(__file__).parent)
+    parser.add_argument("--add", action="store_true", help="keep the arms that are there and not in RUNS")
     parser.add_argument("--beside", type=Path, help="evaluations made apart from the sweep")
     given = parser.parse_args()
     found = [read_arm(path.parent, given.beside) for path in sorted(given.runs.glob("*-seed*/arm.json"))]
     if not found:
         sys.exit(f"no arm of a sweep in {given.runs} (…-seed0/arm.json)")
-    players = scripted(found[0])
+    shared = runpy.run_path(str(Path(__file__).parents[1] / "h200-smollm2" / "collect.py"))
+    before = shared["kept_rows"](given.into / "arms.json", given.add) or {"arms": []}
+    found = shared["together"](before["arms"], found)
+    players = before.get("scripted") or scripted(found[0])
     text = table(found, players)
     given.into.joinpath("arms.json").write_text(json.dumps({"arms": found, "scripted": players}, indent=1) + "\n")
     given.into.joinpath("table.md").write_text(text)
-    shared = runpy.run_path(str(Path(__file__).parents[1] / "h200-smollm2" / "collect.py"))
-    runs = shared["read_arms"](given.runs)
     if any(arm["name"] in shared["MAIN"][:3] for arm in found):
-        rows = [{"env": "alfworld", "ceiling": players[-1]["p"][0], **arm} for arm in found]
-        shared["draw"](rows, {"alfworld": runs}, given.into / "curves.png")
-    shared["keep_trials"](runs, "alfworld", given.into)
+        extra = {"env": "alfworld", "ceiling": players[-1]["p"][0]}
+        rows = [{**extra, **arm, "curve": shared["curve_of"](arm["metrics"])} for arm in found]
+        shared["draw"](rows, given.into / "curves.png")
+    shared["keep_trials"](shared["read_arms"](given.runs), "alfworld", given.into)
     sys.stdout.write(text)

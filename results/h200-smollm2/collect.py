@@ -1,8 +1,9 @@
 """From the runs of the sweeps to what is kept here: table.json and table.md, curves, metrics, trials to read.
 
-    python results/h200-smollm2/collect.py runs/h200-smollm2 [--games minesweeper sokoban] [--into FOLDER]
+    python results/h200-smollm2/collect.py runs/h200-smollm2 [--games minesweeper sokoban] [--into FOLDER] [--add]
 
-RUNS has a folder for each game, as `mulligan sweep` and `untouched.py` left it. The curves need matplotlib.
+RUNS has a folder for each game, as `mulligan sweep` and `untouched.py` left it. With --add, rows of table.json that
+RUNS has nothing new for stay: seeds that were made on another machine. The curves need matplotlib.
 """
 
 from __future__ import annotations
@@ -41,6 +42,29 @@ def read_arms(folder: Path) -> list[Row]:
     """What every finished arm of a sweep found, with its folder."""
     paths = sorted(folder.glob("*-seed*/arm.json"))
     return [{**json.loads(path.read_text(encoding="utf-8")), "folder": path.parent} for path in paths]
+
+
+def together(before: Sequence[Row], now: Sequence[Row]) -> list[Row]:
+    """Rows kept earlier and new ones, which stand for older ones of their game, name and seed; seeds of an arm follow
+    each other."""
+    rows = {(row.get("env"), row["name"], row["seed"]): row for row in (*before, *now)}
+    order = list(dict.fromkeys(key[:2] for key in rows))
+    return [rows[key] for key in sorted(rows, key=lambda key: (order.index(key[:2]), key[2]))]
+
+
+def kept_rows(path: Path, add: bool) -> Any:
+    """What a file of rows holds already; nothing where there is none, or where it is made anew."""
+    return json.loads(path.read_text(encoding="utf-8")) if add and path.is_file() else []
+
+
+def curve_of(lines: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """p@1, p@2, p@3 on validation tasks over the updates, from metrics."""
+    named = [f"validation/p@{k}" for k in (1, 2, 3)]
+    return [
+        {"update": line["update"], "p": [line[name] for name in named]}
+        for line in lines
+        if all(name in line for name in named)
+    ]
 
 
 def config_of(arm: Mapping[str, Any]) -> Config:
@@ -82,6 +106,7 @@ def table_row(arm: Mapping[str, Any], top: float) -> Row:
         "valid": arm["main"]["valid"],
         "again_on_a_known_mine": known_mines(arm["folder"]) if config.task.env == "minesweeper" else None,
         "diversity": diversity(arm["folder"]),
+        "metrics": f"{config.task.env}-{arm['folder'].name}.jsonl",
         "also": {
             further: {"p": found["main"]["p"], "controls": {k: v["p"] for k, v in found["controls"].items()}}
             for further, found in arm.get("also", {}).items()
@@ -112,6 +137,7 @@ def untouched_row(found: Mapping[str, Any], top: float) -> Row:
         "valid": found["main"]["valid"],
         "again_on_a_known_mine": None,
         "diversity": [],
+        "metrics": None,
         "also": {},
     }
 
@@ -178,31 +204,30 @@ def _rounded(value: Any) -> Any:
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
-def draw(rows: Sequence[Row], arms: Mapping[str, Sequence[Row]], path: Path) -> None:
-    """p@1 ... p@3 at the end, and p@3 on validation tasks over the updates; every seed is a line."""
+def draw(rows: Sequence[Row], path: Path) -> None:
+    """p@1 ... p@3 at the end, and p@3 on validation tasks over the updates (`curve`); every seed is a line."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
     colours = dict(zip(MAIN, ("#009e73", "#0072b2", "#d55e00", "#777777"), strict=True))
-    figure, axes = pyplot.subplots(2, len(arms), figsize=(5.5 * len(arms), 7.5), squeeze=False)
-    for column, game in enumerate(arms):
+    games = by_game(rows)
+    figure, axes = pyplot.subplots(2, len(games), figsize=(5.5 * len(games), 7.5), squeeze=False)
+    for column, (game, own) in enumerate(games.items()):
         top, below = axes[0][column], axes[1][column]
         seen: set[str] = set()
-        for row in rows:
-            if row["env"] == game and row["name"] in MAIN:
+        for row in own:
+            if row["name"] in MAIN:
                 label = None if row["name"] in seen else row["name"]
                 seen.add(row["name"])
                 share = [100 * p for p in row["p"]]
                 top.plot([1, 2, 3], share, "o-", color=colours[row["name"]], label=label, alpha=0.8)
-        limits = [row["ceiling"] for row in rows if row["env"] == game]
-        if limits:
-            top.axhline(100 * limits[0], color="#bbbbbb", linestyle=":", label="ceiling")
-        for arm in arms[game]:
-            if arm["name"] in MAIN[:3] and arm["curve"]:
-                points = [(point["update"], 100 * point["p"][-1]) for point in arm["curve"]]
-                below.plot(*zip(*points, strict=True), color=colours[arm["name"]], alpha=0.8)
+        top.axhline(100 * own[0]["ceiling"], color="#bbbbbb", linestyle=":", label="ceiling")
+        for row in own:
+            if row["name"] in MAIN[:3] and row["curve"]:
+                points = [(point["update"], 100 * point["p"][-1]) for point in row["curve"]]
+                below.plot(*zip(*points, strict=True), color=colours[row["name"]], alpha=0.8)
         top.set(title=game, xlabel="attempt k", ylabel="p@k (%)", xticks=[1, 2, 3], ylim=(0, 102))
         below.set(xlabel="update", ylabel="p@3 (%) on validation tasks", ylim=(0, 102))
         top.legend(fontsize=8)
@@ -263,7 +288,13 @@ def by_game(rows: Sequence[Row]) -> dict[str, list[Row]]:
     return {game: [row for row in rows if row["env"] == game] for game in games}
 
 
-def main(runs: Path, games: Sequence[str], into: Path) -> None:
+def curve_kept(row: Row, into: Path) -> list[Row]:
+    """A row's curve, from the metrics that are kept of it."""
+    path = into / "metrics" / str(row["metrics"])
+    return curve_of([json.loads(line) for line in path.read_text().splitlines()]) if path.is_file() else []
+
+
+def main(runs: Path, games: Sequence[str], into: Path, add: bool) -> None:
     rows: list[Row] = []
     arms = {game: read_arms(runs / game) for game in games}
     if not any(arms.values()):
@@ -281,10 +312,11 @@ def main(runs: Path, games: Sequence[str], into: Path) -> None:
             rows.append(untouched_row(found, next(iter(tops.values()), math.nan)))
         keep_trials(own, game, into)
         keep_metrics(own, game, into)
+    rows = together(kept_rows(into / "table.json", add), rows)
     into.joinpath("table.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     tables = [f"# {game}\n\n{table(own)}\n{further_table(own)}" for game, own in by_game(rows).items()]
     into.joinpath("table.md").write_text("\n".join(tables), encoding="utf-8")
-    draw(rows, {game: own for game, own in arms.items() if own}, into / "curves.png")
+    draw([{**row, "curve": curve_kept(row, into)} for row in rows], into / "curves.png")
     for row in rows:
         shares = " ".join(f"{100 * p:5.1f}" for p in row["p"])
         sys.stdout.write(
@@ -297,5 +329,6 @@ if __name__ == "__main__":
     parser.add_argument("runs", type=Path)
     parser.add_argument("--games", nargs="+", default=["minesweeper", "sokoban"])
     parser.add_argument("--into", type=Path, default=HERE)
+    parser.add_argument("--add", action="store_true", help="keep the rows that are there and not in RUNS")
     given = parser.parse_args()
-    main(given.runs, given.games, given.into)
+    main(given.runs, given.games, given.into, given.add)

@@ -1,7 +1,8 @@
 """From the run of a sweep of WebShop to what is kept: table.md, arms.json and the metrics of every arm.
 
-    python results/webshop-cpu/collect.py RUNS [--into FOLDER]
+    python results/webshop-cpu/collect.py RUNS [--into FOLDER] [--add]
 
+With --add, arms of arms.json that RUNS has nothing new for stay: seeds that were made on another machine.
 Beside p@k stands what p@k does not tell: the mean of the original's score (in the first episode, the best of three),
 which is read off the trials that the evaluation kept, whatever the purchases paid in training; and how often a later
 episode buys again what has already been bought and was not right.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import runpy
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -125,11 +127,13 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", type=Path)
     parser.add_argument("--into", type=Path, default=Path(__file__).parent)
+    parser.add_argument("--add", action="store_true", help="keep the arms that are there and not in RUNS")
     given = parser.parse_args()
-    arms = read_arms(given.runs)
+    arms = read_arms(given.runs) + read_untouched(given.runs)
     if not arms:
         sys.exit(f"no arm of a sweep in {given.runs} (…-seed0/arm.json)")
-    arms += read_untouched(given.runs)
+    shared = runpy.run_path(str(Path(__file__).parents[1] / "h200-smollm2" / "collect.py"))
+    arms = shared["together"](shared["kept_rows"](given.into / "arms.json", given.add), arms)
     given.into.mkdir(parents=True, exist_ok=True)
     (given.into / "arms.json").write_text(json.dumps(arms, indent=1) + "\n", encoding="utf-8")
     (given.into / "table.md").write_text(table(arms), encoding="utf-8")

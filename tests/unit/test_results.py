@@ -152,8 +152,11 @@ def test_alfworld_with_a_language_model_is_told_as_it_was(name):
     found = json.loads((ROOT / "results" / "h200-alfworld" / "arms.json").read_text())["arms"]
     own = [result for result in found if result["name"] == name]
 
+    assert len(own) == 2
+
     def mean(values):
-        return f"{100 * sum(values) / len(own):.1f}"
+        values = list(values)
+        return f"{100 * sum(values) / len(values):.1f}"
 
     p = [mean(each) for each in zip(*(result["p"] for result in own), strict=True)]
     low, high = wilson(round(sum(512 * result["p"][-1] for result in own)), 512 * len(own))
