@@ -17,6 +17,7 @@ import pytest
 from tests.e2e.chat_server import ChatServer, Received
 
 import mulligan
+from mulligan.cli import main
 from mulligan.errors import ContextFull, Fault, ParameterError, PolicyError, RequestFailed, StopReason
 from mulligan.eval.run import EvalResult, evaluate
 from mulligan.policy.endpoint import EndpointPolicy, completions_url
@@ -226,6 +227,19 @@ def test_pauses_double_are_spread_and_are_the_same_for_the_same_seed() -> None:
         assert longest / 2 <= wait <= longest
     assert waits == waits_of(1)
     assert waits != waits_of(2)
+
+
+@pytest.mark.parametrize(("faults", "code"), [([400] * 2, 1), ([400, "ok"], 0)], ids=["all failed", "one failed"])
+def test_an_evaluation_without_a_single_answer_is_no_success(
+    faults: list[Any], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A script that looks at the exit code must not go on with zeros that nobody played for."""
+    monkeypatch.chdir(tmp_path)
+    words = ["bandit", "--tasks", "2", "--episodes", "1", "--no-room", "--controls", "", "--concurrency", "1"]
+    with ChatServer(faults=faults) as server, pytest.raises(SystemExit) as stopped:
+        main(["eval", *words, "--policy", "endpoint:m", "--base-url", server.base_url])
+    assert int(stopped.value.code or 0) == code
+    assert ("every trial failed" in capsys.readouterr().err) == bool(code)
 
 
 # --- the key ---------------------------------------------------------------------------------------------------------

@@ -235,6 +235,7 @@ def _named(reader: Reader) -> Reader:
 def test_an_interrupt_in_a_notebook_ends_the_evaluation(tmp_path):
     """Inside a running loop it is played in a thread of its own, which must not go on and pay to the end."""
     calls = 0
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored
 
     async def slow(messages: list[Message]) -> str:
         nonlocal calls
@@ -253,6 +254,7 @@ def test_an_interrupt_in_a_notebook_ends_the_evaluation(tmp_path):
             loop.run_until_complete(cell())
     finally:
         loop.close()
+        signal.signal(signal.SIGINT, before)
     assert calls < 60
     assert 0 < len(mulligan.load_trials(tmp_path / "run")) < 60
 

@@ -80,6 +80,9 @@ def run(parser: Parser, words: list[str]) -> int:
         sys.stdout.write(to_json(data))
     else:
         _print(data)
+    if 0 < result.main.trials == result.main.failed:
+        sys.stderr.write("mulligan: every trial failed for reasons outside the agent; the figures say nothing of it\n")
+        return 1
     return 0
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from mulligan.train.config import Config
+from mulligan.train.muon import muon
 
 
 def for_updates(
@@ -34,9 +35,7 @@ def for_warm_start(
         torch.optim.AdamW(rest, lr=warm.lr, betas=betas, weight_decay=warm.weight_decay, fused=fused)
     ]
     if inside:
-        found.append(
-            torch.optim.Muon(inside, lr=warm.lr, weight_decay=warm.weight_decay, adjust_lr_fn="match_rms_adamw")
-        )
+        found.append(muon(inside, warm.lr, warm.weight_decay))
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import random
 from dataclasses import replace
@@ -18,6 +19,7 @@ from mulligan.models.load import LoraSettings, load, save
 from mulligan.policy.local import Demonstrated, LocalPolicy
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.train import head as head_module
+from mulligan.train import muon
 from mulligan.train.config import (
     AlgoConfig,
     Config,
@@ -27,6 +29,7 @@ from mulligan.train.config import (
     TrialConfig,
     WarmstartConfig,
 )
+from mulligan.train.muon import Float32Muon
 from mulligan.train.pack import pack
 from mulligan.train.rows import rows_of
 from mulligan.train.step import Learner, UpdateData
@@ -493,8 +496,36 @@ def test_muon_steps_the_maps_inside_the_layers_and_adamw_all_else(adapter):
     stepped = [id(p) for optimiser in found for group in optimiser.param_groups for p in group["params"]]
     assert sorted(stepped) == sorted(map(id, learner.trainable()))  # each once
     maps = {
-        id(p) for each in found if isinstance(each, torch.optim.Muon) for g in each.param_groups for p in g["params"]
+        id(p)
+        for each in found
+        if not isinstance(each, torch.optim.AdamW)
+        for g in each.param_groups
+        for p in g["params"]
     }
     names = {name for name, p in loaded.model.named_parameters() if id(p) in maps}
     assert len(names) == (0 if adapter else 2 * 7)  # q, k, v, o, gate, up, down of two layers
     assert not any("embed" in name for name in names)
+
+
+@pytest.mark.parametrize("shape", [(6, 6), (4, 10), (10, 4)], ids=str)
+def test_muon_in_float32_steps_as_torchs_does(shape):
+    """Where a processor emulates bfloat16, torch's would take hours for a warm start of minutes."""
+    draw = torch.Generator().manual_seed(1)
+    begin = torch.randn(shape, generator=draw)
+    gradients = [torch.randn(shape, generator=draw) for _ in range(3)]
+    found = []
+    for kind in (Float32Muon, functools.partial(torch.optim.Muon, adjust_lr_fn="match_rms_adamw")):
+        parameter = torch.nn.Parameter(begin.clone())
+        optimiser = kind([parameter], lr=0.05, weight_decay=0.1)
+        for gradient in gradients:
+            parameter.grad = gradient.clone()
+            optimiser.step()
+        found.append(parameter.detach() - begin)
+    assert found[0].norm() > 0.1
+    assert (found[0] - found[1]).norm() < 0.03 * found[0].norm()  # bfloat16 has three digits
+
+
+@pytest.mark.parametrize(("native", "expected"), [(True, torch.optim.Muon), (False, Float32Muon)])
+def test_muon_is_torchs_own_where_the_processor_multiplies_bfloat16(native, expected, monkeypatch):
+    monkeypatch.setattr(muon, "multiplies_bfloat16", lambda device: native)
+    assert type(muon.muon([torch.nn.Parameter(torch.eye(3))], lr=0.1, weight_decay=0.0)) is expected
