@@ -181,7 +181,7 @@ def test_an_environment_of_ones_own_that_fails_says_what_it_said(capsys, folder)
         "class Shy(Snake):\n    def __init__(self):\n        pass\n"
     )
     (folder / "mine.py").write_text("def go(messages):\n    return 'on'\n")
-    assert call("eval", "snake.py:Snake", "--policy", "mine.py:go", "--tasks", "2") == 0
+    assert call("eval", "snake.py:Snake", "--policy", "mine.py:go", "--tasks", "2") == 1
     said = capsys.readouterr().out
     assert "snake.py:Snake: 2 tasks" in said
     assert "the first: ValueError: it bit its tail" in said
