@@ -7,18 +7,22 @@ ORACLE := .venv/oracle
 BROWSER := .venv/.browser
 
 .NOTPARALLEL: # several targets install into one .venv
-.PHONY: demo test test-slow test-oracle check format bench results clean
+.PHONY: demo test test-slow test-seeds test-oracle check format bench results clean
 
 demo: $(READY)
 	$(BIN)/mulligan demo
 
 test: $(READY)
-	$(BIN)/pytest -m "not slow" -n 2 --dist worksteal
+	$(BIN)/pytest -m "not slow and not seeds" -n 2 --dist worksteal
 
 test-slow: $(READY) $(SMOLLM2) $(BROWSER)
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest -m slow -n 2
 	if command -v g++ >/dev/null; then $(MAKE) $(ORACLE)/.installed && \
 		$(ORACLE)/bin/pytest -m slow tests/e2e/test_alfworld_oracle.py; else echo "no g++ here: TextWorld is left out"; fi
+
+# The demonstration with two more seeds.
+test-seeds: $(READY)
+	$(BIN)/pytest -m seeds
 
 # Every official game that ALFWORLD_DATA names, and generated ones: 11 minutes of one core for 400 games.
 test-oracle: $(ORACLE)/.installed
