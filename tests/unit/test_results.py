@@ -70,6 +70,15 @@ def test_the_tables_are_those_of_the_rows(folder):
     assert "\n".join(tables) == (own / "table.md").read_text()
 
 
+def test_rows_of_another_machine_join_those_that_are_kept():
+    """A seed made later stands beside the earlier ones of its arm; one that was made again replaces what was there."""
+    together = runpy.run_path(str(PILOT.parent / "collect.py"))["together"]
+    kept = [{"env": "a", "name": name, "seed": seed, "p": 0} for name in ("RL", "meta-RL") for seed in (0, 2)]
+    new = [{"env": "a", "name": "meta-RL", "seed": 1, "p": 1}, {"env": "a", "name": "RL", "seed": 2, "p": 1}]
+    rows = [(row["name"], row["seed"], row["p"]) for row in together(kept, new)]
+    assert rows == [("RL", 0, 0), ("RL", 2, 1), ("meta-RL", 0, 0), ("meta-RL", 1, 1), ("meta-RL", 2, 0)]
+
+
 @pytest.mark.parametrize("view", ["boards", "cells"])
 def test_the_first_runs_of_sokoban_are_told_as_they_were(view):
     said = (ROOT / "docs" / "results.md").read_text()
