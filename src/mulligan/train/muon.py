@@ -2,7 +2,7 @@
 
 `torch.optim.Muon` makes every update nearly orthogonal by a few products in bfloat16. A GPU does that fast, and so do
 server processors of x86; an Arm or x86 processor without such instructions takes hundreds of times as long as for
-float32, so that a warm start of a minute lasts for hours.
+float32: four seconds for a step of nano, of which a warm start has hundreds.
 """
 
 from __future__ import annotations
