@@ -194,6 +194,27 @@ def test_webshop_with_a_tiny_model_is_told_as_it_was(name):
         assert alone in document
 
 
+@pytest.mark.parametrize("name", ["warm start", "RL, GiGPO", "meta-RL, reflection"])
+def test_webshop_with_a_language_model_is_told_as_it_was(name):
+    found = json.loads((ROOT / "results" / "h200-webshop" / "arms.json").read_text())
+    own = [result for result in found if result["name"] == name]
+    assert len(own) == 2
+    row, control = combine(own)[:2]
+    half = 50 * (row["ci"][-1][1] - row["ci"][-1][0])
+    cells = [f"{100 * each:.1f}" for each in (*row["p"], control["p"][-1])]
+    cells[2] += f" ± {half:.1f}"
+    scores = [[result["score"][key] for result in own] for key in ("first", "best", "bought_again")]
+    cells += [f"{50 * sum(each):.1f}" for each in scores[:2]] + [f"{50 * sum(scores[2]):.0f} %"]
+    said = (ROOT / "docs" / "results.md").read_text().replace("*", "")
+    assert f"| {name} | {' | '.join(cells)} |" in said
+
+
+def test_webshops_tables_are_those_of_the_rows():
+    table = runpy.run_path(str(ROOT / "results" / "webshop-cpu" / "collect.py"))["table"]
+    for folder in (ROOT / "results" / "webshop-cpu", ROOT / "results" / "h200-webshop"):
+        assert table(json.loads((folder / "arms.json").read_text())) == (folder / "table.md").read_text()
+
+
 def test_webshop_against_the_original_is_told_as_it_was():
     said = (ROOT / "docs" / "adapters.md").read_text()
     record = (ROOT / "results" / "environments" / "webshop-reward.txt").read_text()
