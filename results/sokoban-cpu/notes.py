@@ -52,18 +52,18 @@ def count(trial: Trial) -> Counter[str]:
             found["true"] += (note[:2], note[-1:]) == (asked[:2], asked[-1:])
             if instead and episode.stop is StopReason.LOST:
                 found["instead"] += 1
-                found["sound"] += _sound(world, places[-2], instead)
+                found["sound"] += _sound(world, places[-2], instead, played[-1].number)
     return found
 
 
-def _sound(world: Sokoban, place: str, instead: str) -> bool:
-    """Whether the level can still be won when `instead` has been played at `place`."""
+def _sound(world: Sokoban, place: str, instead: str, turn: int) -> bool:
+    """Whether the level is still to be won when `instead` has been played at `place`, in that turn."""
     understood = read(f"<action>{instead}</action>", world.cols, world.moves)
     if isinstance(understood, str):
         return False
     cells = bytearray(" ".join(place), "ascii")
     push(cells, 2 * solver.locate(place)[0], understood.deltas, place.count("*"), world.boxes)
-    return not solver.solve(world.cols, cells[::2].decode()).dead
+    return not world.is_lost(cells[::2].decode(), turn)
 
 
 def main(runs: list[Path]) -> None:

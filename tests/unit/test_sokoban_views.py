@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from mulligan.envs.registry import build, make, make_task
+from mulligan.envs.sokoban import solver
 from mulligan.envs.sokoban.env import Sokoban
 from mulligan.errors import ParameterError, StopReason
-from mulligan.policy.scripted import ScriptedPolicy
+from mulligan.eval.run import evaluate
+from mulligan.policy.scripted import ExpertPolicy, ScriptedPolicy
 from mulligan.trial.runner import run_trial_sync
 
 LEVEL = ("#######", "# #   #", "# $@. #", "#   $.#", "#######")
@@ -102,6 +104,48 @@ def test_cells_remember_the_place_where_it_was_lost_and_how_slow_it_was(tmp_path
     slow = run_trial_sync(task, ScriptedPolicy(["<action>up, down</action>"] * 7), episodes=1).episodes[0]
     assert build(task).reflect(slow) == "<reflection>too slow</reflection>"
     assert build(task).digest(slow).endswith("c2: up, down\n0 of 2 boxes on goals")
+
+
+def test_a_hopeless_level_ends_as_soon_as_the_turns_left_are_too_few(tmp_path):
+    """Up and back wastes a turn; after the last turn in which a solution would still fit, the level is over."""
+    world = world_of(tmp_path, lost="hopeless", view="cells")
+    task = world.task
+    needed = -(-len(solver.solve(world.cols, world.level.cells).moves or "") // world.moves)
+    slow = run_trial_sync(task, ScriptedPolicy(["<action>up, down</action>"]), episodes=1).episodes[0]
+    assert slow.stop is StopReason.LOST
+    assert len(slow.turns) == task.turns - needed + 1
+    assert slow.turns[-1].feedback == "No way to win is left in time."
+    assert not any(turn.feedback for turn in slow.turns[:-1])
+    assert world.reflect(slow) == "<reflection>boxes b2 d3\nyou c2\ndown, left, left\nup, down: lost</reflection>"
+    assert world.digest(slow).endswith("c2: up, down\nlost")
+    assert "ends where no way to win is left in time" in world.rules()
+    # a reply that cannot be read costs its turn too
+    unread = ["what?"] * (task.turns - needed) + ["<action>up, down</action>"]
+    late = run_trial_sync(task, ScriptedPolicy(unread), episodes=1).episodes[0]
+    assert (late.stop, len(late.turns)) == (StopReason.LOST, task.turns - needed + 1)
+    # a dead end is one whatever turns are left, and what is solved in time is won
+    dead = run_trial_sync(task, ScriptedPolicy(["<action>left</action>"]), episodes=1).episodes[0]
+    assert dead.turns[-1].feedback == "No way to win is left."
+    assert run_trial_sync(task, ExpertPolicy(), episodes=1).solved_at == 0
+
+
+def test_a_report_of_a_hopeless_level_says_that_time_ran_out(tmp_path):
+    task = world_of(tmp_path, lost="hopeless").task
+    slow = run_trial_sync(task, ScriptedPolicy(["<action>up, down</action>"]), episodes=1).episodes[0]
+    said = build(task).reflect(slow)
+    assert f"failed_at: turn {len(slow.turns)}, up, down" in said
+    assert "error_category: out-of-turns" in said
+    assert "env_answer: No way to win is left in time." in said
+
+
+def test_how_levels_end_changes_nothing_in_what_is_won():
+    def won(lost: str) -> list[bool]:
+        params = {"lost": lost}
+        found = evaluate("sokoban", "hasty:0.3", params=params, tasks=60, episodes=1, controls=(), room=False)
+        return [trial.solved_at is not None for trial in found.trials]
+
+    assert won("runs") == won("ends") == won("hopeless")
+    assert 10 < sum(won("runs")) < 60
 
 
 @pytest.mark.parametrize("name", ["view", "lost"])

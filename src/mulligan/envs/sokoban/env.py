@@ -12,7 +12,8 @@ levels      ``generated``, ``boxoban`` (the folder that `BOXOBAN_DATA` names), o
 level       the number of a level there; -1 lets the seed of the task choose
 view        ``board``, ``compact`` or ``cells``, see `mulligan.envs.sokoban.views`
 lost        a level that cannot be won any more ``runs`` on to the last turn, as in the papers, or ``ends`` there: where
-            the solver proves it, whatever turns are left
+            the solver proves it, whatever turns are left; ``hopeless`` ends it also where the turns that are left are
+            too few. What is won is the same in all three; how soon a loss is seen is not.
 """
 
 from __future__ import annotations
@@ -31,20 +32,21 @@ from mulligan.types import Episode, ParamValue, Step, Task
 
 _MOST_BOXES, _MOST_MOVES, _LONGEST_SOLUTION = 8, 20, 200
 _SIDES = (5, 16)
-LOST = "No way to win is left."
+LOST, TOO_SLOW = "No way to win is left.", "No way to win is left in time."
+_RUNS, _ENDS, _HOPELESS = "runs", "ends", "hopeless"
 
 
 class Sokoban:
     """Push every box onto a goal; boxes cannot be pulled, so a wrong push can lose the level."""
 
     __slots__ = (
-        "_cells", "_ends", "_home", "_listed", "_over", "_place", "_usual", "boxes", "cols", "level", "moves",
-        "start", "task", "view",
+        "_cells", "_home", "_listed", "_lost", "_over", "_place", "_usual", "boxes", "cols", "level", "moves",
+        "start", "task", "turn", "view",
     )  # fmt: skip
 
     defaults: ClassVar[dict[str, ParamValue]] = {
         "rows": 6, "cols": 6, "boxes": 2, "moves": 3, "solution": 15, "levels": "generated", "level": -1,
-        "view": "board", "lost": "runs",
+        "view": "board", "lost": _RUNS,
     }  # fmt: skip
     turns: ClassVar[int] = 7
     kind: ClassVar[str] = "solve"
@@ -64,7 +66,7 @@ class Sokoban:
         board = "\n".join(" ".join(cells[row : row + cols]) for row in range(0, len(cells), cols))
         self.start = (board, 2 * solver.locate(cells)[0], cells.count("*"))
         """The board at first as text, the player's place in it, and the boxes that are home."""
-        self.view, self._ends = task.text("view"), ("lost", "ends") in task.params
+        self.view, self._lost = task.text("view"), task.text("lost")
         self.reset()
 
     @staticmethod
@@ -73,7 +75,7 @@ class Sokoban:
         moves, level, levels = int(params["moves"]), int(params["level"]), str(params["levels"])
         if not 1 <= moves <= _MOST_MOVES:
             raise ParameterError(f"sokoban: moves={moves} a turn cannot be; give 1 to {_MOST_MOVES}")
-        for name, known in (("view", views.VIEWS), ("lost", ("runs", "ends"))):
+        for name, known in (("view", views.VIEWS), ("lost", (_RUNS, _ENDS, _HOPELESS))):
             if params[name] not in known:
                 raise ParameterError(f"sokoban: {name}={params[name]!r} is unknown; choose {' or '.join(known)}")
         if levels == "generated":
@@ -104,11 +106,14 @@ class Sokoban:
         return size if levels == "generated" else f"{size}/{'boxoban' if levels == 'boxoban' else 'file'}"
 
     def rules(self) -> str:
-        return views.rules(self.view, self.level.rows, self.cols, self.moves, ends=self._ends)
+        ends = {_RUNS: "", _ENDS: "is left", _HOPELESS: "is left in time"}[self._lost]
+        return views.rules(self.view, self.level.rows, self.cols, self.moves, ends)
 
     def reset(self, chance: int = 0) -> str:
         board, self._place, self._home = self.start
         self._over = False
+        self.turn = 0
+        """Turns that were played, also with replies that could not be read."""
         self._cells = bytearray(board, "ascii")
         return views.cells_at_first(self.level.cells, self.cols) if self.view == "cells" else board
 
@@ -116,6 +121,7 @@ class Sokoban:
         cells, before, boxes = self._cells, self._home, self.boxes
         if self._over:
             return Step(self._seen(), valid=False, state_key=self.key(), feedback="The game is over.")
+        self.turn += 1
         understood = self._usual.get(reply) or read(reply, self.cols, self.moves)
         if isinstance(understood, str):
             return Step(self._seen(), valid=False, state_key=self.key(), feedback=understood)
@@ -124,12 +130,21 @@ class Sokoban:
         self._home = home
         won, key = home == boxes, self.key()
         feedback = blocked_feedback(names, blocked) if blocked else ""
-        lost = self._ends and not won and solver.solve(self.cols, key).dead
+        lost = not won and self._lost != _RUNS and self.is_lost(key, self.turn)
         self._over = won or lost
         if lost:
-            feedback = f"{feedback} {LOST}".lstrip()
+            said = LOST if solver.solve(self.cols, key).dead else TOO_SLOW
+            feedback = f"{feedback} {said}".lstrip()
         reward, progress = 1.0 if won else 0.0, (home - before) / boxes
         return Step(self._seen(), reward, self._over, won, True, key, feedback, progress)
+
+    def is_lost(self, key: str, turn: int) -> bool:
+        """Whether the level counts as lost at `key` after so many turns: where nothing can win it any more and, if
+        levels end when they are hopeless, where no solution fits into the turns that are left."""
+        found = solver.solve(self.cols, key)
+        if found.dead or self._lost != _HOPELESS or found.moves is None or len(key) > solver.EXACT_CELLS:
+            return found.dead
+        return -(-len(found.moves) // self.moves) > self.task.turns - turn
 
     def _seen(self) -> str:
         return views.cells_later(self.key(), self.cols) if self.view == "cells" else self._cells.decode()

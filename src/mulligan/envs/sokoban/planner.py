@@ -14,7 +14,7 @@ from mulligan.types import Step
 if TYPE_CHECKING:
     from mulligan.envs.sokoban.env import Sokoban
 
-_AT_RANDOM = 0.25
+_AT_RANDOM = 0.1
 """Of a hasty player's thoughtless turns, the share that is random all the same: it is to be seen in odd places too."""
 
 
@@ -53,7 +53,7 @@ class Planner:
     def see(self, step: Step) -> None:
         if self.follows and self.plan:
             self.position, self.plan = step.state_key, self.plan[self.world.moves :]
-        elif self.plan and solver.solve(self.world.cols, step.state_key).dead:
+        elif self.plan and self.world.is_lost(step.state_key, self.world.turn):
             self.lost_from.add(self.position)
 
 

@@ -18,8 +18,8 @@ MOST_COLUMNS = 26
 """For which cells have names."""
 
 
-def rules(view: str, rows: int, cols: int, moves: int, *, ends: bool) -> str:
-    """The rules of the game, with what the view shows."""
+def rules(view: str, rows: int, cols: int, moves: int, ends: str) -> str:
+    """The rules of the game, with what the view shows; the game ends where no way to win … `ends`, if that is said."""
     if view == "cells":
         size = f"{rows - 2} rows and {cols - 2} columns with walls around them"
         shown = "A cell is a letter and a number: b1 is right of a1, a2 below it. A box with a * is on a goal."
@@ -28,7 +28,7 @@ def rules(view: str, rows: int, cols: int, moves: int, *, ends: bool) -> str:
         shown = "The board shows {}.".format(", ".join(f"{glyph} {name}" for glyph, name in solver.GLYPHS.items()))
     return (
         f"Sokoban on a board of {size}. Push every box onto a goal; you win as soon as all boxes are on goals."
-        f"{' The game ends where no way to win is left.' if ends else ''}\n"
+        f"{f' The game ends where no way to win {ends}.' if ends else ''}\n"
         f"{shown}\n"
         "You move up, down, left or right, one cell a move. Moving into a box pushes it one cell on, if the cell "
         "behind it is free; you can never pull a box. A move into a wall, or into a box with a wall or another box "
