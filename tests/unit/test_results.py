@@ -279,7 +279,7 @@ def test_what_was_tried_on_sokoban_is_told_as_it_was():
     assert len(re.findall(r"^\| (?:one|two) box", said, re.MULTILINE)) == len(rows)
 
 
-@pytest.mark.parametrize("name", ["one-box", "two-boxes", "hasty"])
+@pytest.mark.parametrize("name", ["one-box", "two-boxes", "hasty", "short"])
 def test_the_sweeps_of_tiny_sokoban_can_be_planned(name, tmp_path):
     sweep = read_sweep(ROOT / "results" / "sokoban-cpu" / f"{name}.toml")
     for each in plan_work(sweep, tmp_path):
