@@ -101,9 +101,8 @@ def read_arms(runs: Path) -> list[Row]:
         folders |= {f"score, {name}": path.parent / f"evaluation-{name}" for name in arm.get("also", {})}
         more = {name: scores(load_trials(folder)) for name, folder in folders.items()}
         more["score, independent"] = scores(load_trials(path.parent / "evaluation", "independent"))
-        if any(episode.reflection for trial in load_trials(folders["score"]) for episode in trial.episodes):
-            more["notes"] = notes(load_trials(folders["score"]))
-        found.append({**arm, **more})
+        written = notes(load_trials(folders["score"]))
+        found.append({**arm, **more, **({"notes": written} if written["written"] else {})})
     return found
 
 
