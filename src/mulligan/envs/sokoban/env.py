@@ -13,7 +13,8 @@ level       the number of a level there; -1 lets the seed of the task choose
 view        ``board``, ``compact`` or ``cells``, see `mulligan.envs.sokoban.views`
 lost        a level that cannot be won any more ``runs`` on to the last turn, as in the papers, or ``ends`` there: where
             the solver proves it, whatever turns are left; ``hopeless`` ends it also where the turns that are left are
-            too few. What is won is the same in all three; how soon a loss is seen is not.
+            too few, on boards of up to 64 cells, whose shortest solutions are known. What is won is the same in all
+            three; how soon a loss is seen is not.
 """
 
 from __future__ import annotations
