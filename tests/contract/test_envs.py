@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import itertools
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -61,6 +62,15 @@ def test_every_environment_says_what_it_is(name):
         env.reset()
         player = env.player(kind, random.Random(0), 1.0, 0.0)
         assert env.step(player.act()).valid
+
+
+def test_a_task_that_is_older_than_a_parameter_can_still_be_played():
+    """What was recorded stays readable when an environment learns something new."""
+    task = registry.make_task("sokoban", 3, boxes=1)
+    old = replace(task, params=tuple((name, value) for name, value in task.params if name != "lost"))
+    world = registry.build(old)
+    assert world.task == task
+    assert world.reset() == registry.build(task).reset()
 
 
 def test_the_example_is_short():

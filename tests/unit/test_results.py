@@ -58,7 +58,7 @@ def test_the_figures_of_performance_are_those_of_the_benchmarks():
     assert not [number for number in numbers if number not in kept]
 
 
-@pytest.mark.parametrize("folder", [".", "sokoban-boards", "sokoban-cells"])
+@pytest.mark.parametrize("folder", [".", "sokoban-boards", "sokoban-cells", "sokoban-hopeless", "sokoban-longer"])
 def test_the_tables_are_those_of_the_rows(folder):
     """table.md is what collect.py makes of table.json."""
     found, own = runpy.run_path(str(PILOT.parent / "collect.py")), PILOT.parent / folder
@@ -79,7 +79,7 @@ def test_rows_of_another_machine_join_those_that_are_kept():
     assert rows == [("RL", 0, 0), ("RL", 2, 1), ("meta-RL", 0, 0), ("meta-RL", 1, 1), ("meta-RL", 2, 0)]
 
 
-@pytest.mark.parametrize("view", ["boards", "cells"])
+@pytest.mark.parametrize("view", ["boards", "cells", "hopeless"])
 def test_the_first_runs_of_sokoban_are_told_as_they_were(view):
     said = (ROOT / "docs" / "results.md").read_text()
     rows = json.loads((PILOT.parent / f"sokoban-{view}" / "table.json").read_text())
@@ -90,6 +90,41 @@ def test_the_first_runs_of_sokoban_are_told_as_they_were(view):
         cells[2] += f" ± {50 * (high - low):.1f}"
         assert f"| {view} | {row['name']} | {' | '.join(cells)} | {100 * row['retry']:.1f} |" in said
     assert said.count(f"\n| {view} |") == len(trained)
+
+
+def sokoban_frozen() -> dict[str, list[str]]:
+    """Of the run on validation levels, arm -> p@1, p@2, p@3 and its half interval on the frozen ones, retries' p@3."""
+    names = ("warm start", "meta-RL, reflection", "meta-RL, reflection, shaped", "RL, GiGPO")
+    shown = (PILOT.parent / "sokoban-longer" / "frozen.txt").read_text().split("\n$ ")[1:]
+    found = [re.findall(r"([\d.]+) ±([\d.]+)", text) for text in shown]
+    assert all(len(each) == 6 for each in found)
+    own = [[*(p for p, _ in each[:3]), each[2][1], each[5][0]] for each in found]
+    return dict(zip(names, own, strict=True))
+
+
+@pytest.mark.parametrize("name", sokoban_frozen())
+def test_sokobans_agents_on_frozen_levels_are_told_as_they_were(name):
+    said = (ROOT / "docs" / "results.md").read_text().replace("*", "")
+    one, two, three, half, retries = sokoban_frozen()[name]
+    assert f"| longer | {name} | {one} | {two} | {three} ± {half} | {retries} |" in said
+
+
+def test_what_sokobans_settings_were_chosen_by_is_told_as_it_was():
+    said, folder = (ROOT / "docs" / "results.md").read_text(), PILOT.parent / "sokoban-longer"
+    rows = {row["name"]: row for row in json.loads((folder / "table.json").read_text())}
+    meta, shaped, rl = (100 * rows[name]["p"][2] for name in list(sokoban_frozen())[1:])
+    removed = 100 * rows["meta-RL, reflection"]["also"]["notes"]["controls"]["removed"][2]
+    assert f"removed meta-RL is at {removed:.1f} there, with it at {meta:.1f}" in said
+    assert f"{shaped:.1f} with it, {meta:.1f} without" in said
+    assert f"(RL {rl:.1f} there)" in said
+    heeds, _, repeats = [
+        re.findall(r"(?<!-)\b\d+(?= )", line) for line in (folder / "notes.txt").read_text().splitlines()
+    ][1:]
+    assert f"{heeds[0]} of {heeds[1]}." in said
+    assert f"{heeds[3]} of {heeds[2]} episodes, RL in {repeats[3]} of {repeats[2]}. Of the {heeds[4]}" in said
+    assert f"of the {heeds[7]} notes' advice {heeds[8]} pieces" in said
+    front = (ROOT / "README.md").read_text()
+    assert f"in {repeats[3]} of {repeats[2]} attempts, meta-RL in {heeds[3]} of {heeds[2]}" in front
 
 
 def test_what_sokobans_notes_were_worth_is_told_as_it_was():
@@ -217,7 +252,7 @@ def test_the_front_page_has_the_other_games_as_they_came_out():
             {**row, "p": row["main"]["p"]}
             for row in json.loads((ROOT / "results" / "h200-webshop" / "arms.json").read_text())
         ],
-        "Sokoban": json.loads((ROOT / "results" / "h200-smollm2" / "sokoban-cells" / "table.json").read_text()),
+        "Sokoban": [{"name": name, "p": [float(found[2]) / 100]} for name, found in sokoban_frozen().items()],
     }
     front = (ROOT / "README.md").read_text().replace("*", "")
     for game, rows in kept.items():
@@ -258,7 +293,9 @@ def test_webshop_against_the_original_is_told_as_it_was():
     assert f"small tagger: {100 * small:.1f} %, the small one and the middle one: {100 * middle:.1f} %" in said
 
 
-@pytest.mark.parametrize("game", ["minesweeper", "sokoban", "sokoban-boards/sweep", "sokoban-cells/sweep"])
+@pytest.mark.parametrize(
+    "game", ["minesweeper", "sokoban", *(f"sokoban-{name}/sweep" for name in ("boards", "cells", "hopeless"))]
+)
 def test_the_sweeps_of_the_results_can_be_planned(game, tmp_path):
     sweep = read_sweep(ROOT / "results" / "h200-smollm2" / f"{game}.toml")
     work = plan_work(sweep, tmp_path)
@@ -282,8 +319,11 @@ def test_what_was_tried_on_sokoban_is_told_as_it_was():
     assert len(re.findall(r"^\| (?:one|two) box", said, re.MULTILINE)) == len(rows)
 
 
-@pytest.mark.parametrize("name", ["one-box", "two-boxes", "hasty", "short"])
-def test_the_sweeps_of_tiny_sokoban_can_be_planned(name, tmp_path):
-    sweep = read_sweep(ROOT / "results" / "sokoban-cpu" / f"{name}.toml")
+TINY = [f"sokoban-cpu/{name}" for name in ("one-box", "two-boxes", "hasty", "short")]
+
+
+@pytest.mark.parametrize("name", [*TINY, "h200-smollm2/sokoban-longer/sweep"])
+def test_the_sweeps_of_sokobans_tries_can_be_planned(name, tmp_path):
+    sweep = read_sweep(ROOT / "results" / f"{name}.toml")
     for each in plan_work(sweep, tmp_path):
         resolve(each.preset, None, {key: value for key, value in each.settings.items() if key != "model.name"})

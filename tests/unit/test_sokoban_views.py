@@ -106,6 +106,18 @@ def test_cells_remember_the_place_where_it_was_lost_and_how_slow_it_was(tmp_path
     assert build(task).digest(slow).endswith("c2: up, down\n0 of 2 boxes on goals")
 
 
+def test_scripted_notes_can_do_without_the_solvers_advice(tmp_path):
+    told = {}
+    for view in ("cells", "board"):
+        task = world_of(tmp_path, lost="ends", view=view, advice="none").task
+        episode = run_trial_sync(task, ScriptedPolicy(["<action>left</action>"]), episodes=1).episodes[0]
+        told[view] = build(task).reflect(episode)
+    assert told["cells"] == "<reflection>boxes b2 d3\nyou c2\nleft: lost</reflection>"
+    assert "plan: play the boxes in another order" in told["board"]
+    with pytest.raises(ParameterError, match=r"advice='some' is unknown; choose solver or none"):
+        world_of(tmp_path, advice="some")
+
+
 def test_a_hopeless_level_ends_as_soon_as_the_turns_left_are_too_few(tmp_path):
     """Up and back wastes a turn; after the last turn in which a solution would still fit, the level is over."""
     world = world_of(tmp_path, lost="hopeless", view="cells")

@@ -10,7 +10,7 @@ import importlib.metadata
 import importlib.util
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -119,8 +119,10 @@ def make_task(name: str, seed: int = 0, **params: Any) -> Task:
 
 
 def build(task: Task) -> Env:
-    """The live world of a task."""
-    env = spec(task.env).build(task)
+    """The live world of a task; parameters that are newer than the task are at their defaults."""
+    about, known = spec(task.env), {name for name, _ in task.params}
+    newer = [(name, value) for name, value in about.defaults.items() if name not in known]
+    env = about.build(replace(task, params=tuple(sorted((*task.params, *newer)))) if newer else task)
     if getattr(env, "task", None) is None:
         raise ContractBroken(f"{task.env} does not keep its task; say self.task = task in __init__")
     return env

@@ -15,6 +15,8 @@ lost        a level that cannot be won any more ``runs`` on to the last turn, as
             the solver proves it, whatever turns are left; ``hopeless`` ends it also where the turns that are left are
             too few, on boards of up to 64 cells, whose shortest solutions are known. What is won is the same in all
             three; how soon a loss is seen is not.
+advice      ``solver``: a scripted player's reflection also says what the solver would have played; ``none``: only what
+            was seen. An agent writes its own reflections, but may have learned to from a scripted player's.
 """
 
 from __future__ import annotations
@@ -35,19 +37,20 @@ _MOST_BOXES, _MOST_MOVES, _LONGEST_SOLUTION = 8, 20, 200
 _SIDES = (5, 16)
 LOST, TOO_SLOW = "No way to win is left.", "No way to win is left in time."
 _RUNS, _ENDS, _HOPELESS = "runs", "ends", "hopeless"
+_SOLVER, _NONE = "solver", "none"
 
 
 class Sokoban:
     """Push every box onto a goal; boxes cannot be pulled, so a wrong push can lose the level."""
 
     __slots__ = (
-        "_cells", "_home", "_listed", "_lost", "_over", "_place", "_usual", "boxes", "cols", "level", "moves",
-        "start", "task", "turn", "view",
+        "_cells", "_home", "_listed", "_lost", "_over", "_place", "_usual", "advised", "boxes", "cols", "level",
+        "moves", "start", "task", "turn", "view",
     )  # fmt: skip
 
     defaults: ClassVar[dict[str, ParamValue]] = {
         "rows": 6, "cols": 6, "boxes": 2, "moves": 3, "solution": 15, "levels": "generated", "level": -1,
-        "view": "board", "lost": _RUNS,
+        "view": "board", "lost": _RUNS, "advice": _SOLVER,
     }  # fmt: skip
     turns: ClassVar[int] = 7
     kind: ClassVar[str] = "solve"
@@ -68,6 +71,8 @@ class Sokoban:
         self.start = (board, 2 * solver.locate(cells)[0], cells.count("*"))
         """The board at first as text, the player's place in it, and the boxes that are home."""
         self.view, self._lost = task.text("view"), task.text("lost")
+        self.advised = task.text("advice") == _SOLVER
+        """Whether a scripted reflection says what the solver would have played."""
         self.reset()
 
     @staticmethod
@@ -76,7 +81,8 @@ class Sokoban:
         moves, level, levels = int(params["moves"]), int(params["level"]), str(params["levels"])
         if not 1 <= moves <= _MOST_MOVES:
             raise ParameterError(f"sokoban: moves={moves} a turn cannot be; give 1 to {_MOST_MOVES}")
-        for name, known in (("view", views.VIEWS), ("lost", (_RUNS, _ENDS, _HOPELESS))):
+        words = {"view": views.VIEWS, "lost": (_RUNS, _ENDS, _HOPELESS), "advice": (_SOLVER, _NONE)}
+        for name, known in words.items():
             if params[name] not in known:
                 raise ParameterError(f"sokoban: {name}={params[name]!r} is unknown; choose {' or '.join(known)}")
         if levels == "generated":

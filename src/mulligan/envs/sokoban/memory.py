@@ -71,7 +71,7 @@ def reflect(world: Sokoban, episode: Episode) -> str:
 
 
 def _place_lost(world: Sokoban, episode: Episode, played: Sequence[Played], wrong: int) -> list[str]:
-    """Where the level was lost, what to play there instead, and what lost it.
+    """Where the level was lost, what to play there instead (where there is to be advice), and what lost it.
 
     ``boxes b2 d3``, ``you c2``, ``left, up``, ``up, up: lost``.
 
@@ -81,9 +81,14 @@ def _place_lost(world: Sokoban, episode: Episode, played: Sequence[Played], wron
     if wrong == len(played):
         return ["won" if episode.won else "too slow"]
     place = played[wrong - 1].key if wrong else world.level.cells
-    plan = solver.solve(world.cols, place).moves or ""
+    plan = _advice(world, place)
     instead = [", ".join(NAMES[INDEX[move]] for move in plan[: world.moves])] if plan else []
     return [views.cells_later(place, world.cols), *instead, f"{played[wrong].said}: lost"]
+
+
+def _advice(world: Sokoban, place: str) -> str:
+    """The solver's moves from there; empty where there are none, or none are to be told."""
+    return (solver.solve(world.cols, place).moves or "") if world.advised else ""
 
 
 def _turn_by_turn(_: Sokoban, episode: Episode, played: Sequence[Played], wrong: int) -> list[str]:
@@ -118,7 +123,7 @@ def _report(world: Sokoban, episode: Episode) -> str:
         failed_at, category, why = invalid[0], "invalid-reply", "a reply that cannot be read costs a turn"
     answer = episode.turns[failed_at - 1].feedback if failed_at else ""
     said = next((turn.said for turn in played if turn.number == failed_at), "no move")
-    solution = solver.solve(cols, world.level.cells).moves or ""
+    solution = _advice(world, world.level.cells)
     chunks = [solution[start : start + world.moves] for start in range(0, len(solution), world.moves)]
     plan = " | ".join(", ".join(NAMES[INDEX[move]] for move in chunk) for chunk in chunks)
     if episode.won:
