@@ -302,6 +302,7 @@ def test_a_path_with_a_version_of_its_own_is_kept() -> None:
     assert completions_url("https://host/api/v1") == "https://host/api/v1/chat/completions"
     assert completions_url("https://host/v1beta/openai/") == "https://host/v1beta/openai/chat/completions"
     assert completions_url("http://host:80/proxy") == "http://host:80/proxy/v1/chat/completions"
+    assert completions_url("https://host/inference/chat/completions/") == "https://host/inference/chat/completions"
 
 
 @pytest.mark.parametrize("url", ["", "localhost:8000", "ftp://host", "http://", "http://host:port", "//host/v1"])

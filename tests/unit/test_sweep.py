@@ -233,6 +233,44 @@ def test_further_evaluations_have_rows_of_their_own():
     assert lines[-1].endswith("| 40.0 ± 9.4 | 20.0 |  |  |")
 
 
+def test_an_arm_that_is_put_before_others_leaves_their_runs_where_they_are(tmp_path):
+    """Or everything would be trained again, without a word."""
+    file = tmp_path / "sweep.toml"
+    file.write_text("[settings.run]\nupdates = 3\n[arms.RL]\n[arms.meta-RL]\n")
+    runs = tmp_path / "runs"
+    planned = [each.folder for each in plan_work(read_sweep(file), runs)]
+    for path in planned:
+        path.mkdir(parents=True)
+    file.write_text("[settings.run]\nupdates = 3\n[arms.RL]\n[arms.new]\n[arms.meta-RL]\n")
+    now = [each.folder for each in plan_work(read_sweep(file), runs)]
+    assert set(planned) < set(now)
+    assert [path.name for path in now if path not in planned] == ["02-new-seed0"]
+
+
+def test_games_are_told_by_their_returns():
+    """Of two seeds: the mean of −0.2 and 0.4; half of its interval is half of the root of 0.3² + 0.4²."""
+
+    def found(seed, value, half, won):
+        arm = {**_found("a", seed, [0.5, 0.8]), "kind": "versus"}
+        game = {"returns": [-1.0, value], "returns_ci": [None, [value - half, value + half]], "won": [0.0, won]}
+        return {**arm, "controls": {}, "main": {**arm["main"], **game, "best": [-1.0, 0.9]}}
+
+    lines = markdown(combine([found(0, -0.2, 0.3, 0.1), found(1, 0.4, 0.4, 0.5)])).splitlines()
+    assert lines[0] == "| arm | episode 1 | episode 2 | episode 2 by seed | updates | minutes |"
+    assert lines[2] == "| a | -1.00, won 0 % | +0.10 ± 0.25, won 30 % | -0.20 / +0.40 | 5 | 1.0 |"
+
+
+def test_trials_that_failed_are_told_below_the_table():
+    arm = _found("a", 0, [0.2, 0.4])
+    arm["controls"]["independent"] |= {"failed": 3, "failure": "RuntimeError: apart"}
+    said = markdown(combine([arm, _found("a", 1, [0.2, 0.4])]))
+    assert said.endswith(
+        "\n\na, independent retries: 3 trials failed for reasons outside the agent, what failed of them counted as not "
+        "solved; the first: RuntimeError: apart\n"
+    )
+    assert "failed" not in markdown(combine([_found("a", 0, [0.2, 0.4])]))
+
+
 def test_classes_of_tasks_have_a_table_of_their_own():
     """Means over seeds; none where all tasks are of one class."""
 

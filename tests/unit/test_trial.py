@@ -341,7 +341,7 @@ def test_faults_are_told_apart():
     class Talkative(Recorder):
         async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
             self.played += 1
-            return [Completion("  "), Completion("so long", finish="length"), Completion("no")][self.played % 3]
+            return [Completion("  "), Completion("", finish="length"), Completion("no")][self.played % 3]
 
     trial = play(Talkative(), episodes=1)
     assert {turn.fault for turn in trial.episodes[0].turns} == {Fault.EMPTY, Fault.CUT_OFF, Fault.INVALID}

@@ -34,7 +34,7 @@ class Opening:
         if not prompts:
             return []
         if self.ids:
-            common = shared([*prompts, self.ids])
+            common = min(begin_alike([*prompts, self.ids]), shared(prompts))
             if common >= max(LEAST, len(self.ids) // 2):
                 self.ids = self.ids[:common]
                 return []

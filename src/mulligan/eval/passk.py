@@ -76,10 +76,11 @@ class Summary:
     played: list[int]
     """How many trials played that episode."""
     returns: list[float | None]
-    """Mean return of that episode among the trials that played it; None where none did."""
+    """Mean return of that episode among the trials that played it to its end; None where none did. Where model or
+    environment failed there is no return: in a game, 0 would be a draw."""
     returns_ci: list[Interval | None]
     won: list[float | None]
-    """Share of the played episodes that were won."""
+    """Share of those episodes that were won."""
     best: list[float]
     """Mean over the trials of the highest return among their first k episodes: p@k, where only a success pays."""
     turns: int
@@ -108,7 +109,8 @@ def tokens(trial: Trial) -> tuple[int, int]:
 def summarise(trials: Sequence[Trial], episodes: int) -> Summary:
     """Count everything that the table, the JSON and the run folder show."""
     by_index = [[trial.episodes[n] for trial in trials if len(trial.episodes) > n] for n in range(episodes)]
-    returns = [mean_interval([episode.reward for episode in played]) if played else None for played in by_index]
+    ended = [[episode for episode in played if not episode.stop.is_infrastructure] for played in by_index]
+    returns = [mean_interval([episode.reward for episode in own]) if own else None for own in ended]
     turns = [turn for trial in trials for episode in trial.episodes for turn in episode.turns]
     written = [episode.reflection for trial in trials for episode in trial.episodes if episode.reflection]
     used = [tokens(trial) for trial in trials]
@@ -120,7 +122,7 @@ def summarise(trials: Sequence[Trial], episodes: int) -> Summary:
         returns=[found[0] if found else None for found in returns],
         returns_ci=[found[1] if found and math.isfinite(found[1][0]) else None for found in returns],
         best=[_best(trials, k) for k in range(1, episodes + 1)],
-        won=[sum(episode.won for episode in played) / len(played) if played else None for played in by_index],
+        won=[sum(episode.won for episode in own) / len(own) if own else None for own in ended],
         turns=len(turns),
         valid=sum(turn.valid for turn in turns) / len(turns) if turns else 0.0,
         reflections=len(written),

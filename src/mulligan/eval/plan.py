@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from mulligan.errors import ParameterError, RunFolderError, UnknownName
-from mulligan.eval.passk import tokens
 from mulligan.report.run import RunFolder, to_toml
 from mulligan.trial.memory import shows_reflection
 from mulligan.trial.settings import TrialSettings
-from mulligan.types import Sampling, Trial
+from mulligan.types import Sampling
 
 CONTROLS = ("independent", "removed", "foreign", "other-trial")
 
@@ -30,8 +29,8 @@ class Prices:
             if not getattr(self, name) >= 0:
                 raise ParameterError(f"the price of {name} tokens, {getattr(self, name)}, cannot be; give 0 or more")
 
-    def of(self, trial: Trial) -> float:
-        prompt, completion = tokens(trial)
+    def of(self, prompt: int, completion: int) -> float:
+        """What so many tokens cost."""
         return (prompt * self.prompt + completion * self.completion) / 1e6
 
 
@@ -59,11 +58,9 @@ class EvalPlan:
     def arms(self) -> list[str]:
         """The arms to play, main first. Controls that would repeat main are left out."""
         wanted = ["main"]
-        memory = self.settings.memory_mode
+        memory = self.settings.memory_mode if self.settings.episodes > 1 else "none"
         for control in dict.fromkeys(self.controls):
-            if (control == "independent" and memory != "none") or (
-                control != "independent" and shows_reflection(memory) and self.settings.episodes > 1
-            ):
+            if shows_reflection(memory) or (control == "independent" and memory != "none"):
                 wanted += ["donors", control] if control == "other-trial" else [control]
         return wanted
 

@@ -12,7 +12,7 @@ other-trial  the reflection of another trial of the same task
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -22,13 +22,13 @@ from typing import Any
 from mulligan.envs import registry
 from mulligan.errors import ParameterError, PolicyError, StopReason, UsageError
 from mulligan.eval.paid import PaidReplies, Remembering
-from mulligan.eval.passk import Summary, paired_bootstrap, summarise
+from mulligan.eval.passk import Summary, paired_bootstrap, summarise, tokens
 from mulligan.eval.plan import EvalPlan, Prices, create_folder, open_folder
 from mulligan.policy.base import Policy, ReplyFunction, as_policy
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.policy.spec import policy_from
 from mulligan.report.run import SCHEMA_VERSION, RunFolder
-from mulligan.rollout.collect import Job, collect
+from mulligan.rollout.collect import Job, Judge, collect
 from mulligan.rollout.tasksets import next_alike, task_set
 from mulligan.seeding import generator
 from mulligan.trial.runner import ReflectionSource, run_async, with_overrides
@@ -209,12 +209,18 @@ class _Evaluation:
         self.progress = progress or (lambda arm, done, total: None)
         self.tasks = task_set(plan.env, plan.tasks, plan.seed_set, **plan.params)
         self.done: dict[str, dict[int, Trial]] = {}
-        self.spent = 0.0
+        self.judge = Judge()
+        self.paid: dict[str, PaidReplies] = {}
+        """The replies of trials that were under way when the run was interrupted, where replies cost something."""
+        self.read = self.wrote = 0
+        """Tokens, of all that was ever asked for in this evaluation, whether or not it counts."""
+        self.asked_before = _requests(policy)
         self.pace: float | None = None
 
     async def play(self) -> EvalResult:
         room = await self._room() if self.plan.room else {}  # first: what is wrong with it should come before any cost
         started = time.perf_counter()
+        self._look_back()
         try:
             for arm in self.plan.arms():
                 begun = time.perf_counter()
@@ -227,25 +233,43 @@ class _Evaluation:
                 await close()
         return self._result(time.perf_counter() - started, room)
 
+    def _look_back(self) -> None:
+        """What the folder holds: trials that need not be played again, and what all of it has cost so far."""
+        for arm in self.plan.arms():
+            found = self.folder.trials(arm) if self.folder else {}
+            if self.folder is not None and self._pays():
+                self.paid[arm] = PaidReplies(self.folder.path / "paid" / f"{arm}.jsonl")
+            paid = self.paid[arm].tokens if arm in self.paid else (0, 0)
+            for read, wrote in [paid] if any(paid) else map(tokens, found.values()):
+                self._count(read, wrote)
+            self.done[arm] = {place: trial for place, trial in found.items() if not _to_repeat(trial)}
+            self.judge.answered |= any(episode.turns for trial in found.values() for episode in trial.episodes)
+
+    def _pays(self) -> bool:
+        return bool(getattr(self.policy, "pays", False))
+
+    def _count(self, read: int, wrote: int) -> None:
+        self.read, self.wrote = self.read + read, self.wrote + wrote
+
+    def _spent(self) -> float:
+        return self.prices.of(self.read, self.wrote)
+
     async def _arm(self, arm: str) -> int:
         """Play what is missing of an arm; returns how many turns that took."""
-        kept = self.folder.trials(arm) if self.folder else {}
-        kept = {place: trial for place, trial in kept.items() if not _to_repeat(trial)}
-        self.done[arm] = kept
-        self.spent += sum(self.prices.of(trial) for trial in kept.values())
+        kept, paid = self.done[arm], self.paid.get(arm)
         places = [place for place in range(len(self.tasks)) if place not in kept]
         self.progress(arm, len(kept), len(self.tasks))
         if not places:
             return 0
         turns = 0
         writer = self.folder.writer(arm) if self.folder else None
-        paid = self._paid(arm)
 
         def on_trial(place: int, trial: Trial) -> None:
             nonlocal turns
             turns += sum(len(episode.turns) for episode in trial.episodes)
             kept[place] = trial
-            self.spent += self.prices.of(trial)
+            if not self._pays():
+                self._count(*tokens(trial))
             if writer is not None:
                 writer.write(place, trial)
             self.progress(arm, len(kept), len(self.tasks))
@@ -257,11 +281,12 @@ class _Evaluation:
             index, donors = {"main": 0, "donors": 1}.get(arm, 2), self._donors(arm)
             await collect(
                 [self._job(self.tasks[place], index, donors(place) if donors else None) for place in places],
-                self.policy if paid is None else Remembering(self.policy, paid),
+                Remembering(self.policy, paid, self._count) if self._pays() else self.policy,
                 settings,
                 concurrency=self.concurrency,
                 on_trial=lambda number, trial: on_trial(places[number], trial),
-                proceed=lambda: self.max_cost is None or self.spent < self.max_cost,
+                proceed=lambda: self.max_cost is None or self._spent() < self.max_cost,
+                judge=self.judge,
             )
         finally:
             if writer is not None:
@@ -273,12 +298,6 @@ class _Evaluation:
     def _job(self, task: Task, index: int = 0, reflections: ReflectionSource | None = None) -> Job:
         others = self.plan.settings.episodes - 1 if self.plan.related else 0
         return Job(task, self.plan.seed, index, reflections, related=next_alike(task, self.tasks, others))
-
-    def _paid(self, arm: str) -> PaidReplies | None:
-        """The replies of trials that were under way when the run was interrupted, where replies cost something."""
-        if self.folder is None or not getattr(self.policy, "pays", False):
-            return None
-        return PaidReplies(self.folder.path / "paid" / f"{arm}.jsonl")
 
     def _donors(self, arm: str) -> Callable[[int], ReflectionSource] | None:
         """For a control arm: where the reflections shown to each task come from."""
@@ -350,22 +369,42 @@ class _Evaluation:
             gains={arm: self._gain(arm, both) for arm in shown if (both := self._common(arm))},
             by_class={name: summarise(trials, episodes) for name, trials in sorted(classes.items())},
             seconds=seconds,
-            cost=self.spent,
+            cost=self._spent(),
             complete=all(len(self.done[arm]) == len(self.tasks) for arm in self.plan.arms()),
             run=str(self.folder.path) if self.folder else None,
             related=self.plan.related,
             turns_per_second=self.pace,
-            requests=getattr(self.policy, "stats", None),
+            requests=_requests(self.policy, self.asked_before),
             trials=main,
         )
 
     def _common(self, arm: str) -> list[int]:
-        """Places of the tasks that both main and `arm` have played."""
-        return sorted(self.done["main"].keys() & self.done[arm].keys())
+        """Places of the tasks that both main and `arm` have played; of games, to their end."""
+        both = sorted(self.done["main"].keys() & self.done[arm].keys())
+        if not self._versus():  # what failed is not solved; but a game that failed is neither lost nor drawn
+            return both
+        return [place for place in both if not any(self.done[name][place].failed for name in ("main", arm))]
 
     def _gain(self, arm: str, both: list[int]) -> tuple[float, tuple[float, float]]:
-        score = _last_return if registry.spec(self.plan.env).kind == "versus" else _solved
+        score = _last_return if self._versus() else _solved
         return paired_bootstrap(*([score(self.done[name][place]) for place in both] for name in ("main", arm)))
+
+    def _versus(self) -> bool:
+        return registry.spec(self.plan.env).kind == "versus"
+
+
+def _requests(policy: Policy, before: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
+    """What an endpoint had to be asked since `before`; None where the policy does not count."""
+    now: Mapping[str, Any] | None = getattr(policy, "stats", None)
+    if now is None or before is None:
+        return None if now is None else dict(now)
+    since: dict[str, Any] = {}
+    for name, value in now.items():
+        if isinstance(value, Mapping):
+            since[name] = dict(Counter(value) - Counter(before.get(name, {})))
+        else:
+            since[name] = value - before.get(name, 0)
+    return since
 
 
 def _reflection(trial: Trial | None, index: int) -> Any:

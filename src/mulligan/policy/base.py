@@ -78,6 +78,11 @@ class Spectator(Protocol):
         ...
 
 
+def about_tokens(characters: int) -> int:
+    """Tokens in so many characters, where nobody counted them: four characters each."""
+    return (characters + 3) // 4
+
+
 class FunctionPolicy:
     """A plain function as a policy."""
 
@@ -103,7 +108,9 @@ class _FunctionConversation:
         if not isinstance(answer, str):
             raise UsageError(f"the policy function returned {type(answer).__name__}, not a string")
         # Half a surrogate pair, as JSON of a cut-off reply may hold, could not be shown or sent again.
-        return Completion(answer.encode("utf-8", "replace").decode())
+        text = answer.encode("utf-8", "replace").decode()
+        asked = sum(len(message["content"]) for message in messages)
+        return Completion(text, prompt_tokens=about_tokens(asked), completion_tokens=about_tokens(len(text)))
 
     def close(self) -> None:
         pass

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 from mulligan.errors import ContextFull, ParameterError, RequestFailed
-from mulligan.policy.base import Conversation
+from mulligan.policy.base import Conversation, about_tokens
 from mulligan.seeding import derive, generator
 from mulligan.types import Completion, Message, Sampling, Task
 
@@ -33,6 +33,7 @@ CONNECT_TIMEOUT = 10.0
 _PASSING = {408, 409, 429}
 """Statuses below 500 that may pass by themselves."""
 _OWN_FIELDS = ("model", "messages", "n", "stream")
+_COMPLETIONS = "/chat/completions"
 """What `extra_body` cannot change, because the answer could then not be read."""
 _TOO_LONG = re.compile(
     r"context_length_exceeded|exceed_context_size|(maximum|available|model's) context (length|size|window)"
@@ -271,7 +272,10 @@ class _Passing(Exception):
 
 
 def completions_url(base_url: str) -> str:
-    """Where requests go: ``http://host:8000``, ``http://host:8000/v1`` and ``http://host:8000/v1/`` are the same."""
+    """Where requests go: ``http://host:8000``, ``http://host:8000/v1`` and ``http://host:8000/v1/`` are the same.
+
+    An address that ends in ``/chat/completions`` is taken as it is.
+    """
     if any(mark in base_url for mark in "@?#"):  # said without the address, which may hold a password
         raise ParameterError("base_url takes no user, password or ?query; a key goes into the environment variable")
     try:
@@ -281,10 +285,10 @@ def completions_url(base_url: str) -> str:
         host = None
     if not host or parts.scheme not in ("http", "https"):
         raise ParameterError(f"base_url={base_url!r} is no address; write it like http://localhost:8000/v1")
-    path = parts.path.rstrip("/").removesuffix("/chat/completions")
-    if not re.search(r"/v\d[^/]*(/|$)", path):
-        path += "/v1"
-    return urlunsplit((parts.scheme, parts.netloc, f"{path}/chat/completions", "", ""))
+    path = parts.path.rstrip("/")
+    if not path.endswith(_COMPLETIONS):  # given whole, it is meant as it is
+        path += _COMPLETIONS if re.search(r"/v\d[^/]*(/|$)", path) else f"/v1{_COMPLETIONS}"
+    return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
 
 
 def read_answer(content: bytes, messages: Sequence[Message]) -> Completion:
@@ -326,7 +330,7 @@ def _is_text(part: Mapping[str, object]) -> bool:
 def _tokens(usage: object, name: str, characters: int) -> int:
     """What the server counted; about four characters a token where it says nothing."""
     told = usage.get(name) if isinstance(usage, dict) else None
-    return told if isinstance(told, int) and told >= 0 else (characters + 3) // 4
+    return told if isinstance(told, int) and told >= 0 else about_tokens(characters)
 
 
 def server_message(content: bytes) -> tuple[str, str]:

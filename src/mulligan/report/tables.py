@@ -104,6 +104,7 @@ def footnotes(result: Result) -> list[str]:
         lines.append(
             f"Reflections: {result['reflections']}, {100 * result['reflections_valid']:.0f} % in the asked form"
         )
+    lines += _shown(result)
     for name, found in result["gains"].items():
         lines.append(f"Against {name}: {_gain(found, result)} (same tasks, bootstrap)")
     if len(result["by_class"]) > 1:
@@ -134,15 +135,29 @@ def _failures(result: Result) -> list[str]:
         if summary["failed"]:
             of_control = f" of {name}" if name else ""
             first = f"; the first: {summary['failure']}" if summary.get("failure") else ""
-            what = f"{summary['failed']} trials{of_control}, what failed of them counted as not solved{first}"
+            counted = "left out" if result["kind"] == "versus" else "counted as not solved"
+            what = f"{summary['failed']} trials{of_control}, what failed of them {counted}{first}"
             lines.append(f"Failed for reasons outside the agent: {what}")
+    return lines
+
+
+def _shown(result: Result) -> list[str]:
+    """Where a control had too few reflections of others to show: what it lacked, it played as if they were removed."""
+    lines = []
+    for name in ("foreign", "other-trial"):
+        summary = result["controls"].get(name)
+        later = sum(summary["played"][1:]) if summary else 0
+        if summary and summary["reflections"] < later:
+            lines.append(
+                f"Control {name}: a reflection could be shown before {summary['reflections']} of {later} later episodes"
+            )
     return lines
 
 
 def _gain(found: Mapping[str, Any], result: Result) -> str:
     (low, high), last = found["ci"], result["episodes"]
     if result["kind"] == "versus":
-        return f"{found['gain']:+.2f} return in episode {last} [{low:+.2f}, {high:+.2f}]"
+        return f"{found['gain']:+.2f} return in the last episode played [{low:+.2f}, {high:+.2f}]"
     return f"{100 * found['gain']:+.1f} points at p@{last} [{100 * low:+.1f}, {100 * high:+.1f}]"
 
 

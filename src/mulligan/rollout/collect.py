@@ -45,15 +45,16 @@ async def collect(
     retries: int = 0,
     on_failure: Callable[[Trial], None] = lambda trial: None,
     on_last: Callable[[], None] = lambda: None,
+    judge: Judge | None = None,
 ) -> None:
     """Play `jobs`, `concurrency` at a time; `on_trial` gets each trial with the place of its job as it ends.
 
     `proceed` is asked before each new trial; False lets those under way finish. A trial that failed outside agent and
     task is played again with the same seed, up to `retries` times; `on_failure` gets every failed attempt. `on_last` is
-    called as soon as the last job has begun.
+    called as soon as the last job has begun. `judge` knows what came of the policy's earlier jobs, if there were any.
     """
     waiting = iter(enumerate(jobs))
-    judge = _Judge()
+    judge = judge or Judge()
 
     async def work() -> None:
         for place, job in waiting:
@@ -88,7 +89,7 @@ async def collect(
         await asyncio.gather(*workers, return_exceptions=True)
 
 
-class _Judge:
+class Judge:
     """Ends a run whose policy has never answered.
 
     Where requests fail, the first trials tell. A prompt that does not fit ends its trial at once, before any other has

@@ -7,6 +7,7 @@ from its weights. An arm may also go on from where another one ended (`start`).
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -216,7 +217,7 @@ def plan_work(
     work: list[Work] = []
     checked: set[str] = set()
     adapters: dict[str, tuple[int, int]] = {}
-    numbers = {arm.name: number for number, arm in enumerate(sweep.arms, 1)}
+    folders = _Folders(sweep, folder)
     warm = _WarmStarts(sweep, folder, warm_threads)
     for seed in sweep.seeds:
         for arm in sweep.arms:
@@ -230,13 +231,13 @@ def plan_work(
             if arm.start is not None:
                 _check_adapter(arm, own_adapter, adapters[arm.start])
                 adapters[arm.name] = adapters[arm.start]
-                start = arm_folder(folder, numbers[arm.start], arm.start, seed)
+                start = folders.of(arm.start, seed)
             elif config.warmstart.steps:
                 start = warm.of(arm, config, settings, work)
             if start is not None:
                 settings |= {"warmstart.steps": "0", "model.name": start_name(start)}
                 settings |= {"model.lora_rank": "0"} if own_adapter[0] else {}  # the start's adapter is trained on
-            own = arm_folder(folder, numbers[arm.name], arm.name, seed)
+            own = folders.of(arm.name, seed)
             more = {_ALSO: {name: dict(sweep.also[name]) for name in arm.also}} if arm.also else {}
             work.append(Work(arm.name, seed, own, settings, sweep.preset, start, {**_protocol(sweep), **more}))
     chosen = {each.folder for each in work if each.name in wanted and (seeds is None or each.seed in seeds)}
@@ -343,9 +344,23 @@ def _check(config: Config, sweep: Sweep, arm: Arm, known: set[str]) -> None:
             known.add(worlds)
 
 
-def arm_folder(folder: Path, number: int, name: str, seed: int) -> Path:
-    """Where an arm's run lies."""
-    return folder / f"{number:02d}-{short_name(name)}-seed{seed}"
+class _Folders:
+    """Where the runs of arms lie: numbered as in the file, or as they were when the file had fewer arms before them."""
+
+    def __init__(self, sweep: Sweep, folder: Path) -> None:
+        self.folder = folder
+        self.numbers = {arm.name: number for number, arm in enumerate(sweep.arms, 1)}
+        self.short = Counter(short_name(arm.name) for arm in sweep.arms)
+
+    def of(self, name: str, seed: int) -> Path:
+        short = short_name(name)
+        planned = self.folder / f"{self.numbers[name]:02d}-{short}-seed{seed}"
+        there = [
+            path
+            for path in self.folder.glob(f"*-seed{seed}")
+            if path.name.lstrip("0123456789") == f"-{short}-seed{seed}"
+        ]
+        return there[0] if len(there) == 1 and self.short[short] == 1 else planned
 
 
 def start_name(start: Path) -> str:

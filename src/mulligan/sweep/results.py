@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,8 @@ def combine(found: Sequence[Found]) -> list[dict[str, Any]]:
     """One row an arm, and one for each of its controls and further evaluations, in the order of `found`.
 
     p@k is the mean over seeds; its interval is Wilson's over the trials of all seeds, as if all were independent. All
-    seeds play the same tasks, and training differs from seed to seed: look at `seeds` for how far they are apart.
+    seeds play the same tasks, and training differs from seed to seed: look at `seeds` for how far they are apart, which
+    has p@k of each or, of games against somebody, the returns.
     """
     rows = []
     for name in dict.fromkeys(result["name"] for result in found):
@@ -28,10 +30,11 @@ def combine(found: Sequence[Found]) -> list[dict[str, Any]]:
 
 def _rows(name: str, own: Sequence[Found], parts: Sequence[Found], more: Found) -> list[dict[str, Any]]:
     """An evaluation of an arm, and its controls."""
-    rows = [{**_row(name, own, [part["main"] for part in parts]), **more, "by_class": _classes(parts)}]
+    versus = parts[0].get("kind") == "versus"  # runs of earlier versions do not say
+    rows = [{**_row(name, own, [part["main"] for part in parts], versus), **more, "by_class": _classes(parts)}]
     for control in parts[0]["controls"]:
         label = f"{name}, {CONTROL_NAMES.get(control, control)}"
-        row = _row(label, own, [part["controls"][control] for part in parts])
+        row = _row(label, own, [part["controls"][control] for part in parts], versus)
         rows.append({**row, **more, "control": control})
     return rows
 
@@ -44,40 +47,89 @@ def _classes(parts: Sequence[Found]) -> dict[str, list[float]]:
     return found if len(classes) > 1 else {}
 
 
-def _row(name: str, own: Sequence[Found], summaries: Sequence[Found]) -> dict[str, Any]:
+def _row(name: str, own: Sequence[Found], summaries: Sequence[Found], versus: bool) -> dict[str, Any]:
     trials = sum(summary["trials"] for summary in summaries)
     episodes = len(summaries[0]["p"])
     solved = [sum(round(summary["p"][k] * summary["trials"]) for summary in summaries) for k in range(episodes)]
+    measure = "returns" if versus else "p"
     return {
         "method": name,
         "p": [count / trials for count in solved],
         "ci": [list(wilson(count, trials)) for count in solved],
         "best": [sum(s.get("best", s["p"])[k] for s in summaries) / len(summaries) for k in range(episodes)],
+        **({"games": [_games(summaries, k) for k in range(episodes)]} if versus else {}),
         "tasks": summaries[0]["trials"],
         "valid": sum(summary["valid"] for summary in summaries) / len(summaries),
-        "seeds": {str(result["seed"]): summary["p"] for result, summary in zip(own, summaries, strict=True)},
+        "failed": sum(summary.get("failed", 0) for summary in summaries),
+        "failure": next((summary["failure"] for summary in summaries if summary.get("failure")), ""),
+        "seeds": {str(result["seed"]): summary[measure] for result, summary in zip(own, summaries, strict=True)},
         "updates": own[0]["updates"],
         "minutes": sum(result["seconds"] for result in own) / len(own) / 60,
     }
 
 
+def _games(summaries: Sequence[Found], k: int) -> dict[str, float] | None:
+    """Of games against somebody, episode k: the mean return over seeds, half its interval, and the share won."""
+    played = [summary for summary in summaries if summary["returns"][k] is not None]
+    if not played:
+        return None
+    intervals = [summary["returns_ci"][k] or (math.nan, math.nan) for summary in played]
+    return {
+        "return": sum(summary["returns"][k] for summary in played) / len(played),
+        "half": math.hypot(*((high - low) / 2 for low, high in intervals)) / len(played),
+        "won": sum(summary["won"][k] for summary in played) / len(played),
+    }
+
+
 def markdown(rows: Sequence[Found]) -> str:
-    """The rows as a Markdown table, p@k in percent with half-intervals, and the last p@k of each seed."""
+    """The rows as a Markdown table: p@k in percent with half-intervals, and the last p@k of each seed; of games the
+    return in each episode, and the share won. Below it what failed for reasons outside the agents."""
     episodes, most = len(rows[0]["p"]), max(len(row["p"]) for row in rows)
-    titles = ["arm", *(f"p@{k}" for k in range(1, most + 1)), f"p@{episodes} by seed", "updates", "minutes"]
-    scored = any(map(pays_in_part, rows))
+    versus = "games" in rows[0]
+    named = "episode " if versus else "p@"
+    titles = ["arm", *(f"{named}{k}" for k in range(1, most + 1)), f"{named}{episodes} by seed", "updates", "minutes"]
+    scored = not versus and any(map(pays_in_part, rows))
     titles += ["score@1", f"score@{episodes}"] if scored else []
     lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
     for row in rows:
-        shares = [f"{100 * p:.1f} ± {50 * (ci[1] - ci[0]):.1f}" for p, ci in zip(row["p"], row["ci"], strict=True)]
+        shares = _shares(row)
         shares += [""] * (most - len(shares))
-        seeds = " / ".join(f"{100 * own[episodes - 1]:.1f}" for own in row["seeds"].values() if len(own) >= episodes)
+        seeds = " / ".join(_last(own, episodes, versus) for own in row["seeds"].values() if len(own) >= episodes)
         is_again = "control" in row or "also" in row
         spent = "" if is_again else f"{row['minutes']:.1f}"
         updates = "" if is_again else str(row["updates"])
         best = [f"{100 * row['best'][0]:.1f}", f"{100 * row['best'][:episodes][-1]:.1f}"] if scored else []
         lines.append("| " + " | ".join([row["method"], *shares, seeds, updates, spent, *best]) + " |")
-    return "\n".join([*lines, *_by_class(rows)]) + "\n"
+    return "\n".join([*lines, *_by_class(rows), *_failures(rows)]) + "\n"
+
+
+def _shares(row: Found) -> list[str]:
+    """What an arm reached in each episode, or within the first k."""
+    if "games" in row:
+        return ["" if game is None else _game(game) for game in row["games"]]
+    return [f"{100 * p:.1f} ± {50 * (ci[1] - ci[0]):.1f}" for p, ci in zip(row["p"], row["ci"], strict=True)]
+
+
+def _game(game: Found) -> str:
+    half = f" ± {game['half']:.2f}" if math.isfinite(game["half"]) else ""
+    return f"{game['return']:+.2f}{half}, won {100 * game['won']:.0f} %"
+
+
+def _last(own: Sequence[float | None], episodes: int, versus: bool) -> str:
+    value = own[episodes - 1]
+    return "–" if value is None else f"{value:+.2f}" if versus else f"{100 * value:.1f}"
+
+
+def _failures(rows: Sequence[Found]) -> list[str]:
+    """What the table alone would hide."""
+    counted = {True: "left out", False: "counted as not solved"}
+    said = [
+        f"{row['method']}: {row['failed']} trials failed for reasons outside the agent, what failed of them "
+        f"{counted['games' in row]}; the first: {row['failure']}"
+        for row in rows
+        if row.get("failed")
+    ]
+    return ["", *said] if said else []
 
 
 def _by_class(rows: Sequence[Found]) -> list[str]:

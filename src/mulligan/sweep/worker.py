@@ -214,7 +214,7 @@ def _evaluate(env: str, config: Any, folder: Path, wanted: Mapping[str, Any], sa
 def _summaries(result: Any) -> dict[str, Any]:
     controls = {name: asdict(summary) for name, summary in result.controls.items()}
     classes = {name: asdict(summary) for name, summary in result.by_class.items()}
-    return {"main": asdict(result.main), "controls": controls, "by_class": classes}
+    return {"kind": result.kind, "main": asdict(result.main), "controls": controls, "by_class": classes}
 
 
 def _point(line: Mapping[str, Any]) -> dict[str, Any] | None:

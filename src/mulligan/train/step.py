@@ -350,6 +350,7 @@ class Learner:
         if math.isfinite(found) and math.isfinite(norm):
             for optimiser in optimisers:
                 optimiser.step()
+            torch.autograd.graph.increment_version(parameters)  # fused steps do not; engines look at it
             self.follow_masters()
             self.bad_in_a_row = 0
             return {"grad_norm": norm, "skipped": 0.0}

@@ -17,7 +17,16 @@ from typing import Any, cast
 
 from mulligan.envs import registry
 from mulligan.envs.base import Env
-from mulligan.errors import ContextFull, DeviceLost, Fault, MulliganError, StopReason, UnknownName, UsageError
+from mulligan.errors import (
+    ContextFull,
+    DeviceLost,
+    Fault,
+    MulliganError,
+    RunFolderError,
+    StopReason,
+    UnknownName,
+    UsageError,
+)
 from mulligan.policy.base import Conversation, Policy, ReplyFunction, Spectator, World, as_policy
 from mulligan.seeding import derive
 from mulligan.trial import memory as remembering
@@ -27,6 +36,8 @@ from mulligan.trial.reflection import parse_reflection
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Completion, Episode, Message, Reflection, Sampling, Step, Task, Trial, Turn
 
+_NOT_THE_MODELS = (UsageError, DeviceLost, RunFolderError)
+"""What may be raised in place of a reply and says nothing about the model: it ends everything."""
 ReflectionSource = Callable[[int], Reflection | None]
 """Episode index -> the reflection to show after it, instead of asking the agent (a control)."""
 
@@ -241,7 +252,7 @@ class _TrialPlay:
                 if turns:  # as at the turn limit: not moving must not be better than losing
                     turns[-1] = replace(turns[-1], reward=turns[-1].reward + self.timeout_reward)
                 break
-            except (UsageError, DeviceLost):
+            except _NOT_THE_MODELS:
                 raise
             except Exception as failure:  # a failure of the model is data too
                 stop, error = StopReason.REQUEST_FAILED, _said(failure)
@@ -363,7 +374,7 @@ class _TrialPlay:
             if self.spectator is not None:
                 self.spectator.ended(episode)
             completion = await self._reply(asked, sampling)
-        except (UsageError, DeviceLost):
+        except _NOT_THE_MODELS:
             raise
         except Exception as failure:
             outage = not isinstance(failure, ContextFull)  # a full context is the agent's own affair
@@ -384,7 +395,7 @@ def _turn(seen: str, reply: Completion, step: Step, state_key: str, timeout_rewa
     fault = None
     if not step.valid:
         empty = not reply.text or reply.text.isspace()
-        fault = Fault.EMPTY if empty else Fault.CUT_OFF if reply.finish == "length" else Fault.INVALID
+        fault = Fault.CUT_OFF if reply.finish == "length" else Fault.EMPTY if empty else Fault.INVALID
     reward = float(step.reward) + timeout_reward
     return Turn(seen, reply, reward, bool(step.valid), state_key, step.feedback, float(step.shaping), fault)
 

@@ -209,6 +209,8 @@ def test_which_opening_is_chosen():
     assert opening.fit([[*rules, 1, 2], [*rules, 1, 3]]) == [*rules, 1]  # two of one game
     assert opening.fit([[*rules, 5, 2], [*rules, 1, 3]]) == []  # of another: it is cut, and needs no reading
     assert opening.ids == rules
+    assert opening.fit([[*rules, 4, 4], [*rules, 9]]) == []  # once more: nothing is lost of it
+    assert opening.ids == rules
     assert opening.fit([[*rules[:40], 7], [*rules, 8]]) == []  # too little for everybody: kept for those it serves
     assert [opening.begins(prompt) for prompt in ([*rules[:40], 7], [*rules, 8], rules)] == [False, True, False]
     others = [[*range(200, 250), n] for n in range(3)]

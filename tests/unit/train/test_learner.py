@@ -19,7 +19,7 @@ from mulligan.models.load import LoraSettings, load, save
 from mulligan.policy.local import Demonstrated, LocalPolicy
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.train import head as head_module
-from mulligan.train import muon
+from mulligan.train import muon, optimisers
 from mulligan.train.config import (
     AlgoConfig,
     Config,
@@ -273,12 +273,14 @@ def test_a_shared_beginning_changes_nothing_but_the_work(lora, tokens):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("lora", [None, LoraSettings(rank=4, alpha=8)])
-def test_engines_can_see_that_weights_were_written_to(lora, dtype):
+@pytest.mark.parametrize("fused", [False, True])
+def test_engines_can_see_that_weights_were_written_to(lora, dtype, fused):
     """By the versions that torch counts: keys and values of earlier weights must not be used again."""
     loaded = load(TINY, lora=lora)
     rows, advantages = hand_made_rows(loaded)
     model = loaded.model.to(dtype)
     learner = Learner(model, config())
+    learner.optimiser = optimisers.for_updates(learner.weights(), None, config(), fused=fused)
     before = sum(parameter._version for parameter in model.parameters())
     learner.update(UpdateData(rows, advantages), update=0, on_bad=pytest.fail)
     assert sum(parameter._version for parameter in model.parameters()) > before

@@ -1,0 +1,248 @@
+"""What an evaluation costs, all of it, and what outages do to its figures."""
+
+from __future__ import annotations
+
+import json
+from typing import ClassVar
+
+import pytest
+
+from mulligan.errors import RequestFailed, RunFolderError
+from mulligan.eval.paid import PaidReplies
+from mulligan.eval.plan import Prices
+from mulligan.eval.run import evaluate
+from mulligan.report.tables import footnotes
+from mulligan.types import Completion, Message, Step, Task
+
+A_REPLY = 0.001
+PRICES = Prices(1.0)
+
+
+class Paying:
+    """Pulls the first arm, always; every reply has a thousand tokens."""
+
+    name, pays = "paying", True
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def start(self, task, seed):
+        return _Paying(self, task)
+
+    def answer(self, task: Task, messages: list[Message]) -> str:
+        return "<action>1</action>"
+
+
+class _Paying:
+    def __init__(self, owner: Paying, task: Task) -> None:
+        self.owner, self.task = owner, task
+
+    async def reply(self, messages, sampling):
+        text = self.owner.answer(self.task, messages)
+        self.owner.calls += 1
+        return Completion(text, prompt_tokens=1000)
+
+    def close(self):
+        pass
+
+
+class Raising:
+    """A world that falls apart at its first step."""
+
+    turns: ClassVar[int] = 2
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+
+    def rules(self) -> str:
+        return "<action>1</action>"
+
+    def reset(self, chance: int = 0) -> str:
+        return "begin"
+
+    def step(self, reply: str) -> Step:
+        raise RuntimeError("apart")
+
+
+def test_a_function_cannot_spend_without_limit():
+    """It counts no tokens; they are estimated, as an endpoint's are that says nothing of them."""
+    calls = 0
+
+    def function(messages: list[Message]) -> str:
+        nonlocal calls
+        calls += 1
+        return "<action>1</action>"
+
+    result = evaluate("bandit", function, tasks=200, prices=Prices(3, 15), max_cost=0.001, concurrency=1, room=False)
+    assert not result.complete
+    assert 0.001 <= result.cost < 0.003
+    assert calls < 60
+
+
+def test_replies_to_a_broken_world_are_paid_for_too(tmp_path):
+    file = tmp_path / "raising.py"
+    file.write_text("from tests.unit.test_evaluate_cost import Raising\n")
+    policy = Paying()
+    options = {"prices": PRICES, "max_cost": 0.01, "room": False, "concurrency": 1}
+    result = evaluate(f"{__file__}:Raising", policy, tasks=100, **options)
+    assert not result.complete
+    assert result.cost == pytest.approx(policy.calls * A_REPLY)
+    assert policy.calls == 10
+
+
+def test_what_an_outage_has_cost_is_not_forgotten(tmp_path):
+    """A request fails for good, the trial goes on, and is played again when the evaluation is resumed."""
+
+    class Flaky(Paying):
+        broken = True
+
+        def answer(self, task, messages):
+            if self.broken and task.seed % 3 == 0 and len(messages) == 2:
+                raise RequestFailed("503")
+            return super().answer(task, messages)
+
+    policy = Flaky()
+    options = {"tasks": 20, "run": tmp_path / "run", "room": False, "prices": PRICES, "concurrency": 1}
+    first = evaluate("bandit", policy, **options)
+    assert first.main.failed > 0
+    assert first.cost == pytest.approx(policy.calls * A_REPLY)
+    policy.broken = False
+    second = evaluate("bandit", policy, resume=True, **options)
+    assert second.main.failed == 0
+    assert second.cost == pytest.approx(policy.calls * A_REPLY)
+    calls = policy.calls
+    third = evaluate("bandit", policy, resume=True, **options)
+    assert (third.cost, policy.calls) == (pytest.approx(calls * A_REPLY), calls)
+
+
+def test_the_limit_knows_what_later_arms_have_cost(tmp_path):
+    policy = Paying()
+    options = {"tasks": 6, "run": tmp_path / "run", "room": False, "prices": PRICES, "concurrency": 1}
+    spent = evaluate("bandit", policy, **options).cost
+    for trials in (tmp_path / "run" / "trials").glob("main*"):
+        trials.unlink()
+    calls = policy.calls
+    result = evaluate("bandit", policy, resume=True, max_cost=spent, **options)
+    assert (policy.calls, result.main.trials) == (calls, 0)
+
+
+def test_tasks_that_always_fail_do_not_keep_an_evaluation_from_its_end(tmp_path):
+    """A filter refuses ten tasks of forty; when the evaluation is resumed, these ten are all that is left of main."""
+
+    class Refused(Paying):
+        stop_at = 10**9
+
+        def answer(self, task, messages):
+            if self.calls >= self.stop_at:
+                raise KeyboardInterrupt
+            if task.seed % 4 == 0:
+                raise RequestFailed("400: content filter")
+            return super().answer(task, messages)
+
+    options = {"tasks": 40, "room": False, "concurrency": 1}
+    whole = Refused()
+    wanted = evaluate("bandit", whole, **options)
+    assert (wanted.main.failed, wanted.complete) == (10, True)
+    policy = Refused()
+    policy.stop_at = whole.calls - 5  # in the control
+    with pytest.raises(KeyboardInterrupt):
+        evaluate("bandit", policy, run=tmp_path / "run", **options)
+    policy.stop_at = 10**9
+    result = evaluate("bandit", policy, run=tmp_path / "run", resume=True, **options)
+    assert (result.main.failed, result.complete) == (10, True)
+
+
+def test_an_outage_after_main_keeps_its_result():
+    class Leaving(Paying):
+        def answer(self, task, messages):
+            if "Episode " not in messages[1]["content"]:  # only retries say nothing of episodes
+                raise RequestFailed("gone")
+            return super().answer(task, messages)
+
+    result = evaluate("bandit", Leaving(), tasks=20, room=False)
+    assert (result.main.failed, result.main.trials) == (0, 20)
+    assert result.controls["independent"].failed == 20
+
+
+def test_a_game_that_failed_is_no_draw():
+    """Where nothing fails, the first legal cell loses often; half of all requests failing must not look better."""
+
+    class Half(Paying):
+        def __init__(self, broken: bool) -> None:
+            super().__init__()
+            self.broken = broken
+
+        def answer(self, task, messages):
+            if self.broken and task.seed % 2:
+                raise RequestFailed("gone")
+            return "<action>nothing</action>"
+
+    options = {"params": {"opponent": "minimax"}, "tasks": 20, "room": False}
+    sound, broken = (evaluate("tictactoe", Half(broken), **options) for broken in (False, True))
+    assert sound.main.returns[0] == broken.main.returns[0] == -1.0
+    assert broken.main.failed == 10
+    assert broken.gains["independent"][0] == 0.0
+    assert "10 trials, what failed of them left out" in "\n".join(footnotes(broken.to_dict()))
+
+
+def test_it_is_told_where_a_control_had_no_reflection_to_show():
+    """Another trial of the task that has won at once wrote none."""
+
+    class Lucky(Paying):
+        def answer(self, task, messages):
+            return f"<action>{1 + self.calls % 2}</action>"
+
+    result = evaluate("bandit", Lucky(), params={"arms": 2}, tasks=60, controls=("other-trial",), room=False)
+    control = result.controls["other-trial"]
+    later = sum(control.played[1:])
+    assert control.reflections < later
+    told = f"Control other-trial: a reflection could be shown before {control.reflections} of {later} later episodes"
+    assert told in footnotes(result.to_dict())
+
+
+def test_one_episode_has_no_control():
+    policy = Paying()
+    assert not evaluate("bandit", policy, tasks=5, episodes=1, room=False).controls
+    assert policy.calls == 5
+
+
+def test_a_policy_that_counts_is_asked_what_this_evaluation_took():
+    class Counting(Paying):
+        @property
+        def stats(self):
+            return {"requests": self.calls, "faults": {"503": self.calls // 2}}
+
+    policy = Counting()
+    first, second = (evaluate("bandit", policy, tasks=4, episodes=1, room=False) for _ in range(2))
+    assert first.requests == second.requests == {"requests": 4, "faults": {"503": 2}}
+
+
+def test_a_full_disk_is_said_and_leaves_what_was_paid_for_readable(tmp_path, monkeypatch):
+    file = tmp_path / "main.jsonl"
+    paid = PaidReplies(file)
+    paid.keep(1, 0, 7, Completion("a", prompt_tokens=5))
+
+    def half(*_, **__):
+        file.write_bytes(file.read_bytes() + b'[1, 1, 8, {"te')
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr("mulligan.eval.paid.asdict", half)
+        with pytest.raises(RunFolderError, match=r"main\.jsonl cannot be written.*No space left"):
+            paid.keep(1, 1, 8, Completion("b"))
+    paid.keep(1, 2, 9, Completion("c"))
+    assert PaidReplies(file).kept.keys() == {(1, 0), (1, 2)}
+    with file.open("a") as torn:  # by an earlier version
+        torn.write('[1, 3, 8, {"te' + json.dumps([1, 4, 9, {}]) + "\n")
+    assert PaidReplies(file).kept.keys() == {(1, 0), (1, 2)}
+
+
+def test_a_run_ends_where_its_folder_cannot_be_written(tmp_path, monkeypatch):
+    """It is not the model that failed."""
+
+    def full(*_, **__):
+        raise RunFolderError("no space")
+
+    monkeypatch.setattr(PaidReplies, "keep", full)
+    with pytest.raises(RunFolderError, match="no space"):
+        evaluate("bandit", Paying(), tasks=4, run=tmp_path / "run", room=False)
