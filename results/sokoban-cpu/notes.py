@@ -52,7 +52,7 @@ def count(trial: Trial) -> Counter[str]:
             found["true"] += (note[:2], note[-1:]) == (asked[:2], asked[-1:])
             if instead and episode.stop is StopReason.LOST:
                 found["instead"] += 1
-                found["sound"] += _sound(world, places[-2], instead, played[-1].number)
+                found["sound"] += _sound(world, places[-2], instead, len(played))
     return found
 
 

@@ -27,6 +27,7 @@ CASES = [
     ("sokoban", {}),
     ("sokoban", {"boxes": 1, "moves": 1, "turns": 20}),
     ("sokoban", {"view": "cells", "lost": "ends"}),
+    ("sokoban", {"lost": "hopeless"}),
     ("tictactoe", {"opponent": "random"}),
     ("tictactoe", {"opponent": "mcts:20"}),
     ("tictactoe", {"opponent": "minimax"}),

@@ -16,7 +16,7 @@ from mulligan.adapters import as_gymnasium
 from mulligan.envs.check import check_env
 from mulligan.envs.registry import make, make_task
 from mulligan.errors import MulliganError, ParameterError, StopReason, UnknownName, UsageError
-from mulligan.policy.scripted import RandomPolicy
+from mulligan.policy.scripted import RandomPolicy, ScriptedPolicy
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -41,6 +41,16 @@ def test_a_game_of_openspiel_in_five_lines():
     step = env.step("<action>X3</action>")
     assert step.valid
     assert step.observation.count("x") - step.observation.count("Legal moves: x") > step.observation.count("o.")
+
+
+def test_a_move_of_openspiel_is_the_one_that_was_named():
+    """In chess a pawn's bxc5 and a bishop's Bxc5 may both be legal; bd5 names neither."""
+    env = make("openspiel:chess", seat=1)
+    env.reset()
+    env._say = {0: "bxc5", 1: "Bxc5", 2: "Nf3"}.get
+    env._actions = lambda: [0, 1, 2]
+    named = {said: env._named(said) for said in ("bxc5", "Bxc5", "BXC5", "nf3", "N f3", "bd5")}
+    assert named == {"bxc5": 0, "Bxc5": 1, "BXC5": None, "nf3": 2, "N f3": 2, "bd5": None}
 
 
 def played(name: str, seed: int, **params: object) -> mulligan.Episode:
@@ -205,6 +215,13 @@ def test_text_is_shown_as_it_is_and_the_seed_decides():
 @pytest.mark.parametrize("ident", ["Minesweeper-v0-small", "KuhnPoker-v0", "TicTacToe-v0", "TowerOfHanoi-v0"])
 def test_games_of_textarena_keep_the_contract(ident):
     check_env(f"textarena:{ident}")
+
+
+def test_moves_of_textarena_are_remembered_with_tags_and_without():
+    for style, replies in (("plain", ["<action>[A C]</action>"]), ("bare", ["[A C]"])):
+        task = make_task("textarena:TowerOfHanoi-v0")
+        trial = mulligan.run_trial_sync(task, ScriptedPolicy(replies), episodes=1, style=style)
+        assert make("textarena:TowerOfHanoi-v0").digest(trial.episodes[0]).startswith("moves [A C]")
 
 
 @pytest.mark.parametrize("ident", ["Sokoban-v0", "Minesweeper-v0", "KuhnPoker-v0"])

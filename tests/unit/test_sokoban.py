@@ -521,6 +521,13 @@ def test_boxoban_itself(monkeypatch: pytest.MonkeyPatch) -> None:
         assert replays_to_a_win(board, moves)
 
 
+@pytest.mark.parametrize(("rows", "boxes", "solution"), [(5, 1, 200), (6, 1, 190), (6, 2, 200)])
+def test_a_bound_that_no_small_board_needs_is_no_mistake(rows: int, boxes: int, solution: int) -> None:
+    for seed in range(2):
+        level = levels.generate(seed, rows, rows, boxes, solution)
+        assert 0 < len(solver.solve(rows, level.cells).moves or "") <= solution
+
+
 # --- Player, digest, reflection
 
 

@@ -131,10 +131,10 @@ def test_a_hopeless_level_ends_as_soon_as_the_turns_left_are_too_few(tmp_path):
     assert world.reflect(slow) == "<reflection>boxes b2 d3\nyou c2\ndown, left, left\nup, down: lost</reflection>"
     assert world.digest(slow).endswith("c2: up, down\nlost")
     assert "ends where no way to win is left in time" in world.rules()
-    # a reply that cannot be read costs its turn too
+    # a reply that cannot be read changes nothing of that: the turn limit ends such an episode
     unread = ["what?"] * (task.turns - needed) + ["<action>up, down</action>"]
     late = run_trial_sync(task, ScriptedPolicy(unread), episodes=1).episodes[0]
-    assert (late.stop, len(late.turns)) == (StopReason.LOST, task.turns - needed + 1)
+    assert (late.stop, len(late.turns)) == (StopReason.TURN_LIMIT, task.turns)
     # a dead end is one whatever turns are left, and what is solved in time is won
     dead = run_trial_sync(task, ScriptedPolicy(["<action>left</action>"]), episodes=1).episodes[0]
     assert dead.turns[-1].feedback == "No way to win is left."

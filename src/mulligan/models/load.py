@@ -166,7 +166,8 @@ def _device(name: str) -> torch.device:
 
 def _dtype(name: str, device: torch.device) -> torch.dtype:
     if name == "auto":
-        return torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
+        computes = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+        return torch.bfloat16 if computes else torch.float32
     if name not in _DTYPES:
         raise UnknownName("dtype", name, ("auto", *_DTYPES))
     return _DTYPES[name]

@@ -21,7 +21,7 @@ from mulligan.envs import registry
 from mulligan.envs.webshop.env import WebShop
 from mulligan.trial.runner import run_trial, run_trial_sync
 from mulligan.trial.settings import TrialSettings
-from mulligan.types import Trial
+from mulligan.types import Completion, Trial
 from mulligan.web.server import LARGEST, serving
 from mulligan.web.table import Table
 from mulligan.web.visitor import Visitor, last_scene
@@ -159,7 +159,22 @@ def test_a_trial_in_the_browser_is_the_trial_of_an_agent_that_says_the_same(shir
         + [visit.trial.episodes[0].reflection.completion.text]
         + [turn.reply.text for turn in visit.trial.episodes[1].turns]
     )
-    assert run_trial_sync(registry.build(shirts.task), lambda messages: next(replies), episodes=3) == visit.trial
+
+    class Same:
+        """Says the same; like a person, it counts no tokens."""
+
+        name = "same"
+
+        def start(self, task, seed):
+            return self
+
+        async def reply(self, messages, sampling):
+            return Completion(next(replies))
+
+        def close(self):
+            pass
+
+    assert run_trial_sync(registry.build(shirts.task), Same(), episodes=3) == visit.trial
 
 
 def test_the_page_offers_exactly_what_can_be_clicked(shirts):

@@ -116,7 +116,7 @@ class SpielGame:
         if self.match.over:  # the opponent has ended it before this seat's first move: any reply takes the result
             return self._told()
         said = action_with_arrows(reply)
-        move = None if said is None else self._moves().get(_plain(said))
+        move = None if said is None else self._named(said)
         if move is None:
             why = "The answer names none of the legal moves."
             return Step(self._observe(), valid=False, state_key=self._seen(), feedback=why)
@@ -154,8 +154,13 @@ class SpielGame:
     def _say(self, move: int) -> str:
         return str(self.match.state.action_to_string(self.seat - 1, move))
 
-    def _moves(self) -> dict[str, int]:
-        return {_plain(self._say(move)): move for move in self._actions()}
+    def _named(self, said: str) -> int | None:
+        """The legal move of that name, however it is spaced; however it is cased too, where that names one alone."""
+        names = {move: "".join(self._say(move).split()) for move in self._actions()}
+        wanted = "".join(said.split())
+        exact = [move for move, name in names.items() if name == wanted]
+        alike = [move for move, name in names.items() if name.lower() == wanted.lower()]
+        return exact[0] if exact else alike[0] if len(alike) == 1 else None
 
     def _seen(self) -> str:
         """The game as the seat may see it."""
@@ -172,8 +177,3 @@ class SpielGame:
         moves = [self._say(move) for move in self._actions()]
         more = f" and {len(moves) - _MOST_LISTED} more" if len(moves) > _MOST_LISTED else ""
         return f"{self._seen()}\nLegal moves: {', '.join(moves[:_MOST_LISTED])}{more}"
-
-
-def _plain(move: str) -> str:
-    """A move however it is spaced and cased."""
-    return "".join(move.split()).lower()

@@ -213,7 +213,11 @@ class _Arena:
         return reward >= 1
 
     def digest(self, episode: Episode) -> str:
-        played = [action_with_arrows(turn.reply.text) or "" for turn in episode.turns if turn.valid]
+        played = [
+            action_with_arrows(turn.reply.text) or turn.reply.text.strip()  # bare replies have no tags
+            for turn in episode.turns
+            if turn.valid
+        ]
         return f"moves {' '.join(played) or 'none'}\n{episode.final}"
 
     def _invalid(self, why: str) -> Step:

@@ -13,8 +13,8 @@ level       the number of a level there; -1 lets the seed of the task choose
 view        ``board``, ``compact`` or ``cells``, see `mulligan.envs.sokoban.views`
 lost        a level that cannot be won any more ``runs`` on to the last turn, as in the papers, or ``ends`` there: where
             the solver proves it, whatever turns are left; ``hopeless`` ends it also where the turns that are left are
-            too few, on boards of up to 64 cells, whose shortest solutions are known. What is won is the same in all
-            three; how soon a loss is seen is not.
+            too few, on boards of up to 64 cells, whose shortest solutions are known; turns lost to replies that cannot
+            be read do not count there. What is won is the same in all three; how soon a loss is seen is not.
 advice      ``solver``: a scripted player's reflection also says what the solver would have played; ``none``: only what
             was seen. An agent writes its own reflections, but may have learned to from a scripted player's.
 """
@@ -120,7 +120,7 @@ class Sokoban:
         board, self._place, self._home = self.start
         self._over = False
         self.turn = 0
-        """Turns that were played, also with replies that could not be read."""
+        """Turns that were played; those lost to replies that cannot be read are the runner's to count."""
         self._cells = bytearray(board, "ascii")
         return views.cells_at_first(self.level.cells, self.cols) if self.view == "cells" else board
 
@@ -128,10 +128,10 @@ class Sokoban:
         cells, before, boxes = self._cells, self._home, self.boxes
         if self._over:
             return Step(self._seen(), valid=False, state_key=self.key(), feedback="The game is over.")
-        self.turn += 1
         understood = self._usual.get(reply) or read(reply, self.cols, self.moves)
         if isinstance(understood, str):
             return Step(self._seen(), valid=False, state_key=self.key(), feedback=understood)
+        self.turn += 1
         deltas, names = understood
         self._place, home, blocked = push(cells, self._place, deltas, before, boxes)
         self._home = home

@@ -59,7 +59,7 @@ def generate(seed: int, rows: int, cols: int, boxes: int, solution: int) -> Leve
     """The level of a seed: no box starts on a goal, and the solver needs at most `solution` moves.
 
     It needs more pushes than there are boxes, and a third of `solution` at least where such levels are easily found:
-    with every eight attempts that find none, a move less will do. The later attempts leave out the inner walls.
+    with attempts that find none, less will do. The later attempts leave out the inner walls.
     """
     rng = generator(seed, "sokoban", rows, cols, boxes, solution)
     for attempt in range(_ATTEMPTS):
@@ -67,7 +67,8 @@ def generate(seed: int, rows: int, cols: int, boxes: int, solution: int) -> Leve
         terrain = _carve(rng, rows, cols, boxes, walls)
         if terrain is None:
             continue
-        cells = _pull_apart(rng, cols, terrain, boxes, max(boxes, solution // 3 - attempt // 8), solution)
+        least = solution // 3 - max(attempt // 8, solution // 3 * (2 * attempt - _ATTEMPTS) // _ATTEMPTS)
+        cells = _pull_apart(rng, cols, terrain, boxes, max(boxes, least), solution)
         if cells is not None:
             return Level(cols, cells)
     raise ParameterError(

@@ -65,7 +65,7 @@ def reflect(world: Sokoban, episode: Episode) -> str:
     if world.view == "board":
         return _report(world, episode)
     played = replay(world, episode)
-    wrong = next((n for n, turn in enumerate(played) if world.is_lost(turn.key, turn.number)), len(played))
+    wrong = next((n for n, turn in enumerate(played) if world.is_lost(turn.key, n + 1)), len(played))
     tell = _place_lost if world.view == "cells" else _turn_by_turn
     return "<reflection>{}</reflection>".format("\n".join(tell(world, episode, played, wrong)))
 
@@ -117,7 +117,7 @@ def _report(world: Sokoban, episode: Episode) -> str:
     elif left.dead:
         failed_at = next(turn.number for turn in played if solver.solve(cols, turn.key).dead)
         category, why = "wrong-move", "after it no moves can bring every box onto a goal"
-    elif played and world.is_lost(final, failed_at):
+    elif played and world.is_lost(final, len(played)):
         category, why = "out-of-turns", "after it the turns that are left are too few"
     elif invalid:
         failed_at, category, why = invalid[0], "invalid-reply", "a reply that cannot be read costs a turn"

@@ -37,6 +37,11 @@ RULES = (
 )
 
 
+def whole_words(text: str) -> str:
+    """The beginning of a text without its last word, which may be cut; all of it where it is one word."""
+    return text.rpartition(" ")[0] or text
+
+
 def asked(goal: Goal) -> str:
     """What is asked for, in few words: ``cup: soft, thin; size 3; under 30``."""
     named = {} if goal.human else goal.options  # people name the options in their own words
@@ -76,7 +81,7 @@ def _line(world: WebShop, product: Product) -> str:
     if world.made_up:
         title = title.partition(" for ")[0]  # what it is for is the same for all products of a kind
     elif len(title) > _LONGEST:
-        title = title[:_LONGEST].rpartition(" ")[0]
+        title = whole_words(title[:_LONGEST])
     return f"{product.asin} {title} ${'-'.join(prices)}"
 
 

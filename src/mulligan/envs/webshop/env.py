@@ -357,4 +357,4 @@ class WebShop:
 
 
 def _cut(text: str, longest: int) -> str:
-    return text if len(text) <= longest else text[: longest - 1].rpartition(" ")[0] + "…"
+    return text if len(text) <= longest else compact.whole_words(text[: longest - 1]) + "…"
