@@ -74,7 +74,8 @@ class Task:
     @property
     def seat(self) -> int | None:
         """Which side the agent plays, 1 or 2, where the game has two sides."""
-        return next((int(value) for key, value in self.params if key == "seat"), None)
+        seats = (value for key, value in self.params if key == "seat")
+        return next((value for value in seats if isinstance(value, int)), None)
 
 
 class Step(NamedTuple):

@@ -111,12 +111,12 @@ def load(
     return Loaded(model, tokenizer, renderer, spec)
 
 
-def as_asked(loaded: Loaded, dtype: Precision, *, gradient_checkpointing: bool) -> Loaded:
-    """A model that was loaded by other settings, in the precision asked for ("auto": as it is)."""
-    if dtype != "auto":
-        loaded.model.to(_dtype(dtype, torch.device("cpu")))
+def as_asked(loaded: Loaded, *, gradient_checkpointing: bool) -> Loaded:
+    """A model that was loaded by other settings, with gradient checkpointing or without."""
     if gradient_checkpointing:
         loaded.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    elif loaded.model.is_gradient_checkpointing:
+        loaded.model.gradient_checkpointing_disable()
     return loaded
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mulligan.envs import registry
-from mulligan.errors import ParameterError
+from mulligan.errors import MulliganError, ParameterError
 from mulligan.policy.base import Policy
 from mulligan.rollout.collect import Job, collect
 from mulligan.rollout.tasksets import FIRST_SEED, belongs
@@ -21,6 +21,8 @@ from mulligan.types import Group, Task, Trial
 
 SEEDS = 1_000_000_000
 _TRIES = 10_000
+_BROKEN = 20
+"""So many worlds that cannot be built while one is looked for, and it is said."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +70,19 @@ class Mixture:
         """One task of the set."""
         names = [name for name, _ in self.weights]
         name = rng.choices(names, [weight for _, weight in self.weights])[0]
-        own = self.own_params(name)
+        own, broken = self.own_params(name), 0
         for _ in range(_TRIES):
             task = registry.make_task(name, FIRST_SEED[self.seed_set] + int(rng.random() * SEEDS), **own)
-            if belongs(task, self.seed_set):
-                return task
+            try:
+                if belongs(task, self.seed_set):
+                    return task
+            except MulliganError:
+                raise
+            except Exception as error:  # a world that cannot be built belongs to nobody; one of many is passed over
+                broken += 1
+                if broken == _BROKEN:
+                    said = f"{type(error).__name__}: {error}"
+                    raise MulliganError(f"{name}, seed {task.seed}: the world cannot be built: {said}") from error
         raise ParameterError(f"{name}: no world of the {self.seed_set} set in {_TRIES} tries; use a larger world")
 
 

@@ -49,7 +49,9 @@ def play(jobs: Sequence[Ordered], policy: Policy, processes: int = 1) -> list[Tr
 def _begin() -> subprocess.Popen[bytes]:
     # A session of its own: Ctrl-C is for this process, which then ends its workers.
     command = [sys.executable, "-P", "-m", __name__]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+    paths = [path or os.getcwd() for path in sys.path]  # an environment's file may import what lies beside the script
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, env=env)
 
 
 def _ask(worker: subprocess.Popen[bytes], order: bytes) -> bytes:

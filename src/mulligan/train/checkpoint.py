@@ -14,6 +14,7 @@ import json
 import os
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ import torch
 
 from mulligan.algo.normalise import History
 from mulligan.errors import RunFolderError, UsageError
-from mulligan.models.load import Loaded, LoraSettings, as_asked, load
+from mulligan.models.load import Loaded, LoraSettings, Precision, as_asked, load
 from mulligan.report.run import RunFolder
 from mulligan.train.config import Config
 from mulligan.train.resolve import from_run
@@ -114,16 +115,31 @@ def newest(folder: Path) -> Path | None:
     return found[-1] if found else None
 
 
-def load_model(run: str | Path, device: str = "cpu") -> Loaded:
-    """The model of a run folder with its newest weights."""
+def load_model(run: str | Path, device: str = "cpu", dtype: Precision = "auto") -> Loaded:
+    """The model of a run folder with its newest weights, in this precision ("auto": in which it was trained)."""
     folder = RunFolder.open(run)
     checkpoint = newest(folder.path)
     if checkpoint is None:
         raise RunFolderError(f"{folder.path} has no checkpoint yet")
     config = from_run(folder)
+    if dtype != "auto":  # before the weights come, which are kept in full
+        config = replace(config, model=replace(config.model, dtype=dtype))
     loaded = load_base(config, device, folder.path)
     load_weights(checkpoint, loaded.model)
     return loaded
+
+
+def take_masters(config: Config, run: Path, learner: Learner) -> None:
+    """Where a run starts from another one's weights in half precision: the float32 copies as that run left them."""
+    start = find_start(config.model.name, run, is_trained=newest(run) is not None)
+    if start is None or not learner.masters:
+        return
+    before = newest(Path(start))
+    assert before is not None, "its weights were loaded"
+    found = load_weights(before, learner.model)
+    with torch.no_grad():
+        for name, master in learner.masters.items():
+            master.copy_(found[name])
 
 
 def load_base(config: Config, device: str, run: Path) -> Loaded:
@@ -135,7 +151,7 @@ def load_base(config: Config, device: str, run: Path) -> Loaded:
             raise UsageError(
                 f"model.name={model.name}: no adapter can be put on a run folder; export it, and use hf:DIR"
             )
-        return as_asked(load_model(start, device), model.dtype, gradient_checkpointing=model.gradient_checkpointing)
+        return as_asked(load_model(start, device, model.dtype), gradient_checkpointing=model.gradient_checkpointing)
     lora = (
         LoraSettings(rank=model.lora_rank, alpha=model.lora_alpha or 2 * model.lora_rank) if model.lora_rank else None
     )

@@ -284,6 +284,9 @@ class Config:
         for name in _SHARES:
             if not 0.0 <= self._at(name) <= 1.0:
                 raise ParameterError(f"{name}={self._at(name):g} cannot be; give a number from 0 to 1")
+        for name in _LESS_THAN_1:
+            if not 0.0 <= self._at(name) < 1.0:
+                raise ParameterError(f"{name}={self._at(name):g} cannot be; give 0 or more, less than 1")
         for name in _MORE_THAN_0:
             if not self._at(name) > 0.0:
                 raise ParameterError(f"{name}={self._at(name):g} cannot be; give more than 0")
@@ -291,6 +294,11 @@ class Config:
             raise ParameterError("run.updates=0 trains nothing; 0 is for a warm start alone")
         if self.run.group < 2 and self.algo.estimator != "ppo":
             raise ParameterError(f"run.group={self.run.group}: {self.algo.estimator} compares trials; give at least 2")
+        beyond = "algo.estimator=ppo" if self.algo.estimator == "ppo" else "algo.baseline=agent"
+        if self.algo.dynamic_sampling and (self.algo.estimator == "ppo" or self.algo.baseline == "agent"):
+            raise ParameterError(
+                f"algo.dynamic_sampling replaces groups without differences; {beyond} learns from them too: leave it out"
+            )
 
     def _at(self, name: str) -> float:
         section, _, entry = name.partition(".")
@@ -315,8 +323,9 @@ _LEAST = {
 }  # fmt: skip
 _SHARES = (
     "algo.gamma_step", "algo.gamma_traj", "algo.gae_lambda", "algo.clip_low", "warmstart.skill", "warmstart.recall",
-    "optim.lr_end", "optim.beta1", "optim.beta2",
+    "optim.lr_end",
 )  # fmt: skip
+_LESS_THAN_1 = ("optim.beta1", "optim.beta2")
 _MORE_THAN_0 = (
     "trial.temperature", "optim.lr", "optim.grad_clip", "warmstart.lr", "algo.value_lr", "algo.sampler_weight_limit",
 )  # fmt: skip

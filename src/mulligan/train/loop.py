@@ -35,14 +35,14 @@ from mulligan.rollout.groups import Mixture, all_failed, draw_tasks, play_groups
 from mulligan.train import checkpoint
 from mulligan.train.config import Config, trial_settings
 from mulligan.train.metrics import MetricsFile, describe_groups
-from mulligan.train.resolve import from_run, to_tree
+from mulligan.train.resolve import checked, from_run, to_tree
 from mulligan.train.rows import Row, rows_of
 from mulligan.train.start import as_kept
 from mulligan.train.step import Learner, UpdateData
 from mulligan.train.validation import Validation
 from mulligan.train.warmstart import warm_start
 from mulligan.trial.runner import loop_is_running
-from mulligan.types import Group
+from mulligan.types import Group, Trial
 
 OnUpdate = Callable[[dict[str, Any]], None]
 Result = TypeVar("Result")
@@ -64,7 +64,7 @@ def train(
         folder = RunFolder.open(run)
         config = from_run(folder)
     else:
-        config = as_kept(config or Config(), Path(run))
+        config = as_kept(checked(config or Config()), Path(run))
         folder = RunFolder.create(run, {"kind": "train", **to_tree(config)})
     with folder.held(is_new=not resume):
         try:
@@ -112,7 +112,19 @@ class _Loop:
     def run(self, start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         if self.thread is None:
             return self.runner.run(start())
-        return self.thread.submit(lambda: self.runner.run(start())).result()
+        under_way: list[asyncio.Task[Any] | None] = []
+
+        async def work() -> Result:
+            under_way.append(asyncio.current_task())
+            return await start()
+
+        result = self.thread.submit(lambda: self.runner.run(work()))
+        try:
+            return result.result()
+        except KeyboardInterrupt:  # a notebook's reaches this thread alone: the other would play on to the end
+            for task in filter(None, under_way):
+                self.runner.get_loop().call_soon_threadsafe(task.cancel)
+            raise
 
     def close(self) -> None:
         if self.thread is None:
@@ -143,6 +155,8 @@ class Trainer:
         self.loaded = loaded or checkpoint.load_base(config, self.device, folder.path)
         critic = heads(config.algo.form) if config.algo.estimator == "ppo" else 0
         self.learner = Learner(self.loaded.model, config, critic)
+        if loaded is None:
+            checkpoint.take_masters(config, folder.path, self.learner)
         engine = config.engine
         self.engine = make_engine(
             self.loaded.model,
@@ -236,6 +250,8 @@ class Trainer:
         groups = played_out.groups
         played = time.perf_counter()
         batch = self._batch(groups)
+        if not len(batch):
+            raise MulliganError(f"no trial of update {update + 1} had a reply; the first: {_first_error(groups)}")
         trials = [groups[group].trials[index] for group, index in batch.source]
         rows, steps = rows_of(trials)
         assert steps == len(batch), f"{steps} steps have tokens, {len(batch)} have returns"
@@ -322,10 +338,7 @@ class Trainer:
         """The groups of an update; with dynamic sampling, those that teach nothing are replaced once."""
         playing.groups = groups = await self._groups(update, self.config.run.tasks, "", playing)
         if all_failed(groups):
-            errors = {
-                episode.error for group in groups for t in group.trials for episode in t.episodes if episode.error
-            }
-            raise MulliganError(f"every trial of update {update} failed; the first failure: {min(errors)}")
+            raise MulliganError(f"every trial of update {update + 1} failed; the first failure: {_first_error(groups)}")
         if not self.config.algo.dynamic_sampling:
             return
         dull = [place for place, group in enumerate(groups) if not self._has_signal(group)]
@@ -352,7 +365,7 @@ class Trainer:
             update=update,
             concurrency=run.concurrency,
             retries=run.retries,
-            on_failure=lambda trial: playing.failures.update([trial.episodes[-1].stop.value]),
+            on_failure=lambda trial: playing.failures.update([_why_failed(trial)]),
             on_last=playing.all_begun.set,
         )
 
@@ -405,4 +418,18 @@ class Trainer:
             {"ids": row.ids, "spans": [(s.start, list(s.ids), list(s.logprobs or ()), s.step) for s in row.spans]}
             for row in bad["rows"]
         ]
-        torch.save({"rows": rows, "advantages": bad["advantages"].cpu()}, path / f"update-{update + 1:05d}.pt")
+        name = f"update-{update + 1:05d}"
+        before = len(list(path.glob(f"{name}*.pt")))
+        kept = {"rows": rows, "advantages": bad["advantages"].cpu()}
+        torch.save(kept, path / (f"{name}-{before + 1}.pt" if before else f"{name}.pt"))
+
+
+def _first_error(groups: list[Group]) -> str:
+    errors = (episode.error for group in groups for trial in group.trials for episode in trial.episodes)
+    return next(filter(None, errors), "nothing was said")
+
+
+def _why_failed(trial: Trial) -> str:
+    """What first went wrong: a trial may go on after that, and even be won."""
+    stops = (episode.stop for episode in trial.episodes)
+    return next((stop.value for stop in stops if stop.is_infrastructure), "unreflected")

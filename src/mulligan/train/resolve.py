@@ -124,6 +124,16 @@ def from_tree(tree: Mapping[str, Any]) -> Config:
     return _build({key: _value(key, value, layer) for key, value in layer.values.items()})
 
 
+def checked(config: Config) -> Config:
+    """A configuration made in Python, as a run folder will keep it; what cannot be is said here, and not after hours.
+
+    Numbers of numpy become Python's own, which files can hold and which randomness is derived from.
+    """
+    config = from_tree(to_tree(config))
+    check(config)
+    return config
+
+
 def from_run(folder: RunFolder) -> Config:
     """The configuration a training run was started with."""
     tree = folder.config()
@@ -385,8 +395,10 @@ def _build(values: Mapping[str, object]) -> Config:
     return Config(**{section: kinds[section](**table) for section, table in tables.items()})
 
 
-def _plain(value: object) -> object:
-    return dict(value) if isinstance(value, Mapping) else value
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(part) for key, part in value.items()}
+    return value.item() if hasattr(value, "dtype") and hasattr(value, "item") else value  # numpy's numbers
 
 
 def _one_line(text: str) -> str:

@@ -75,6 +75,7 @@ class Learner:
         )
         self.shares_openings = _chosen(config.optim.share, is_never_padded(self.device, model.dtype))
         self.bad_in_a_row = 0
+        self.last_bad = ""
         compiled = _chosen(config.model.compile, _has_compiler(self.device))
         self.head = Head(model, compiled, backend)
         if compiled:
@@ -198,6 +199,7 @@ class Learner:
                 if found["skipped"]:
                     skipped += 1
                     on_bad({"rows": part.rows, "advantages": data.advantages, "metrics": found})
+                    self._end_if_hopeless()
             told = [found for found in passes if len(found) == max(map(len, passes))]  # others had no rows
             metrics = {name: sum(found[name] for found in told) / len(told) for name in told[0]}
         metrics["sampler/mismatch"] = metrics.get("sampler/mismatch", mismatch or 0.0)
@@ -355,12 +357,16 @@ class Learner:
             self.bad_in_a_row = 0
             return {"grad_norm": norm, "skipped": 0.0}
         self.bad_in_a_row += 1
+        self.last_bad = f"loss {found}, gradient norm {norm}"
+        return {"grad_norm": 0.0, "skipped": 1.0}
+
+    def _end_if_hopeless(self) -> None:
+        """Called when a bad step's batch has been kept."""
         if self.bad_in_a_row >= self.config.run.max_bad_steps:
             raise MulliganError(
-                f"the loss was not finite in {self.bad_in_a_row} steps in a row (loss {found}, gradient norm {norm}); "
+                f"the loss was not finite in {self.bad_in_a_row} steps in a row ({self.last_bad}); "
                 "a lower learning rate is the usual way out; batches of updates are kept under bad/ in the run folder"
             )
-        return {"grad_norm": 0.0, "skipped": 1.0}
 
     def supervised(self, rows: Sequence[Row], lr: float, optimisers: Sequence[torch.optim.Optimizer]) -> float:
         """One step of maximum likelihood on the spans of `rows` (the warm start); returns the loss per token."""
@@ -381,6 +387,7 @@ class Learner:
                 loss.backward()  # type: ignore[no-untyped-call]
                 total = total + loss.detach()
         self._apply(total, optimisers)
+        self._end_if_hopeless()
         return float(total)
 
 

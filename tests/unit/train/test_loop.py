@@ -41,28 +41,7 @@ from mulligan.train.step import Learner
 from mulligan.train.validation import Validation
 from mulligan.train.warmstart import demonstrate
 from mulligan.types import Group, Sampling, Step
-
-TINY = "nano:hidden=32,layers=1"
-
-
-def small(**sections) -> Config:
-    """Two quick updates on a two-armed bandit."""
-    base = Config(
-        run=RunConfig(updates=2, tasks=3, group=4, threads=1, checkpoint_every=1, keep=2, save_trials_every=1),
-        task=TaskConfig(env="bandit", params={"arms": 2}),
-        trial=TrialConfig(episodes=3, memory="history", style="bare", max_tokens=2, reflection_tokens=3),
-        model=ModelConfig(name=TINY),
-        engine=EngineConfig(slots=16),
-        warmstart=WarmstartConfig(steps=60, trials=40, batch=16, lr=5e-3, warmup=1),
-        optim=OptimConfig(lr=1e-3, warmup=1, epochs=2),
-    )
-    return replace(base, **sections)
-
-
-def metrics(run: Path) -> list[dict]:
-    """All metrics but times."""
-    lines = MetricsFile(run / "metrics.jsonl").read()
-    return [{key: value for key, value in line.items() if not key.startswith("time/")} for line in lines]
+from small_runs import TINY, metrics, small
 
 
 def weights(run: Path) -> torch.Tensor:

@@ -6,7 +6,7 @@ import pytest
 
 from mulligan.envs import registry
 from mulligan.envs.check import check_env
-from mulligan.envs.webshop import compact
+from mulligan.envs.webshop.compact import whole_words
 from mulligan.envs.webshop.env import WebShop
 from mulligan.envs.webshop.tiny import names_of, tiny
 from mulligan.errors import ParameterError, UnknownName
@@ -220,5 +220,5 @@ def test_says_what_cannot_be(params, error, said):
 
 
 def test_a_text_of_one_word_is_cut_and_not_left_out():
-    assert compact.whole_words("a long tit") == "a long"
-    assert compact.whole_words("商品" * 30) == "商品" * 30
+    assert whole_words("a long tit") == "a long"
+    assert whole_words("商品" * 30) == "商品" * 30

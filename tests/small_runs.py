@@ -1,0 +1,40 @@
+"""Training runs of seconds, for the tests of training."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from mulligan.train.config import (
+    Config,
+    EngineConfig,
+    ModelConfig,
+    OptimConfig,
+    RunConfig,
+    TaskConfig,
+    TrialConfig,
+    WarmstartConfig,
+)
+from mulligan.train.metrics import MetricsFile
+
+TINY = "nano:hidden=32,layers=1"
+
+
+def small(**sections) -> Config:
+    """Two quick updates on a two-armed bandit."""
+    base = Config(
+        run=RunConfig(updates=2, tasks=3, group=4, threads=1, checkpoint_every=1, keep=2, save_trials_every=1),
+        task=TaskConfig(env="bandit", params={"arms": 2}),
+        trial=TrialConfig(episodes=3, memory="history", style="bare", max_tokens=2, reflection_tokens=3),
+        model=ModelConfig(name=TINY),
+        engine=EngineConfig(slots=16),
+        warmstart=WarmstartConfig(steps=60, trials=40, batch=16, lr=5e-3, warmup=1),
+        optim=OptimConfig(lr=1e-3, warmup=1, epochs=2),
+    )
+    return replace(base, **sections)
+
+
+def metrics(run: Path) -> list[dict]:
+    """All metrics but times."""
+    lines = MetricsFile(run / "metrics.jsonl").read()
+    return [{key: value for key, value in line.items() if not key.startswith("time/")} for line in lines]

@@ -1,0 +1,219 @@
+"""What goes wrong in training is said, early and truly; and what only looks wrong does not end it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import threading
+import time
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from mulligan.envs import registry
+from mulligan.envs.bandit import Bandit
+from mulligan.errors import MulliganError, ParameterError, UnknownName
+from mulligan.policy import local
+from mulligan.policy.local import LocalPolicy
+from mulligan.policy.scripted import ExpertPolicy
+from mulligan.report.run import RunFolder
+from mulligan.rollout.collect import Job
+from mulligan.rollout.groups import Mixture, draw_tasks
+from mulligan.rollout.workers import play
+from mulligan.train import checkpoint
+from mulligan.train.config import AlgoConfig, EngineConfig, ModelConfig, OptimConfig, TrialConfig
+from mulligan.train.loop import Trainer, train
+from mulligan.train.resolve import checked, resolve
+from mulligan.train.step import Learner
+from mulligan.trial.settings import TrialSettings
+from mulligan.types import Task
+from small_runs import TINY, metrics, small
+
+
+def test_numbers_of_numpy_are_as_good_as_pythons(tmp_path):
+    """As a loop over np.logspace gives them; also where the run is resumed, and randomness is the same."""
+    config = small()
+    odd = replace(
+        config,
+        optim=replace(config.optim, lr=np.float64(1e-3)),
+        run=replace(config.run, seed=np.int64(0), tasks=np.int64(3)),
+    )
+    train(config, tmp_path / "plain")
+    train(odd, tmp_path / "numpy")
+    assert metrics(tmp_path / "numpy") == metrics(tmp_path / "plain")
+    assert train(None, tmp_path / "numpy", resume=True) == tmp_path / "numpy"
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"trial": TrialConfig(tasks="releated")},
+        {"algo": AlgoConfig(logp_old="trainr")},
+        {"algo": AlgoConfig(form="papper")},
+        {"optim": OptimConfig(share="yes")},
+    ],
+    ids=str,
+)
+def test_a_configuration_made_in_python_is_checked_before_anything_begins(sections, tmp_path):
+    with pytest.raises((ParameterError, UnknownName)):
+        train(small(**sections), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_configuration_that_is_in_order_stays_what_it_is():
+    config = resolve("cpu", None, {})
+    assert checked(config) == config
+
+
+@pytest.mark.parametrize("beta", ["beta1", "beta2"])
+def test_averages_that_never_forget_are_refused(beta):
+    with pytest.raises(ParameterError, match=f"optim.{beta}=1 cannot be"):
+        small(optim=OptimConfig(**{beta: 1.0}))
+
+
+@pytest.mark.parametrize("algo", [{"estimator": "ppo"}, {"baseline": "agent"}])
+def test_dynamic_sampling_is_for_those_who_compare_within_groups(algo):
+    with pytest.raises(ParameterError, match="dynamic_sampling"):
+        small(algo=AlgoConfig(dynamic_sampling=True, **algo))
+
+
+class Sided(Bandit):
+    """A seat may have a name."""
+
+    defaults: ClassVar[dict] = {**Bandit.defaults, "seat": "north"}
+
+
+class Brittle(Bandit):
+    """Some worlds cannot be built."""
+
+    def __init__(self, task: Task) -> None:
+        if task.seed % 3 == 0:
+            raise ValueError("no such world")
+        super().__init__(task)
+
+    def world_key(self) -> str:
+        return str(self.task.seed)
+
+
+class Broken(Brittle):
+    """No world can."""
+
+    def __init__(self, task: Task) -> None:
+        raise ValueError("no world at all")
+
+
+def test_a_seat_with_a_name_is_no_number():
+    task = registry.make_task(f"{__file__}:Sided", 0)
+    assert (task["seat"], task.seat) == ("north", None)
+    assert registry.make_task("kuhn", 0, seat=2).seat == 2
+
+
+def test_a_world_that_cannot_be_built_is_passed_over():
+    mixture = Mixture.parse(f"{__file__}:Brittle", {})
+    assert {draw.task.seed % 3 for draw in draw_tasks(mixture, 40, seed=0, update=0)} == {1, 2}
+    with pytest.raises(MulliganError, match=r"Broken, seed \d+: the world cannot be built: ValueError: no world"):
+        draw_tasks(Mixture.parse(f"{__file__}:Broken", {}), 1, seed=0, update=0)
+
+
+def test_a_run_in_which_nothing_is_ever_said_ends(tmp_path):
+    config = small(run=replace(small().run, tasks=1), engine=EngineConfig(slots=16, context=2))
+    with pytest.raises(MulliganError, match=r"no trial of update 1 had a reply; the first: .+"):
+        train(replace(config, warmstart=replace(config.warmstart, steps=0)), tmp_path / "run")
+
+
+def test_a_failure_is_counted_under_its_own_name(tmp_path, monkeypatch):
+    """One request fails; the trial goes on after it, and is played again."""
+    start, failed = LocalPolicy.start, []
+
+    def flaky(self, task, seed):
+        conversation = start(self, task, seed)
+        if not failed:
+            failed.append(conversation)
+            reply = conversation.reply
+
+            async def failing(messages, sampling):
+                conversation.reply = reply
+                raise RuntimeError("gone")
+
+            conversation.reply = failing
+        return conversation
+
+    config = small(run=replace(small().run, updates=1, retries=2, validate_every=0))
+    monkeypatch.setattr(LocalPolicy, "start", flaky)
+    train(config, tmp_path / "run")
+    assert {key: value for key, value in metrics(tmp_path / "run")[-1].items() if key.startswith("failures/")} == {
+        "failures/request_failed": 1
+    }
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_every_batch_of_a_bad_step_is_kept(tmp_path, monkeypatch, most):
+    apply = Learner._apply
+
+    def bad(self, loss, optimisers):
+        updating = optimisers == [self.optimiser]
+        return apply(self, loss * float("nan") if updating else loss, optimisers)
+
+    monkeypatch.setattr(Learner, "_apply", bad)
+    with pytest.raises(MulliganError, match=f"not finite in {most} steps in a row"):
+        train(small(run=replace(small().run, max_bad_steps=most)), tmp_path / "run")
+    assert len(list((tmp_path / "run" / "bad").iterdir())) == most
+
+
+def test_a_run_goes_on_with_the_full_weights_of_the_one_before(tmp_path):
+    """Float32 copies of bfloat16 weights, and no gradient checkpointing that was not asked for."""
+    model = ModelConfig(name=TINY, dtype="bfloat16", gradient_checkpointing=True)
+    start = train(small(model=model), tmp_path / "start")
+    kept = checkpoint.newest(start)
+    wanted = load_file(kept / "weights.safetensors")
+    for dtype in ("bfloat16", "float32"):
+        config = small(model=ModelConfig(name=str(start), dtype=dtype), warmstart=replace(small().warmstart, steps=0))
+        folder = RunFolder.create(tmp_path / dtype, {"kind": "train"})
+        trainer = Trainer(config, folder, lambda told: None)
+        trainer.loop.close()
+        for name, weight in trainer.learner.weights().items():
+            assert torch.equal(weight, wanted[name]), name
+        assert not trainer.loaded.model.is_gradient_checkpointing
+
+
+def test_an_interrupt_in_a_notebook_ends_a_rollout(tmp_path, monkeypatch):
+    """It reaches the notebook's thread alone; the rollout's must not play on to the end."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    async def slow(self, messages, sampling):
+        await asyncio.sleep(3600)
+
+    monkeypatch.setattr(local._LocalConversation, "reply", slow)
+
+    def interrupt():
+        time.sleep(3)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    async def cell() -> None:
+        threading.Thread(target=interrupt, daemon=True).start()
+        train(small(warmstart=replace(small().warmstart, steps=0)), tmp_path / "run")
+
+    loop = asyncio.new_event_loop()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(cell())
+    finally:
+        loop.close()
+        signal.signal(signal.SIGINT, before)
+
+
+def test_demonstrations_in_processes_find_what_this_process_finds(tmp_path, monkeypatch):
+    (tmp_path / "beside.py").write_text("ARMS = 3\n")
+    file = tmp_path / "own.py"
+    file.write_text(
+        "from beside import ARMS\nfrom mulligan.envs.bandit import Bandit\n\n\n"
+        'class Own(Bandit):\n    """Imports what lies beside it."""\n'
+    )
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    jobs = [(Job(registry.make_task(f"{file}:Own", seed), 0), TrialSettings(episodes=1)) for seed in range(200)]
+    assert not any(trial.failed for trial in play(jobs, ExpertPolicy(), processes=2))
