@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,12 +17,19 @@ if TYPE_CHECKING:
     from mulligan.train.config import Config
 
 
+_ENDPOINT = ("base_url", "api_key", "api_key_env", "timeout", "retries", "backoff", "extra_body")
+
+
 def evaluate(env: str, policy: str | Policy | ReplyFunction, **options: Any) -> EvalResult:
     """p@1 … p@N of a policy on a frozen task set, with intervals, controls, ceiling and room.
 
     ``mulligan.evaluate("minesweeper", my_function, tasks=64, memory="history")``. A string names a policy: "expert",
-    "endpoint:…", a run folder. All options: `mulligan.eval.run.evaluate`.
+    "endpoint:MODEL" (with base_url=… and what else `EndpointPolicy` takes), a run folder. All other options:
+    `mulligan.eval.run.evaluate`.
     """
+    endpoint = {name: options.pop(name) for name in _ENDPOINT if name in options}
+    if endpoint and not (isinstance(policy, str) and policy.partition(":")[0] == "endpoint"):
+        raise UsageError(f"evaluate: {next(iter(endpoint))}= is for the policy 'endpoint:MODEL'")
     config = trained_with(policy)
     if config is not None:  # as it was trained, unless told otherwise
         settings, params = as_trained(config, env)
@@ -31,7 +39,11 @@ def evaluate(env: str, policy: str | Policy | ReplyFunction, **options: Any) -> 
             **options,
             "params": {**params, **(options.get("params") or {})},
         }
-    return evaluation.evaluate(env, player_from(policy) if isinstance(policy, str) else policy, **options)
+    result = evaluation.evaluate(env, player_from(policy, **endpoint) if isinstance(policy, str) else policy, **options)
+    if 0 < result.main.trials == result.main.failed:
+        said = f"every trial failed for reasons outside the agent; the figures say nothing of it: {result.main.failure}"
+        warnings.warn(said, stacklevel=2)
+    return result
 
 
 def train(

@@ -15,6 +15,7 @@ Axis letters used in docstrings: G trials of a group, N episodes of a trial, T t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypedDict
@@ -105,7 +106,7 @@ class Sampling:
     max_tokens: int = 512
 
     def __post_init__(self) -> None:
-        if not self.temperature >= 0:
+        if not 0 <= self.temperature < math.inf:
             raise ParameterError(f"temperature={self.temperature} cannot be; give 0 or more")
         if not 0 < self.top_p <= 1:
             raise ParameterError(f"top_p={self.top_p} cannot be; give more than 0, at most 1")

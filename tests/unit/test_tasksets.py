@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from mulligan.errors import ParameterError, UnknownName
-from mulligan.rollout.tasksets import belongs, stream, task_set, world_key
+from mulligan.rollout.tasksets import belongs, stream, task_set, tasks_of, world_key
 
 
 def worlds(env: str, count: int, seed_set: str, **params: object) -> set[str]:
@@ -24,7 +24,7 @@ def test_small_worlds_are_split_by_content_not_by_seed():
     size = {"rows": 4, "cols": 5, "mines": 3}
     test = worlds("minesweeper", 450, "eval", **size)
     validation = worlds("minesweeper", 80, "validation", **size)
-    training = {world_key(task) for task in itertools.islice(stream("minesweeper", "train", **size), 20_000) if task}
+    training = {world_key(task) for task in itertools.islice(stream("minesweeper", "train", size), 20_000) if task}
     assert len(test) == 450  # each board once
     assert len(validation) == 80
     assert len(training) > 450
@@ -35,7 +35,7 @@ def test_small_worlds_are_split_by_content_not_by_seed():
 
 def test_a_small_set_gives_all_it_has_where_fewer_will_do():
     size = {"rows": 3, "cols": 3, "mines": 2}
-    few = task_set("minesweeper", 100, "validation", or_fewer=True, **size)
+    few = tasks_of("minesweeper", 100, "validation", size, or_fewer=True)
     assert 0 < len(few) < 36  # C(9, 2) boards in all
     assert few == task_set("minesweeper", len(few), "validation", **size)
     with pytest.raises(ParameterError, match=f"only about {len(few)} "):
@@ -43,7 +43,7 @@ def test_a_small_set_gives_all_it_has_where_fewer_will_do():
 
 
 def test_every_world_belongs_to_exactly_one_set():
-    for task in itertools.islice(stream("minesweeper", "train"), 300):
+    for task in itertools.islice(stream("minesweeper", "train", {}), 300):
         if task is not None:
             assert [belongs(task, name) for name in ("train", "validation", "eval")] == [True, False, False]
 

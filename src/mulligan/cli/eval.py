@@ -14,6 +14,7 @@ from mulligan.cli.options import (
     Parser,
     add_policy_options,
     add_trial_options,
+    check_endpoint,
     endpoint_options,
     new_run_path,
     take_defaults_of_run,
@@ -74,7 +75,7 @@ def run(parser: Parser, words: list[str]) -> int:
     except KeyboardInterrupt:
         sys.stderr.write(_interrupted(ready.path))
         return 130
-    data = result.to_dict()
+    data = {**result.to_dict(), "max_cost": ready.max_cost}
     RunFolder(ready.path).write_text("result.json", to_json(data))
     if options.json:
         sys.stdout.write(to_json(data))
@@ -104,6 +105,7 @@ def _new(parser: Parser, words: list[str]) -> _Ready:
 
     trained_on = take_defaults_of_run(parser, words)
     options, given = parser.read(words)
+    check_endpoint(options)
     plan = _plan(options, {**trained_on, **given})
     prices = Prices(options.price_in or 0.0, options.price_out or 0.0)
     policy = player_from(options.policy, **endpoint_options(options))
@@ -165,11 +167,10 @@ def _interrupted(path: Path) -> str:
 
 
 def _plan(options: argparse.Namespace, params: dict[str, Any]) -> EvalPlan:
-    from mulligan.eval.plan import CONTROLS, EvalPlan
+    from mulligan.eval.plan import EvalPlan, named_controls
 
     if options.env is None:
         raise UsageError("eval: which environment? 'mulligan envs' lists them")
-    controls = {"all": CONTROLS, "off": ()}.get(options.controls, tuple(filter(None, options.controls.split(","))))
     return EvalPlan(
         env=options.env,
         params=params,
@@ -177,7 +178,7 @@ def _plan(options: argparse.Namespace, params: dict[str, Any]) -> EvalPlan:
         seed_set=options.seed_set,
         seed=options.seed,
         settings=trial_settings(options),
-        controls=tuple(controls),
+        controls=named_controls(options.controls),
         room=not options.no_room,
         related=bool(options.related),
     )

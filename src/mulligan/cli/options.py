@@ -14,7 +14,7 @@ from typing import Any, NoReturn, get_args
 from mulligan.errors import MissingExtra, ParameterError, UnknownName, UsageError
 from mulligan.types import Memory, Restart, Sampling, Stop
 
-ENDPOINT_OPTIONS = ("base_url", "model", "api_key_env", "concurrency", "timeout", "retries")
+ENDPOINT_OPTIONS = ("base_url", "model", "api_key_env", "concurrency", "timeout", "retries", "extra_body")
 
 
 class Parser(argparse.ArgumentParser):
@@ -32,7 +32,7 @@ class Parser(argparse.ArgumentParser):
         known, rest = self.parse_known_args(own)
         for word in rest:
             if not word.startswith("-"):
-                raise UsageError(f"{self.prog}: do not know what to do with {word!r}; see '{self.prog} --help'")
+                self.error(f"do not know what to do with {word!r}")
             raise UnknownName("option", word.partition("=")[0], [*self._option_string_actions, "--env.NAME"])
         return known, params
 
@@ -58,7 +58,7 @@ class Parser(argparse.ArgumentParser):
                 continue
             if not equals:
                 if not waiting or waiting[0].startswith("--"):
-                    raise UsageError(f"{self.prog}: {name} needs a value")
+                    self.error(f"{name} needs a value")
                 value = waiting.pop(0)
             params[name.removeprefix("--env.").replace("-", "_")] = value
         return params, own
@@ -123,7 +123,8 @@ def add_policy_options(parser: Parser, default: str) -> None:
         "--policy",
         default=default,
         metavar="P",
-        help="random, expert[:SKILL[:RECALL]], hasty[:SKILL[:RECALL]] (Sokoban), omniscient, human, endpoint:MODEL, "
+        help="random, expert[:SKILL[:RECALL]], hasty[:SKILL[:RECALL]] (Sokoban), omniscient, "
+        "player:NAME[:SKILL[:RECALL]] (another one of the environment), human, endpoint:MODEL, "
         "file.py:NAME, a run folder, or a local model: nano, smollm2, hf:PATH "
         f"({default}); SKILL and RECALL are shares from 0 to 1",
     )
@@ -135,6 +136,19 @@ def add_policy_options(parser: Parser, default: str) -> None:
     group.add_argument("--concurrency", type=int, default=16, metavar="N", help="trials and requests at a time (16)")
     group.add_argument("--timeout", type=float, default=60.0, metavar="S", help="seconds for one answer (60)")
     group.add_argument("--retries", type=int, default=5, metavar="N", help="retries of a failed request (5)")
+    group.add_argument(
+        "--extra-body",
+        metavar="JSON",
+        help='fields of each request, null leaves one out: \'{"max_tokens": null, "max_completion_tokens": 512}\'',
+    )
+
+
+def check_endpoint(options: argparse.Namespace) -> None:
+    """Refuse what only an endpoint could heed where another policy plays."""
+    given = [name for name in ("base_url", "model", "extra_body") if getattr(options, name) is not None]
+    if given and options.policy.partition(":")[0] != "endpoint":
+        flag = f"--{given[0].replace('_', '-')}"
+        raise UsageError(f"{flag} is for --policy endpoint:MODEL; the policy is {options.policy!r}")
 
 
 def endpoint_options(options: argparse.Namespace) -> dict[str, Any]:

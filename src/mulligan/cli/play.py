@@ -11,6 +11,7 @@ from mulligan.cli.options import (
     Parser,
     add_policy_options,
     add_trial_options,
+    check_endpoint,
     endpoint_options,
     take_defaults_of_run,
     trial_settings,
@@ -49,9 +50,10 @@ def run(parser: Parser, words: list[str]) -> int:
 
     trained_on = take_defaults_of_run(parser, words)
     options, given = parser.read(words)
+    check_endpoint(options)
     _check_web(options)
     params = {**trained_on, **given}
-    task = registry.make_task(options.env, options.seed, **params)
+    task = registry.task_of(options.env, options.seed, params)
     settings = trial_settings(options)
     env = _built(task)
     console = Console()

@@ -114,6 +114,8 @@ def _resolved(options: argparse.Namespace, flags: dict[str, str]) -> Config:
     if options.env is not None:
         flags["task.env"] = options.env
     if options.seed is not None:
+        if "run.seed" in flags:
+            raise UsageError("train: --seed and --run.seed are the same; give one of them")
         flags["run.seed"] = options.seed
     preset = options.preset
     if preset is None and options.config is None and "model.name" not in flags:
@@ -217,7 +219,7 @@ def _warmed(last: Metrics, folder: Path, options: argparse.Namespace) -> str:
     """Of a warm start alone: what it has reached, where its weights are, and how to go on from them."""
     shown = "  ".join(f"p@{k} {100 * share:.1f}" for k, share in shares(last, "validation/p@"))
     weights = folder / "checkpoints" / "update-00000" / "weights.safetensors"
-    preset, file = options.preset or ("" if options.config else "cpu"), options.config
+    preset, file = options.preset or ("" if options.config or options.resume else "cpu"), options.config
     again = f"{f'--preset {preset} ' if preset else ''}{f'--config {file} ' if file else ''}"
     return (
         f"warm start done{f'; on validation tasks: {shown}' if shown else ''}\n"

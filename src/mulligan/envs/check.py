@@ -38,6 +38,7 @@ def garbage(rng: random.Random) -> Iterator[str]:
     yield from ("<action>(1, 1)</action><action>(2, 2)</action>", "<action>" * 2_000, "</action>" * 2_000 + "<action>")
     yield "x" * 1_000_000
     yield "<action>(" + "9" * 5_000 + ", 1)</action>"
+    yield from (f"<action>{digits}</action>" for digits in ("²", "٣", "①", "9" * 5_000, "-1", "1e9"))
     yield "<action>" + " " * 50_000 + "</action>"
     yield "<think>" * 5_000 + "<action>(0, 0)</action>"
     alphabet = "<>/action()[], 0123456789abcxyz\n\t\x00é漢{}:=-"

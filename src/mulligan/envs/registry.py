@@ -73,6 +73,8 @@ def names() -> list[str]:
 
 def spec(name: str) -> EnvSpec:
     """The environment called `name`."""
+    if not isinstance(name, str):
+        raise UsageError(f"{name!r} is no name of an environment; give one, or path/to/file.py:ClassName")
     return spec_of(_load(name), name)
 
 
@@ -81,6 +83,9 @@ def spec_of(found: object, name: str) -> EnvSpec:
     """What the class `found` says about itself, under the name it goes by."""
     if not _is_env(found):
         raise UsageError(f"{name!r} is not an environment: it needs rules(), reset() and step()")
+    reserved = [key for key in ("name", "seed", "turns") if key in getattr(found, "defaults", {})]
+    if reserved:
+        raise UsageError(f"{name!r} cannot have a parameter {reserved[0]!r}: every task has one of that name")
     kind = getattr(found, "kind", "solve")
     if kind not in ("solve", "versus"):
         raise UsageError(f"{name!r} says kind={kind!r}; it must be 'solve' or 'versus'")
@@ -98,7 +103,14 @@ def spec_of(found: object, name: str) -> EnvSpec:
 
 def make_task(name: str, seed: int = 0, **params: Any) -> Task:
     """A task of environment `name`, with every parameter that is not given at its default."""
-    about = spec(name)
+    return task_of(name, seed, params)
+
+
+def task_of(name: str, seed: int, given: Mapping[str, Any]) -> Task:
+    """As `make_task`, whatever the parameters are called."""
+    about, params = spec(name), dict(given)
+    if int(seed) != seed:
+        raise ParameterError(f"{name}: seed={seed} cannot be; give a whole number")
     turns = _coerce(name, "turns", params.pop("turns", about.turns), about.turns)
     if int(turns) < 1:
         raise ParameterError(f"{name}: turns={turns} leaves nothing to play; give at least 1")

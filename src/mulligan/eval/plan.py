@@ -65,6 +65,11 @@ class EvalPlan:
         return wanted
 
 
+def named_controls(text: str) -> tuple[str, ...]:
+    """``independent,removed``; "all" and "off" are what they say."""
+    return {"all": CONTROLS, "off": ()}.get(text, tuple(filter(None, text.split(","))))
+
+
 def plan_to_config(plan: EvalPlan, policy: str) -> dict[str, Any]:
     """The plan as the run folder keeps it."""
     settings = {name.name: getattr(plan.settings, name.name) for name in fields(plan.settings)}

@@ -23,13 +23,13 @@ from mulligan.envs import registry
 from mulligan.errors import ParameterError, PolicyError, StopReason, UsageError
 from mulligan.eval.paid import PaidReplies, Remembering
 from mulligan.eval.passk import Summary, paired_bootstrap, summarise, tokens
-from mulligan.eval.plan import EvalPlan, Prices, create_folder, open_folder
+from mulligan.eval.plan import EvalPlan, Prices, create_folder, named_controls, open_folder
 from mulligan.policy.base import Policy, ReplyFunction, as_policy
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.policy.spec import policy_from
 from mulligan.report.run import SCHEMA_VERSION, RunFolder
 from mulligan.rollout.collect import Job, Judge, collect
-from mulligan.rollout.tasksets import next_alike, task_set
+from mulligan.rollout.tasksets import next_alike, tasks_of
 from mulligan.seeding import generator
 from mulligan.trial.runner import ReflectionSource, run_async, with_overrides
 from mulligan.trial.settings import TrialSettings
@@ -118,7 +118,7 @@ def evaluate(
     seed_set: str = "eval",
     seed: int = 0,
     params: Mapping[str, Any] | None = None,
-    controls: Sequence[str] = ("independent",),
+    controls: str | Sequence[str] = ("independent",),
     room: bool = True,
     related: bool = False,
     concurrency: int = 16,
@@ -143,7 +143,7 @@ def evaluate(
         seed_set=seed_set,
         seed=seed,
         settings=with_overrides(settings or TrialSettings(), overrides),
-        controls=tuple(controls),
+        controls=named_controls(controls) if isinstance(controls, str) else tuple(controls),
         room=room,
         related=related,
     )
@@ -207,7 +207,7 @@ class _Evaluation:
         self.folder: RunFolder | None = None
         self.concurrency, self.prices, self.max_cost = concurrency, prices, max_cost
         self.progress = progress or (lambda arm, done, total: None)
-        self.tasks = task_set(plan.env, plan.tasks, plan.seed_set, **plan.params)
+        self.tasks = tasks_of(plan.env, plan.tasks, plan.seed_set, plan.params)
         self.done: dict[str, dict[int, Trial]] = {}
         self.judge = Judge()
         self.paid: dict[str, PaidReplies] = {}

@@ -119,6 +119,11 @@ class _FunctionConversation:
 def as_policy(policy: Policy | ReplyFunction) -> Policy:
     """`policy` itself, or a plain function made into one."""
     if hasattr(policy, "start"):
+        if not hasattr(policy, "name"):
+            try:
+                cast(Any, policy).name = type(policy).__name__
+            except AttributeError:  # it has slots
+                raise UsageError(f"{policy!r} needs a name: what its rows are called") from None
         return cast(Policy, policy)
     if callable(policy):
         return FunctionPolicy(cast(Any, policy))

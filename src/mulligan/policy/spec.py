@@ -1,14 +1,17 @@
 """Policies by name, as the command line and `evaluate` take them.
 
-random | expert[:SKILL[:RECALL]] | hasty[:SKILL[:RECALL]] | omniscient | human | endpoint:MODEL | path/to/file.py:NAME
+random | expert[:SKILL[:RECALL]] | hasty[:SKILL[:RECALL]] | omniscient | player:NAME[:SKILL[:RECALL]] | human |
+endpoint:MODEL | path/to/file.py:NAME
 
-NAME is a function of the messages, a policy, or a class of policies that needs no arguments.
+A player is one of the environment's own. In a file, NAME is a function of the messages, a policy, or a class of
+policies that needs no arguments.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import inspect
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,7 @@ from mulligan.policy.base import Policy, as_policy
 from mulligan.policy.scripted import ExpertPolicy, RandomPolicy
 from mulligan.seeding import derive
 
-NAMES = ("random", "expert", "hasty", "omniscient", "human", "endpoint")
+NAMES = ("random", "expert", "hasty", "omniscient", "player", "human", "endpoint")
 LOCAL = ("nano", "smollm2", "hf")
 """Models in this process, which `mulligan.players` loads; here they are only told to who misspells one."""
 
@@ -30,6 +33,11 @@ def policy_from(spec: str, **endpoint: Any) -> Policy:
         return RandomPolicy()
     if name in ("expert", "hasty", "omniscient"):
         return _expert(spec, name, rest)
+    if name == "player":
+        kind, _, rest = rest.partition(":")
+        if not kind:
+            raise UsageError("which player? write player:NAME, as the environment calls it")
+        return _expert(spec, kind, rest)
     if name == "human":
         from mulligan.policy.human import HumanPolicy
 
@@ -74,8 +82,22 @@ def _endpoint(model: str, options: dict[str, Any]) -> Policy:
     model = model or str(options.pop("model", "") or "")
     options.pop("model", None)
     if not model or not options.get("base_url"):
-        raise UsageError("the endpoint policy needs a model and a URL: --policy endpoint:MODEL --base-url http://…/v1")
-    return EndpointPolicy(model, **options)
+        raise UsageError(
+            "the endpoint policy needs a model and a URL: --policy endpoint:MODEL --base-url http://…/v1, or in Python "
+            'evaluate(…, "endpoint:MODEL", base_url="http://…/v1")'
+        )
+    body = options.pop("extra_body", None)
+    return EndpointPolicy(model, **options, extra_body=_object(body) if isinstance(body, str) else body)
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise ParameterError(f'extra_body={text!r} is no JSON object; write it like {{"top_k": 20}}')
+    return found
 
 
 def _from_file(path: Path, attribute: str) -> Policy:

@@ -121,7 +121,9 @@ def footnotes(result: Result) -> list[str]:
     rate = result["turns_per_second"]
     lines.append(f"{used}{cost}{result['seconds']:.1f} s" + ("" if rate is None else f", {rate:,.0f} turns/s"))
     if not result["complete"]:
-        way_on = f"; continue with --resume {result['run']}" if result["run"] else ""
+        limit = result.get("max_cost")
+        more = " --max-cost MORE" if limit is not None and result["cost"] >= limit else ""
+        way_on = f"; continue with --resume {result['run']}{more}" if result["run"] else ""
         counts = [f"{summary['trials']} of {name}" for name, summary in result["controls"].items()]
         of_all = "".join(f", {count}" for count in counts)
         lines.append(f"Incomplete: {result['trials']} of {result['tasks']} tasks played{of_all}{way_on}")

@@ -54,7 +54,7 @@ class Mixture:
         known = {key for name, _ in weights for key in [*registry.spec(name).defaults, "turns"]}
         for key in params:
             if key not in known:
-                registry.make_task(weights[0][0], 0, **{key: params[key]})  # raises, naming the nearest
+                registry.task_of(weights[0][0], 0, {key: params[key]})  # raises, naming the nearest
         return cls(tuple(weights), dict(params), seed_set)
 
     def own_params(self, name: str) -> dict[str, Any]:
@@ -64,7 +64,7 @@ class Mixture:
 
     def turns(self) -> list[int]:
         """The turn limit of each environment."""
-        return [registry.make_task(name, 0, **self.own_params(name)).turns for name, _ in self.weights]
+        return [registry.task_of(name, 0, self.own_params(name)).turns for name, _ in self.weights]
 
     def draw(self, rng: random.Random) -> Task:
         """One task of the set."""
@@ -72,7 +72,7 @@ class Mixture:
         name = rng.choices(names, [weight for _, weight in self.weights])[0]
         own, broken = self.own_params(name), 0
         for _ in range(_TRIES):
-            task = registry.make_task(name, FIRST_SEED[self.seed_set] + int(rng.random() * SEEDS), **own)
+            task = registry.task_of(name, FIRST_SEED[self.seed_set] + int(rng.random() * SEEDS), own)
             try:
                 if belongs(task, self.seed_set):
                     return task

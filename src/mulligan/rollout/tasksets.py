@@ -6,7 +6,7 @@ its world (`world_key`), worlds are split instead: each key belongs to exactly o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mulligan.envs import registry
@@ -22,8 +22,13 @@ _PATIENCE, _PATIENCE_EACH = 20_000, 20
 """A set counts as exhausted when 20,000 seeds, and 20 more for each world found, in a row brought no new world."""
 
 
-def task_set(env: str, tasks: int, seed_set: str = "eval", *, or_fewer: bool = False, **params: Any) -> list[Task]:
-    """The first `tasks` tasks of a set; where the environment names its worlds, each world once.
+def task_set(env: str, tasks: int, seed_set: str = "eval", **params: Any) -> list[Task]:
+    """The first `tasks` tasks of a set; where the environment names its worlds, each world once."""
+    return tasks_of(env, tasks, seed_set, params)
+
+
+def tasks_of(env: str, tasks: int, seed_set: str, params: Mapping[str, Any], *, or_fewer: bool = False) -> list[Task]:
+    """As `task_set`, whatever the parameters are called.
 
     With `or_fewer`, a set that has not so many gives all it has, instead of an error.
     """
@@ -32,7 +37,7 @@ def task_set(env: str, tasks: int, seed_set: str = "eval", *, or_fewer: bool = F
     found: list[Task] = []
     worlds: set[str] = set()
     in_vain = 0
-    for task in stream(env, seed_set, **params):
+    for task in stream(env, seed_set, params):
         if in_vain >= _PATIENCE + _PATIENCE_EACH * len(found):
             if or_fewer:
                 break
@@ -55,13 +60,13 @@ def task_set(env: str, tasks: int, seed_set: str = "eval", *, or_fewer: bool = F
     return found
 
 
-def stream(env: str, seed_set: str, **params: Any) -> Iterator[Task | None]:
+def stream(env: str, seed_set: str, params: Mapping[str, Any]) -> Iterator[Task | None]:
     """One entry for each seed of the set, in order: its task, or None where the world belongs to another set."""
     if seed_set not in FIRST_SEED:
         raise UnknownName("seed set", seed_set, FIRST_SEED)
     seed = FIRST_SEED[seed_set]
     while True:
-        task = registry.make_task(env, seed, **params)
+        task = registry.task_of(env, seed, params)
         yield task if belongs(task, seed_set) else None
         seed += 1
 

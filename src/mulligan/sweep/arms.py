@@ -17,14 +17,14 @@ from mulligan.errors import ParameterError, UnknownName
 from mulligan.eval.plan import CONTROLS
 from mulligan.players import as_trained
 from mulligan.rollout.groups import Mixture
-from mulligan.rollout.tasksets import task_set
+from mulligan.rollout.tasksets import tasks_of
 from mulligan.sweep.warm import warm_key
 from mulligan.train.config import Config
 from mulligan.train.resolve import as_table, read_toml, resolve
 from mulligan.trial.settings import TrialSettings
 
 WARM_START = "warm start"
-_ENV = "task.env"
+_ENV, _SEED = "task.env", "run.seed"
 _START, _ALSO, _SEEDS = "from", "also", "seeds"
 """Entries of an arm that are no settings."""
 _FIELDS: dict[str, type | tuple[type, ...]] = {
@@ -82,6 +82,8 @@ class Sweep:
                 raise ParameterError(f"an arm cannot be called {name!r}: warm starts are listed under that name")
         for arm in self.arms:
             if arm.start is not None and arm.start not in names[: names.index(arm.name)]:
+                if arm.start in names and arm.start != arm.name:
+                    raise ParameterError(f"arm {arm.name!r} starts from {arm.start!r}, which must stand before it")
                 raise UnknownName(f"arm that {arm.name!r} starts from", arm.start, names[: names.index(arm.name)])
         for arm in self.arms:
             self._check_arm(arm)
@@ -108,6 +110,8 @@ class Sweep:
                 )
 
     def _check_arm(self, arm: Arm) -> None:
+        if _SEED in {**self.settings, **arm.settings}:
+            raise ParameterError(f"{_SEED} in arm {arm.name!r} cannot be: the sweep has seeds = […] for that")
         for name in arm.also:
             if name not in self.also:
                 raise UnknownName("further evaluation", name, self.also)
@@ -340,7 +344,7 @@ def _check(config: Config, sweep: Sweep, arm: Arm, known: set[str]) -> None:
         tasks = changes.get(TASKS, sweep.tasks)
         worlds = f"{config.task.env} {params} {more} {tasks}"
         if worlds not in known:
-            task_set(config.task.env, tasks, sweep.seed_set, **{**params, **more})
+            tasks_of(config.task.env, tasks, sweep.seed_set, {**params, **more})
             known.add(worlds)
 
 

@@ -16,6 +16,7 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -72,10 +73,13 @@ def restore(checkpoint: Path, learner: Learner, history: History) -> int:
     with torch.no_grad():
         for name, master in learner.masters.items():
             master.copy_(found[name])
-    # On the CPU: moments then move to where their parameter is, and the step counts stay where AdamW keeps them.
-    optimiser = torch.load(checkpoint / "optimiser.pt", map_location="cpu", weights_only=True)
+    try:
+        # On the CPU: moments then move to where their parameter is, and the step counts stay where AdamW keeps them.
+        optimiser = torch.load(checkpoint / "optimiser.pt", map_location="cpu", weights_only=True)
+        state = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
+    except (OSError, EOFError, ValueError, RuntimeError, UnpicklingError) as error:
+        raise _damaged(checkpoint, error) from error
     learner.optimiser.load_state_dict(optimiser)
-    state = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
     history.load_state_dict(state["history"])
     learner.tokens, learner.bad_in_a_row = state["tokens"], state["bad_in_a_row"]
     _tidy(checkpoint.parent.parent, learner.config.run.keep)
@@ -84,9 +88,13 @@ def restore(checkpoint: Path, learner: Learner, history: History) -> int:
 
 def load_weights(checkpoint: Path, model: Any, critic: torch.nn.Module | None = None) -> dict[str, torch.Tensor]:
     """The weights of a checkpoint into a model; returns them as they were saved."""
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    found = load_file(checkpoint / "weights.safetensors")
+    try:
+        found = load_file(checkpoint / "weights.safetensors")
+    except (OSError, SafetensorError) as error:
+        raise _damaged(checkpoint, error) from error
     own = {name: value for name, value in found.items() if not name.startswith(_CRITIC)}
     parameters = dict(model.named_parameters())
     with torch.no_grad():
@@ -95,6 +103,11 @@ def load_weights(checkpoint: Path, model: Any, critic: torch.nn.Module | None = 
     if critic is not None:
         critic.load_state_dict({k.removeprefix(_CRITIC): v for k, v in found.items() if k.startswith(_CRITIC)})
     return own
+
+
+def _damaged(checkpoint: Path, error: Exception) -> RunFolderError:
+    said = str(error).partition("\n")[0] or type(error).__name__
+    return RunFolderError(f"{checkpoint} cannot be read ({said}); without that folder the one before it is used")
 
 
 def save_reference(folder: Path, model: Any) -> None:

@@ -153,8 +153,8 @@ class WarmstartConfig:
     """Processes that play them: the same trials, sooner."""
     episodes: int = 3
     """Episodes of a demonstrated trial: the same for RL and meta-RL, so that both start from the same weights."""
-    player: Literal["expert", "hasty"] = "expert"
-    """Who demonstrates: the environment's expert or, where it has one, its hasty player."""
+    player: str = "expert"
+    """Who demonstrates: the environment's expert or another scripted player that it has, as Sokoban its hasty one."""
     skill: float = 0.7
     """Share of the demonstrator's own moves; the rest are random legal ones, or hasty ones."""
     recall: float = 0.2
@@ -294,11 +294,6 @@ class Config:
             raise ParameterError("run.updates=0 trains nothing; 0 is for a warm start alone")
         if self.run.group < 2 and self.algo.estimator != "ppo":
             raise ParameterError(f"run.group={self.run.group}: {self.algo.estimator} compares trials; give at least 2")
-        beyond = "algo.estimator=ppo" if self.algo.estimator == "ppo" else "algo.baseline=agent"
-        if self.algo.dynamic_sampling and (self.algo.estimator == "ppo" or self.algo.baseline == "agent"):
-            raise ParameterError(
-                f"algo.dynamic_sampling replaces groups without differences; {beyond} learns from them too: leave it out"
-            )
 
     def _at(self, name: str) -> float:
         section, _, entry = name.partition(".")

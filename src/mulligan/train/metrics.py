@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+from mulligan.errors import RunFolderError
 from mulligan.eval.passk import Summary, summarise
 from mulligan.types import Group
 
@@ -21,7 +22,7 @@ class MetricsFile:
 
     def cut(self, updates: int) -> None:
         """Keep only the lines of the first `updates` updates; a torn last line goes too."""
-        kept = [line for line in self._lines() if json.loads(line)["update"] <= updates]
+        kept = [line for line in self._lines() if self._read(line)["update"] <= updates]
         beside = self.path.with_name(self.path.name + ".tmp")
         with beside.open("w", encoding="utf-8") as file:
             _write_out(file, "".join(f"{line}\n" for line in kept))
@@ -38,7 +39,14 @@ class MetricsFile:
 
     def read(self) -> list[dict[str, Any]]:
         """All whole lines."""
-        return [json.loads(line) for line in self._lines()]
+        return [self._read(line) for line in self._lines()]
+
+    def _read(self, line: str) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = json.loads(line)
+        except ValueError as error:
+            raise RunFolderError(f"{self.path} has a line that is no JSON: {line[:60]!r}") from error
+        return found
 
     def _lines(self) -> list[str]:
         if not self.path.exists():

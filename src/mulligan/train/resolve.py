@@ -199,6 +199,12 @@ def check(config: Config) -> None:
     ):
         if name not in known:
             raise UnknownName(key, name, known)
+    algo = config.algo
+    if algo.dynamic_sampling and (algo.estimator == "ppo" or algo.baseline == "agent"):
+        beyond = "algo.estimator=ppo" if algo.estimator == "ppo" else "algo.baseline=agent"
+        raise ParameterError(
+            f"algo.dynamic_sampling replaces groups without differences; {beyond} learns from them: leave it out"
+        )
     shown_memories(config)
     for env, _ in Mixture.parse(config.task.env, {}).weights:
         if config.warmstart.steps and not hasattr(registry.spec(env).build, "player"):
@@ -211,7 +217,10 @@ def check(config: Config) -> None:
     for params in (config.task.params, shown_params(config)):
         mixture = Mixture.parse(config.task.env, params)
         for env, _ in mixture.weights:
-            registry.make_task(env, 0, **mixture.own_params(env))
+            registry.task_of(env, 0, mixture.own_params(env))
+    most = max(Mixture.parse(config.task.env, config.task.params).turns())
+    if config.task.turns_from > most:
+        raise ParameterError(f"task.turns_from={config.task.turns_from} cannot be: an episode has at most {most} turns")
 
 
 def unknown_setting(kind: str, key: str) -> UnknownName:

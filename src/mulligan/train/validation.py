@@ -12,7 +12,7 @@ from mulligan.eval.passk import pass_at
 from mulligan.policy.base import Policy
 from mulligan.rollout.collect import Job, collect
 from mulligan.rollout.groups import Mixture
-from mulligan.rollout.tasksets import next_alike, task_set
+from mulligan.rollout.tasksets import next_alike, tasks_of
 from mulligan.seeding import derive
 from mulligan.train.config import Config
 from mulligan.trial.settings import TrialSettings
@@ -37,7 +37,7 @@ class Validation:
         self.jobs: dict[str, list[Job]] = {}
         for name, _ in mixture.weights:
             or_fewer, params = not self.config.validate_every, mixture.own_params(name)
-            tasks = task_set(name, self.config.validation_tasks, "validation", or_fewer=or_fewer, **params)
+            tasks = tasks_of(name, self.config.validation_tasks, "validation", params, or_fewer=or_fewer)
             self.jobs[name] = [Job(task, self.config.seed, related=next_alike(task, tasks, related)) for task in tasks]
 
     def play(self) -> dict[str, float]:

@@ -8,6 +8,7 @@ budget, the next episode goes on in the same list; otherwise it starts a new one
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -62,6 +63,8 @@ async def run_trial(
     """
     settings = with_overrides(settings or TrialSettings(), overrides)
     player = as_policy(policy)
+    if isinstance(task, str):
+        raise UsageError(f"{task!r} is a name; a trial needs a task: mulligan.make_task({task!r})")
     of = task if isinstance(task, Task) else task.task
     trial_seed = derive(seed, of.seed, index, "policy")
     try:
@@ -121,7 +124,8 @@ def with_overrides(settings: TrialSettings, overrides: dict[str, Any]) -> TrialS
     """`settings` with some fields changed; an unknown field is a `UsageError` that names the nearest."""
     unknown = [name for name in overrides if name not in TrialSettings.__slots__]
     if unknown:
-        raise UnknownName("trial setting", unknown[0], TrialSettings.__slots__)
+        kind = "trial setting (an environment's parameters go into params=)"
+        raise UnknownName(kind, unknown[0], TrialSettings.__slots__)
     return replace(settings, **overrides) if overrides else settings
 
 
@@ -326,6 +330,8 @@ class _TrialPlay:
             step = await call_with_timeout(self.settings.env_timeout, self.env.step, reply)
         if not isinstance(step, Step):
             raise TypeError(f"step() returned {type(step).__name__}, not Step")
+        if not math.isfinite(step.reward):
+            raise ValueError(f"step() gave the reward {step.reward}")
         return step
 
     def _goes_on(self) -> bool:

@@ -79,7 +79,7 @@ def test_averages_that_never_forget_are_refused(beta):
 @pytest.mark.parametrize("algo", [{"estimator": "ppo"}, {"baseline": "agent"}])
 def test_dynamic_sampling_is_for_those_who_compare_within_groups(algo):
     with pytest.raises(ParameterError, match="dynamic_sampling"):
-        small(algo=AlgoConfig(dynamic_sampling=True, **algo))
+        checked(small(algo=AlgoConfig(dynamic_sampling=True, **algo)))
 
 
 class Sided(Bandit):

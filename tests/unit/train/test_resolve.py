@@ -273,7 +273,7 @@ def _strategy(hint: Any) -> st.SearchStrategy[Any]:
     text = st.text(st.characters(exclude_categories=("Cc", "Cs")))
     return {
         int: st.integers(2, 10**12),
-        float: st.floats(1e-300, 1.0),  # within every range that Config checks
+        float: st.floats(1e-300, 1.0, exclude_max=True),  # within every range that Config checks
         bool: st.booleans(),
         str: text,
     }[hint]

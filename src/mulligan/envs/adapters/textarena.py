@@ -33,6 +33,8 @@ _LUCK = threading.Lock()
 """Whoever has the global generators; with a time limit (`env_timeout`), worlds are asked in threads of their own."""
 _OFFERED = re.compile(r"\[[^\[\]\n]{1,40}\]")
 
+_ENDLESS = re.compile(r"\d{1000}")
+
 
 def adapt(ident: str) -> type:
     """The game that TextArena registers as `ident`."""
@@ -195,6 +197,8 @@ class _Arena:
             return self._told_step()
         if said is None:
             return self._invalid("No move could be read; give it as <action>[...]</action>.")
+        if _ENDLESS.search(said):  # which games turn into a number, and Python refuses to
+            return self._invalid("No move has so many digits.")
         refused = self.game.play(bracketed(said))
         if refused is not None:
             return self._invalid(refused)

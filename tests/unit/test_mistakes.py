@@ -1,0 +1,207 @@
+"""Plain mistakes of people who use the command line or Python are told in a line, and nothing is silently ignored."""
+
+from __future__ import annotations
+
+import json
+from typing import ClassVar
+
+import pytest
+
+import mulligan
+from mulligan.cli import main
+from mulligan.envs import registry
+from mulligan.envs.bandit import Bandit
+from mulligan.envs.check import check_env
+from mulligan.errors import ContractBroken, ParameterError, RunFolderError, StopReason, UnknownName, UsageError
+from mulligan.policy.endpoint import EndpointPolicy
+from mulligan.policy.scripted import ScriptedPolicy
+from mulligan.policy.spec import policy_from
+from mulligan.report.tables import footnotes
+from mulligan.sweep.arms import read_sweep
+from mulligan.train import checkpoint
+from mulligan.train.loop import train
+from mulligan.train.metrics import MetricsFile
+from mulligan.trial.runner import run_trial_sync
+from mulligan.types import Completion, Sampling, Step, Task
+from small_runs import small
+
+
+def command(words: list[str]) -> object:
+    """How a command ends."""
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    return ended.value.code
+
+
+class Timid(Bandit):
+    """A bandit with a player of its own."""
+
+    players: ClassVar[tuple[str, ...]] = ("expert", "omniscient", "timid")
+
+
+class Named(Bandit):
+    """A parameter cannot be called as every task's own are."""
+
+    defaults: ClassVar[dict] = {**Bandit.defaults, "name": "x"}
+
+
+class Digits(Bandit):
+    """``isdigit`` is true of more than ``int`` can read."""
+
+    def step(self, reply: str) -> Step:
+        text = reply.removeprefix("<action>").removesuffix("</action>")
+        return super().step(f"<action>{int(text)}</action>" if text.isdigit() else reply)
+
+
+class Endless(Bandit):
+    """Pays what cannot be counted."""
+
+    def step(self, reply: str) -> Step:
+        return super().step(reply)._replace(reward=float("nan"))
+
+
+@pytest.mark.parametrize("words", [["--base-url", "http://x"], ["--model", "m"], ["--extra-body", "{}"]])
+@pytest.mark.parametrize("name", ["eval", "play"])
+def test_options_of_an_endpoint_are_refused_where_another_policy_plays(capsys, name, words):
+    assert command([name, "bandit", "--policy", "random", *words]) == 2
+    assert f"{words[0]} is for --policy endpoint:MODEL; the policy is 'random'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["seed", "env", "tasks", "seed_set", "or_fewer"])
+def test_parameters_that_an_environment_does_not_have_are_unknown_whatever_they_are_called(capsys, name):
+    for words in ("eval bandit --tasks 2", "play bandit --policy random", "train bandit --preset test --dry-run"):
+        assert command([*words.split(), f"--env.{name}", "4"]) == 2
+        assert f"unknown parameter of bandit '{name}'" in capsys.readouterr().err
+    with pytest.raises(UnknownName):
+        mulligan.evaluate("bandit", "expert", tasks=2, params={name: 3})
+
+
+def test_a_parameter_of_a_name_that_tasks_have_is_refused():
+    with pytest.raises(UsageError, match="cannot have a parameter 'name'"):
+        registry.make_task(f"{__file__}:Named")
+
+
+def test_an_environments_own_players_can_play_and_demonstrate(monkeypatch):
+    assert policy_from("player:timid:0.5").kind == "timid"
+    registry.check_player(f"{__file__}:Timid", "timid")
+    with pytest.raises(UnknownName, match="timid"):
+        mulligan.evaluate("bandit", "player:timid", tasks=1)
+    with pytest.raises(UsageError, match="which player"):
+        policy_from("player:")
+
+
+def test_a_policy_needs_no_name():
+    class Mine:
+        def start(self, task, seed):
+            return self
+
+        async def reply(self, messages, sampling):
+            return Completion("<action>1</action>")
+
+        def close(self):
+            pass
+
+    assert mulligan.evaluate("bandit", Mine(), tasks=2, room=False).policy == "Mine"
+
+
+def test_an_endpoint_can_be_named_in_python():
+    with pytest.raises(UsageError, match=r'evaluate\(…, "endpoint:MODEL", base_url='):
+        mulligan.evaluate("bandit", "endpoint:m", tasks=1)
+    with pytest.raises(UsageError, match="base_url= is for the policy"):
+        mulligan.evaluate("bandit", "random", base_url="http://x")
+    found = policy_from("endpoint:m", base_url="http://x", extra_body='{"max_tokens": null, "top_k": 3}')
+    assert isinstance(found, EndpointPolicy)
+    body = found.body([], Sampling(), 0)
+    assert body["top_k"] == 3
+    assert "max_tokens" not in body
+    with pytest.raises(ParameterError, match="no JSON object"):
+        policy_from("endpoint:m", base_url="http://x", extra_body="[1]")
+
+
+def test_an_agent_that_never_answers_is_warned_of():
+    def boom(messages):
+        raise ValueError("boom")
+
+    with pytest.warns(UserWarning, match=r"every trial failed .* ValueError: boom"):
+        mulligan.evaluate("bandit", boom, tasks=2, room=False)
+
+
+def test_after_the_money_has_run_out_it_is_told_that_it_takes_more():
+    told = {**mulligan.evaluate("bandit", "random", tasks=2, room=False).to_dict(), "complete": False, "run": "r"}
+    assert footnotes({**told, "max_cost": 0.0})[-1].endswith("continue with --resume r --max-cost MORE")
+    assert footnotes({**told, "max_cost": 1.0})[-1].endswith("continue with --resume r")
+
+
+@pytest.mark.parametrize("file", ["weights.safetensors", "optimiser.pt", "state.json"])
+def test_a_damaged_checkpoint_is_named(tmp_path, file):
+    train(small(), tmp_path / "run")
+    newest = checkpoint.newest(tmp_path / "run")
+    (newest / file).write_bytes(b"")
+    with pytest.raises(RunFolderError, match=f"{newest.name} cannot be read .*; without that folder the one before"):
+        train(None, tmp_path / "run", resume=True)
+
+
+def test_a_damaged_line_of_metrics_is_named(tmp_path):
+    file = tmp_path / "metrics.jsonl"
+    file.write_text('{"update": 1}\nwhat?\n{"update": 2}\n')
+    with pytest.raises(RunFolderError, match=r"metrics.jsonl has a line that is no JSON: 'what\?'"):
+        MetricsFile(file).read()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[arms.a]\n'run.seed' = 3\n", "run.seed in arm 'a' cannot be"),
+        ("[settings]\n'run.seed' = 3\n[arms.a]\n", "run.seed in arm 'a' cannot be"),
+        ("[arms.a]\nfrom = 'b'\n[arms.b]\n", "starts from 'b', which must stand before it"),
+    ],
+)
+def test_what_a_sweep_would_ignore_is_refused(tmp_path, text, said):
+    (tmp_path / "sweep.toml").write_text(text)
+    with pytest.raises(ParameterError, match=said):
+        read_sweep(tmp_path / "sweep.toml")
+
+
+def test_settings_that_would_do_nothing_are_refused(capsys):
+    start = ["train", "bandit", "--preset", "test", "--dry-run"]
+    assert command([*start, "--task.turns-from", "99"]) == 2
+    assert "task.turns_from=99 cannot be" in capsys.readouterr().err
+    assert command([*start, "--seed", "3", "--run.seed", "4"]) == 2
+    assert "--seed and --run.seed are the same" in capsys.readouterr().err
+
+
+def test_digits_that_are_no_numbers_are_among_what_is_checked():
+    with pytest.raises(ContractBroken, match="²"):
+        check_env(f"{__file__}:Digits")
+
+
+def test_a_reward_that_cannot_be_counted_is_the_environments_failure():
+    trial = run_trial_sync(registry.make_task(f"{__file__}:Endless"), ScriptedPolicy(["<action>1</action>"]))
+    assert trial.episodes[0].stop is StopReason.ENV_RAISED
+    assert "reward nan" in trial.episodes[0].error
+    json.dumps(trial.episodes[0].reward, allow_nan=False)
+
+
+def test_a_temperature_has_an_end():
+    with pytest.raises(ParameterError, match="temperature=inf"):
+        Sampling(float("inf"))
+
+
+def test_mistakes_in_python_are_told_in_its_words():
+    with pytest.raises(UsageError, match="is no name of an environment"):
+        mulligan.evaluate(Bandit, "random", tasks=1)
+    with pytest.raises(UsageError, match=r"a trial needs a task: mulligan.make_task\('bandit'\)"):
+        run_trial_sync("bandit", ScriptedPolicy(["1"]))
+    with pytest.raises(UnknownName, match="go into params="):
+        mulligan.evaluate("bandit", "random", tasks=1, arms=4)
+    with pytest.raises(ParameterError, match=r"seed=1\.5"):
+        registry.make_task("bandit", 1.5)
+    assert set(mulligan.evaluate("bandit", "random", tasks=2, controls="all", memory="reflection").controls) == {
+        "independent", "removed", "foreign", "other-trial",
+    }  # fmt: skip
+    assert isinstance(registry.make_task("bandit", 1), Task)
+
+
+def test_a_command_is_named_once(capsys):
+    assert command(["eval", "bandit", "--env.arms"]) == 2
+    assert "mulligan: eval: --env.arms needs a value" in capsys.readouterr().err
