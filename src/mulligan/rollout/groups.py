@@ -14,13 +14,15 @@ from mulligan.envs import registry
 from mulligan.errors import MulliganError, ParameterError
 from mulligan.policy.base import Policy
 from mulligan.rollout.collect import Job, collect
-from mulligan.rollout.tasksets import FIRST_SEED, belongs
+from mulligan.rollout.tasksets import FIRST_SEED, belongs, world_key
 from mulligan.seeding import derive, generator
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Group, Task, Trial
 
 SEEDS = 1_000_000_000
 _TRIES = 10_000
+_PATIENCE = 100
+"""So many draws, and a related task may be in a world that was there already."""
 _BROKEN = 20
 """So many worlds that cannot be built while one is looked for, and it is said."""
 
@@ -130,14 +132,19 @@ def draw_tasks(
 
 
 def _alike(mixture: Mixture, first: Task, count: int, rng: random.Random) -> list[Task]:
-    """`count` more tasks of the class of `first`."""
+    """`count` more tasks of the class of `first`, in worlds of their own where there are enough."""
     found: list[Task] = []
-    for _ in range(_TRIES):
+    worlds = {world_key(first)} - {None} if count else set()
+    for tried in range(_TRIES):
         if len(found) == count:
             return found
         other = mixture.draw(rng)
-        if other.task_class == first.task_class:
+        if other.task_class != first.task_class:
+            continue
+        world = world_key(other)
+        if world not in worlds or tried >= _PATIENCE:
             found.append(other)
+            worlds |= {world} - {None}
     raise ParameterError(f"{first.task_class}: too few other tasks of this class for related episodes; give same ones")
 
 

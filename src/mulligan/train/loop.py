@@ -27,7 +27,7 @@ from mulligan.algo.build import batch_from_groups
 from mulligan.algo.loss import mismatch_warning
 from mulligan.algo.normalise import History
 from mulligan.engine.choose import make_engine
-from mulligan.errors import MulliganError, lost_device
+from mulligan.errors import MulliganError, StopReason, lost_device
 from mulligan.models.load import Loaded
 from mulligan.policy.local import LocalPolicy
 from mulligan.report.run import RunFolder
@@ -273,7 +273,7 @@ class Trainer:
             "tokens/rows": sum(len(row.ids) for row in rows),
             "tokens/sampled": sampled,
             "optim/tokens": self.learner.tokens,
-            "warning": self._warning(learned, budget),
+            "warning": self._warning(learned, budget, groups),
             "time/rollout": played - began,
             "time/update": ended - played,
             "time/engine_tokens_per_s": (self.engine.tokens - tokens) / max(1e-9, played - began),
@@ -294,12 +294,18 @@ class Trainer:
         )
         return advantages, self.learner.update(data, update=update, on_bad=lambda bad: self._keep_bad(update, bad))
 
-    def _warning(self, learned: dict[str, float], budget: int) -> str | None:
+    def _warning(self, learned: dict[str, float], budget: int, groups: list[Group]) -> str | None:
         """What a person should know of this update, if anything."""
         # Trials that began before the last update were drawn from other weights: that is no fault.
         said = [mismatch_warning(learned)] if not self.config.run.staleness else []
         if self.learner.tokens < budget:
             said.append(f"out of memory: micro-batches now hold {self.learner.tokens} tokens instead of {budget}")
+        stops = [episode.stop for group in groups for trial in group.trials for episode in trial.episodes]
+        full = stops.count(StopReason.CONTEXT_FULL)
+        if 2 * full > len(stops):
+            said.append(
+                f"{full} of {len(stops)} episodes filled the context and ended there; engine.context is too short"
+            )
         if learned["skipped"]:
             said.append(f"{learned['skipped']:.0f} steps skipped: the loss was not finite; the batch is in bad/")
         return "; ".join(text for text in said if text) or None

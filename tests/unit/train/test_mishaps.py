@@ -24,9 +24,10 @@ from mulligan.policy.scripted import ExpertPolicy
 from mulligan.report.run import RunFolder
 from mulligan.rollout.collect import Job
 from mulligan.rollout.groups import Mixture, draw_tasks
+from mulligan.rollout.tasksets import world_key
 from mulligan.rollout.workers import play
 from mulligan.train import checkpoint
-from mulligan.train.config import AlgoConfig, EngineConfig, ModelConfig, OptimConfig, TrialConfig
+from mulligan.train.config import AlgoConfig, EngineConfig, ModelConfig, OptimConfig, TaskConfig, TrialConfig
 from mulligan.train.loop import Trainer, train
 from mulligan.train.resolve import checked, resolve
 from mulligan.train.step import Learner
@@ -120,10 +121,33 @@ def test_a_world_that_cannot_be_built_is_passed_over():
         draw_tasks(Mixture.parse(f"{__file__}:Broken", {}), 1, seed=0, update=0)
 
 
+def test_related_tasks_are_other_worlds():
+    """3x3 with one mine has nine boards, of which training has four or so."""
+    mixture = Mixture.parse("minesweeper", {"rows": 3, "cols": 3, "mines": 1})
+    for draw in draw_tasks(mixture, 30, seed=0, update=0, related=1):
+        assert world_key(draw.task) != world_key(draw.related[0])
+    for draw in draw_tasks(mixture, 3, seed=0, update=0, related=12):  # more than there are: some come again
+        assert len(draw.related) == 12
+
+
 def test_a_run_in_which_nothing_is_ever_said_ends(tmp_path):
     config = small(run=replace(small().run, tasks=1), engine=EngineConfig(slots=16, context=2))
     with pytest.raises(MulliganError, match=r"no trial of update 1 had a reply; the first: .+"):
         train(replace(config, warmstart=replace(config.warmstart, steps=0)), tmp_path / "run")
+
+
+def test_a_context_that_is_too_short_is_warned_of(tmp_path):
+    """Where some replies fit and most episodes end for want of room, the run looks like any other."""
+    config = small(
+        run=replace(small().run, updates=1),
+        task=TaskConfig(env="minesweeper", params={"rows": 4, "cols": 4, "mines": 1, "view": "compact"}),
+        engine=EngineConfig(slots=16, context=40),
+        warmstart=replace(small().warmstart, steps=5),
+    )
+    train(config, tmp_path / "run")
+    found = metrics(tmp_path / "run")[-1]
+    assert found["stop/context_full"] > found["episodes"] / 2
+    assert "engine.context is too short" in found["warning"]
 
 
 def test_a_failure_is_counted_under_its_own_name(tmp_path, monkeypatch):
