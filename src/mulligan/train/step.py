@@ -352,7 +352,8 @@ class Learner:
         if math.isfinite(found) and math.isfinite(norm):
             for optimiser in optimisers:
                 optimiser.step()
-            torch.autograd.graph.increment_version(parameters)  # fused steps do not; engines look at it
+            for parameter in parameters:  # which fused steps do not do themselves; engines look at it
+                torch.autograd.graph.increment_version(parameter)
             self.follow_masters()
             self.bad_in_a_row = 0
             return {"grad_norm": norm, "skipped": 0.0}
