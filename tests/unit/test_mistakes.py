@@ -81,7 +81,7 @@ def test_a_parameter_of_a_name_that_tasks_have_is_refused():
         registry.make_task(f"{__file__}:Named")
 
 
-def test_an_environments_own_players_can_play_and_demonstrate(monkeypatch):
+def test_an_environments_own_players_can_be_named():
     assert policy_from("player:timid:0.5").kind == "timid"
     registry.check_player(f"{__file__}:Timid", "timid")
     with pytest.raises(UnknownName, match="timid"):
