@@ -40,7 +40,7 @@ def evaluate(env: str, policy: str | Policy | ReplyFunction, **options: Any) -> 
             "params": {**params, **(options.get("params") or {})},
         }
     result = evaluation.evaluate(env, player_from(policy, **endpoint) if isinstance(policy, str) else policy, **options)
-    if 0 < result.main.trials == result.main.failed:
+    if result.says_nothing:
         said = f"every trial failed for reasons outside the agent; the figures say nothing of it: {result.main.failure}"
         warnings.warn(said, stacklevel=2)
     return result

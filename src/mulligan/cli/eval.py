@@ -81,7 +81,7 @@ def run(parser: Parser, words: list[str]) -> int:
         sys.stdout.write(to_json(data))
     else:
         _print(data)
-    if 0 < result.main.trials == result.main.failed:
+    if result.says_nothing:
         sys.stderr.write("mulligan: every trial failed for reasons outside the agent; the figures say nothing of it\n")
         return 1
     return 0

@@ -78,6 +78,11 @@ class EvalResult:
         return self.main.p
 
     @property
+    def says_nothing(self) -> bool:
+        """Whether every trial failed for reasons outside the agent."""
+        return 0 < self.main.trials == self.main.failed
+
+    @property
     def ceiling(self) -> float | None:
         """What an omniscient player reaches within the turn limit; where tasks are related, in all their episodes."""
         return self.room["ceiling"].p[-1 if self.related else 0] if "ceiling" in self.room else None

@@ -136,11 +136,15 @@ def _failures(result: Result) -> list[str]:
     for name, summary in (("", result), *result["controls"].items()):
         if summary["failed"]:
             of_control = f" of {name}" if name else ""
-            first = f"; the first: {summary['failure']}" if summary.get("failure") else ""
-            counted = "left out" if result["kind"] == "versus" else "counted as not solved"
-            what = f"{summary['failed']} trials{of_control}, what failed of them {counted}{first}"
+            what = f"{summary['failed']} trials{of_control}, {what_failed(summary, versus=result['kind'] == 'versus')}"
             lines.append(f"Failed for reasons outside the agent: {what}")
     return lines
+
+
+def what_failed(summary: Result, *, versus: bool) -> str:
+    """How the failed part of trials is counted, and what it said."""
+    first = f"; the first: {summary['failure']}" if summary.get("failure") else ""
+    return f"what failed of them {'left out' if versus else 'counted as not solved'}{first}"
 
 
 def _shown(result: Result) -> list[str]:

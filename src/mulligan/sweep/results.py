@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mulligan.eval.passk import wilson
-from mulligan.report.tables import CONTROL_NAMES, pays_in_part
+from mulligan.report.tables import CONTROL_NAMES, pays_in_part, what_failed
 
 Found = Mapping[str, Any]
 
@@ -122,10 +122,9 @@ def _last(own: Sequence[float | None], episodes: int, versus: bool) -> str:
 
 def _failures(rows: Sequence[Found]) -> list[str]:
     """What the table alone would hide."""
-    counted = {True: "left out", False: "counted as not solved"}
     said = [
-        f"{row['method']}: {row['failed']} trials failed for reasons outside the agent, what failed of them "
-        f"{counted['games' in row]}; the first: {row['failure']}"
+        f"{row['method']}: {row['failed']} trials failed for reasons outside the agent, "
+        f"{what_failed(row, versus='games' in row)}"
         for row in rows
         if row.get("failed")
     ]

@@ -14,6 +14,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from pickle import UnpicklingError
@@ -69,10 +70,7 @@ def restore(checkpoint: Path, learner: Learner, history: History) -> int:
 
     What a killed `save` left beside it, half written or half deleted, goes away.
     """
-    found = load_weights(checkpoint, learner.model, learner.critic)
-    with torch.no_grad():
-        for name, master in learner.masters.items():
-            master.copy_(found[name])
+    _fill_masters(learner, load_weights(checkpoint, learner.model, learner.critic))
     try:
         # On the CPU: moments then move to where their parameter is, and the step counts stay where AdamW keeps them.
         optimiser = torch.load(checkpoint / "optimiser.pt", map_location="cpu", weights_only=True)
@@ -103,6 +101,13 @@ def load_weights(checkpoint: Path, model: Any, critic: torch.nn.Module | None = 
     if critic is not None:
         critic.load_state_dict({k.removeprefix(_CRITIC): v for k, v in found.items() if k.startswith(_CRITIC)})
     return own
+
+
+@torch.no_grad()
+def _fill_masters(learner: Learner, weights: Mapping[str, torch.Tensor]) -> None:
+    """Weights as they were saved, into the float32 copies of those in half precision."""
+    for name, master in learner.masters.items():
+        master.copy_(weights[name])
 
 
 def _damaged(checkpoint: Path, error: Exception) -> RunFolderError:
@@ -149,10 +154,7 @@ def take_masters(config: Config, run: Path, learner: Learner) -> None:
         return
     before = newest(Path(start))
     assert before is not None, "its weights were loaded"
-    found = load_weights(before, learner.model)
-    with torch.no_grad():
-        for name, master in learner.masters.items():
-            master.copy_(found[name])
+    _fill_masters(learner, load_weights(before, learner.model))
 
 
 def load_base(config: Config, device: str, run: Path) -> Loaded:

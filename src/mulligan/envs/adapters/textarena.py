@@ -32,7 +32,6 @@ _PATIENCE = 20
 _LUCK = threading.Lock()
 """Whoever has the global generators; with a time limit (`env_timeout`), worlds are asked in threads of their own."""
 _OFFERED = re.compile(r"\[[^\[\]\n]{1,40}\]")
-
 _ENDLESS = re.compile(r"\d{1000}")
 
 
