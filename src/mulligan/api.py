@@ -30,6 +30,8 @@ def evaluate(env: str, policy: str | Policy | ReplyFunction, **options: Any) -> 
     endpoint = {name: options.pop(name) for name in _ENDPOINT if name in options}
     if endpoint and not (isinstance(policy, str) and policy.partition(":")[0] == "endpoint"):
         raise UsageError(f"evaluate: {next(iter(endpoint))}= is for the policy 'endpoint:MODEL'")
+    if endpoint and "concurrency" in options:  # as many requests as trials at a time
+        endpoint["concurrency"] = options["concurrency"]
     config = trained_with(policy)
     if config is not None:  # as it was trained, unless told otherwise
         settings, params = as_trained(config, env)

@@ -118,6 +118,15 @@ def test_an_endpoint_can_be_named_in_python():
         policy_from("endpoint:m", base_url="http://x", extra_body="[1]")
 
 
+def test_an_endpoint_named_in_python_gets_its_options(monkeypatch):
+    def seen(spec, **options):
+        raise UsageError(f"{spec} {options}")
+
+    monkeypatch.setattr("mulligan.api.player_from", seen)
+    with pytest.raises(UsageError, match=r"endpoint:m \{'base_url': 'http://x', 'concurrency': 64\}"):
+        mulligan.evaluate("bandit", "endpoint:m", tasks=1, base_url="http://x", concurrency=64)
+
+
 def test_an_agent_that_never_answers_is_warned_of():
     def boom(messages):
         raise ValueError("boom")
