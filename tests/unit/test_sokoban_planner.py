@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 
@@ -11,7 +12,10 @@ from mulligan.envs.sokoban.env import Sokoban
 from mulligan.envs.sokoban.planner import one_box
 from mulligan.errors import UnknownName
 from mulligan.eval.run import evaluate
+from mulligan.policy.scripted import ExpertPolicy
 from mulligan.policy.spec import policy_from
+from mulligan.trial.runner import run_trial_sync
+from mulligan.types import Trial
 
 LEVELS = 60
 
@@ -77,3 +81,44 @@ def test_it_profits_from_what_it_remembers_and_most_where_every_loss_is_seen():
 def test_a_world_without_one_says_whom_it_has():
     with pytest.raises(UnknownName, match="unknown player of minesweeper 'hasty'; known: expert, omniscient"):
         evaluate("minesweeper", policy_from("hasty:0.5"), tasks=1, room=False)
+
+
+def lost_notes(trial: Trial) -> list[tuple[str, str, str]]:
+    """Of the episodes that were lost: the place, what to play instead, what lost it, as the notes have them."""
+    texts = [episode.reflection.text for episode in trial.episodes if episode.reflection is not None]
+    found = [re.fullmatch(r"(boxes .*\nyou .*)\n(.*)\n(.*): lost", text) for text in texts]
+    return [(match[1], match[2], match[3]) for match in found if match is not None]
+
+
+def test_doubtful_advice_loses_at_times_and_is_then_not_given_again():
+    """What the solver would play is never wrong: notes that only say that teach to copy advice that has lost."""
+    wrong = tried = 0
+    for seed in range(120):
+        task = make_task("sokoban", seed, view="cells", lost="hopeless", advice="doubtful")
+        trial = run_trial_sync(task, ExpertPolicy(0.0, 1.0, kind="hasty"), episodes=3, memory="reflection")
+        known: dict[str, list[tuple[str, str]]] = {}
+        for place, instead, lost in lost_notes(trial):
+            before = known.setdefault(place, [])
+            if before and before[-1][0] == lost:
+                tried += 1
+            elif before:
+                assert instead == before[-1][0], "advice that was not tried stays"
+            before.append((instead, lost))
+            assert instead not in [moves for _, moves in before]
+        wrong += any(
+            place == again and said == lost
+            for number, (place, said, _) in enumerate(lost_notes(trial))
+            for again, _, lost in lost_notes(trial)[number + 1 :]
+        )
+    assert wrong > 5
+    assert tried > 5
+
+
+def test_the_solvers_advice_is_left_as_it_is():
+    for seed in range(20):
+        task = make_task("sokoban", seed, view="cells", lost="hopeless")
+        trial = run_trial_sync(task, ExpertPolicy(0.0, 0.2, kind="hasty"), episodes=2, memory="reflection")
+        world = build(task)
+        assert isinstance(world, Sokoban)
+        for episode in trial.episodes:
+            assert episode.reflection is None or episode.reflection.text in world.reflect(episode)

@@ -114,7 +114,7 @@ def test_scripted_notes_can_do_without_the_solvers_advice(tmp_path):
         told[view] = build(task).reflect(episode)
     assert told["cells"] == "<reflection>boxes b2 d3\nyou c2\nleft: lost</reflection>"
     assert "plan: play the boxes in another order" in told["board"]
-    with pytest.raises(ParameterError, match=r"advice='some' is unknown; choose solver or none"):
+    with pytest.raises(ParameterError, match=r"advice='some' is unknown; choose solver or doubtful or none"):
         world_of(tmp_path, advice="some")
 
 

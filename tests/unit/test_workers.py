@@ -7,8 +7,10 @@ import pytest
 from mulligan.envs.registry import make_task
 from mulligan.errors import MulliganError
 from mulligan.policy.scripted import ExpertPolicy
-from mulligan.rollout import workers
+from mulligan.rollout import groups, workers
 from mulligan.rollout.collect import Job
+from mulligan.rollout.groups import Mixture, draw_tasks
+from mulligan.rollout.tasksets import belongs
 from mulligan.trial.settings import TrialSettings
 
 SETTINGS = TrialSettings(episodes=3), TrialSettings(episodes=2, memory="history")
@@ -29,6 +31,32 @@ def test_few_trials_stay_here(monkeypatch):
     few = JOBS[: workers.FEWEST]
     assert [trial.task for trial in workers.play(few, ExpertPolicy(), 8)] == [job.task for job, _ in few]
 
+
+@pytest.mark.parametrize(("env", "related"), [("sokoban", 0), ("minesweeper", 1)])
+def test_several_processes_draw_the_same_tasks(env, related, monkeypatch):
+    mixture, wanted = Mixture.parse(env, {}), {"seed": 3, "update": -1, "related": related, "name": "warmstart"}
+    here = draw_tasks(mixture, 2 * workers.FEWEST, **wanted)
+    looked = []
+    monkeypatch.setattr(groups, "belongs", lambda task, seed_set: looked.append(task) or belongs(task, seed_set))
+    apart = workers.draw(mixture, 2 * workers.FEWEST, **wanted, processes=2)
+    assert apart == here
+    assert len(looked) < workers.FEWEST  # the others were looked at elsewhere
+
+
+def test_a_world_that_cannot_be_built_is_said_where_it_is_drawn(tmp_path):
+    (tmp_path / "broken.py").write_text(BROKEN)
+    mixture = Mixture.parse(f"{tmp_path / 'broken.py'}:Broken", {})
+    with pytest.raises(MulliganError, match="the world cannot be built: RuntimeError: no such world"):
+        workers.draw(mixture, 2 * workers.FEWEST, seed=0, update=-1, processes=2)
+
+
+BROKEN = """
+from mulligan.envs.minesweeper.env import MineSweeper
+
+class Broken(MineSweeper):
+    def __init__(self, task):
+        raise RuntimeError("no such world")
+"""
 
 PRINTS = """
 import os
@@ -56,7 +84,7 @@ def test_what_an_environment_prints_is_no_answer(tmp_path, capfd):
 def test_a_process_that_fails_is_told(capfd):
     player = ExpertPolicy()
     player.name = Unreadable()
-    with pytest.raises(MulliganError, match="a process that plays demonstrations ended with"):
+    with pytest.raises(MulliganError, match="a process for demonstrations ended with"):
         workers.play(JOBS, player, processes=2)
 
 

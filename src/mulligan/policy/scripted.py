@@ -100,7 +100,7 @@ class _Beside:
     async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         if self.over is not None:
             episode, self.over = self.over, None
-            own = getattr(self.world, "reflect", None)
+            own = getattr(self.player, "reflect", None) or getattr(self.world, "reflect", None)
             return Completion(str(own(episode)) if own is not None else plain_reflection(episode))
         if self.player is not None:
             return Completion(self.player.act())

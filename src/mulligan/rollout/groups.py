@@ -5,6 +5,7 @@ Everything is derived from (seed, update): a run that is resumed asks for the sa
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +26,12 @@ _PATIENCE = 100
 """So many draws, and a related task may be in a world that was there already."""
 _BROKEN = 20
 """So many worlds that cannot be built while one is looked for, and it is said."""
+_LOOKED_AT = 3.3
+"""Numbers that a draw takes from the generator: one for the environment, and one for each world that it looks at, of
+which 45 % are for training."""
+
+Known = Mapping[tuple[str, int], bool]
+"""By environment and seed, whether a world belongs to the set: looked up rather than found out, where it is there."""
 
 
 @dataclass(frozen=True)
@@ -68,15 +75,16 @@ class Mixture:
         """The turn limit of each environment."""
         return [registry.task_of(name, 0, self.own_params(name)).turns for name, _ in self.weights]
 
-    def draw(self, rng: random.Random) -> Task:
+    def draw(self, rng: random.Random, known: Known | None = None) -> Task:
         """One task of the set."""
         names = [name for name, _ in self.weights]
         name = rng.choices(names, [weight for _, weight in self.weights])[0]
-        own, broken = self.own_params(name), 0
+        own, broken, known = self.own_params(name), 0, known or {}
         for _ in range(_TRIES):
-            task = registry.task_of(name, FIRST_SEED[self.seed_set] + int(rng.random() * SEEDS), own)
+            seed = self._seed(rng)
+            task = registry.task_of(name, seed, own)
             try:
-                if belongs(task, self.seed_set):
+                if known[name, seed] if (name, seed) in known else belongs(task, self.seed_set):
                     return task
             except MulliganError:
                 raise
@@ -86,6 +94,24 @@ class Mixture:
                     said = f"{type(error).__name__}: {error}"
                     raise MulliganError(f"{name}, seed {task.seed}: the world cannot be built: {said}") from error
         raise ParameterError(f"{name}: no world of the {self.seed_set} set in {_TRIES} tries; use a larger world")
+
+    def _seed(self, rng: random.Random) -> int:
+        return FIRST_SEED[self.seed_set] + int(rng.random() * SEEDS)
+
+    def candidates(self, count: int, *, seed: int, update: int, name: str = "") -> list[tuple[str, int]]:
+        """The worlds that `draw_tasks` will look at for `count` tasks, and some that it will not: every number that it
+        takes from the generator, as if it were a seed. So others can find out beforehand which belong to the set."""
+        rng = generator(seed, "tasks", update, name)
+        seeds = [self._seed(rng) for _ in range(round(_LOOKED_AT * count))]
+        return [(env, each) for each in seeds for env, _ in self.weights]
+
+    def known(self, worlds: Sequence[tuple[str, int]]) -> dict[tuple[str, int], bool]:
+        """Which of these worlds belong to the set; those that cannot be built are left out."""
+        found: dict[tuple[str, int], bool] = {}
+        for name, seed in worlds:
+            with contextlib.suppress(Exception):  # said where it is drawn
+                found[name, seed] = belongs(registry.task_of(name, seed, self.own_params(name)), self.seed_set)
+        return found
 
 
 def _parts(text: str) -> list[str]:
@@ -119,26 +145,37 @@ class Draw:
 
 
 def draw_tasks(
-    mixture: Mixture, count: int, *, seed: int, update: int, related: int = 0, turns: int | None = None, name: str = ""
+    mixture: Mixture,
+    count: int,
+    *,
+    seed: int,
+    update: int,
+    related: int = 0,
+    turns: int | None = None,
+    name: str = "",
+    known: Known | None = None,
 ) -> list[Draw]:
-    """The tasks of an update; `related` more of the same class for each, `turns` as a lower turn limit."""
+    """The tasks of an update; `related` more of the same class for each, `turns` as a lower turn limit.
+
+    They are the same whether or not it is `known` of some worlds that they belong to the set.
+    """
     rng = generator(seed, "tasks", update, name)
     draws = []
     for _ in range(count):
-        first = mixture.draw(rng)
-        others = _alike(mixture, first, related, rng)
+        first = mixture.draw(rng, known)
+        others = _alike(mixture, first, related, rng, known)
         draws.append(Draw(_limited(first, turns), tuple(_limited(other, turns) for other in others)))
     return draws
 
 
-def _alike(mixture: Mixture, first: Task, count: int, rng: random.Random) -> list[Task]:
+def _alike(mixture: Mixture, first: Task, count: int, rng: random.Random, known: Known | None) -> list[Task]:
     """`count` more tasks of the class of `first`, in worlds of their own where there are enough."""
     found: list[Task] = []
     worlds = {world_key(first)} - {None} if count else set()
     for tried in range(_TRIES):
         if len(found) == count:
             return found
-        other = mixture.draw(rng)
+        other = mixture.draw(rng, known)
         if other.task_class != first.task_class:
             continue
         world = world_key(other)

@@ -1,4 +1,4 @@
-"""Trials in processes of their own, for players that need no model: demonstrations by the thousand.
+"""Processes of their own for what needs no model: demonstrations by the thousand, and the tasks they are given on.
 
 A worker is a fresh Python that reads what to play from its standard input and writes the trials to its standard output;
 so nothing depends on how this process was started, and a worker whose reader is gone ends when it wants to write.
@@ -10,13 +10,15 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any, TypeVar
 
 from mulligan.errors import MulliganError
 from mulligan.policy.base import Policy
 from mulligan.rollout.collect import Job, collect
+from mulligan.rollout.groups import Draw, Mixture, draw_tasks
 from mulligan.trial.runner import run_async
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Trial
@@ -24,8 +26,8 @@ from mulligan.types import Trial
 FEWEST = 100
 """Jobs that a worker is worth: it takes a second or two to start."""
 
-
 Ordered = tuple[Job, TrialSettings]
+Answer = TypeVar("Answer")
 
 
 def play(jobs: Sequence[Ordered], policy: Policy, processes: int = 1) -> list[Trial]:
@@ -33,17 +35,34 @@ def play(jobs: Sequence[Ordered], policy: Policy, processes: int = 1) -> list[Tr
     count = min(processes, len(jobs) // FEWEST)
     if count <= 1:
         return _play(jobs, policy)
-    parts = [jobs[first::count] for first in range(count)]
-    orders = [pickle.dumps((part, policy)) for part in parts]
-    begun = [_begin() for _ in parts]
-    with ThreadPoolExecutor(count) as threads:
+    found = _in_processes(_play, [(jobs[first::count], policy) for first in range(count)])
+    return [found[place % count][place // count] for place in range(len(jobs))]
+
+
+def draw(
+    mixture: Mixture, tasks: int, *, seed: int, update: int, related: int = 0, name: str = "", processes: int = 1
+) -> list[Draw]:
+    """As `draw_tasks`, and the same tasks; the worlds are looked at in so many processes."""
+    known: dict[tuple[str, int], bool] = {}
+    count = min(processes, tasks // FEWEST)
+    if count > 1:
+        worlds = mixture.candidates(tasks * (1 + related), seed=seed, update=update, name=name)
+        for part in _in_processes(_known, [(mixture, worlds[first::count]) for first in range(count)]):
+            known |= part
+    return draw_tasks(mixture, tasks, seed=seed, update=update, related=related, name=name, known=known)
+
+
+def _in_processes(function: Callable[..., Answer], orders: Sequence[tuple[Any, ...]]) -> list[Answer]:
+    """What a function of this module answers to each order, each in a process of its own."""
+    said = [pickle.dumps((function.__name__, order)) for order in orders]
+    begun = [_begin() for _ in said]
+    with ThreadPoolExecutor(len(said)) as threads:
         try:
-            found = [pickle.loads(said) for said in threads.map(_ask, begun, orders)]
+            return [pickle.loads(answer) for answer in threads.map(_ask, begun, said)]
         finally:  # before the threads are waited for: they wait for the workers
             for worker in begun:
                 worker.kill()
                 worker.wait()
-    return [found[place % count][place // count] for place in range(len(jobs))]
 
 
 def _begin() -> subprocess.Popen[bytes]:
@@ -57,7 +76,7 @@ def _begin() -> subprocess.Popen[bytes]:
 def _ask(worker: subprocess.Popen[bytes], order: bytes) -> bytes:
     said, _ = worker.communicate(order)
     if worker.returncode:
-        raise MulliganError(f"a process that plays demonstrations ended with {worker.returncode}; see above")
+        raise MulliganError(f"a process for demonstrations ended with {worker.returncode}; see above")
     return said
 
 
@@ -70,6 +89,10 @@ def _play(jobs: Sequence[Ordered], policy: Policy) -> list[Trial]:
     return [found[place] for place in range(len(jobs))]
 
 
+def _known(mixture: Mixture, worlds: Sequence[tuple[str, int]]) -> dict[tuple[str, int], bool]:
+    return mixture.known(worlds)
+
+
 def _keep(found: dict[int, Trial], places: Sequence[int], number: int, trial: Trial) -> None:
     found[places[number]] = trial
 
@@ -77,8 +100,8 @@ def _keep(found: dict[int, Trial], places: Sequence[int], number: int, trial: Tr
 def main() -> None:
     answer = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever an environment prints is no answer, however it prints it
-    jobs, policy = pickle.load(sys.stdin.buffer)
-    answer.write(pickle.dumps(_play(jobs, policy)))
+    function, order = pickle.load(sys.stdin.buffer)
+    answer.write(pickle.dumps(globals()[function](*order)))
     answer.flush()
 
 

@@ -15,7 +15,7 @@ from mulligan.policy.local import Demonstrated, Renderer
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.rollout import workers
 from mulligan.rollout.collect import Job
-from mulligan.rollout.groups import Mixture, draw_tasks
+from mulligan.rollout.groups import Mixture
 from mulligan.seeding import derive, generator
 from mulligan.train.config import Config, shown_memories, shown_params
 from mulligan.train.rows import Row, rows_of
@@ -33,7 +33,9 @@ def demonstrate(config: Config, mixture: Mixture, settings: TrialSettings, rende
     player = Demonstrated(ExpertPolicy(warm.skill, warm.recall, kind=warm.player), renderer, style.demonstrated)
     related = warm.episodes - 1 if config.trial.tasks == "related" else 0
     mixture = replace(mixture, params=shown_params(config))
-    draws = draw_tasks(mixture, warm.trials, seed=seed, update=-1, related=related, name="warmstart")
+    draws = workers.draw(
+        mixture, warm.trials, seed=seed, update=-1, related=related, name="warmstart", processes=warm.processes
+    )
     jobs = [
         Job(draw.task, derive(seed, "demonstration", place), related=draw.related) for place, draw in enumerate(draws)
     ]

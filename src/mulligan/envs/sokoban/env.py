@@ -16,7 +16,9 @@ lost        a level that cannot be won any more ``runs`` on to the last turn, as
             too few, on boards of up to 64 cells, whose shortest solutions are known; turns lost to replies that cannot
             be read do not count there. What is won is the same in all three; how soon a loss is seen is not.
 advice      ``solver``: a scripted player's reflection also says what the solver would have played; ``none``: only what
-            was seen. An agent writes its own reflections, but may have learned to from a scripted player's.
+            was seen; ``doubtful`` (in cells): of what it says to play instead, three in ten lose as well, and what has
+            lost is not said again. An agent writes its own reflections, but may have learned to from a scripted
+            player's.
 """
 
 from __future__ import annotations
@@ -37,15 +39,15 @@ _MOST_BOXES, _MOST_MOVES, _LONGEST_SOLUTION = 8, 20, 200
 _SIDES = (5, 16)
 LOST, TOO_SLOW = "No way to win is left.", "No way to win is left in time."
 _RUNS, _ENDS, _HOPELESS = "runs", "ends", "hopeless"
-_SOLVER, _NONE = "solver", "none"
+_SOLVER, _DOUBTFUL, _NONE = "solver", "doubtful", "none"
 
 
 class Sokoban:
     """Push every box onto a goal; boxes cannot be pulled, so a wrong push can lose the level."""
 
     __slots__ = (
-        "_cells", "_home", "_listed", "_lost", "_over", "_place", "_usual", "advised", "boxes", "cols", "level",
-        "moves", "start", "task", "turn", "view",
+        "_cells", "_home", "_listed", "_lost", "_over", "_place", "_usual", "advised", "boxes", "cols", "doubted",
+        "level", "moves", "start", "task", "turn", "view",
     )  # fmt: skip
 
     defaults: ClassVar[dict[str, ParamValue]] = {
@@ -71,8 +73,10 @@ class Sokoban:
         self.start = (board, 2 * solver.locate(cells)[0], cells.count("*"))
         """The board at first as text, the player's place in it, and the boxes that are home."""
         self.view, self._lost = task.text("view"), task.text("lost")
-        self.advised = task.text("advice") == _SOLVER
-        """Whether a scripted reflection says what the solver would have played."""
+        self.advised = task.text("advice") != _NONE
+        """Whether a scripted reflection says what should have been played."""
+        self.doubted = task.text("advice") == _DOUBTFUL
+        """Whether that is the player's advice, which may be wrong, rather than the solver's."""
         self.reset()
 
     @staticmethod
@@ -81,7 +85,7 @@ class Sokoban:
         moves, level, levels = int(params["moves"]), int(params["level"]), str(params["levels"])
         if not 1 <= moves <= _MOST_MOVES:
             raise ParameterError(f"sokoban: moves={moves} a turn cannot be; give 1 to {_MOST_MOVES}")
-        words = {"view": views.VIEWS, "lost": (_RUNS, _ENDS, _HOPELESS), "advice": (_SOLVER, _NONE)}
+        words = {"view": views.VIEWS, "lost": (_RUNS, _ENDS, _HOPELESS), "advice": (_SOLVER, _DOUBTFUL, _NONE)}
         for name, known in words.items():
             if params[name] not in known:
                 raise ParameterError(f"sokoban: {name}={params[name]!r} is unknown; choose {' or '.join(known)}")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from mulligan.envs.sokoban import solver, views
-from mulligan.envs.sokoban.moves import INDEX, NAMES, push, read
+from mulligan.envs.sokoban.moves import names_of, push, read
 from mulligan.errors import StopReason
 from mulligan.types import Episode
 
 if TYPE_CHECKING:
     from mulligan.envs.sokoban.env import Sokoban
+
+
+Advise = Callable[[str, str, int], str]
+"""What to play instead at a place, where these moves lost the level, in that turn; empty for nothing to be said."""
 
 
 class Played(NamedTuple):
@@ -60,17 +64,22 @@ def digest(world: Sokoban, episode: Episode) -> str:
     return f"moves {said}\n{ended}; the board at the end:\n{episode.final}"
 
 
-def reflect(world: Sokoban, episode: Episode) -> str:
-    """What there is to learn from an episode; short where the view is."""
+def reflect(world: Sokoban, episode: Episode, advise: Advise | None = None) -> str:
+    """What there is to learn from an episode; short where the view is. In cells somebody else may `advise`."""
     if world.view == "board":
         return _report(world, episode)
     played = replay(world, episode)
     wrong = next((n for n, turn in enumerate(played) if world.is_lost(turn.key, n + 1)), len(played))
-    tell = _place_lost if world.view == "cells" else _turn_by_turn
-    return "<reflection>{}</reflection>".format("\n".join(tell(world, episode, played, wrong)))
+    if world.view == "cells":
+        lines = _place_lost(world, episode, played, wrong, advise)
+    else:
+        lines = _turn_by_turn(episode, played, wrong)
+    return "<reflection>{}</reflection>".format("\n".join(lines))
 
 
-def _place_lost(world: Sokoban, episode: Episode, played: Sequence[Played], wrong: int) -> list[str]:
+def _place_lost(
+    world: Sokoban, episode: Episode, played: Sequence[Played], wrong: int, advise: Advise | None
+) -> list[str]:
     """Where the level was lost, what to play there instead (where there is to be advice), and what lost it.
 
     ``boxes b2 d3``, ``you c2``, ``left, up``, ``up, up: lost``.
@@ -80,10 +89,9 @@ def _place_lost(world: Sokoban, episode: Episode, played: Sequence[Played], wron
     """
     if wrong == len(played):
         return ["won" if episode.won else "too slow"]
-    place = played[wrong - 1].key if wrong else world.level.cells
-    plan = _advice(world, place)
-    instead = [", ".join(NAMES[INDEX[move]] for move in plan[: world.moves])] if plan else []
-    return [views.cells_later(place, world.cols), *instead, f"{played[wrong].said}: lost"]
+    place, said = played[wrong - 1].key if wrong else world.level.cells, played[wrong].said
+    instead = names_of(_advice(world, place)[: world.moves]) if advise is None else advise(place, said, wrong + 1)
+    return [views.cells_later(place, world.cols), *([instead] if instead else []), f"{said}: lost"]
 
 
 def _advice(world: Sokoban, place: str) -> str:
@@ -91,7 +99,7 @@ def _advice(world: Sokoban, place: str) -> str:
     return (solver.solve(world.cols, place).moves or "") if world.advised else ""
 
 
-def _turn_by_turn(_: Sokoban, episode: Episode, played: Sequence[Played], wrong: int) -> list[str]:
+def _turn_by_turn(episode: Episode, played: Sequence[Played], wrong: int) -> list[str]:
     """The turn that lost the level first, then the turns before it: ``up, up: not 3``, ``left: 1``.
 
     Moves begin a line as they begin a reply, so that to most tokenizers they are the same tokens.
@@ -125,7 +133,7 @@ def _report(world: Sokoban, episode: Episode) -> str:
     said = next((turn.said for turn in played if turn.number == failed_at), "no move")
     solution = _advice(world, world.level.cells)
     chunks = [solution[start : start + world.moves] for start in range(0, len(solution), world.moves)]
-    plan = " | ".join(", ".join(NAMES[INDEX[move]] for move in chunk) for chunk in chunks)
+    plan = " | ".join(names_of(chunk) for chunk in chunks)
     if episode.won:
         plan = " | ".join(turn.said for turn in played)
     return (

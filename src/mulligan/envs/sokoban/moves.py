@@ -65,9 +65,21 @@ def push(cells: bytearray, player: int, deltas: tuple[int, ...], home: int, boxe
     return player, home, blocked
 
 
+def after(cells: str, deltas: tuple[int, ...], boxes: int) -> str:
+    """The position that moves lead to from another, both row by row."""
+    board = bytearray(" ".join(cells), "ascii")
+    push(board, 2 * solver.locate(cells)[0], deltas, cells.count(solver.BOX_ON_GOAL), boxes)
+    return board[::2].decode()
+
+
+def names_of(moves: Sequence[str]) -> str:
+    """Moves as they are said: ``up, left``; given as names or letters."""
+    return ", ".join(NAMES[INDEX[move]] for move in moves)
+
+
 def say(moves: Sequence[str]) -> str:
     """Moves as a reply, given as names or letters."""
-    return f"<action>{', '.join(NAMES[INDEX[move]] for move in moves)}</action>"
+    return f"<action>{names_of(moves)}</action>"
 
 
 @lru_cache(maxsize=64)

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from mulligan.envs.sokoban import solver
-from mulligan.envs.sokoban.moves import say
-from mulligan.types import Step
+from mulligan.envs.sokoban import memory, solver
+from mulligan.envs.sokoban.moves import after, names_of, say, usual_replies
+from mulligan.types import Episode, Step
 
 if TYPE_CHECKING:
     from mulligan.envs.sokoban.env import Sokoban
 
 _AT_RANDOM = 0.1
 """Of a hasty player's thoughtless turns, the share that is random all the same: it is to be seen in odd places too."""
+_DOUBTFUL = 0.3
+"""Of the advice in doubtful notes, the share that loses the level as well."""
+_TRIES = 16
+"""Other moves that are looked at until some are found that lose it."""
 
 
 class Planner:
@@ -37,12 +42,17 @@ class Planner:
         """Whether the last reply was the plan's."""
         self.lost_from: set[str] = set()
         """Positions from which other moves lost the level, in any episode of the trial."""
+        self.noted: dict[str, list[str]] = {}
+        """What notes say of a position: moves that lost the level there, and last what to play instead."""
 
     def act(self) -> str:
         here = self.world.key()
         if here != self.position:
             self.position, self.plan = here, solver.solve(self.world.cols, here).moves
         careful = here in self.lost_from and self.rng.random() < self.recall
+        if careful and here in self.noted:
+            self.follows = False
+            return f"<action>{self.noted[here][-1]}</action>"
         self.follows = bool(self.plan) and (careful or self.rng.random() < self.skill)
         if self.follows and self.plan:
             return say(self.plan[: self.world.moves])
@@ -55,6 +65,33 @@ class Planner:
             self.position, self.plan = step.state_key, self.plan[self.world.moves :]
         elif self.plan and self.world.is_lost(step.state_key, self.world.turn):
             self.lost_from.add(self.position)
+
+    def reflect(self, episode: Episode) -> str:
+        """The world's reflection; where advice is to be doubtful, with this player's, which it heeds when it remembers.
+
+        Advice that has lost the level is not given again; advice that was not tried is.
+        """
+        return memory.reflect(self.world, episode, self._advise if self.world.doubted else None)
+
+    def _advise(self, place: str, said: str, turn: int) -> str:
+        *lost, instead = self.noted.get(place, [""])
+        lost.append(said)
+        if not instead or instead in lost:
+            plan = names_of((solver.solve(self.world.cols, place).moves or "")[: self.world.moves])
+            doubtful = self.rng.random() < _DOUBTFUL
+            instead = (self._other_way_to_lose(place, lost, turn) if doubtful else "") or plan
+        self.noted[place] = [*lost, instead]
+        return instead
+
+    def _other_way_to_lose(self, place: str, lost: Sequence[str], turn: int) -> str:
+        """Moves that lose the level there, other than those; empty where none are soon found."""
+        world = self.world
+        ways = list(usual_replies(world.cols, world.moves).values())
+        for _ in range(_TRIES):
+            deltas, names = ways[int(self.rng.random() * len(ways))]
+            if (other := ", ".join(names)) not in lost and world.is_lost(after(place, deltas, world.boxes), turn):
+                return other
+        return ""
 
 
 @lru_cache(maxsize=1024)
