@@ -179,8 +179,9 @@ def told(trial: Trial) -> str:
 
 def keep_trials(arms: Sequence[Row], game: str, into: Path) -> None:
     """The first ten trials of each main arm's first seed, as they came."""
+    firsts = {name: min(arm["seed"] for arm in arms if arm["name"] == name) for name in {arm["name"] for arm in arms}}
     for arm in arms:
-        if arm["name"] in MAIN[:3] and arm["seed"] == 0 and (arm["folder"] / "evaluation").is_dir():
+        if arm["name"] in MAIN[:3] and arm["seed"] == firsts[arm["name"]] and (arm["folder"] / "evaluation").is_dir():
             trials = load_trials(arm["folder"] / "evaluation")[:TO_READ]
             text = f"# {arm['name']}: the first {TO_READ} tasks of the evaluation, as they came\n\n"
             short = arm["folder"].name.partition("-")[2]

@@ -14,10 +14,9 @@ from collections import Counter
 from pathlib import Path
 
 from mulligan.envs.registry import build
-from mulligan.envs.sokoban import solver
 from mulligan.envs.sokoban.env import Sokoban
 from mulligan.envs.sokoban.memory import replay
-from mulligan.envs.sokoban.moves import push, read
+from mulligan.envs.sokoban.moves import after, read
 from mulligan.errors import StopReason
 from mulligan.report.run import load_trials
 from mulligan.types import Trial
@@ -27,7 +26,8 @@ def count(trial: Trial) -> Counter[str]:
     """Of one trial: notes, and true ones; episodes back where it was lost, with the same moves or others, and wins.
 
     A note is true that names the place and the moves that lost the level. What it says to play instead is sound if the
-    level can still be won after it; it is heeded where an episode that comes back to the place plays just that.
+    level can still be won after it; it is heeded where an episode that comes back to the place plays just that, and
+    spent in a note on a place that has a note already if these are moves that have lost the level there.
     """
     world, found, lost = build(trial.task), Counter[str](), dict[tuple[str, str], str]()
     assert isinstance(world, Sokoban)
@@ -45,7 +45,11 @@ def count(trial: Trial) -> Counter[str]:
         note = episode.reflection.text.strip().splitlines() if episode.reflection is not None else []
         instead = note[2] if len(note) == 4 else ""
         if episode.stop is StopReason.LOST:
+            again = any(where == places[-2] for where, _ in lost)
             lost[places[-2], played[-1].said] = instead
+            if instead:
+                found["again"] += again
+                found["spent"] += again and (places[-2], instead) in lost
         if episode.reflection is not None:
             asked = re.sub("</?reflection>", "", world.reflect(episode)).splitlines()
             found["notes"] += 1
@@ -61,9 +65,7 @@ def _sound(world: Sokoban, place: str, instead: str, turn: int) -> bool:
     understood = read(f"<action>{instead}</action>", world.cols, world.moves)
     if isinstance(understood, str):
         return False
-    cells = bytearray(" ".join(place), "ascii")
-    push(cells, 2 * solver.locate(place)[0], understood.deltas, place.count("*"), world.boxes)
-    return not world.is_lost(cells[::2].decode(), turn)
+    return not world.is_lost(after(place, understood.deltas, world.boxes), turn)
 
 
 def main(runs: list[Path]) -> None:
@@ -73,7 +75,8 @@ def main(runs: list[Path]) -> None:
             f"{run.name}: {found['true']} of {found['notes']} notes true; {found['back']} episodes came back to a "
             f"place where the level was lost: {found['same']} with the same moves there, {found['other']} with others, "
             f"of which {found['won']} won; {found['heeded']} did what a note says, and of {found['instead']} such "
-            f"notes {found['sound']} were sound\n"
+            f"notes {found['sound']} were sound; of {found['again']} notes on a place that had one, "
+            f"{found['spent']} say what has lost there\n"
         )
 
 

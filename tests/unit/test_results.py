@@ -123,8 +123,34 @@ def test_what_sokobans_settings_were_chosen_by_is_told_as_it_was():
     assert f"{heeds[0]} of {heeds[1]}." in said
     assert f"{heeds[3]} of {heeds[2]} episodes, RL in {repeats[3]} of {repeats[2]}. Of the {heeds[4]}" in said
     assert f"of the {heeds[7]} notes' advice {heeds[8]} pieces" in said
+
+
+def test_what_sokobans_notes_are_worth_on_frozen_levels_is_told_as_it_is():
+    said = (ROOT / "docs" / "results.md").read_text().replace("\n  ", " ")
+    lines = (PILOT.parent / "sokoban-notes.txt").read_text().splitlines()
+
+    def together(arm):
+        own = [[int(number) for number in re.findall(r"\b\d+(?= )", line)] for line in lines if arm in line]
+        assert len(own) == 2
+        return [sum(both) for both in zip(*own, strict=True)]
+
+    meta, rl = together("meta-rl-reflection"), together("rl-gigpo")
+    assert meta[1] - meta[0] == 3
+    assert f"All but three of {meta[1]} are true" in said
+    assert f"in {meta[3]} of {meta[2]} episodes, RL in {rl[3]} of {rl[2]}" in said
+    assert f"of {meta[7]} pieces of advice {meta[7] - meta[8]} lose the level" in said
+    assert f"of {meta[9]} such notes {meta[10]} say" in said
     front = (ROOT / "README.md").read_text()
-    assert f"in {repeats[3]} of {repeats[2]} attempts, meta-RL in {heeds[3]} of {heeds[2]}" in front
+    assert f"in {rl[3]} of {rl[2]} attempts, meta-RL in {meta[3]} of {meta[2]}" in front
+
+
+def test_how_far_meta_rl_is_above_rl_on_sokoban_is_told_as_it_is():
+    said = (ROOT / "docs" / "results.md").read_text()
+    rows = [row for row in json.loads((PILOT.parent / "table.json").read_text()) if row["env"] == "sokoban"]
+    p3 = {(row["name"], row["seed"]): 100 * row["p"][2] for row in rows}
+    apart = [p3["meta-RL, reflection", seed] - p3["RL, GiGPO", seed] for seed in (1, 2)]
+    assert f"**Meta-RL is {sum(apart) / 2:.1f} points above RL" in said
+    assert f"(by seed {apart[0]:+.1f} and {apart[1]:+.1f};" in said
 
 
 def test_what_sokobans_notes_were_worth_is_told_as_it_was():
@@ -252,7 +278,7 @@ def test_the_front_page_has_the_other_games_as_they_came_out():
             {**row, "p": row["main"]["p"]}
             for row in json.loads((ROOT / "results" / "h200-webshop" / "arms.json").read_text())
         ],
-        "Sokoban": [{"name": name, "p": [float(found[2]) / 100]} for name, found in sokoban_frozen().items()],
+        "Sokoban": [row for row in json.loads((PILOT.parent / "table.json").read_text()) if row["env"] == "sokoban"],
     }
     front = (ROOT / "README.md").read_text().replace("*", "")
     for game, rows in kept.items():
@@ -294,7 +320,8 @@ def test_webshop_against_the_original_is_told_as_it_was():
 
 
 @pytest.mark.parametrize(
-    "game", ["minesweeper", "sokoban", *(f"sokoban-{name}/sweep" for name in ("boards", "cells", "hopeless"))]
+    "game",
+    ["minesweeper", "sokoban", *(f"sokoban-{name}/sweep" for name in ("boards", "cells", "hopeless", "doubtful"))],
 )
 def test_the_sweeps_of_the_results_can_be_planned(game, tmp_path):
     sweep = read_sweep(ROOT / "results" / "h200-smollm2" / f"{game}.toml")
