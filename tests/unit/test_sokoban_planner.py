@@ -92,25 +92,18 @@ def lost_notes(trial: Trial) -> list[tuple[str, str, str]]:
 
 def test_doubtful_advice_loses_at_times_and_is_then_not_given_again():
     """What the solver would play is never wrong: notes that only say that teach to copy advice that has lost."""
-    wrong = tried = 0
-    for seed in range(120):
+    tried = 0
+    for seed in range(160):
         task = make_task("sokoban", seed, view="cells", lost="hopeless", advice="doubtful")
         trial = run_trial_sync(task, ExpertPolicy(0.0, 1.0, kind="hasty"), episodes=3, memory="reflection")
         known: dict[str, list[tuple[str, str]]] = {}
         for place, instead, lost in lost_notes(trial):
             before = known.setdefault(place, [])
-            if before and before[-1][0] == lost:
+            if before:
+                assert lost == before[-1][0], "it remembers always, and does what the last note says"
                 tried += 1
-            elif before:
-                assert instead == before[-1][0], "advice that was not tried stays"
             before.append((instead, lost))
             assert instead not in [moves for _, moves in before]
-        wrong += any(
-            place == again and said == lost
-            for number, (place, said, _) in enumerate(lost_notes(trial))
-            for again, _, lost in lost_notes(trial)[number + 1 :]
-        )
-    assert wrong > 5
     assert tried > 5
 
 

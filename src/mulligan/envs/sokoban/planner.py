@@ -69,17 +69,15 @@ class Planner:
     def reflect(self, episode: Episode) -> str:
         """The world's reflection; where advice is to be doubtful, with this player's, which it heeds when it remembers.
 
-        Advice that has lost the level is not given again; advice that was not tried is.
+        It thinks anew each time, and gives no advice that has lost the level.
         """
         return memory.reflect(self.world, episode, self._advise if self.world.doubted else None)
 
     def _advise(self, place: str, said: str, turn: int) -> str:
-        *lost, instead = self.noted.get(place, [""])
-        lost.append(said)
-        if not instead or instead in lost:
-            plan = names_of((solver.solve(self.world.cols, place).moves or "")[: self.world.moves])
-            doubtful = self.rng.random() < _DOUBTFUL
-            instead = (self._other_way_to_lose(place, lost, turn) if doubtful else "") or plan
+        lost = [*self.noted.get(place, [""])[:-1], said]
+        doubtful = self.rng.random() < _DOUBTFUL
+        instead = self._other_way_to_lose(place, lost, turn) if doubtful else ""
+        instead = instead or names_of((solver.solve(self.world.cols, place).moves or "")[: self.world.moves])
         self.noted[place] = [*lost, instead]
         return instead
 
