@@ -230,8 +230,8 @@ class Trainer:
         checkpoint.save(self.folder.path, 0, self.learner, self.history, self.config.run.keep)
         return 0
 
-    def _on_warm_step(self, step: int, loss: float) -> None:
-        self.on_update({"warmstart": step + 1, "steps": self.config.warmstart.steps, "loss": loss})
+    def _on_warm_step(self, step: int, loss: float, warning: str | None) -> None:
+        self.on_update({"warmstart": step + 1, "steps": self.config.warmstart.steps, "loss": loss, "warning": warning})
 
     def _load_reference(self) -> None:
         now = {name: p.detach().clone() for name, p in self.learner.model.named_parameters() if p.requires_grad}

@@ -7,7 +7,7 @@ start teaches the form of play, and leaves the rest to be learned.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from mulligan.errors import MulliganError
@@ -50,9 +50,12 @@ def warm_start(
     mixture: Mixture,
     settings: TrialSettings,
     renderer: Renderer,
-    on_step: Callable[[int, float], None],
+    on_step: Callable[[int, float, str | None], None],
 ) -> dict[str, float]:
-    """Train on demonstrations; returns what the demonstrators reached and the last loss."""
+    """Train on demonstrations; returns what the demonstrators reached and the last loss.
+
+    on_step  is told the number of each step, its loss, and what a person should know of the demonstrations, if anything
+    """
     warm = config.warmstart
     trials = demonstrate(config, mixture, settings, renderer)
     rows, _ = rows_of(trials)
@@ -61,6 +64,7 @@ def warm_start(
             (episode.error for trial in trials for episode in trial.episodes if episode.error), "none has a turn"
         )
         raise MulliganError(f"nothing was demonstrated in {len(trials)} trials; the first: {said}")
+    warning = _too_long(rows, config.engine.context)
     rng = generator(config.run.seed, "warmstart")
     optimisers = learner.warm_optimisers()
     loss = math.nan
@@ -68,6 +72,17 @@ def warm_start(
         chosen: list[Row] = [rows[int(rng.random() * len(rows))] for _ in range(warm.batch)]
         cosine = 0.1 + 0.9 * 0.5 * (1.0 + math.cos(math.pi * step / warm.steps))
         loss = learner.supervised(chosen, warm.lr * min(1.0, (step + 1) / max(1, warm.warmup)) * cosine, optimisers)
-        on_step(step, loss)
+        on_step(step, loss, warning)
     solved = sum(trial.solved_at is not None for trial in trials) / len(trials)
     return {"loss": loss, "demonstrated": solved, "rows": float(len(rows))}
+
+
+def _too_long(rows: Sequence[Row], context: int) -> str | None:
+    """What to say of demonstrations that an agent could not play to their end."""
+    longer = [len(row.ids) for row in rows if context and len(row.ids) > context]
+    if not longer:
+        return None
+    return (
+        f"{len(longer)} of {len(rows)} demonstrated sequences are longer than engine.context={context}, "
+        f"where an agent's episodes end; the longest has {max(longer)} tokens"
+    )

@@ -141,13 +141,17 @@ def test_a_context_that_is_too_short_is_warned_of(tmp_path):
     config = small(
         run=replace(small().run, updates=1),
         task=TaskConfig(env="minesweeper", params={"rows": 4, "cols": 4, "mines": 1, "view": "compact"}),
-        engine=EngineConfig(slots=16, context=40),
+        engine=EngineConfig(slots=16, context=30),
         warmstart=replace(small().warmstart, steps=5),
     )
-    train(config, tmp_path / "run")
+    said: list[str | None] = []
+    train(config, tmp_path / "run", on_update=lambda update: said.append(update.get("warning")))
     found = metrics(tmp_path / "run")[-1]
     assert found["stop/context_full"] > found["episodes"] / 2
     assert "engine.context is too short" in found["warning"]
+    # and before the first update, of what is demonstrated
+    assert "demonstrated sequences are longer than engine.context=30, where" in (said[0] or "")
+    assert not any("demonstrated" in (text or "") for text in said[5:])
 
 
 def test_a_failure_is_counted_under_its_own_name(tmp_path, monkeypatch):
