@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import torch
 
 from mulligan.algo.advantage import Options, estimator
-from mulligan.algo.advantage.base import Advantages, without_signal
+from mulligan.algo.advantage.base import Advantages, compares, without_signal
 from mulligan.algo.advantage.ppo import heads
 from mulligan.algo.batch import StepBatch, samples_of
 from mulligan.algo.build import batch_from_groups
@@ -389,7 +389,7 @@ class Trainer:
     def _has_signal(self, group: Group) -> bool:
         """Whether some trial of a group earned more than another: otherwise nothing can be learned from it."""
         samples = samples_of(self._batch([group]))
-        return not bool(without_signal(samples).all())
+        return not bool(without_signal(samples, compares(samples, self.options.baseline)).all())
 
     def _batch(self, groups: list[Group]) -> StepBatch:
         algo = self.config.algo

@@ -113,6 +113,13 @@ def test_small_groups_are_scaled_by_the_batch():
     assert result.metrics["groups/total"] == 2
 
 
+@pytest.mark.parametrize(("baseline", "silent"), [("group", 1), ("leave_one_out", 0), ("agent", 0)])
+def test_a_group_is_without_signal_only_if_it_is_its_own_baseline(baseline, silent):
+    """Two pairs of trials, one of them alike: nothing beside its own mean, something beside earlier updates."""
+    records = [TrialRecord([[value]], task=task) for task, value in ((0, 0), (0, 0), (1, 0), (1, 1))]
+    assert advantages("grpo", records, Options(baseline=baseline)).metrics["groups/no_signal"] == silent
+
+
 def test_trials_that_stopped_are_absent_from_later_baselines():
     # Two trials win at once; three go on and get 0, 0, 3 in episode 1. With γ_traj 0 each episode stands alone.
     # Their baseline there: means of the other two survivors, 1.5, 1.5, 0; the winners count neither as 0 nor as 1.

@@ -89,15 +89,22 @@ def baselines(batch: StepBatch, samples: Samples, options: Options, history: His
 
     leave_one_out with |S_n| < 3 takes the running mean of (task class, opponent, seat, n, phase) of earlier updates.
     """
+    running = ~compares(samples, options.baseline)
     if options.baseline == "agent":
-        return Baselines(history.agent_mean(batch, samples), np.ones(len(samples.value), dtype=np.bool_))
+        return Baselines(history.agent_mean(batch, samples), running)
     mean = mean_by(samples.key, samples.key_first, samples.value)[samples.key]
     if options.baseline == "group":
-        return Baselines(mean, np.zeros(len(samples.value), dtype=np.bool_))
+        return Baselines(mean, running)
     # Mean over the others: (|S|·mean - x) / (|S| - 1) = mean - (x - mean) / (|S| - 1)
     others = mean - (samples.value - mean) / np.maximum(samples.survivors - 1, 1)
-    small = samples.survivors < SMALLEST_OWN_BASELINE
-    return Baselines(np.where(small, history.baseline(batch, samples), others), small)
+    return Baselines(np.where(running, history.baseline(batch, samples), others), running)
+
+
+def compares(samples: Samples, baseline: BaselineName) -> BoolArray:
+    """[sample] Whether it is compared with its own group, rather than with earlier updates."""
+    if baseline == "leave_one_out":
+        return samples.survivors >= SMALLEST_OWN_BASELINE
+    return np.full(len(samples.value), baseline == "group")
 
 
 def divisors(batch: StepBatch, samples: Samples, scale: ScaleName, history: History) -> FloatArray:
@@ -124,15 +131,16 @@ def _own_spread(samples: Samples) -> FloatArray:
     return deviation_by(ids, first, samples.value)[ids]
 
 
-def without_signal(samples: Samples) -> BoolArray:
+def without_signal(samples: Samples, comparing: BoolArray | None = None) -> BoolArray:
     """Groups whose members all have the same return at every (n, phase): nothing to learn from. -> [group].
 
-    A group too small to be its own baseline is not among them: it learns from the running mean.
+    comparing  [sample] as `compares` says, of leave_one_out if it is not given: a group that is not its own baseline
+               is never without signal, since it learns from earlier updates
     """
     differs = ~np.isclose(samples.value, samples.value[samples.key_first][samples.key], rtol=1e-9, atol=1e-12)
-    compares = samples.survivors >= SMALLEST_OWN_BASELINE
-    differing, comparing = (np.bincount(samples.group, weights=flag) for flag in (differs, compares))
-    silent: BoolArray = (differing == 0) & (comparing > 0)
+    own = compares(samples, "leave_one_out") if comparing is None else comparing
+    differing, compared = (np.bincount(samples.group, weights=flag) for flag in (differs, own))
+    silent: BoolArray = (differing == 0) & (compared > 0)
     return silent
 
 
@@ -142,7 +150,7 @@ def group_metrics(samples: Samples, compared: Baselines | None = None) -> dict[s
     groups/total, groups/no_signal; survivors/n: mean |S_n| over all groups; baseline/running and baseline/none: samples
     whose baseline came from earlier updates, and those without any.
     """
-    silent = without_signal(samples)
+    silent = without_signal(samples, None if compared is None else ~compared.running)
     total = len(np.unique(samples.group))
     metrics = {"groups/total": float(total), "groups/no_signal": float(silent.sum())}
     played = np.bincount(samples.episode[samples.phase == PLAY])
