@@ -130,6 +130,8 @@ class Completion:
     """The tokens that stood between the reply before and this one; with `ids`, all of the sequence is known."""
     offset: int = 0
     """Tokens of the sequence before `prompt_ids`; 0 where a new sequence begins."""
+    mistaken: bool = False
+    """Wrong on purpose: a demonstration shows it, and what comes of it, and it is not imitated."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,8 @@ class Offers(Protocol):
                 that has others names all it has in a class variable `players`.
         skill   share of its own moves; the rest are random legal ones.
         recall  share of its moves that use what earlier episodes of the trial showed.
-        A player with a `reflect(episode)` of its own is asked for it instead of the world.
+        A player with a `reflect(episode)` of its own is asked for it instead of the world; it may answer with a
+        `Completion` that is `mistaken`, which a warm start shows and does not imitate.
         """
         ...
 

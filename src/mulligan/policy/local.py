@@ -170,11 +170,19 @@ class _DemonstratedConversation:
         self.player.ended(episode)  # type: ignore[attr-defined]
 
     async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
-        text = self.write((await self.player.reply(messages, sampling)).text)
+        said = await self.player.reply(messages, sampling)
+        text = self.write(said.text)
         prompt, offset = self.transcript.prompt(messages)
         ids = tuple(self.renderer.encode_reply(text))
         self.transcript.replied(ids, text)
-        return Completion(text, ids=ids, prompt_ids=tuple(prompt), offset=offset, completion_tokens=len(ids))
+        return Completion(
+            text,
+            ids=ids,
+            prompt_ids=tuple(prompt),
+            offset=offset,
+            completion_tokens=len(ids),
+            mistaken=said.mistaken,
+        )
 
     def close(self) -> None:
         self.player.close()

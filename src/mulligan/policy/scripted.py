@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mulligan.errors import ParameterError, UnknownName, UsageError
 from mulligan.policy.base import Conversation, Player, World
 from mulligan.seeding import generator
 from mulligan.types import PLAYERS, Completion, Episode, Message, Sampling, Step, Task
+
+Reflect = Callable[[Episode], str | Completion]
 
 
 class RandomPolicy:
@@ -100,8 +102,9 @@ class _Beside:
     async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         if self.over is not None:
             episode, self.over = self.over, None
-            own = getattr(self.player, "reflect", None) or getattr(self.world, "reflect", None)
-            return Completion(str(own(episode)) if own is not None else plain_reflection(episode))
+            mine: Reflect | None = getattr(self.player, "reflect", None) or getattr(self.world, "reflect", None)
+            said = plain_reflection(episode) if mine is None else mine(episode)
+            return said if isinstance(said, Completion) else Completion(str(said))
         if self.player is not None:
             return Completion(self.player.act())
         if self.world is None:

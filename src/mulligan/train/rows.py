@@ -55,7 +55,7 @@ def steps_of(trial: Trial) -> Iterator[tuple[Completion, bool]]:
 
 
 def rows_of(trials: Sequence[Trial]) -> tuple[list[Row], int]:
-    """The rows of `trials`, and how many steps they hold."""
+    """The rows of `trials`, and how many steps they hold; a reply that is mistaken on purpose is no span of its row."""
     rows: list[Row] = []
     step = 0
     for number, trial in enumerate(trials):
@@ -68,7 +68,8 @@ def rows_of(trials: Sequence[Trial]) -> tuple[list[Row], int]:
             if reply.offset != len(row.ids):
                 raise UsageError(f"tokens are missing: a reply stands at {reply.offset} of a row of {len(row.ids)}")
             row.ids += reply.prompt_ids
-            row.spans.append(Span(len(row.ids), reply.ids, reply.logprobs, step, number, reflects))
+            if not reply.mistaken:
+                row.spans.append(Span(len(row.ids), reply.ids, reply.logprobs, step, number, reflects))
             row.ids += reply.ids
             step += 1
     return rows, step

@@ -1,7 +1,7 @@
 """Supervised training on scripted play: trials of the demonstrators, through the normal trial runner.
 
-The loss falls on replies and reflections only. The demonstrator is mediocre on purpose (`skill`, `recall`): the warm
-start teaches the form of play, and leaves the rest to be learned.
+The loss falls on replies and reflections only, and not on those that a player knows to be mistaken. The demonstrator
+is mediocre on purpose (`skill`, `recall`): the warm start teaches the form of play, and leaves the rest to be learned.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def warm_start(
     """
     warm = config.warmstart
     trials = demonstrate(config, mixture, settings, renderer)
-    rows, _ = rows_of(trials)
+    rows = [row for row in rows_of(trials)[0] if row.spans]
     if not rows:
         said = next(
             (episode.error for trial in trials for episode in trial.episodes if episode.error), "none has a turn"

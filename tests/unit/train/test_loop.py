@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 import weakref
@@ -37,6 +38,7 @@ from mulligan.train.config import (
 from mulligan.train.loop import Trainer, train
 from mulligan.train.metrics import MetricsFile
 from mulligan.train.resolve import resolve
+from mulligan.train.rows import rows_of
 from mulligan.train.step import Learner
 from mulligan.train.validation import Validation
 from mulligan.train.warmstart import demonstrate
@@ -203,6 +205,31 @@ def test_a_warm_start_can_show_several_memories():
     assert [trial.memory for trial in trials] == ["history", "reflection"] * 3
     with pytest.raises(UnknownName, match="did you mean 'history'"):
         resolve("test", None, {"warmstart.memory": "histori"})
+
+
+def test_mistakes_on_purpose_are_shown_and_not_imitated():
+    """A note whose advice loses is what the next episode remembers, and no span that is trained on."""
+    params = {"view": "cells", "lost": "hopeless", "advice": "doubtful"}
+    options = {"task.env": "sokoban", "trial.memory": "reflection", "trial.style": "note", "warmstart.player": "hasty"}
+    config = resolve("test", None, {**options, "warmstart.skill": "0", "warmstart.trials": "60"})
+    renderer = load(config.model.name).renderer
+    trials = demonstrate(
+        replace(config, task=replace(config.task, params=params)),
+        Mixture.parse("sokoban", params),
+        trial_settings(config),
+        renderer,
+    )
+    notes = wrong = 0
+    for trial in trials:
+        imitated = [span.ids for row in rows_of([trial])[0] for span in row.spans if span.reflects]
+        for episode, following in itertools.pairwise(trial.episodes):
+            note = episode.reflection
+            assert note is not None
+            assert note.completion is not None
+            assert any(note.text in message["content"] for message in following.opening)
+            assert note.completion.mistaken == (note.completion.ids not in imitated)
+            notes, wrong = notes + 1, wrong + note.completion.mistaken
+    assert notes / 4 < wrong < 3 * notes / 4
 
 
 def test_demonstrations_are_the_same_however_many_processes_play_them():

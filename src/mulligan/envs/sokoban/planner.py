@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from mulligan.envs.sokoban import memory, solver
 from mulligan.envs.sokoban.moves import after, names_of, say, usual_replies
-from mulligan.types import Episode, Step
+from mulligan.types import Completion, Episode, Step
 
 if TYPE_CHECKING:
     from mulligan.envs.sokoban.env import Sokoban
 
 _AT_RANDOM = 0.1
 """Of a hasty player's thoughtless turns, the share that is random all the same: it is to be seen in odd places too."""
-_DOUBTFUL = 0.3
+_DOUBTFUL = 0.5
 """Of the advice in doubtful notes, the share that loses the level as well."""
 _TRIES = 16
 """Other moves that are looked at until some are found that lose it."""
@@ -44,6 +44,8 @@ class Planner:
         """Positions from which other moves lost the level, in any episode of the trial."""
         self.noted: dict[str, list[str]] = {}
         """What notes say of a position: moves that lost the level there, and last what to play instead."""
+        self.errs = False
+        """Whether the last note's advice loses the level as well."""
 
     def act(self) -> str:
         here = self.world.key()
@@ -66,17 +68,19 @@ class Planner:
         elif self.plan and self.world.is_lost(step.state_key, self.world.turn):
             self.lost_from.add(self.position)
 
-    def reflect(self, episode: Episode) -> str:
+    def reflect(self, episode: Episode) -> Completion:
         """The world's reflection; where advice is to be doubtful, with this player's, which it heeds when it remembers.
 
         It thinks anew each time, and gives no advice that has lost the level.
         """
-        return memory.reflect(self.world, episode, self._advise if self.world.doubted else None)
+        self.errs = False
+        text = memory.reflect(self.world, episode, self._advise if self.world.doubted else None)
+        return Completion(text, mistaken=self.errs)
 
     def _advise(self, place: str, said: str, turn: int) -> str:
         lost = [*self.noted.get(place, [""])[:-1], said]
-        doubtful = self.rng.random() < _DOUBTFUL
-        instead = self._other_way_to_lose(place, lost, turn) if doubtful else ""
+        instead = self._other_way_to_lose(place, lost, turn) if self.rng.random() < _DOUBTFUL else ""
+        self.errs = bool(instead)
         instead = instead or names_of((solver.solve(self.world.cols, place).moves or "")[: self.world.moves])
         self.noted[place] = [*lost, instead]
         return instead
