@@ -108,9 +108,10 @@ class Mixture:
     def known(self, worlds: Sequence[tuple[str, int]]) -> dict[tuple[str, int], bool]:
         """Which of these worlds belong to the set; those that cannot be built are left out."""
         found: dict[tuple[str, int], bool] = {}
+        params = {name: self.own_params(name) for name, _ in self.weights}
         for name, seed in worlds:
             with contextlib.suppress(Exception):  # said where it is drawn
-                found[name, seed] = belongs(registry.task_of(name, seed, self.own_params(name)), self.seed_set)
+                found[name, seed] = belongs(registry.task_of(name, seed, params[name]), self.seed_set)
         return found
 
 

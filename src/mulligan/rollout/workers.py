@@ -1,7 +1,7 @@
 """Processes of their own for what needs no model: demonstrations by the thousand, and the tasks they are given on.
 
-A worker is a fresh Python that reads what to play from its standard input and writes the trials to its standard output;
-so nothing depends on how this process was started, and a worker whose reader is gone ends when it wants to write.
+A worker is a fresh Python that reads what to do from its standard input and writes the answer to its standard output; so
+nothing depends on how this process was started, and a worker whose reader is gone ends when it wants to write.
 """
 
 from __future__ import annotations
