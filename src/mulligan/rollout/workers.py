@@ -1,6 +1,6 @@
 """Processes of their own for what needs no model: demonstrations by the thousand, and the tasks they are given on.
 
-A worker is a fresh Python that reads what to do from its standard input and writes the answer to its standard output; so
+A worker is a fresh Python that reads what to do from its standard input and writes its answer to its standard output:
 nothing depends on how this process was started, and a worker whose reader is gone ends when it wants to write.
 """
 
