@@ -18,7 +18,7 @@ from mulligan.cli import main
 from mulligan.report.run import RunFolder, load_trials
 from mulligan.sweep import demo
 from mulligan.sweep.arms import Work, plan_work, read_sweep
-from mulligan.sweep.worker import LEFT, work
+from mulligan.sweep.worker import DEVICE_LOST, LEFT, work
 
 KEPT = Path(__file__).parents[2] / "results" / "demo"
 SWEEP = """
@@ -224,6 +224,26 @@ def test_a_worker_leaves_when_nobody_listens_any_more(tmp_path):
     finally:
         worker.kill()
     assert worker.returncode == 1
+
+
+def test_a_worker_says_by_its_exit_code_that_its_device_failed():
+    """Whoever started it can then begin it again."""
+    program = """
+from mulligan.errors import DeviceLost
+from mulligan.sweep import worker
+def fail(*_):
+    raise DeviceLost("the device failed")
+worker.work = fail
+worker.main()
+"""
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as ended:
+        assert ended.stdin is not None  # open until it has ended: otherwise it leaves because nobody is there
+        assert ended.stderr is not None
+        ended.stdin.write("{}\n")
+        ended.stdin.flush()
+        assert ended.stderr.read().strip().endswith("DeviceLost: the device failed")
+    assert ended.returncode == DEVICE_LOST
 
 
 def test_a_warm_start_leaves_when_it_is_asked_to_though_demonstrations_are_played(tmp_path):

@@ -57,6 +57,25 @@ folder = pathlib.Path(json.loads(sys.stdin.readline())["folder"])
 """
 
 
+BEGUN = """
+import json, pathlib, sys
+order = sys.stdin.readline()
+(pathlib.Path(json.loads(order)["folder"]) / "begun").touch()
+import io
+sys.stdin = io.StringIO(order)
+"""
+FAILS_TWICE = """
+import json, pathlib, sys
+folder = pathlib.Path(json.loads(sys.stdin.readline())["folder"])
+tries = folder / "tries"
+if not tries.exists() or len(tries.read_text()) < 2:
+    with tries.open("a") as file:
+        file.write("x")
+    sys.exit(74)
+(folder / "arm.json").write_text('{"settings": {}, "preset": "test", "evaluation": {}}')
+"""
+
+
 @pytest.fixture
 def begin(monkeypatch):
     """Have each worker run the program of its name."""
@@ -77,13 +96,47 @@ def _ignore(*_: object) -> None:
     pass
 
 
-def test_where_an_arm_fails_the_others_save_what_they_trained(tmp_path, begin, capsys):
-    begin({"a": TRAINS, "bad": FAILS, "b": TRAINS})
-    with pytest.raises(MulliganError, match=r"'bad' with seed 0 failed \(exit code 1\): out of order"):
-        run_work([_work(tmp_path, name) for name in ("a", "bad", "b")], 3, _ignore)
+def test_an_arm_that_fails_costs_the_others_nothing(tmp_path, begin, capsys):
+    begin({"a": BEGUN + TRAINED, "bad": FAILS, "b": BEGUN + TRAINED, "last": TRAINED})
+    begun_after = {"last": tmp_path / "b", "lost": tmp_path / "bad", "lost too": tmp_path / "lost"}
+    work = [
+        Work(name, 0, tmp_path / name, {}, "test", begun_after.get(name), {})
+        for name in ("a", "bad", "b", "last", "lost", "lost too")
+    ]
+    with pytest.raises(MulliganError) as raised:
+        run_work(work, 3, _ignore)
+    assert "'bad' with seed 0 failed (exit code 1): out of order" in str(raised.value)
+    assert str(raised.value).endswith("not begun without it: 'lost' with seed 0, 'lost too' with seed 0")
+    assert [name for name in ("a", "b", "last") if (tmp_path / name / "arm.json").exists()] == ["a", "b", "last"]
+    assert not (tmp_path / "lost").exists()
+    assert "the others go on" in capsys.readouterr().err
+
+
+def test_all_that_failed_are_named(tmp_path, begin):
+    begin({"a": DEAF, "b": TRAINED, "c": DEAF})
+    with pytest.raises(MulliganError, match=r"(?s)'a' with seed 0 failed.*\n'c' with seed 0 failed"):
+        run_work([_work(tmp_path, name) for name in "abc"], 1, _ignore)
+    assert (tmp_path / "b" / "arm.json").exists()
+
+
+def test_an_arm_whose_device_failed_begins_again(tmp_path, begin, capsys):
+    begin({"a": FAILS_TWICE, "b": TRAINED})
+    assert len(run_work([_work(tmp_path, name) for name in "ab"], 1, _ignore)) == 2
+    assert (tmp_path / "a" / "tries").read_text() == "xx"
+    assert capsys.readouterr().err.count("it begins again where it was saved") == 2
+
+
+def test_a_device_that_fails_for_ever_is_given_up(tmp_path, begin):
+    begin({"a": "import sys; sys.stdin.readline(); sys.exit(74)"})
+    with pytest.raises(MulliganError, match=r"'a' with seed 0 failed \(exit code 74\)"):
+        run_work([_work(tmp_path, "a")], 1, _ignore)
+
+
+def test_what_failed_before_the_time_was_over_is_told(tmp_path, begin):
+    begin({"a": TRAINS, "bad": DEAF})
+    with pytest.raises(MulliganError, match="'bad' with seed 0 failed"):
+        run_work([_work(tmp_path, name) for name in ("a", "bad")], 2, _ignore, seconds=1.0)
     assert (tmp_path / "a" / "saved").exists()
-    assert (tmp_path / "b" / "saved").exists()
-    assert "stopping after the updates that are under way" in capsys.readouterr().err
 
 
 def test_an_arm_begins_when_the_weights_it_starts_from_are_there_though_they_are_still_evaluated(tmp_path, begin):

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,14 @@ from typing import Any
 from mulligan.errors import MulliganError, UsageError
 from mulligan.sweep.arms import Work
 from mulligan.sweep.match import differences, read_result
-from mulligan.sweep.worker import EVALUATING, LEFT, WARMING
+from mulligan.sweep.worker import DEVICE_LOST, EVALUATING, LEFT, WARMING
 
 OnProgress = Callable[[Work, str, int, int], None]
 """Called with the work, its stage, how much of that is done and how much there is."""
 Said = queue.Queue[tuple[Work, dict[str, Any] | None]]
 """What the workers say, in the order in which it comes; None: one has ended."""
+RESTARTS = 2
+"""How often an arm begins again after its device has failed."""
 _LOG = "worker.log"
 _WORKER = ("-P", "-m", "mulligan.sweep.worker")
 
@@ -37,13 +40,16 @@ def run_work(
 ) -> dict[Path, dict[str, Any]]:
     """Do what is not done yet, on so many cores; returns what each folder's arm found.
 
-    The first failure, an interruption, or the end of so many seconds (`TimeOver`) lets all others save what they have
-    trained; an interruption while they do ends them at once. Asked for again, the same work goes on from there.
+    An arm that fails costs the others nothing: they go on, and the failure is raised when they are done. One whose
+    device failed begins again where it was saved, up to `RESTARTS` times. An interruption, or the end of so many
+    seconds (`TimeOver`), lets all save what they have trained; an interruption while they do ends them at once. Asked
+    for again, the same work goes on from there.
     """
     end = time.monotonic() + seconds
     waiting = [each for each in work if not _is_done(each)]
     done = {each.folder for each in work} - {each.folder for each in waiting}
     running: dict[Path, _Process] = {}
+    failed = _Failed()
     said: Said = queue.Queue()
     try:
         while waiting or running:
@@ -63,18 +69,59 @@ def run_work(
                 running[one.folder].stage = progress["stage"]
                 on_progress(one, progress["stage"], progress["done"], progress["total"])
                 continue
-            running.pop(one.folder).check()
-            done.add(one.folder)
-            on_progress(one, "done", 1, 1)
+            process = running.pop(one.folder)
+            failure = process.failure()
+            if failure is None:
+                done.add(one.folder)
+                on_progress(one, "done", 1, 1)
+            else:
+                waiting = failed.take(process, failure, waiting)
+                if waiting or running:
+                    sys.stderr.write(f"{failed.said}\n")
     except (KeyboardInterrupt, MulliganError) as error:
-        failures = _let_go(running, said)
-        if failures and isinstance(error, KeyboardInterrupt | TimeOver):
-            raise failures[0] from None
+        failed.failures += _let_go(running, said)
+        if isinstance(error, KeyboardInterrupt | TimeOver):
+            failed.check()
         raise
     finally:
         for process in running.values():
             process.end()
+    failed.check()
     return {each.folder: found for each in work if (found := read_result(each.folder)) is not None}
+
+
+class _Failed:
+    """The arms that have failed, and how often each was begun again."""
+
+    def __init__(self) -> None:
+        self.failures: list[MulliganError] = []
+        self.restarts: Counter[Path] = Counter()
+        self.said = ""
+        """Of the last one, while others go on."""
+
+    def take(self, process: _Process, failure: MulliganError, waiting: Sequence[Work]) -> list[Work]:
+        """Note how a worker ended; returns what is to be done still: it once more, or all that can do without it."""
+        work = process.work
+        if process.lost_its_device and self.restarts[work.folder] < RESTARTS:
+            self.restarts[work.folder] += 1
+            self.said = f"{failure}; it begins again where it was saved"
+            return [work, *waiting]
+        missing, vain = {work.folder}, list[Work]()
+        for each in waiting:  # whoever is started from comes first
+            if each.after in missing:
+                missing.add(each.folder)
+                vain.append(each)
+        if vain:
+            names = ", ".join(f"{each.name!r} with seed {each.seed}" for each in vain)
+            failure = MulliganError(f"{failure}; not begun without it: {names}")
+        self.failures.append(failure)
+        self.said = f"{failure}; the others go on"
+        return [each for each in waiting if each not in vain]
+
+    def check(self) -> None:
+        """Complain of all failures, if there are any."""
+        if self.failures:
+            raise MulliganError("\n".join(map(str, self.failures))) from None
 
 
 def _let_go(running: dict[Path, _Process], said: Said) -> list[MulliganError]:
@@ -91,8 +138,8 @@ def _let_go(running: dict[Path, _Process], said: Said) -> list[MulliganError]:
         if progress is None and one.folder in running:
             process = running.pop(one.folder)
             process.end()
-            if process.process.returncode not in (0, LEFT):
-                failures.append(process.failure())
+            if process.process.returncode not in (0, LEFT) and (failure := process.failure()) is not None:
+                failures.append(failure)
     return failures
 
 
@@ -151,14 +198,16 @@ class _Process:
             self.process.wait()
             said.put((self.work, None))
 
-    def check(self) -> None:
-        """Complain if the worker, which has ended, failed."""
-        self._close()
-        if self.process.returncode or read_result(self.work.folder) is None:
-            raise self.failure()
+    @property
+    def lost_its_device(self) -> bool:
+        """Whether the worker, which has ended, did so because a GPU failed under it."""
+        return self.process.returncode == DEVICE_LOST
 
-    def failure(self) -> MulliganError:
-        """How the worker, which has ended, failed."""
+    def failure(self) -> MulliganError | None:
+        """How the worker, which has ended, failed, if it did."""
+        self._close()
+        if not self.process.returncode and read_result(self.work.folder) is not None:
+            return None
         lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         last = lines[-1] if lines else "it said nothing"
         return MulliganError(

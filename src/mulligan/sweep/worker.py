@@ -14,10 +14,13 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from mulligan.errors import DeviceLost
 
 if TYPE_CHECKING:
     from mulligan.train.config import Config
@@ -26,6 +29,8 @@ RESULT, SPENT = "arm.json", "spent.json"
 WARMING, TRAINING, EVALUATING = "warm start", "training", "evaluation"
 LEFT = 75
 """Exit code of a worker that was asked to leave before it was done."""
+DEVICE_LOST = 74
+"""Exit code of a worker whose GPU failed: from what it saved, it can be begun again."""
 _PATIENCE = 10.0
 """Seconds in which the main thread has to come to an end."""
 Say = Callable[[Mapping[str, Any]], None]
@@ -49,7 +54,11 @@ def main() -> None:
         out.flush()
         leaving.look(progress)
 
-    work(order, say, leaving.asked.is_set)
+    try:
+        work(order, say, leaving.asked.is_set)
+    except DeviceLost:
+        traceback.print_exc()
+        sys.exit(DEVICE_LOST)
     if leaving.asked.is_set():
         sys.exit(LEFT)
 

@@ -51,7 +51,7 @@ def save(folder: Path, update: int, learner: Learner, history: History, keep: in
     state = {
         "update": update,
         "history": history.state_dict(),
-        "tokens": learner.tokens,
+        "budget": learner.budget.state_dict(),
         "bad_in_a_row": learner.bad_in_a_row,
     }
     (beside / "state.json").write_text(json.dumps(state), encoding="utf-8")
@@ -79,7 +79,9 @@ def restore(checkpoint: Path, learner: Learner, history: History) -> int:
         raise _damaged(checkpoint, error) from error
     learner.optimiser.load_state_dict(optimiser)
     history.load_state_dict(state["history"])
-    learner.tokens, learner.bad_in_a_row = state["tokens"], state["bad_in_a_row"]
+    if "budget" in state:  # of earlier versions: it is found again
+        learner.budget.load_state_dict(state["budget"])
+    learner.bad_in_a_row = state["bad_in_a_row"]
     _tidy(checkpoint.parent.parent, learner.config.run.keep)
     return int(state["update"])
 

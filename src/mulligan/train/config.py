@@ -256,8 +256,8 @@ class OptimConfig:
     weight_decay: float = 0.0
     """Of AdamW."""
     tokens: int = 0
-    """Tokens of a micro-batch; halved when memory runs out. 0: as suits the model and the device, 16384 on CPU and at
-    most 65536 on a GPU."""
+    """Tokens of a micro-batch; halved when memory runs out, and doubled again later if it can be. 0: as suits the model
+    and the device, 16384 on CPU and at most 65536 on a GPU."""
     share: Literal["auto", "on", "off"] = "auto"
     """Compute once what all rows of a step begin with, such as the rules; auto: on a GPU in half precision."""
 

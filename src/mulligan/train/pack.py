@@ -18,6 +18,8 @@ from mulligan.train.rows import Row, Span
 
 MOST_TOKENS = {"cpu": 2**14, "cuda": 2**16}
 SHARE_OF_MEMORY = 0.35
+FIRST_PATIENCE = 4
+"""Updates that fit, before larger micro-batches are tried again."""
 """Of a GPU's memory, what the activations of a micro-batch may take."""
 LEAST_OPENING = 16
 """Tokens that rows must begin with alike for it to be worth the trouble."""
@@ -82,6 +84,42 @@ def _opening(rows: Sequence[Row], tokens: int) -> int:
     most = min(min(row.spans[0].start for row in rows) - 1, tokens // 2)
     same = min(most, begin_alike([row.ids for row in rows]))
     return same if same >= LEAST_OPENING else 0
+
+
+class Budget:
+    """Tokens of a micro-batch: halved when memory runs out, doubled again once it has sufficed for a while.
+
+    Memory is short for good where a model is large, and for a time where others share the GPU. Every doubling that
+    fails makes the next one wait twice as long.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = self.tokens = most
+        self.patience = FIRST_PATIENCE
+        self.calm = 0
+        self.has_grown = False
+
+    def proceed(self) -> None:
+        """One more update, or step of the warm start, begins."""
+        self.calm += 1
+        if self.tokens < self.most and self.calm > self.patience:
+            self.tokens = min(self.most, 2 * self.tokens)
+            self.patience = FIRST_PATIENCE if self.has_grown else self.patience  # the last doubling has held
+            self.calm, self.has_grown = 0, True
+
+    def halve(self) -> None:
+        self.tokens //= 2
+        self.patience *= 2 if self.has_grown else 1
+        self.calm, self.has_grown = 0, False
+
+    def state_dict(self) -> dict[str, int]:
+        return {"tokens": self.tokens, "patience": self.patience, "calm": self.calm, "has_grown": int(self.has_grown)}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """With `most` as it is now: what was asked for may have changed."""
+        self.tokens = min(self.most, state["tokens"])
+        self.patience, self.calm = state["patience"], state["calm"]
+        self.has_grown = bool(state["has_grown"])
 
 
 def token_budget(config: Any, device: torch.device, *, checkpointing: bool) -> int:

@@ -1,8 +1,8 @@
 """One update of the weights: from rows and advantages to optimiser steps.
 
 The number of optimiser steps is `epochs` × `minibatches`, whatever the trials were like. A step whose loss is not
-finite is skipped; when memory runs out, the micro-batch is halved and the step tried again. The host reads nothing back
-from a GPU until the micro-batches of a step are done.
+finite is skipped; when memory runs out, the micro-batch is halved and the step tried again (`Budget`). The host reads
+nothing back from a GPU until the micro-batches of a step are done.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mulligan.seeding import generator
 from mulligan.train import masters, optimisers
 from mulligan.train.config import Config
 from mulligan.train.head import Head, Scores
-from mulligan.train.pack import MicroBatch, pack, token_budget
+from mulligan.train.pack import Budget, MicroBatch, pack, token_budget
 from mulligan.train.rows import Row
 
 Result = TypeVar("Result")
@@ -70,8 +70,9 @@ class Learner:
                 layer.p = 0.0
         self.model, self.config = model, config
         self.device = next(model.parameters()).device
-        self.tokens = config.optim.tokens or token_budget(
-            model.config, self.device, checkpointing=config.model.gradient_checkpointing
+        self.budget = Budget(
+            config.optim.tokens
+            or token_budget(model.config, self.device, checkpointing=config.model.gradient_checkpointing)
         )
         self.shares_openings = _chosen(config.optim.share, is_never_padded(self.device, model.dtype))
         self.bad_in_a_row = 0
@@ -88,6 +89,11 @@ class Learner:
         self.reference: dict[str, Tensor] | None = None
         self.masters = masters.copies(model)
         self.optimiser = optimisers.for_updates(self.weights(), self.critic, config, fused=self.device.type == "cuda")
+
+    @property
+    def tokens(self) -> int:
+        """What a micro-batch holds at most."""
+        return self.budget.tokens
 
     def trainable(self) -> list[torch.nn.Parameter]:
         """What the optimiser steps: the weights, or their float32 copies."""
@@ -128,6 +134,7 @@ class Learner:
         The first step finds logp_old of its own rows by itself. Returns the critic's values [step, head], where there
         is a critic.
         """
+        self.budget.proceed()
         return self._fitting(lambda: self._look_over(rows, steps, update))
 
     @torch.no_grad()
@@ -244,7 +251,7 @@ class Learner:
                 if not _out_of_memory(error) or self.tokens <= SMALLEST_BUDGET:
                     raise
             # Only here, when the error is gone, are the tensors gone too that its traceback held.
-            self.tokens //= 2
+            self.budget.halve()
             self._no_gradient()
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
@@ -371,6 +378,7 @@ class Learner:
 
     def supervised(self, rows: Sequence[Row], lr: float, optimisers: Sequence[torch.optim.Optimizer]) -> float:
         """One step of maximum likelihood on the spans of `rows` (the warm start); returns the loss per token."""
+        self.budget.proceed()
         return self._fitting(lambda: self._supervised(rows, lr, optimisers))
 
     def _supervised(self, rows: Sequence[Row], lr: float, optimisers: Sequence[torch.optim.Optimizer]) -> float:
@@ -416,4 +424,5 @@ def _note(packed: Sequence[MicroBatch], name: str, logp: Sequence[Tensor]) -> No
 
 
 def _out_of_memory(error: BaseException) -> bool:
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+    signs = ("can't allocate memory", "CUDA error: out of memory", "STATUS_ALLOC_FAILED")  # the last: cuBLAS and cuDNN
+    return isinstance(error, torch.OutOfMemoryError) or any(sign in str(error) for sign in signs)
