@@ -58,7 +58,9 @@ def test_the_figures_of_performance_are_those_of_the_benchmarks():
     assert not [number for number in numbers if number not in kept]
 
 
-@pytest.mark.parametrize("folder", [".", "sokoban-boards", "sokoban-cells", "sokoban-hopeless", "sokoban-longer"])
+@pytest.mark.parametrize(
+    "folder", [".", "sokoban-boards", "sokoban-cells", "sokoban-hopeless", "sokoban-longer", "sokoban-doubtful"]
+)
 def test_the_tables_are_those_of_the_rows(folder):
     """table.md is what collect.py makes of table.json."""
     found, own = runpy.run_path(str(PILOT.parent / "collect.py")), PILOT.parent / folder
@@ -125,16 +127,32 @@ def test_what_sokobans_settings_were_chosen_by_is_told_as_it_was():
     assert f"of the {heeds[7]} notes' advice {heeds[8]} pieces" in said
 
 
+def _together(lines, arm):
+    """The numbers of two seeds' notes."""
+    own = [[int(number) for number in re.findall(r"\b\d+(?= )", line)] for line in lines if arm in line]
+    assert len(own) == 2
+    return [sum(both) for both in zip(*own, strict=True)]
+
+
+def test_what_doubt_changed_in_sokobans_notes_is_told_as_it_was():
+    said = " ".join((ROOT / "docs" / "results.md").read_text().split())
+    before, after = (
+        _together((PILOT.parent / name).read_text().splitlines(), "meta-rl-reflection")
+        for name in ("sokoban-notes.txt", "sokoban-doubtful/notes.txt")
+    )
+    assert f"of {after[9]} second notes on the same place {after[10]} say" in said
+    assert f"where it was {before[10]} of {before[9]}," in said
+    assert f"otherwise in {after[4]} of {after[2]} episodes, nearly as it can be, and wins {after[5]} of" in said
+    assert f"without the doubt ({before[5]} of {before[4]})" in said
+    assert f"{after[7] - after[8]} of {after[7]} pieces of advice lose" in said
+    assert f"still lost in {after[4] - after[5]} of {after[4]}" in said
+
+
 def test_what_sokobans_notes_are_worth_on_frozen_levels_is_told_as_it_is():
     said = (ROOT / "docs" / "results.md").read_text().replace("\n  ", " ")
     lines = (PILOT.parent / "sokoban-notes.txt").read_text().splitlines()
 
-    def together(arm):
-        own = [[int(number) for number in re.findall(r"\b\d+(?= )", line)] for line in lines if arm in line]
-        assert len(own) == 2
-        return [sum(both) for both in zip(*own, strict=True)]
-
-    meta, rl = together("meta-rl-reflection"), together("rl-gigpo")
+    meta, rl = (_together(lines, arm) for arm in ("meta-rl-reflection", "rl-gigpo"))
     assert meta[1] - meta[0] == 3
     assert f"All but three of {meta[1]} are true" in said
     assert f"in {meta[3]} of {meta[2]} episodes, RL in {rl[3]} of {rl[2]}" in said
@@ -165,7 +183,12 @@ def test_what_sokobans_notes_were_worth_is_told_as_it_was():
     assert f"independent retries {100 * better['controls']['independent']['p'][2]:.1f}" in said
 
 
-TABLES = [line for line in (PILOT.parent / "table.md").read_text().splitlines() if re.match(r"\|.*\d", line)]
+TABLES = [
+    line
+    for folder in (".", "sokoban-doubtful")
+    for line in (PILOT.parent / folder / "table.md").read_text().splitlines()
+    if re.match(r"\|.*\d", line)
+]
 
 
 @pytest.mark.parametrize("line", TABLES)
