@@ -33,6 +33,29 @@ def test_every_ablation_is_in_the_document_with_the_figures_of_its_runs(arm):
         assert all(result["settings"][key] == value for result in own)
 
 
+EPISODES = json.loads((ROOT / "results" / "ablations" / "episodes.json").read_text())
+
+
+@pytest.mark.parametrize("name", sorted({result["name"] for result in EPISODES}))
+def test_what_more_trials_bring_is_told_as_it_was(name):
+    said = (ROOT / "docs" / "ablations.md").read_text()
+    own = sorted((result for result in EPISODES if result["name"] == name), key=lambda result: result["seed"])
+    row, _ = combine(own)
+    cells = [f"{100 * p:.1f} ± {50 * (high - low):.1f}" for p, (low, high) in zip(row["p"], row["ci"], strict=True)]
+    episodes = sum(result["episodes"] for result in own) / len(own)
+    assert f"| {name} | {episodes:.0f} | {' | '.join(cells)} |" in said
+    arm = next(each for each in read_sweep(ROOT / "results" / "ablations" / "episodes.toml").arms if each.name == name)
+    assert all(result["settings"][key] == value for result in own for key, value in arm.settings.items())
+
+
+def test_the_gain_of_more_trials_is_that_of_the_runs():
+    p3 = {(result["name"], result["seed"]): 100 * result["main"]["p"][2] for result in EPISODES}
+    name = "meta-RL, reflection"
+    apart = [p3[f"{name}, 12 trials", seed] - p3[name, seed] for seed in range(3)]
+    said = f"{sum(apart) / 3:+.1f} points (by seed {', '.join(f'{points:+.1f}' for points in apart)})"
+    assert said in (ROOT / "docs" / "ablations.md").read_text()
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [
