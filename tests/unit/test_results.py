@@ -19,15 +19,20 @@ PILOT = ROOT / "results" / "h200-smollm2" / "pilot"
 ABLATIONS = json.loads((ROOT / "results" / "ablations" / "arms.json").read_text())
 
 
+def _cells(own):
+    """The figures of an ablation's row."""
+    row, control = combine(own)
+    cells = [f"{100 * p:.1f} ± {50 * (high - low):.1f}" for p, (low, high) in zip(row["p"], row["ci"], strict=True)]
+    cells += [f"{100 * control['p'][-1]:.1f}", " / ".join(f"{100 * p[-1]:.1f}" for p in row["seeds"].values())]
+    return " | ".join(cells)
+
+
 @pytest.mark.parametrize(
     "arm", read_sweep(ROOT / "results" / "ablations" / "sweep.toml").arms, ids=lambda arm: arm.name
 )
 def test_every_ablation_is_in_the_document_with_the_figures_of_its_runs(arm):
     own = sorted((result for result in ABLATIONS if result["name"] == arm.name), key=lambda result: result["seed"])
-    row, control = combine(own)
-    cells = [f"{100 * p:.1f} ± {50 * (high - low):.1f}" for p, (low, high) in zip(row["p"], row["ci"], strict=True)]
-    cells += [f"{100 * control['p'][-1]:.1f}", " / ".join(f"{100 * p[-1]:.1f}" for p in row["seeds"].values())]
-    assert f"| {' | '.join(cells)} |" in (ROOT / "docs" / "ablations.md").read_text()
+    assert f"| {_cells(own)} |" in (ROOT / "docs" / "ablations.md").read_text()
     # The runs were made with the arm's settings.
     for key, value in arm.settings.items():
         assert all(result["settings"][key] == value for result in own)
@@ -40,10 +45,8 @@ EPISODES = json.loads((ROOT / "results" / "ablations" / "episodes.json").read_te
 def test_what_more_trials_bring_is_told_as_it_was(name):
     said = (ROOT / "docs" / "ablations.md").read_text()
     own = sorted((result for result in EPISODES if result["name"] == name), key=lambda result: result["seed"])
-    row, _ = combine(own)
-    cells = [f"{100 * p:.1f} ± {50 * (high - low):.1f}" for p, (low, high) in zip(row["p"], row["ci"], strict=True)]
     episodes = sum(result["episodes"] for result in own) / len(own)
-    assert f"| {name} | {episodes:.0f} | {' | '.join(cells)} |" in said
+    assert f"| {name} | {episodes:.0f} | {_cells(own)} |" in said
     arm = next(each for each in read_sweep(ROOT / "results" / "ablations" / "episodes.toml").arms if each.name == name)
     assert all(result["settings"][key] == value for result in own for key, value in arm.settings.items())
 

@@ -18,9 +18,9 @@ from mulligan.train.rows import Row, Span
 
 MOST_TOKENS = {"cpu": 2**14, "cuda": 2**16}
 SHARE_OF_MEMORY = 0.35
+"""Of a GPU's memory, what the activations of a micro-batch may take."""
 FIRST_PATIENCE = 4
 """Updates that fit, before larger micro-batches are tried again."""
-"""Of a GPU's memory, what the activations of a micro-batch may take."""
 LEAST_OPENING = 16
 """Tokens that rows must begin with alike for it to be worth the trouble."""
 
