@@ -27,7 +27,15 @@ from mulligan.train.resolve import resolve
 from mulligan.types import Trial
 
 HERE = Path(__file__).parent
-MAIN = ("meta-RL, reflection", "meta-RL, history", "RL, GiGPO", WARM_START)
+COLOURS = {
+    "meta-RL, reflection": "#009e73",
+    "meta-RL, history": "#0072b2",
+    "RL, GiGPO": "#d55e00",
+    "as many episodes, meta-RL, reflection": "#cc79a7",
+    WARM_START: "#777777",
+}
+"""Of the main arms."""
+TRAINED = [name for name in COLOURS if name != WARM_START]
 KEPT = (
     "update", "p@1", "p@2", "p@3", "valid", "episodes", "loss/entropy", "loss/kl_old", "loss/clip", "loss/grad_norm",
     "loss/sampler/mismatch", "tokens/rows", "tokens/sampled", "time/rollout", "time/update", "validation/p@1",
@@ -101,7 +109,7 @@ def table_row(arm: Mapping[str, Any], top: float) -> Row:
         "tasks": arm["main"]["trials"],
         "updates": arm["updates"],
         "minutes": arm["seconds"] / 60,
-        "main": name in MAIN,
+        "main": name in COLOURS,
         "seed_set": arm["seed_set"],
         "valid": arm["main"]["valid"],
         "again_on_a_known_mine": known_mines(arm["folder"]) if config.task.env == "minesweeper" else None,
@@ -181,7 +189,7 @@ def keep_trials(arms: Sequence[Row], game: str, into: Path) -> None:
     """The first ten trials of each main arm's first seed, as they came."""
     firsts = {name: min(arm["seed"] for arm in arms if arm["name"] == name) for name in {arm["name"] for arm in arms}}
     for arm in arms:
-        if arm["name"] in MAIN[:3] and arm["seed"] == firsts[arm["name"]] and (arm["folder"] / "evaluation").is_dir():
+        if arm["name"] in TRAINED and arm["seed"] == firsts[arm["name"]] and (arm["folder"] / "evaluation").is_dir():
             trials = load_trials(arm["folder"] / "evaluation")[:TO_READ]
             text = f"# {arm['name']}: the first {TO_READ} tasks of the evaluation, as they came\n\n"
             short = arm["folder"].name.partition("-")[2]
@@ -212,23 +220,22 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    colours = dict(zip(MAIN, ("#009e73", "#0072b2", "#d55e00", "#777777"), strict=True))
     games = by_game(rows)
     figure, axes = pyplot.subplots(2, len(games), figsize=(5.5 * len(games), 7.5), squeeze=False)
     for column, (game, own) in enumerate(games.items()):
         top, below = axes[0][column], axes[1][column]
         seen: set[str] = set()
         for row in own:
-            if row["name"] in MAIN:
+            if row["name"] in COLOURS:
                 label = None if row["name"] in seen else row["name"]
                 seen.add(row["name"])
                 share = [100 * p for p in row["p"]]
-                top.plot([1, 2, 3], share, "o-", color=colours[row["name"]], label=label, alpha=0.8)
+                top.plot([1, 2, 3], share, "o-", color=COLOURS[row["name"]], label=label, alpha=0.8)
         top.axhline(100 * own[0]["ceiling"], color="#bbbbbb", linestyle=":", label="ceiling")
         for row in own:
-            if row["name"] in MAIN[:3] and row["curve"]:
+            if row["name"] in TRAINED and row["curve"]:
                 points = [(point["update"], 100 * point["p"][-1]) for point in row["curve"]]
-                below.plot(*zip(*points, strict=True), color=colours[row["name"]], alpha=0.8)
+                below.plot(*zip(*points, strict=True), color=COLOURS[row["name"]], alpha=0.8)
         top.set(title=game, xlabel="attempt k", ylabel="p@k (%)", xticks=[1, 2, 3], ylim=(0, 102))
         below.set(xlabel="update", ylabel="p@3 (%) on validation tasks", ylim=(0, 102))
         top.legend(fontsize=8)

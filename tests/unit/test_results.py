@@ -85,7 +85,7 @@ def test_the_figures_of_performance_are_those_of_the_benchmarks():
 
 
 @pytest.mark.parametrize(
-    "folder", [".", "sokoban-boards", "sokoban-cells", "sokoban-hopeless", "sokoban-longer", "sokoban-doubtful"]
+    "folder", [".", "sokoban-boards", "sokoban-cells", "sokoban-hopeless", "sokoban-longer", "sokoban-sure"]
 )
 def test_the_tables_are_those_of_the_rows(folder):
     """table.md is what collect.py makes of table.json."""
@@ -153,48 +153,71 @@ def test_what_sokobans_settings_were_chosen_by_is_told_as_it_was():
     assert f"of the {heeds[7]} notes' advice {heeds[8]} pieces" in said
 
 
-def _together(lines, arm):
-    """The numbers of two seeds' notes."""
-    own = [[int(number) for number in re.findall(r"\b\d+(?= )", line)] for line in lines if arm in line]
-    assert len(own) == 2
+def _together(name, arm):
+    """The numbers of all seeds' notes of an arm."""
+    lines = [line for line in (PILOT.parent / name).read_text().splitlines() if arm in line]
+    own = [[int(number) for number in re.findall(r"\b\d+(?= )", line)] for line in lines]
+    assert len(own) > 1
     return [sum(both) for both in zip(*own, strict=True)]
 
 
 def test_what_doubt_changed_in_sokobans_notes_is_told_as_it_was():
     said = " ".join((ROOT / "docs" / "results.md").read_text().split())
-    before, after = (
-        _together((PILOT.parent / name).read_text().splitlines(), "meta-rl-reflection")
-        for name in ("sokoban-notes.txt", "sokoban-doubtful/notes.txt")
-    )
+    before = _together("sokoban-sure/notes.txt", "meta-rl-reflection")
+    after = _together("sokoban-notes.txt", "01-meta-rl-reflection")
     assert f"of {after[9]} second notes on the same place {after[10]} say" in said
-    assert f"where it was {before[10]} of {before[9]}," in said
-    assert f"otherwise in {after[4]} of {after[2]} episodes, nearly as it can be, and wins {after[5]} of" in said
-    assert f"without the doubt ({before[5]} of {before[4]})" in said
-    assert f"{after[7] - after[8]} of {after[7]} pieces of advice lose" in said
-    assert f"still lost in {after[4] - after[5]} of {after[4]}" in said
+    assert f"of {before[9]} such notes {before[10]} say" in said
+    assert f"{after[5]} of {after[4]} episodes were won with it, {before[5]} of {before[4]} without" in said
 
 
 def test_what_sokobans_notes_are_worth_on_frozen_levels_is_told_as_it_is():
-    said = (ROOT / "docs" / "results.md").read_text().replace("\n  ", " ")
-    lines = (PILOT.parent / "sokoban-notes.txt").read_text().splitlines()
-
-    meta, rl = (_together(lines, arm) for arm in ("meta-rl-reflection", "rl-gigpo"))
-    assert meta[1] - meta[0] == 3
-    assert f"All but three of {meta[1]} are true" in said
-    assert f"in {meta[3]} of {meta[2]} episodes, RL in {rl[3]} of {rl[2]}" in said
-    assert f"of {meta[7]} pieces of advice {meta[7] - meta[8]} lose the level" in said
-    assert f"of {meta[9]} such notes {meta[10]} say" in said
+    said = " ".join((ROOT / "docs" / "results.md").read_text().split())
+    many, meta, rl = (
+        _together("sokoban-notes.txt", arm) for arm in ("as-many-episodes", "01-meta-rl-reflection", "rl-gigpo")
+    )
+    assert f"same moves in {rl[3]} of {rl[2]} episodes, meta-RL with as many episodes in {many[3]} of {many[2]}" in said
+    assert f"Of the {many[4]} in which it played otherwise it won {many[5]}" in said
+    assert f"{many[7] - many[8]} of its {many[7]} pieces of advice lose" in said
     front = (ROOT / "README.md").read_text()
     assert f"in {rl[3]} of {rl[2]} attempts, meta-RL in {meta[3]} of {meta[2]}" in front
 
 
-def test_how_far_meta_rl_is_above_rl_on_sokoban_is_told_as_it_is():
-    said = (ROOT / "docs" / "results.md").read_text()
-    rows = [row for row in json.loads((PILOT.parent / "table.json").read_text()) if row["env"] == "sokoban"]
-    p3 = {(row["name"], row["seed"]): 100 * row["p"][2] for row in rows}
-    apart = [p3["meta-RL, reflection", seed] - p3["RL, GiGPO", seed] for seed in (1, 2)]
-    assert f"**Meta-RL is {sum(apart) / 2:.1f} points above RL" in said
-    assert f"(by seed {apart[0]:+.1f} and {apart[1]:+.1f};" in said
+def test_what_sokobans_notes_were_worth_without_doubt_is_told_as_it_was():
+    said = " ".join((ROOT / "docs" / "results.md").read_text().split())
+    meta, rl = (_together("sokoban-sure/notes.txt", arm) for arm in ("meta-rl-reflection", "rl-gigpo"))
+    assert meta[1] - meta[0] == 3
+    assert f"All but three of {meta[1]} were true" in said
+    assert f"in {meta[3]} of {meta[2]} episodes, RL in {rl[3]} of {rl[2]}" in said
+    assert f"of {meta[7]} pieces of advice {meta[7] - meta[8]} lose the level" in said
+
+
+@pytest.mark.parametrize(
+    ("folder", "arm", "words"),
+    [
+        (".", "as many episodes, meta-RL, reflection", "meta-RL is {} points above it at the third attempt"),
+        (".", "meta-RL, reflection", "many it is {} points above"),
+        (".", "meta-RL, history", "for which nothing is written, {}."),
+        ("sokoban-sure", "meta-RL, reflection", "Meta-RL was {} points above RL"),
+    ],
+)
+def test_how_far_meta_rl_is_above_rl_on_sokoban_is_told_as_it_is(folder, arm, words):
+    said = " ".join((ROOT / "docs" / "results.md").read_text().split())
+    rows = [row for row in json.loads((PILOT.parent / folder / "table.json").read_text()) if row["env"] == "sokoban"]
+    p3 = {name: {row["seed"]: 100 * row["p"][2] for row in rows if row["name"] == name} for name in (arm, "RL, GiGPO")}
+    apart = [share - p3["RL, GiGPO"][seed] for seed, share in sorted(p3[arm].items())]
+    assert words.format(f"{sum(apart) / len(apart):.1f}") in said
+    if arm != "meta-RL, history":
+        *first, last = (f"{points:+.1f}" for points in apart)
+        assert f"(by seed {', '.join(first)} and {last}" in said
+
+
+def test_as_many_episodes_as_rl_are_as_many():
+    said, kept = (ROOT / "docs" / "results.md").read_text(), PILOT.parent / "metrics"
+    for arm, episodes in (("01-meta-rl-reflection", "826"), ("02-rl-gigpo", "1,536"), ("04-as-many-episodes", "1,605")):
+        lines = [line for path in kept.glob(f"sokoban-{arm}*") for line in path.read_text().splitlines()]
+        counts = [line["episodes"] for line in map(json.loads, lines) if "episodes" in line]
+        assert f"{sum(counts) / len(counts):,.0f}" == episodes
+        assert f"{episodes} episodes" in said
 
 
 def test_what_sokobans_notes_were_worth_is_told_as_it_was():
@@ -211,7 +234,7 @@ def test_what_sokobans_notes_were_worth_is_told_as_it_was():
 
 TABLES = [
     line
-    for folder in (".", "sokoban-doubtful")
+    for folder in (".", "sokoban-sure")
     for line in (PILOT.parent / folder / "table.md").read_text().splitlines()
     if re.match(r"\|.*\d", line)
 ]
@@ -370,7 +393,7 @@ def test_webshop_against_the_original_is_told_as_it_was():
 
 @pytest.mark.parametrize(
     "game",
-    ["minesweeper", "sokoban", *(f"sokoban-{name}/sweep" for name in ("boards", "cells", "hopeless", "doubtful"))],
+    ["minesweeper", "sokoban", *(f"sokoban-{name}/sweep" for name in ("boards", "cells", "hopeless", "sure"))],
 )
 def test_the_sweeps_of_the_results_can_be_planned(game, tmp_path):
     sweep = read_sweep(ROOT / "results" / "h200-smollm2" / f"{game}.toml")
