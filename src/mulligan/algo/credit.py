@@ -129,14 +129,14 @@ def flat_returns(
 
 def _paper(rewards: FloatArray, turns: IntArray, episodes: IntArray, gamma_step: float, gamma_traj: float) -> Returns:
     inside = _inside(rewards, turns, gamma_step)
-    entry = discounted_suffix_sums(_first(inside, turns), np.full(len(turns), gamma_traj), episodes)
+    entry = discounted_suffix_sums(_first(inside, turns), np.full(len(turns), gamma_traj, dtype=np.float64), episodes)
     following = np.append(entry[1:], 0.0)[: len(entry)]
     following[np.cumsum(episodes)[episodes > 0] - 1] = 0.0  # nothing follows the last episode of a trial
     return Returns(inside + np.repeat(gamma_traj * following, turns), entry)
 
 
 def _chained(rewards: FloatArray, turns: IntArray, episodes: IntArray, gamma_step: float, gamma_traj: float) -> Returns:
-    discounts = np.full(len(rewards), gamma_step)
+    discounts = np.full(len(rewards), gamma_step, dtype=np.float64)
     discounts[np.cumsum(turns) - 1] = gamma_traj
     played, border = np.append(0, np.cumsum(turns)), np.cumsum(episodes)
     walked = discounted_suffix_sums(rewards, discounts, played[border] - played[border - episodes])
@@ -178,7 +178,7 @@ _NEEDS_A_TURN = ("chained", "difference")
 
 def _inside(rewards: FloatArray, turns: IntArray, gamma_step: float) -> FloatArray:
     """g_t^(n). rewards: [turn] -> [turn]."""
-    return discounted_suffix_sums(rewards, np.full(len(rewards), gamma_step), turns)
+    return discounted_suffix_sums(rewards, np.full(len(rewards), gamma_step, dtype=np.float64), turns)
 
 
 def _first(values: FloatArray, turns: IntArray) -> FloatArray:

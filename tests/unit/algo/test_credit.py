@@ -102,6 +102,20 @@ def test_two_episodes_that_both_pay_one(form, expected):
 
 
 @pytest.mark.parametrize("form", sorted(FORMS))
+@pytest.mark.parametrize(("gamma_step", "gamma_traj"), [(1, 0.6), (0.5, 1), (1, 1), (0, 0.6), (1, 0)])
+def test_a_discount_written_without_a_point_is_the_same_discount(form, gamma_step, gamma_traj):
+    rewards = [[0, 1], [0], [2, 3]]
+    found, wanted = (
+        [
+            compute(rewards, gamma_step=kind(gamma_step), gamma_traj=kind(gamma_traj), form=form)
+            for compute in (cross_episode_returns, reflection_returns)
+        ]
+        for kind in (lambda gamma: gamma, float)
+    )
+    assert found == wanted
+
+
+@pytest.mark.parametrize("form", sorted(FORMS))
 @given(trials=st.lists(EPISODES, min_size=1, max_size=4), gamma_step=GAMMAS, gamma_traj=GAMMAS)
 def test_flat_form_agrees_with_the_loop(form, trials, gamma_step, gamma_traj):
     turn_counts = np.array([len(episode) for trial in trials for episode in trial], dtype=np.int64)

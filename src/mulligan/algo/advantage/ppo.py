@@ -109,7 +109,7 @@ def _paper(
 ) -> tuple[FloatArray, FloatArray]:
     """A_in and A_cross. value_in, value_cross: [step] -> [step], [step]."""
     episodes = np.bincount(samples_of(batch).of_step)  # a reflection stands alone
-    advantage_in = _gae(batch.reward, value_in, np.full(len(batch), batch.gamma_step), episodes, lam)
+    advantage_in = _gae(batch.reward, value_in, np.full(len(batch), batch.gamma_step, dtype=np.float64), episodes, lam)
     # The chain of V_cross runs over turns only: a reflection is valued, but does not stand between two episodes.
     play = np.flatnonzero(batch.phase == PLAY)
     trial, episode = batch.trial[play], batch.episode[play]
