@@ -1,8 +1,8 @@
 """One update of the weights: from rows and advantages to optimiser steps.
 
 The number of optimiser steps is `epochs` × `minibatches`, whatever the trials were like. A step whose loss is not
-finite is skipped; when memory runs out, the micro-batch is halved and the step tried again (`Budget`). The host reads
-nothing back from a GPU until the micro-batches of a step are done.
+finite is skipped; when memory runs out over its gradients, the micro-batch is halved and they are computed again
+(`Budget`). The host reads nothing back from a GPU until the micro-batches of a step are done.
 """
 
 from __future__ import annotations
@@ -239,11 +239,20 @@ class Learner:
         return choice == "trainer" or (choice == "auto" and differs)
 
     def _step(self, part: _Minibatch, data: UpdateData, options: LossOptions) -> dict[str, float]:
-        """One optimiser step, in micro-batches that fit."""
-        return self._fitting(lambda: self._try_step(part, data, options))
+        """One optimiser step: its gradients in micro-batches that fit, and then the step itself, once."""
+        sums, apart, value_part = self._fitting(lambda: self._gradients(part, data, options))
+        if not sums:
+            return {"loss": 0.0, "grad_norm": 0.0, "skipped": 0.0}
+        applied = self._apply(torch.stack([found["loss"] for found in sums]).sum(), [self.optimiser])
+        metrics = summarise(sums)
+        # Before the first step of an update both are the same policy: what is left is how far the numerics are apart.
+        metrics["apart"] = float(apart) / sum(len(batch.target) for batch in part.packed)
+        if self.critic is not None:
+            metrics["value_loss"] = float(value_part)
+        return {**metrics, **applied}
 
     def _fitting(self, work: Callable[[], Result]) -> Result:
-        """`work`, with smaller micro-batches for as long as memory runs out."""
+        """`work`, with smaller micro-batches for as long as memory runs out: nothing that must be done only once."""
         while True:
             try:
                 return work()
@@ -284,15 +293,18 @@ class Learner:
             part.old.append(scores.logp.detach())
         return part.old[place]
 
-    def _try_step(self, part: _Minibatch, data: UpdateData, options: LossOptions) -> dict[str, float]:
+    def _gradients(
+        self, part: _Minibatch, data: UpdateData, options: LossOptions
+    ) -> tuple[list[dict[str, Tensor]], Tensor, Tensor]:
+        """Of a whole minibatch. Returns what `policy_loss` says of each micro-batch, Σ |logp_new - logp_sampler|, and
+        the critic's loss.
+        """
         self.model.train(self.model.is_gradient_checkpointing)  # which alone needs it
         self._no_gradient()
         if len(part.old) < len(part.packed):
             part.old = []  # of a first pass that was not finished
         self._pack(part)
-        if not part.packed:
-            return {"loss": 0.0, "grad_norm": 0.0, "skipped": 0.0}
-        sums = []
+        sums: list[dict[str, Tensor]] = []
         spans = sum(len(batch.spans) for batch in part.packed)
         value_part = apart = torch.zeros((), device=self.device)
         with masters.taking_gradients(self.model, self.masters):
@@ -316,13 +328,7 @@ class Learner:
                 apart = apart + (scores.logp.detach() - batch.logp_sampler).abs().sum()
                 sums.append(found)
                 loss.backward()  # type: ignore[no-untyped-call]
-        applied = self._apply(sum(found["loss"] for found in sums), [self.optimiser])  # type: ignore[arg-type]
-        metrics = summarise(sums)
-        # Before the first step of an update both are the same policy: what is left is how far the numerics are apart.
-        metrics["apart"] = float(apart) / sum(len(batch.target) for batch in part.packed)
-        if self.critic is not None:
-            metrics["value_loss"] = float(value_part)
-        return {**metrics, **applied}
+        return sums, apart, value_part
 
     def _entropy(self, batch: MicroBatch, scores: Scores, options: LossOptions) -> Tensor:
         """Of each token, with a gradient where the bonus is meant."""
@@ -357,8 +363,7 @@ class Learner:
         clipped = torch.nn.utils.clip_grad_norm_(parameters, self.config.optim.grad_clip)
         found, norm = torch.stack([loss.float(), clipped.float()]).tolist()
         if math.isfinite(found) and math.isfinite(norm):
-            for optimiser in optimisers:
-                optimiser.step()
+            _take(optimisers)
             for parameter in parameters:  # which fused steps do not do themselves; engines look at it
                 torch.autograd.graph.increment_version(parameter)
             self.follow_masters()
@@ -379,14 +384,18 @@ class Learner:
     def supervised(self, rows: Sequence[Row], lr: float, optimisers: Sequence[torch.optim.Optimizer]) -> float:
         """One step of maximum likelihood on the spans of `rows` (the warm start); returns the loss per token."""
         self.budget.proceed()
-        return self._fitting(lambda: self._supervised(rows, lr, optimisers))
-
-    def _supervised(self, rows: Sequence[Row], lr: float, optimisers: Sequence[torch.optim.Optimizer]) -> float:
-        self.model.train(self.model.is_gradient_checkpointing)  # which alone needs it
-        self._no_gradient()
         for optimiser in optimisers:
             for group in optimiser.param_groups:
                 group["lr"] = lr
+        total = self._fitting(lambda: self._supervised_gradients(rows))
+        self._apply(total, optimisers)
+        self._end_if_hopeless()
+        return float(total)
+
+    def _supervised_gradients(self, rows: Sequence[Row]) -> Tensor:
+        """Returns the loss per token."""
+        self.model.train(self.model.is_gradient_checkpointing)  # which alone needs it
+        self._no_gradient()
         packed = self._packed(rows)
         count = sum(len(batch.target) for batch in packed)
         total = torch.zeros((), device=self.device)
@@ -395,9 +404,22 @@ class Learner:
                 loss = -self.score(batch, 1.0).logp.sum() / count
                 loss.backward()  # type: ignore[no-untyped-call]
                 total = total + loss.detach()
-        self._apply(total, optimisers)
-        self._end_if_hopeless()
-        return float(total)
+        return total
+
+
+def _take(optimisers: Sequence[torch.optim.Optimizer]) -> None:
+    """Step. Where memory runs out on the way, some weights have moved and others have not: that ends the run."""
+    try:
+        for optimiser in optimisers:
+            optimiser.step()
+    except RuntimeError as error:
+        if not _out_of_memory(error):
+            raise
+        said = str(error).strip().partition("\n")[0]
+        raise MulliganError(
+            f"memory ran out in the optimiser's step ({said}), which smaller micro-batches do not help; leave it more "
+            "with a smaller engine.slots or engine.context, or train an adapter (model.lora_rank)"
+        ) from None
 
 
 def _chosen(choice: str, by_itself: bool) -> bool:

@@ -11,9 +11,12 @@ import torch
 import torch._dynamo
 from torch._dynamo.testing import CompileCounterWithBackend
 
+from mulligan.errors import MulliganError
 from mulligan.models.load import load
 from mulligan.train import head as head_module
-from mulligan.train.config import AlgoConfig, Config, ModelConfig, OptimConfig, RunConfig
+from mulligan.train import muon
+from mulligan.train import step as step_module
+from mulligan.train.config import AlgoConfig, Config, ModelConfig, OptimConfig, RunConfig, WarmstartConfig
 from mulligan.train.rows import Row, Span
 from mulligan.train.step import Learner, UpdateData
 
@@ -169,6 +172,40 @@ def test_minibatches_after_the_first_are_looked_over_before_it_is_stepped():
         assert metrics["clip"] > 0.1
         found.append(weights(loaded.model))
     assert (found[0] - found[1]).norm() < 1e-4 * found[1].norm()
+
+
+# Out of memory --------------------------------------------------------------------------------------------------------
+
+
+def no_room(*_, **__):
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+
+def test_a_step_is_taken_once_however_often_memory_runs_out(monkeypatch):
+    """Before it the gradients are computed again; after it nothing is."""
+    rows, advantages = some_rows(4)
+    learner = Learner(load(TINY).model, config())
+    monkeypatch.setattr(step_module, "summarise", no_room)
+    with pytest.raises(torch.OutOfMemoryError):
+        learner.update(UpdateData(rows, advantages), update=0, on_bad=pytest.fail)
+    assert {int(state["step"]) for state in learner.optimiser.state.values()} == {1}
+
+
+def test_memory_that_runs_out_while_the_optimiser_steps_ends_the_run(monkeypatch):
+    """Some weights have moved by then: trying again would move them twice, or miss the averages of the others."""
+    rows, advantages = some_rows(4)
+    settings = config(warmstart=WarmstartConfig(optimiser="muon"))
+    learner = Learner(load(TINY).model, settings)
+    with monkeypatch.context() as cramped:
+        cramped.setattr(torch, "zeros_like", no_room)
+        with pytest.raises(MulliganError, match=r"memory ran out in the optimiser's step \(CUDA out of memory.*GiB\)"):
+            learner.update(UpdateData(rows, advantages), update=0, on_bad=pytest.fail)
+    monkeypatch.setattr(muon, "multiplies_bfloat16", lambda device: False)
+    monkeypatch.setattr(muon, "_orthogonal", no_room)
+    adamw, _ = steppers = learner.warm_optimisers()
+    with pytest.raises(MulliganError, match="memory ran out in the optimiser's step"):
+        learner.supervised(rows, 1e-3, steppers)
+    assert {int(state["step"]) for state in adamw.state.values()} == {1}
 
 
 # Reading back ---------------------------------------------------------------------------------------------------------
