@@ -90,7 +90,7 @@ class Budget:
     """Tokens of a micro-batch: halved when memory runs out, doubled again once it has sufficed for a while.
 
     Memory is short for good where a model is large, and for a time where others share the GPU. Every doubling that
-    fails makes the next one wait twice as long.
+    fails makes the next one wait twice as long; one that has held as long as it was waited for ends that.
     """
 
     def __init__(self, most: int) -> None:
@@ -98,13 +98,17 @@ class Budget:
         self.patience = FIRST_PATIENCE
         self.calm = 0
         self.has_grown = False
+        """By a doubling that has not held for long yet."""
 
     def proceed(self) -> None:
         """One more update, or step of the warm start, begins."""
         self.calm += 1
-        if self.tokens < self.most and self.calm > self.patience:
+        if self.calm <= self.patience:
+            return
+        if self.has_grown:  # and has held
+            self.patience, self.has_grown = FIRST_PATIENCE, False
+        if self.tokens < self.most:
             self.tokens = min(self.most, 2 * self.tokens)
-            self.patience = FIRST_PATIENCE if self.has_grown else self.patience  # the last doubling has held
             self.calm, self.has_grown = 0, True
 
     def halve(self) -> None:

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mulligan.train.pack import _cuts, pack, token_budget
+from mulligan.train.pack import Budget, _cuts, pack, token_budget
 from mulligan.train.rows import Row, Span
 
 
@@ -149,3 +149,47 @@ def test_the_budget_of_a_gpu_falls_with_the_model(monkeypatch, hidden, inner, la
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(total_memory=150e9))
     assert token_budget(config, torch.device("cuda"), checkpointing=checkpointing) == expected
     assert token_budget(config, torch.device("cpu"), checkpointing=checkpointing) == 16384
+
+
+def updates_until(budget: Budget, tokens: int) -> int:
+    """How many begin before micro-batches hold so many tokens."""
+    return next(count for count in range(1, 1000) if budget.proceed() or budget.tokens == tokens)
+
+
+def test_each_doubling_that_fails_makes_the_next_one_wait_twice_as_long():
+    budget = Budget(4096)
+    for wait in (5, 9, 17, 33):
+        budget.halve()
+        assert updates_until(budget, 4096) == wait
+
+
+def test_once_a_doubling_has_held_memory_may_run_out_anew():
+    """As others come to the GPU and go: hundreds of updates later it is no fault of that doubling."""
+    budget = Budget(4096)
+    for _ in range(5):
+        budget.halve()
+        budget.halve()
+        assert updates_until(budget, 2048) == updates_until(budget, 4096) == 5
+        for _ in range(5):
+            budget.proceed()
+
+
+def test_a_doubling_that_fails_within_its_time_has_not_held():
+    budget = Budget(4096)
+    budget.halve()
+    assert updates_until(budget, 4096) == 5
+    for _ in range(4):
+        budget.proceed()
+    budget.halve()
+    assert updates_until(budget, 4096) == 9
+
+
+def test_a_budget_goes_on_where_it_was_saved():
+    budget, other = Budget(4096), Budget(4096)
+    for _ in range(2):
+        budget.halve()
+        updates_until(budget, 4096)
+    budget.halve()
+    budget.proceed()
+    other.load_state_dict(budget.state_dict())
+    assert updates_until(other, 4096) == updates_until(budget, 4096) == 16
