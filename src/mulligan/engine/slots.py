@@ -21,7 +21,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from mulligan.engine.base import Sampled
 from mulligan.engine.places import Waiting, cache_heads, room_after
-from mulligan.errors import ParameterError
+from mulligan.errors import DeviceLost, ParameterError, lost_device
 from mulligan.models.attention import forward, use_plans
 from mulligan.types import Sampling
 
@@ -42,6 +42,7 @@ class SlotEngine:
         self.live: list[_Stream] = []
         self.waiting = Waiting(self._seat)
         self.pump: asyncio.Task[None] | None = None
+        self.lost: DeviceLost | None = None
         self.steps = self.tokens = 0
         """Model runs, and tokens they took in, since the engine was made."""
 
@@ -59,7 +60,8 @@ class SlotEngine:
         """Take a stream out; the last one moves into its place."""
         last = self.live.pop()
         if last is not stream:
-            self.cache.move(last.slot, stream.slot, last.cached)
+            if self.lost is None:  # otherwise nothing can be moved, nor need it be
+                self.cache.move(last.slot, stream.slot, last.cached)
             last.slot = stream.slot
             self.live[stream.slot] = last
         self.waiting.admit()
@@ -79,8 +81,9 @@ class SlotEngine:
             try:
                 self.step(asking)
             except Exception as error:
+                self.lost = lost_device(error, "sampling")
                 for stream in asking:
-                    stream.fail(error)
+                    stream.fail(self.lost or error)
 
     @torch.no_grad()
     def step(self, asking: list[_Stream]) -> None:
@@ -134,6 +137,8 @@ class _Stream:
     async def extend(
         self, ids: Sequence[int], sampling: Sampling, stop: Collection[int], rng: random.Random
     ) -> Sampled:
+        if self.engine.lost is not None:
+            raise self.engine.lost
         self.room = room_after(self.length + len(ids), sampling.max_tokens, self.engine.context)
         self.pending += ids
         self.sampling, self.stop, self.rng = sampling, stop, rng

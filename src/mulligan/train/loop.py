@@ -190,6 +190,8 @@ class Trainer:
         gc.freeze()  # the model's many objects stay: looking through them again and again would cost more than playing
         try:
             self._run()
+        except RuntimeError as error:
+            raise lost_device(error, "training") or error from None
         finally:
             gc.unfreeze()
             self.loop.close()
@@ -256,10 +258,7 @@ class Trainer:
         rows, steps = rows_of(trials)
         assert steps == len(batch), f"{steps} steps have tokens, {len(batch)} have returns"
         budget = self.learner.tokens
-        try:
-            advantages, learned = self._learn(update, batch, rows, steps)
-        except RuntimeError as error:
-            raise lost_device(error, "training") or error from None
+        advantages, learned = self._learn(update, batch, rows, steps)
         ended = time.perf_counter()
         self._keep_trials(update, groups)
         sampled = sum(len(span.ids) for row in rows for span in row.spans)

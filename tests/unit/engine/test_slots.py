@@ -10,7 +10,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from mulligan.engine.slots import SlotEngine, _Cache
-from mulligan.errors import ContextFull, ParameterError, UsageError
+from mulligan.errors import ContextFull, DeviceLost, ParameterError, UsageError
 from mulligan.models.attention import PackedPlan, forward, use_plans
 from mulligan.types import Sampling
 
@@ -199,6 +199,25 @@ def test_an_error_of_the_model_reaches_every_stream():
         engine.step = lambda asking: (_ for _ in ()).throw(RuntimeError("no memory"))
         found = await asyncio.gather(*(converse(engine, n) for n in range(3)), return_exceptions=True)
         assert [str(error) for error in found] == ["no memory"] * 3
+
+    asyncio.run(run())
+
+
+def test_a_lost_device_is_said_so_and_nothing_more_is_asked_of_it(monkeypatch):
+    """A sweep begins an arm anew where its device failed, and only there; closing streams must not hide that."""
+
+    def break_down(*_, **__):
+        raise RuntimeError("CUDA error: an illegal memory access was encountered\nand much more")
+
+    async def run():
+        engine = SlotEngine(model())
+        monkeypatch.setattr(engine, "step", break_down)
+        monkeypatch.setattr(engine.cache, "move", break_down)
+        found = await asyncio.gather(*(converse(engine, n) for n in range(3)), return_exceptions=True)
+        assert {type(error) for error in found} == {DeviceLost}
+        monkeypatch.undo()
+        with pytest.raises(DeviceLost, match=r"illegal memory access was encountered; start again with --resume$"):
+            await converse(engine, 0)
 
     asyncio.run(run())
 

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 
 from mulligan.envs import registry
 from mulligan.envs.bandit import Bandit
-from mulligan.errors import MulliganError, ParameterError, UnknownName
+from mulligan.errors import DeviceLost, MulliganError, ParameterError, UnknownName
 from mulligan.policy import local
 from mulligan.policy.local import LocalPolicy
 from mulligan.policy.scripted import ExpertPolicy
@@ -191,6 +191,19 @@ def test_every_batch_of_a_bad_step_is_kept(tmp_path, monkeypatch, most):
     with pytest.raises(MulliganError, match=f"not finite in {most} steps in a row"):
         train(small(run=replace(small().run, max_bad_steps=most)), tmp_path / "run")
     assert len(list((tmp_path / "run" / "bad").iterdir())) == most
+
+
+@pytest.mark.parametrize("doing", ["supervised", "look_over"])
+def test_a_device_that_fails_in_the_warm_start_or_an_update_is_said_so(tmp_path, monkeypatch, doing):
+    """For a sweep, which begins such a run again."""
+
+    def break_down(*_):
+        raise RuntimeError("CUDA error: an illegal memory access was encountered\nand much more")
+
+    monkeypatch.setattr(Learner, doing, break_down)
+    config = small(warmstart=replace(small().warmstart, steps=1))
+    with pytest.raises(DeviceLost, match=r"failed while training: CUDA error: .* encountered; start again with"):
+        train(config, tmp_path / "run")
 
 
 def test_a_run_goes_on_with_the_full_weights_of_the_one_before(tmp_path):
