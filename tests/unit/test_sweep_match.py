@@ -125,6 +125,15 @@ def test_a_warm_start_under_way_goes_on_where_only_training_changed(tmp_path):
     assert not _is_begun_with(resolve("test", None, _warm(warmstart__lr="0.1").settings), tmp_path / "warm", None)
 
 
+def test_a_sweep_made_in_python_finds_its_own_results_again(tmp_path):
+    """Lists there may be tuples; a file gives lists back."""
+    further = {"long": {"episodes": 4, "controls": ("independent",)}}
+    arm = Arm("a", {"warmstart.steps": "0"}, also=("long",))
+    (work,) = plan_work(Sweep([arm], preset="test", tasks=8, controls=("removed",), also=further), tmp_path)
+    _done(work)
+    assert schedule._is_done(work)
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"settings": {}}', "\udcff"], ids=repr)
 def test_a_result_that_cannot_be_understood_is_none(tmp_path, text):
     (tmp_path / "arm.json").write_bytes(text.encode("utf-8", "surrogateescape"))

@@ -6,6 +6,7 @@ from its weights. An arm may also go on from where another one ended (`start`).
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -242,7 +243,7 @@ def plan_work(
                 settings |= {"warmstart.steps": "0", "model.name": start_name(start)}
                 settings |= {"model.lora_rank": "0"} if own_adapter[0] else {}  # the start's adapter is trained on
             own = folders.of(arm.name, seed)
-            more = {_ALSO: {name: dict(sweep.also[name]) for name in arm.also}} if arm.also else {}
+            more = {_ALSO: {name: _as_kept(sweep.also[name]) for name in arm.also}} if arm.also else {}
             work.append(Work(arm.name, seed, own, settings, sweep.preset, start, {**_protocol(sweep), **more}))
     chosen = {each.folder for each in work if each.name in wanted and (seeds is None or each.seed in seeds)}
     needed = chosen | {each.after for each in work if each.folder in chosen}
@@ -282,6 +283,12 @@ def _check_adapter(arm: Arm, own: tuple[int, int], before: tuple[int, int]) -> N
 def _protocol(sweep: Sweep) -> dict[str, Any]:
     """How all arms are evaluated."""
     return {"tasks": sweep.tasks, "seed_set": sweep.seed_set, CHECKS: list(sweep.controls)}
+
+
+def _as_kept(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """What a further evaluation changes, as the file of a result gives it back: tuples are lists there."""
+    kept: dict[str, Any] = json.loads(json.dumps(dict(changes)))
+    return kept
 
 
 class _WarmStarts:
