@@ -14,6 +14,7 @@ from mulligan.errors import MulliganError
 from mulligan.sweep.arms import Work, start_name_now
 from mulligan.sweep.warm import warm_parts
 from mulligan.sweep.worker import RESULT
+from mulligan.train.compare import Pairs, apart, in_words
 from mulligan.train.resolve import resolve
 
 Found = dict[str, Any]
@@ -44,11 +45,11 @@ def matching(work: Sequence[Work]) -> tuple[list[Found], dict[Path, list[str]]]:
         found = read_result(each.folder)
         if found is None:
             continue
-        apart = differences(each, found)
-        if not apart and each.after in left_out:
-            apart = [f"it started from {each.after.name}"]
-        if apart:
-            left_out[each.folder] = apart
+        otherwise = differences(each, found)
+        if not otherwise and each.after in left_out:
+            otherwise = [f"it started from {each.after.name}"]
+        if otherwise:
+            left_out[each.folder] = otherwise
         else:
             results.append(found)
     return results, left_out
@@ -59,29 +60,20 @@ def differences(work: Work, found: Mapping[str, Any]) -> list[str]:
     then = dict(found["settings"])
     if _MODEL in then:
         then[_MODEL] = start_name_now(then[_MODEL], work.after)
-    apart = _apart(then, work.settings)
+    pairs = apart(then, work.settings)
     if found["preset"] != work.preset:
-        apart["preset"] = (found["preset"], work.preset)
-    if apart and work.is_warm_start:
-        apart = _apart_as_warm_starts(work, found["preset"], then)
-    apart |= {f"evaluation.{name}": pair for name, pair in _apart(found["evaluation"], work.evaluation).items()}
-    return [f"{name} was {_shown(before)}, is {_shown(now)}" for name, (before, now) in sorted(apart.items())]
+        pairs["preset"] = (found["preset"], work.preset)
+    if pairs and work.is_warm_start:
+        pairs = _apart_as_warm_starts(work, found["preset"], then)
+    pairs |= {f"evaluation.{name}": pair for name, pair in apart(found["evaluation"], work.evaluation).items()}
+    return in_words(pairs)
 
 
-def _apart_as_warm_starts(work: Work, preset: str | None, settings: Mapping[str, str]) -> dict[str, tuple[Any, Any]]:
-    """As `_apart`, but for settings that neither the weights after a warm start nor its evaluation depend on."""
+def _apart_as_warm_starts(work: Work, preset: str | None, settings: Mapping[str, str]) -> Pairs:
+    """As `apart`, but for settings that neither the weights after a warm start nor its evaluation depend on."""
     now = warm_parts(resolve(work.preset, None, work.settings))
     try:
         then = warm_parts(resolve(preset, None, settings))
     except MulliganError:  # settings or a preset that no longer exist
-        return {"preset": (preset, work.preset), **_apart(settings, work.settings)}
-    return _apart(then, now)
-
-
-def _apart(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    names = {*then, *now}
-    return {name: (then.get(name), now.get(name)) for name in names if then.get(name) != now.get(name)}
-
-
-def _shown(value: Any) -> str:
-    return "not set" if value is None else str(value)
+        return {"preset": (preset, work.preset), **apart(settings, work.settings)}
+    return apart(then, now)

@@ -1,7 +1,8 @@
 """Checkpoints: a folder written beside and renamed, so that it is there whole or not at all.
 
 ``checkpoints/update-00080/`` holds ``weights.safetensors`` (what is trained, and the critic), ``optimiser.pt`` and
-``state.json`` (the next update, the running statistics). All other randomness is derived from (seed, update).
+``state.json`` (the next update, the running statistics, the settings it was made with). All other randomness is derived
+from (seed, update).
 
 A process may be killed between any two lines here. ``.update-00080.tmp`` is being written and never read.
 ``.update-00080.old`` is on its way out: it makes room, or is being deleted, and is read only while it is whole and no
@@ -26,8 +27,9 @@ from mulligan.algo.normalise import History
 from mulligan.errors import RunFolderError, UsageError
 from mulligan.models.load import Loaded, LoraSettings, Precision, as_asked, load
 from mulligan.report.run import RunFolder
+from mulligan.train.compare import changed_since
 from mulligan.train.config import Config
-from mulligan.train.resolve import from_run
+from mulligan.train.resolve import from_run, from_tree, to_tree
 from mulligan.train.start import find_start
 from mulligan.train.step import Learner
 
@@ -53,6 +55,7 @@ def save(folder: Path, update: int, learner: Learner, history: History, keep: in
         "history": history.state_dict(),
         "budget": learner.budget.state_dict(),
         "bad_in_a_row": learner.bad_in_a_row,
+        "settings": to_tree(learner.config),
     }
     (beside / "state.json").write_text(json.dumps(state), encoding="utf-8")
     for path in (*beside.iterdir(), beside):
@@ -71,10 +74,10 @@ def restore(checkpoint: Path, learner: Learner, history: History) -> int:
     What a killed `save` left beside it, half written or half deleted, goes away.
     """
     _fill_masters(learner, load_weights(checkpoint, learner.model, learner.critic))
+    state = _state(checkpoint)
     try:
         # On the CPU: moments then move to where their parameter is, and the step counts stay where AdamW keeps them.
         optimiser = torch.load(checkpoint / "optimiser.pt", map_location="cpu", weights_only=True)
-        state = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
     except (OSError, EOFError, ValueError, RuntimeError, UnpicklingError) as error:
         raise _damaged(checkpoint, error) from error
     learner.optimiser.load_state_dict(optimiser)
@@ -84,6 +87,29 @@ def restore(checkpoint: Path, learner: Learner, history: History) -> int:
     learner.bad_in_a_row = state["bad_in_a_row"]
     _tidy(checkpoint.parent.parent, learner.config.run.keep)
     return int(state["update"])
+
+
+def check_settings(config: Config, run: Path) -> None:
+    """Whether a run that goes on with `config` is the one that made its newest checkpoint.
+
+    Those of earlier versions do not say what they were made with.
+    """
+    checkpoint = newest(run)
+    then = _state(checkpoint).get("settings") if checkpoint else None
+    changed = changed_since(from_tree(then), config) if then else []
+    if changed:
+        raise UsageError(
+            f"{run} was begun with other settings ({'; '.join(changed)}); put them back into {run / 'config.toml'}, "
+            f"or begin another run from its weights, with --model.name {run}"
+        )
+
+
+def _state(checkpoint: Path) -> dict[str, Any]:
+    try:
+        state: dict[str, Any] = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise _damaged(checkpoint, error) from error
+    return state
 
 
 def load_weights(checkpoint: Path, model: Any, critic: torch.nn.Module | None = None) -> dict[str, torch.Tensor]:

@@ -56,7 +56,8 @@ def train(
     on_update: OnUpdate | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Path:
-    """Train into the folder `run` and return it. With `resume`, the folder's own configuration counts.
+    """Train into the folder `run` and return it. With `resume`, the folder's own configuration counts, which must
+    be the one it was begun with but for `mulligan.train.compare.MAY_CHANGE`.
 
     `stop` is asked after every update: where it says yes, that update is saved, and a later `resume` goes on from it.
     """
@@ -68,6 +69,8 @@ def train(
         folder = RunFolder.create(run, {"kind": "train", **to_tree(config)})
     with folder.held(is_new=not resume):
         try:
+            if resume:
+                checkpoint.check_settings(config, folder.path)
             trainer = Trainer(config, folder, on_update or (lambda metrics: None), stop=stop)
         except BaseException:
             if not resume:  # what cannot be trained leaves no folder behind

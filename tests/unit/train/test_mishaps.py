@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
+import shutil
 import signal
 import sys
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -17,7 +21,7 @@ from safetensors.torch import load_file
 
 from mulligan.envs import registry
 from mulligan.envs.bandit import Bandit
-from mulligan.errors import DeviceLost, MulliganError, ParameterError, UnknownName
+from mulligan.errors import DeviceLost, MulliganError, ParameterError, UnknownName, UsageError
 from mulligan.policy import local
 from mulligan.policy.local import LocalPolicy
 from mulligan.policy.scripted import ExpertPolicy
@@ -204,6 +208,59 @@ def test_a_device_that_fails_in_the_warm_start_or_an_update_is_said_so(tmp_path,
     config = small(warmstart=replace(small().warmstart, steps=1))
     with pytest.raises(DeviceLost, match=r"failed while training: CUDA error: .* encountered; start again with"):
         train(config, tmp_path / "run")
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    """A run of one update."""
+    config = small(run=replace(small().run, updates=1), warmstart=replace(small().warmstart, steps=1))
+    return train(config, tmp_path_factory.mktemp("begun") / "run")
+
+
+def edited(begun: Path, to: Path, *changes: tuple[str, str]) -> Path:
+    """A copy of a run, with other settings in its file."""
+    shutil.copytree(begun, to)
+    text = (to / "config.toml").read_text()
+    for before, now in changes:
+        assert text.count(before) == 1
+        text = text.replace(before, now)
+    (to / "config.toml").write_text(text)
+    return to
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        ("gamma_traj = 0.6", "gamma_traj = 0.1", "algo.gamma_traj was 0.6, is 0.1"),
+        ("lora_rank = 0", "lora_rank = 2", "model.lora_rank was 0, is 2"),
+        ('estimator = "gigpo"', 'estimator = "ppo"', "algo.estimator was gigpo, is ppo"),
+        ("arms = 2", "arms = 3", "env.arms was 2, is 3"),
+        ('memory = "history"', 'memory = "none"', "trial.memory was history, is none"),
+        ("[run]\nseed = 0", "[run]\nseed = 1", "run.seed was 0, is 1"),
+        ("hidden=32", "hidden=64", "model.name was nano:hidden=32,layers=1, is nano:hidden=64,layers=1"),
+    ],
+)
+def test_a_run_is_not_gone_on_with_as_another(begun, tmp_path, before, now, said):
+    run = edited(begun, tmp_path / "run", (before, now))
+    with pytest.raises(UsageError, match=re.escape(f"{run} was begun with other settings ({said}); put")):
+        train(None, run, resume=True)
+
+
+def test_what_does_not_make_it_another_run_may_be_changed_before_it_goes_on(begun, tmp_path):
+    changes = (("updates = 1\n", "updates = 2\n"), ("slots = 16", "slots = 8"), ("keep = 2", "keep = 1"))
+    run = edited(begun, tmp_path / "run", *changes)
+    train(None, run, resume=True)
+    assert metrics(run)[-1]["update"] == 2
+
+
+def test_a_checkpoint_that_does_not_know_its_settings_is_gone_on_with(begun, tmp_path):
+    """Those of earlier versions."""
+    run = edited(begun, tmp_path / "run", ("gamma_traj = 0.6", "gamma_traj = 0.1"))
+    for file in run.glob("checkpoints/*/state.json"):
+        state = json.loads(file.read_text())
+        del state["settings"]
+        file.write_text(json.dumps(state))
+    train(None, run, resume=True)
 
 
 def test_a_run_goes_on_with_the_full_weights_of_the_one_before(tmp_path):
