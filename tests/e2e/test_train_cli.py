@@ -105,6 +105,25 @@ def test_without_preset_file_or_model_it_is_the_cpu_preset(trainer):
     assert trainer.calls[1][0] == resolve(None, None, {"run.updates": "1", "model.name": "hf:somewhere"})
 
 
+@pytest.mark.parametrize(
+    ("words", "warned"),
+    [
+        ("--preset gpu-smollm2-minesweeper", True),
+        ("--model.name hf:x --model.device cpu", False),
+        ("--preset test", False),
+    ],
+)
+def test_a_model_of_real_size_without_a_gpu_is_warned_of(trainer, capsys, monkeypatch, words, warned):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert call("train", *words.split(), "--run.updates", "1") == 0
+    assert ("warning: torch sees no GPU: smollm2 is trained on the CPU" in capsys.readouterr().err) == warned
+
+
+def test_what_takes_long_before_the_warm_start_is_said():
+    said = Status().line({"warmstart": 0, "steps": 5, "demonstrations": 4000})
+    assert said == "warm start: 4000 demonstrations are played"
+
+
 def test_json_is_the_last_update_alone(trainer, capsys):
     assert call("train", "--preset", "test", "--run", "mine", "--json") == 0
     captured = capsys.readouterr()

@@ -166,6 +166,8 @@ class Status:
 
     def line(self, metrics: Metrics) -> str:
         done, total = self.position(metrics)
+        if "demonstrations" in metrics:
+            return f"warm start: {metrics['demonstrations']} demonstrations are played"
         if "warmstart" in metrics:
             return f"warm start {done}/{total}  loss {metrics['loss']:.3f}"
         left = self._left(done, total)

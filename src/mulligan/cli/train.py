@@ -177,11 +177,29 @@ def _train(config: Config, folder: Path, callbacks: list[OnUpdate], *, resume: b
     except ModuleNotFoundError as error:
         raise missing_extra("training", error) from error
 
+    if warning := _without_gpu(config):
+        sys.stderr.write(f"warning: {warning}\n")
+
     def on_update(metrics: Metrics) -> None:
         for callback in callbacks:
             callback(metrics)
 
     train(config, folder, resume=resume, on_update=on_update, stop=stop)
+
+
+def _without_gpu(config: Config) -> str | None:
+    """What to say where a model of real size is about to be trained on the CPU, and nobody asked for that."""
+    name = config.model.name
+    if config.model.device != "auto" or name.partition(":")[0] not in ("smollm2", "hf"):
+        return None
+    import torch
+
+    if torch.cuda.is_available():
+        return None
+    return (
+        f"torch sees no GPU: {name} is trained on the CPU, many times more slowly; the presets cpu… are made for one, "
+        "and --model.device cpu says that it is meant"
+    )
 
 
 def missing_extra(what: str, error: ModuleNotFoundError) -> MulliganError | ModuleNotFoundError:

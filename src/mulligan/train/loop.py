@@ -223,8 +223,10 @@ class Trainer:
 
     def _begin(self) -> int:
         """Warm start, then the first checkpoint."""
-        if self.config.warmstart.steps:
+        warm = self.config.warmstart
+        if warm.steps:
             began = time.perf_counter()
+            self.on_update({"warmstart": 0, "steps": warm.steps, "demonstrations": warm.trials})
             found = warm_start(
                 self.config, self.learner, self.mixture, self.settings, self.loaded.renderer, self._on_warm_step
             )

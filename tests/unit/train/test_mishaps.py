@@ -148,14 +148,16 @@ def test_a_context_that_is_too_short_is_warned_of(tmp_path):
         engine=EngineConfig(slots=16, context=30),
         warmstart=replace(small().warmstart, steps=5),
     )
-    said: list[str | None] = []
-    train(config, tmp_path / "run", on_update=lambda update: said.append(update.get("warning")))
+    told: list[dict] = []
+    train(config, tmp_path / "run", on_update=told.append)
     found = metrics(tmp_path / "run")[-1]
     assert found["stop/context_full"] > found["episodes"] / 2
     assert "engine.context is too short" in found["warning"]
-    # and before the first update, of what is demonstrated
-    assert "demonstrated sequences are longer than engine.context=30, where" in (said[0] or "")
-    assert not any("demonstrated" in (text or "") for text in said[5:])
+    # and before the first update, of what is demonstrated, which takes its time
+    assert told[0] == {"warmstart": 0, "steps": 5, "demonstrations": 40}
+    said = [update.get("warning") for update in told]
+    assert "demonstrated sequences are longer than engine.context=30, where" in (said[1] or "")
+    assert not any("demonstrated" in (text or "") for text in said[6:])
 
 
 def test_a_failure_is_counted_under_its_own_name(tmp_path, monkeypatch):
