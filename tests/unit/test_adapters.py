@@ -253,6 +253,8 @@ def fold(heard, rng):
     return "[fold]" if "[fold]" in heard.splitlines()[-1] else "[check]"
 def stall(heard, rng):
     return "hm"
+def promise(heard, rng):
+    return "I shall cooperate. [cooperate]"
 """
 
 
@@ -301,6 +303,24 @@ def test_an_offer_with_an_arrow_is_an_offer():
     env.reset()
     step = env.step("I give -> I get: <action>[Offer: 1 Wheat -> 1 Ore]</action>")
     assert "Offered items: 1 Wheat -> Requested items: 1 Ore" in step.observation
+
+
+@pytest.mark.parametrize(
+    ("ident", "speaker"), [("IteratedPrisonersDilemma-v0", "Player 1"), ("TruthAndDeception-v0", "Guesser")]
+)
+def test_what_the_opponent_says_is_heard_and_not_ones_own_words(tmp_path, ident, speaker):
+    (tmp_path / "mine.py").write_text(OPPONENTS)
+    env = make(f"textarena:{ident}", 3, opponent=f"{tmp_path / 'mine.py'}:promise", seat=1)
+    step = env.step("<action>[good morning]</action>")
+    assert f"[{speaker}] I shall cooperate. [cooperate]" in step.observation
+    assert "good morning" not in step.observation
+
+
+@pytest.mark.parametrize(("ident", "move"), [("Countdown-v0", "[0 1 +]"), ("Slitherlink-v0", "[h 1 1]")])
+def test_games_that_hand_over_moves_in_the_wrong_order_can_be_played(ident, move):
+    step = make(f"textarena:{ident}", 1).step(f"<action>{move}</action>")
+    assert step.valid
+    assert move not in step.observation
 
 
 def test_what_a_game_prints_is_not_in_the_way(capsys):
