@@ -6,6 +6,7 @@ import asyncio
 import random
 import re
 import sys
+import threading
 import warnings
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 
 import mulligan
 from mulligan.adapters import as_gymnasium
+from mulligan.envs.adapters import textarena as textarena_games
 from mulligan.envs.check import check_env
 from mulligan.envs.registry import make, make_task
 from mulligan.errors import MulliganError, ParameterError, StopReason, UnknownName, UsageError
@@ -327,6 +329,28 @@ def test_what_a_game_prints_is_not_in_the_way(capsys):
     """``mulligan eval textarena:RushHour-v0 --json`` prints JSON alone."""
     mulligan.run_trial_sync(make_task("textarena:RushHour-v0", 3), lambda _: "<action>[A+]</action>", episodes=1)
     assert capsys.readouterr().out == ""
+
+
+def test_a_game_that_hangs_takes_neither_the_others_nor_the_output_with_it(monkeypatch, capsys):
+    """The others end with an error that says why, and what the program prints is printed."""
+    from textarena.envs.TowerOfHanoi.env import TowerOfHanoiEnv
+
+    go_on = threading.Event()
+    monkeypatch.setattr(TowerOfHanoiEnv, "step", lambda self, action: go_on.wait())
+    monkeypatch.setattr(textarena_games, "_LONGEST_MOVE", 0.3)
+    try:
+        tasks = [make_task("textarena:TowerOfHanoi-v0", seed) for seed in range(2)]
+        hung, other = (
+            mulligan.run_trial_sync(task, lambda _: "[A C]", env_timeout=0.1, style="bare") for task in tasks
+        )
+        sys.stdout.write("the result\n")
+    finally:
+        go_on.set()
+        with textarena_games._LUCK:  # until the generators are back
+            pass
+    assert (hung.episodes[0].stop, other.episodes[0].stop) == (StopReason.ENV_HUNG, StopReason.ENV_RAISED)
+    assert "another game of TextArena has not answered" in other.episodes[0].error
+    assert capsys.readouterr().out == "the result\n"
 
 
 def test_games_that_refuse_a_number_of_players_in_another_way_can_be_played():

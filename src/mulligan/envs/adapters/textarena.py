@@ -8,14 +8,16 @@ game refuses is taken back, with the count of errors that TextArena keeps: here 
 from __future__ import annotations
 
 import copy
-import io
+import math
 import random
 import re
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, TextIO, cast
 
 from mulligan.envs import registry
 from mulligan.envs.adapters import action_with_arrows, library, nearest
@@ -29,8 +31,8 @@ Answer = Callable[[str, random.Random], str]
 _TURNS = 50
 _PATIENCE = 20
 """Moves of an opponent that the game may refuse, one after another, before it forfeits."""
-_LUCK = threading.Lock()
-"""Whoever has the global generators; with a time limit (`env_timeout`), worlds are asked in threads of their own."""
+_LONGEST_MOVE = 60.0
+"""Seconds; a game that has had the global generators for longer does not give them back."""
 _OFFERED = re.compile(r"\[[^\[\]\n]{1,40}\]")
 _ENDLESS = re.compile(r"\d{1000}")
 
@@ -80,6 +82,46 @@ def _deals(ident: str) -> bool:
     return len(prompts) > 1
 
 
+class _Luck:
+    """The global generators, which one game has at a time.
+
+    With a time limit (`env_timeout`) worlds are asked in threads of their own, and one that hangs is given up with its
+    thread, which keeps them: the others are told so instead of waiting for ever.
+    """
+
+    def __init__(self) -> None:
+        self.lock, self.since = threading.Lock(), math.inf
+
+    def __enter__(self) -> None:
+        while not self.lock.acquire(timeout=0.1):
+            if time.monotonic() - self.since > _LONGEST_MOVE:
+                raise TimeoutError(
+                    f"another game of TextArena has not answered for more than {_LONGEST_MOVE:g} s and keeps Python's "
+                    "random numbers, so that no other can be played in this process; start again"
+                )
+        self.since = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        self.since = math.inf
+        self.lock.release()
+
+
+_LUCK = _Luck()
+
+
+class _Muted:
+    """Standard output as it was, without what this thread writes: others may write while a game is asked, or hangs."""
+
+    def __init__(self, real: TextIO) -> None:
+        self.real, self.thread = real, threading.get_ident()
+
+    def write(self, text: str) -> int:
+        return len(text) if threading.get_ident() == self.thread else self.real.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+
 @contextmanager
 def _own_luck(python: Any, numbers: Any) -> Iterator[list[Any]]:
     """Inside, the global generators are in these states; what they have become is in the list afterwards.
@@ -88,7 +130,7 @@ def _own_luck(python: Any, numbers: Any) -> Iterator[list[Any]]:
     """
     import numpy
 
-    with _LUCK, redirect_stdout(io.StringIO()):
+    with _LUCK, redirect_stdout(cast(TextIO, _Muted(sys.stdout))):
         before, before_numbers = random.getstate(), numpy.random.get_state()  # noqa: NPY002 (TextArena uses it)
         left: list[Any] = []
         random.setstate(python)
