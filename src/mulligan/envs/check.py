@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mulligan.envs import registry
@@ -81,6 +81,18 @@ def _named(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
+def _shortened(value: object) -> str:
+    said = repr(value)
+    return said if len(said) <= 80 else f"{said[:79]}…"
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return math.isfinite(value)
+    except (TypeError, ValueError, OverflowError):  # no number, or one that no float can hold
+        return False
+
+
 def _check_replay(task: Task, chance: int) -> None:
     """Play once, noting the replies; play them again on the same and on a new instance."""
     rng = generator(task.seed, "check", chance)
@@ -136,8 +148,17 @@ def _check_garbage(task: Task) -> None:
 
 def _pick(env: Env, rng: random.Random) -> str:
     """A legal reply where the environment lists them, noise otherwise."""
-    replies = _called(env, "legal") if hasattr(env, "legal") else ()
-    return rng.choice(list(replies)) if replies else next(garbage(rng))
+    replies = _legal(env) if hasattr(env, "legal") else ()
+    return rng.choice(replies) if replies else next(garbage(rng))
+
+
+def _legal(env: Env) -> Sequence[str]:
+    found = _called(env, "legal")
+    listed = found is None or (isinstance(found, Sequence) and not isinstance(found, str))
+    if not listed or not all(isinstance(reply, str) for reply in found or ()):
+        said = f"legal() returned {_shortened(found)}, not a list of replies as text"
+        raise ContractBroken(f"{env.task.env}, seed {env.task.seed}: {said}")
+    return found or ()
 
 
 def _step(env: Env, reply: str) -> Step:
@@ -149,8 +170,9 @@ def _step(env: Env, reply: str) -> Step:
         raise ContractBroken(f"{where}: raised {_named(error)}") from error
     if not isinstance(step, Step):
         raise ContractBroken(f"{where}: step() returned {type(step).__name__}, not Step")
-    if not (math.isfinite(step.reward) and math.isfinite(step.shaping)):
-        raise ContractBroken(f"{where}: reward {step.reward}, shaping {step.shaping} are not finite")
+    for name, value in (("reward", step.reward), ("shaping", step.shaping)):
+        if not _is_finite(value):
+            raise ContractBroken(f"{where}: step() gave {name}={_shortened(value)}, which is not a finite number")
     if step.won and not step.done:
         raise ContractBroken(f"{where}: won without being done")
     if not step.valid and (step.reward or step.done):
