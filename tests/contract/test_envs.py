@@ -219,6 +219,58 @@ class Counted(Fine):
         return 2
 
 
+class Blank(Fine):
+    """Shows nothing."""
+
+    def step(self, reply: str) -> Step:
+        return super().step(reply)._replace(observation=None)  # type: ignore[arg-type]
+
+
+class Showing(Fine):
+    """Shows a number."""
+
+    def step(self, reply: str) -> Step:
+        return super().step(reply)._replace(observation=self.total)  # type: ignore[arg-type]
+
+
+class Misleading(Fine):
+    """Lists what it does not take."""
+
+    def legal(self) -> list[str]:
+        return ["<action>3</action>"]
+
+
+class Silent(Fine):
+    """Lists nothing."""
+
+    def legal(self) -> list[str]:
+        return []
+
+
+class Mute(Fine):
+    """Lists less than nothing."""
+
+    def legal(self) -> None:  # type: ignore[override]
+        return None
+
+
+class Alone(Fine):
+    """Makes its player in a way of its own."""
+
+    def player(self, kind: str) -> None:
+        return None
+
+
+class Pointing(Fine):
+    """Its player moves with numbers."""
+
+    def player(self, *given: object) -> Pointing:
+        return self
+
+    def act(self) -> int:
+        return 1
+
+
 class Timeless(Fine):
     """Does not say how long it lasts."""
 
@@ -259,6 +311,13 @@ def test_a_world_that_keeps_it(named):
         (Quoting, "reward='1', which is not a finite number"),
         (Numbered, r"Numbered, seed 0: legal\(\) returned \[1, 2\], not a list of replies as text"),
         (Counted, r"legal\(\) returned 2, not a list"),
+        (Blank, "observation=None, which is no text"),
+        (Showing, "observation=., which is no text"),
+        (Misleading, r"legal\(\) lists '<action>3</action>', which step\(\) rejects"),
+        (Silent, r"legal\(\) returned \[\] before the episode was over"),
+        (Mute, r"legal\(\) returned None before the episode was over"),
+        (Alone, r"player 'expert' cannot play: TypeError.*; it is made by player\(kind, rng, skill, recall\)"),
+        (Pointing, r"player 'expert' moves with act\(\) = 1, which is no text"),
         (Untyped, "returned tuple"),
         (Unfinished, "won without being done"),
         (Careless, r"say self\.task = task"),

@@ -198,6 +198,9 @@ def test_text_is_shown_as_it_is_and_the_seed_decides():
     try:
         words = {make("gymnasium:Echo-v0", seed).reset() for seed in range(12)}
         assert words == {"Say red.", "Say blue.", "Say green."}
+        check_env("gymnasium:Echo-v0")
+        with pytest.raises(UsageError, match=r"offers no legal\(\), which the random player needs"):
+            mulligan.evaluate("gymnasium:Echo-v0", "random", tasks=1, room=False)
         result = mulligan.evaluate(
             "gymnasium:Echo-v0",
             lambda messages: f"<action>{messages[-1]['content'].split()[-1].rstrip('.')}</action>",
