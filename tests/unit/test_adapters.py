@@ -179,6 +179,20 @@ def test_a_frozen_lake_is_crossed():
     assert not fallen[0].won
 
 
+def test_a_goal_that_pays_nothing_is_won_where_won_says_so(tmp_path):
+    """Along the cliff: up, eleven times right, down. Every step pays -1, the last one too."""
+    lines = (
+        "from mulligan.envs.adapters.gymnasium import Wrapped\nclass Cliff(Wrapped):\n    ident = 'CliffWalking-v1'\n"
+    )
+    (tmp_path / "cliff.py").write_text(
+        f"{lines}    def won(self, reward, terminated, info):\n        return terminated\n"
+    )
+    for name, won in (("gymnasium:CliffWalking-v1", False), (f"{tmp_path / 'cliff.py'}:Cliff", True)):
+        env = make(name)
+        step = [env.step(f"<action>{move}</action>") for move in (0, *[1] * 11, 2)][-1]
+        assert (step.done, step.won, step.reward) == (True, won, -1.0)
+
+
 class Echo(gymnasium.Env):
     """Say the word."""
 
