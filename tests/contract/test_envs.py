@@ -191,6 +191,98 @@ class Lawless(Fine):
         raise KeyError("moves")
 
 
+class Unpaid(Fine):
+    """Has forgotten what it pays."""
+
+    def step(self, reply: str) -> Step:
+        return super().step(reply)._replace(reward=None)  # type: ignore[arg-type]
+
+
+class Quoting(Fine):
+    """Pays in words."""
+
+    def step(self, reply: str) -> Step:
+        return super().step(reply)._replace(reward="1")  # type: ignore[arg-type]
+
+
+class Numbered(Fine):
+    """Lists its moves as numbers."""
+
+    def legal(self) -> list[int]:  # type: ignore[override]
+        return [1, 2]
+
+
+class Counted(Fine):
+    """Says how many moves there are."""
+
+    def legal(self) -> int:  # type: ignore[override]
+        return 2
+
+
+class Blank(Fine):
+    """Shows nothing."""
+
+    def step(self, reply: str) -> Step:
+        return super().step(reply)._replace(observation=None)  # type: ignore[arg-type]
+
+
+class Showing(Fine):
+    """Shows a number."""
+
+    def step(self, reply: str) -> Step:
+        return super().step(reply)._replace(observation=self.total)  # type: ignore[arg-type]
+
+
+class Misleading(Fine):
+    """Lists what it does not take."""
+
+    def legal(self) -> list[str]:
+        return ["<action>3</action>"]
+
+
+class Silent(Fine):
+    """Lists nothing."""
+
+    def legal(self) -> list[str]:
+        return []
+
+
+class Mute(Fine):
+    """Lists less than nothing."""
+
+    def legal(self) -> None:  # type: ignore[override]
+        return None
+
+
+class Alone(Fine):
+    """Makes its player in a way of its own."""
+
+    def player(self, kind: str) -> None:
+        return None
+
+
+class Pointing(Fine):
+    """Its player moves with numbers."""
+
+    def player(self, *given: object) -> Pointing:
+        return self
+
+    def act(self) -> int:
+        return 1
+
+
+class Timeless(Fine):
+    """Does not say how long it lasts."""
+
+    turns: ClassVar[None] = None  # type: ignore[assignment]
+
+
+class Listed(Fine):
+    """Has parameters without names."""
+
+    defaults: ClassVar[list[int]] = [1, 2]
+
+
 @pytest.fixture
 def named(monkeypatch):
     """Classes of this file as registered environments."""
@@ -214,7 +306,18 @@ def test_a_world_that_keeps_it(named):
         (Leaking, "another transcript"),
         (Punishing, "invalid"),
         (Brittle, "raised ValueError"),
-        (Infinite, "not finite"),
+        (Infinite, "reward=inf, which is not a finite number"),
+        (Unpaid, "reward=None, which is not a finite number"),
+        (Quoting, "reward='1', which is not a finite number"),
+        (Numbered, r"Numbered, seed 0: legal\(\) returned \[1, 2\], not a list of replies as text"),
+        (Counted, r"legal\(\) returned 2, not a list"),
+        (Blank, "observation=None, which is no text"),
+        (Showing, "observation=., which is no text"),
+        (Misleading, r"legal\(\) lists '<action>3</action>', which step\(\) rejects"),
+        (Silent, r"legal\(\) returned \[\] before the episode was over"),
+        (Mute, r"legal\(\) returned None before the episode was over"),
+        (Alone, r"player 'expert' cannot play: TypeError.*; it is made by player\(kind, rng, skill, recall\)"),
+        (Pointing, r"player 'expert' moves with act\(\) = 1, which is no text"),
         (Untyped, "returned tuple"),
         (Unfinished, "won without being done"),
         (Careless, r"say self\.task = task"),
@@ -226,6 +329,18 @@ def test_a_world_that_keeps_it(named):
 def test_broken_worlds_are_noticed(named, kind, complaint):
     with pytest.raises(ContractBroken, match=complaint):
         mulligan.check_env(named(kind))
+
+
+@pytest.mark.parametrize(
+    ("kind", "complaint"),
+    [
+        (Timeless, "'Timeless' says turns=None; it must be a whole number"),
+        (Listed, r"'Listed' says defaults=\[1, 2\]; it must be a dict"),
+    ],
+)
+def test_classes_that_say_impossible_things_of_themselves_are_told_so(named, kind, complaint):
+    with pytest.raises(UsageError, match=complaint):
+        mulligan.make_task(named(kind))
 
 
 def test_garbage_is_varied():

@@ -20,7 +20,7 @@ import mulligan
 from mulligan.cli import main
 from mulligan.errors import ContextFull, Fault, ParameterError, PolicyError, RequestFailed, StopReason
 from mulligan.eval.run import EvalResult, evaluate
-from mulligan.policy.endpoint import EndpointPolicy, completions_url
+from mulligan.policy.endpoint import EndpointPolicy, completions_url, server_message
 from mulligan.report.run import trial_to_dict
 from mulligan.types import Completion, Message, Sampling, Trial
 
@@ -166,6 +166,9 @@ TOO_LONG = [
     "request (9412 tokens) exceeds the available context size (8192 tokens), try increasing it",
     "prompt is too long: 210000 tokens > 200000 maximum",
     "`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 4000 `inputs` tokens and 512 `max_new_tokens`",
+    "input length and `max_tokens` exceed context limit: 178959 + 64000 > 200000, decrease input length",
+    "This model's maximum prompt length is 131072 but the request contains 136973 tokens.",
+    "The input token count (1200293) exceeds the maximum number of tokens allowed (1048576).",
 ]
 
 
@@ -175,6 +178,11 @@ def test_every_servers_words_for_too_long_are_understood(message: str) -> None:
         with pytest.raises(ContextFull):
             ask(policy_at(server))
         assert len(server.received) == 1
+
+
+def test_an_error_in_a_list_is_read_as_the_error_alone() -> None:
+    error = {"error": {"code": 400, "message": "The input token count (9) exceeds the maximum", "status": "INVALID"}}
+    assert server_message(json.dumps([error]).encode()) == server_message(json.dumps(error).encode())
 
 
 def test_a_full_context_ends_the_episode_as_such() -> None:

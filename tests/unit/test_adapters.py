@@ -6,6 +6,7 @@ import asyncio
 import random
 import re
 import sys
+import threading
 import warnings
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 
 import mulligan
 from mulligan.adapters import as_gymnasium
+from mulligan.envs.adapters import textarena as textarena_games
 from mulligan.envs.check import check_env
 from mulligan.envs.registry import make, make_task
 from mulligan.errors import MulliganError, ParameterError, StopReason, UnknownName, UsageError
@@ -177,6 +179,20 @@ def test_a_frozen_lake_is_crossed():
     assert not fallen[0].won
 
 
+def test_a_goal_that_pays_nothing_is_won_where_won_says_so(tmp_path):
+    """Along the cliff: up, eleven times right, down. Every step pays -1, the last one too."""
+    lines = (
+        "from mulligan.envs.adapters.gymnasium import Wrapped\nclass Cliff(Wrapped):\n    ident = 'CliffWalking-v1'\n"
+    )
+    (tmp_path / "cliff.py").write_text(
+        f"{lines}    def won(self, reward, terminated, info):\n        return terminated\n"
+    )
+    for name, won in (("gymnasium:CliffWalking-v1", False), (f"{tmp_path / 'cliff.py'}:Cliff", True)):
+        env = make(name)
+        step = [env.step(f"<action>{move}</action>") for move in (0, *[1] * 11, 2)][-1]
+        assert (step.done, step.won, step.reward) == (True, won, -1.0)
+
+
 class Echo(gymnasium.Env):
     """Say the word."""
 
@@ -196,6 +212,9 @@ def test_text_is_shown_as_it_is_and_the_seed_decides():
     try:
         words = {make("gymnasium:Echo-v0", seed).reset() for seed in range(12)}
         assert words == {"Say red.", "Say blue.", "Say green."}
+        check_env("gymnasium:Echo-v0")
+        with pytest.raises(UsageError, match=r"offers no legal\(\), which the random player needs"):
+            mulligan.evaluate("gymnasium:Echo-v0", "random", tasks=1, room=False)
         result = mulligan.evaluate(
             "gymnasium:Echo-v0",
             lambda messages: f"<action>{messages[-1]['content'].split()[-1].rstrip('.')}</action>",
@@ -253,6 +272,8 @@ def fold(heard, rng):
     return "[fold]" if "[fold]" in heard.splitlines()[-1] else "[check]"
 def stall(heard, rng):
     return "hm"
+def promise(heard, rng):
+    return "I shall cooperate. [cooperate]"
 """
 
 
@@ -303,10 +324,50 @@ def test_an_offer_with_an_arrow_is_an_offer():
     assert "Offered items: 1 Wheat -> Requested items: 1 Ore" in step.observation
 
 
+@pytest.mark.parametrize(
+    ("ident", "speaker"), [("IteratedPrisonersDilemma-v0", "Player 1"), ("TruthAndDeception-v0", "Guesser")]
+)
+def test_what_the_opponent_says_is_heard_and_not_ones_own_words(tmp_path, ident, speaker):
+    (tmp_path / "mine.py").write_text(OPPONENTS)
+    env = make(f"textarena:{ident}", 3, opponent=f"{tmp_path / 'mine.py'}:promise", seat=1)
+    step = env.step("<action>[good morning]</action>")
+    assert f"[{speaker}] I shall cooperate. [cooperate]" in step.observation
+    assert "good morning" not in step.observation
+
+
+@pytest.mark.parametrize(("ident", "move"), [("Countdown-v0", "[0 1 +]"), ("Slitherlink-v0", "[h 1 1]")])
+def test_games_that_hand_over_moves_in_the_wrong_order_can_be_played(ident, move):
+    step = make(f"textarena:{ident}", 1).step(f"<action>{move}</action>")
+    assert step.valid
+    assert move not in step.observation
+
+
 def test_what_a_game_prints_is_not_in_the_way(capsys):
     """``mulligan eval textarena:RushHour-v0 --json`` prints JSON alone."""
     mulligan.run_trial_sync(make_task("textarena:RushHour-v0", 3), lambda _: "<action>[A+]</action>", episodes=1)
     assert capsys.readouterr().out == ""
+
+
+def test_a_game_that_hangs_takes_neither_the_others_nor_the_output_with_it(monkeypatch, capsys):
+    """The others end with an error that says why, and what the program prints is printed."""
+    from textarena.envs.TowerOfHanoi.env import TowerOfHanoiEnv
+
+    go_on = threading.Event()
+    monkeypatch.setattr(TowerOfHanoiEnv, "step", lambda self, action: go_on.wait())
+    monkeypatch.setattr(textarena_games, "_LONGEST_MOVE", 0.3)
+    try:
+        tasks = [make_task("textarena:TowerOfHanoi-v0", seed) for seed in range(2)]
+        hung, other = (
+            mulligan.run_trial_sync(task, lambda _: "[A C]", env_timeout=0.1, style="bare") for task in tasks
+        )
+        sys.stdout.write("the result\n")
+    finally:
+        go_on.set()
+        with textarena_games._LUCK:  # until the generators are back
+            pass
+    assert (hung.episodes[0].stop, other.episodes[0].stop) == (StopReason.ENV_HUNG, StopReason.ENV_RAISED)
+    assert "another game of TextArena has not answered" in other.episodes[0].error
+    assert capsys.readouterr().out == "the result\n"
 
 
 def test_games_that_refuse_a_number_of_players_in_another_way_can_be_played():

@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # seven times slower than threads that sleep.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
-        code = _dispatch(words)
+        code = _written(words)
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         code = 130
@@ -53,6 +53,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stderr.write(f"mulligan: {_said(error)}\n")
         code = 2
     raise SystemExit(code)
+
+
+def _written(words: list[str]) -> int:
+    """How the command ends, once all that it said is written: Python would only write the rest after `main`."""
+    try:
+        code = _dispatch(words)
+    except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):  # rich notices before us, and would end with 1
+            return _CLOSED
+        sys.stdout.flush()  # --help
+        raise
+    sys.stdout.flush()
+    return code
 
 
 def _nobody_reads() -> bool:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mulligan.envs import registry
 from mulligan.envs.base import Env
 from mulligan.errors import ContractBroken, MulliganError
 from mulligan.seeding import generator
-from mulligan.types import Step, Task
+from mulligan.types import PLAYERS, Step, Task
 
 SEEDS = range(8)
 GARBAGE_REPLIES = 1_000
@@ -21,7 +21,9 @@ def check_env(name: str, **params: Any) -> None:
     """Raise `ContractBroken`, naming seed and reply, if environment `name` does not keep the contract.
 
     The same task twice gives the same first observation; a recorded list of replies replays to the same transcript;
-    garbage never raises; an invalid reply never changes the world; rewards are finite; every episode ends.
+    garbage never raises; an invalid reply never changes the world; observations are text and rewards finite; what
+    `legal` lists is legal; scripted players can play. Whether episodes end is not tested: after the task's turns the
+    runner ends them.
     """
     for seed in SEEDS:
         task = registry.make_task(name, seed, **params)
@@ -29,7 +31,9 @@ def check_env(name: str, **params: Any) -> None:
         for chance in (0, 1):
             _check_replay(task, chance)
         _check_invalid_changes_nothing(task)
-    _check_garbage(registry.make_task(name, 0, **params))
+    task = registry.make_task(name, 0, **params)
+    _check_garbage(task)
+    _check_players(task)
 
 
 def garbage(rng: random.Random) -> Iterator[str]:
@@ -81,6 +85,18 @@ def _named(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
+def _shortened(value: object) -> str:
+    said = repr(value)
+    return said if len(said) <= 80 else f"{said[:79]}…"
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return math.isfinite(value)
+    except (TypeError, ValueError, OverflowError):  # no number, or one that no float can hold
+        return False
+
+
 def _check_replay(task: Task, chance: int) -> None:
     """Play once, noting the replies; play them again on the same and on a new instance."""
     rng = generator(task.seed, "check", chance)
@@ -91,6 +107,9 @@ def _check_replay(task: Task, chance: int) -> None:
     for _ in range(task.turns):
         replies.append(_pick(env, rng))
         steps.append(_step(env, replies[-1]))
+        if not steps[-1].valid and hasattr(env, "legal"):
+            listed = f"legal() lists {replies[-1][:80]!r}, which step() rejects"
+            raise ContractBroken(f"{task.env}, seed {task.seed}, chance {chance}: {listed}")
         if steps[-1].done:
             break
     for again in (env, _built(task)):
@@ -134,10 +153,41 @@ def _check_garbage(task: Task) -> None:
             _called(env, "reset")
 
 
+def _check_players(task: Task) -> None:
+    """The scripted players can be made as the runner makes them, move, and take what comes of it."""
+    for kind in getattr(registry.spec(task.env).build, "players", PLAYERS):
+        env = _built(task)
+        maker = getattr(env, "player", None)
+        if maker is None:
+            return
+        who = f"{task.env}, seed {task.seed}: its player {kind!r}"
+        try:
+            player = maker(kind, generator(task.seed, "player", kind), 1.0, 0.0)
+            env.reset()
+            reply = player.act()
+            if isinstance(reply, str):
+                player.see(env.step(reply))
+        except Exception as error:
+            way_out = "it is made by player(kind, rng, skill, recall); `players` names those that there are"
+            raise ContractBroken(f"{who} cannot play: {_named(error)}; {way_out}") from error
+        if not isinstance(reply, str):
+            raise ContractBroken(f"{who} moves with act() = {_shortened(reply)}, which is no text")
+
+
 def _pick(env: Env, rng: random.Random) -> str:
     """A legal reply where the environment lists them, noise otherwise."""
-    replies = _called(env, "legal") if hasattr(env, "legal") else ()
-    return rng.choice(list(replies)) if replies else next(garbage(rng))
+    if not hasattr(env, "legal"):
+        return next(garbage(rng))
+    found = _called(env, "legal")
+    where = f"{env.task.env}, seed {env.task.seed}"
+    is_list = isinstance(found, Sequence) and not isinstance(found, str)
+    if found is not None and not (is_list and all(isinstance(reply, str) for reply in found)):
+        raise ContractBroken(f"{where}: legal() returned {_shortened(found)}, not a list of replies as text")
+    if not found:
+        raise ContractBroken(
+            f"{where}: legal() returned {found!r} before the episode was over; list some, or leave it out"
+        )
+    return str(rng.choice(found))
 
 
 def _step(env: Env, reply: str) -> Step:
@@ -149,8 +199,12 @@ def _step(env: Env, reply: str) -> Step:
         raise ContractBroken(f"{where}: raised {_named(error)}") from error
     if not isinstance(step, Step):
         raise ContractBroken(f"{where}: step() returned {type(step).__name__}, not Step")
-    if not (math.isfinite(step.reward) and math.isfinite(step.shaping)):
-        raise ContractBroken(f"{where}: reward {step.reward}, shaping {step.shaping} are not finite")
+    for name, text in (("observation", step.observation), ("state_key", step.state_key), ("feedback", step.feedback)):
+        if not isinstance(text, str):
+            raise ContractBroken(f"{where}: step() gave {name}={_shortened(text)}, which is no text")
+    for name, number in (("reward", step.reward), ("shaping", step.shaping)):
+        if not _is_finite(number):
+            raise ContractBroken(f"{where}: step() gave {name}={_shortened(number)}, which is not a finite number")
     if step.won and not step.done:
         raise ContractBroken(f"{where}: won without being done")
     if not step.valid and (step.reward or step.done):

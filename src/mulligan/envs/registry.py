@@ -9,18 +9,19 @@ import importlib
 import importlib.metadata
 import importlib.util
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from mulligan.envs.base import Env
 from mulligan.errors import ContractBroken, ParameterError, UnknownName, UsageError
 from mulligan.seeding import derive
 from mulligan.types import PLAYERS, Kind, ParamValue, Restart, Stop, Task
 
+Value = TypeVar("Value")
 BUILTIN = {
     "minesweeper": "mulligan.envs.minesweeper.env:MineSweeper",
     "sokoban": "mulligan.envs.sokoban.env:Sokoban",
@@ -83,7 +84,8 @@ def spec_of(found: object, name: str) -> EnvSpec:
     """What the class `found` says about itself, under the name it goes by."""
     if not _is_env(found):
         raise UsageError(f"{name!r} is not an environment: it needs rules(), reset() and step()")
-    reserved = [key for key in ("name", "seed", "turns") if key in getattr(found, "defaults", {})]
+    defaults: dict[str, ParamValue] = _attribute(found, name, "defaults", {}, dict)
+    reserved = [key for key in ("name", "seed", "turns") if key in defaults]
     if reserved:
         raise UsageError(f"{name!r} cannot have a parameter {reserved[0]!r}: every task has one of that name")
     kind = getattr(found, "kind", "solve")
@@ -93,12 +95,24 @@ def spec_of(found: object, name: str) -> EnvSpec:
         name=name,
         build=cast(type[Env], found),
         summary=(found.__doc__ or "").strip().partition("\n")[0],
-        defaults=dict(getattr(found, "defaults", {})),
-        turns=int(getattr(found, "turns", 10)),
+        defaults=defaults,
+        turns=_attribute(found, name, "turns", 10, int),
         kind=cast(Kind, kind),
-        timeout_reward=float(getattr(found, "timeout_reward", 0.0)),
-        glyphs=dict(getattr(found, "glyphs", {})),
+        timeout_reward=_attribute(found, name, "timeout_reward", 0.0, float),
+        glyphs=_attribute(found, name, "glyphs", {}, dict),
     )
+
+
+def _attribute(found: object, name: str, key: str, default: Value, kind: Callable[[Any], Value]) -> Value:
+    """What the class `found` says as `key`, in the type that it must have."""
+    said = getattr(found, key, default)
+    try:
+        return kind(said)
+    except (TypeError, ValueError, OverflowError):
+        raise UsageError(f"{name!r} says {key}={said!r}; it must be {_TYPES[type(default)]}") from None
+
+
+_TYPES = {int: "a whole number", float: "a number", dict: "a dict"}
 
 
 def make_task(name: str, seed: int = 0, **params: Any) -> Task:

@@ -37,10 +37,11 @@ _COMPLETIONS = "/chat/completions"
 """What `extra_body` cannot change, because the answer could then not be read."""
 _TOO_LONG = re.compile(
     r"context_length_exceeded|exceed_context_size|(maximum|available|model's) context (length|size|window)"
-    r"|prompt is too long|inputs?`? tokens \+",
+    r"|prompt is too long|inputs?`? tokens \+|exceeds? (the )?context limit|maximum prompt length"
+    r"|input token count .{0,20}exceeds the maximum",
     re.IGNORECASE,
 )
-"""How OpenAI, vLLM, SGLang, llama.cpp, TGI and Anthropic say that a request does not fit the context."""
+"""How OpenAI, vLLM, SGLang, llama.cpp, TGI, Anthropic, xAI and Gemini say that a request does not fit the context."""
 _LONGEST_MESSAGE = 300
 _SHORTEST_SECRET = 6
 """Placeholders like EMPTY, which local servers are given for a key, are not worth hiding."""
@@ -336,13 +337,16 @@ def _tokens(usage: object, name: str, characters: int) -> int:
 def server_message(content: bytes) -> tuple[str, str]:
     """What a server says is wrong, and the names it gives it (code and type); empty where it says nothing readable.
 
-    Read are ``{"error": {"message", "code", "type"}}``, ``{"error": "…"}``, the same at the top, and ``{"detail": …}``.
+    Read are ``{"error": {"message", "code", "type"}}``, ``{"error": "…"}``, the same at the top, and ``{"detail": …}``;
+    each also as the first of a list, which Gemini sends.
     """
     try:
         found = json.loads(content)
     except (ValueError, RecursionError):
         text = content[: 4 * _LONGEST_MESSAGE].decode("utf-8", "replace").strip()
         return ("" if text.startswith("<") else text), ""  # a proxy's HTML page says nothing that its status does not
+    if isinstance(found, list) and found:
+        found = found[0]
     error = found.get("error", found) if isinstance(found, dict) else found
     if not isinstance(error, dict):
         return str(error), ""

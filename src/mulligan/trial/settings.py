@@ -36,7 +36,8 @@ class TrialSettings:
     """Token limit of a reflection."""
     env_timeout: float | None = None
     """Seconds a step of the environment may take before it counts as hung; None trusts it, which is faster. Steps then
-    end when the clock says, so that with a local model the order of sampling, and the last bits, may differ."""
+    end when the clock says, so that with a local model the order of sampling, and the last bits, may differ. Building
+    a world has no limit: it may load what all worlds share."""
 
     def __post_init__(self) -> None:
         for name in ("episodes", "memory_tokens", "max_reflections", "reflection_tokens"):

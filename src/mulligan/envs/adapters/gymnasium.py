@@ -18,7 +18,7 @@ import ast
 import inspect
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from mulligan.envs.adapters import library
@@ -64,6 +64,8 @@ class Wrapped:
         self.draws = self._can_draw()
         self.env = self._make()
         self.names = self._names()
+        if self.names and not hasattr(self, "legal"):  # what is said in words of one's own cannot be listed
+            self.legal: Callable[[], Sequence[str]] = self._moves
         self.over = False
         self.seen = self.reset()
 
@@ -111,7 +113,7 @@ class Wrapped:
         solved = self.over and self.won(float(reward), bool(terminated), info)
         return Step(self.seen, float(reward), self.over, solved, state_key=self.seen)
 
-    def legal(self) -> Sequence[str]:
+    def _moves(self) -> Sequence[str]:
         return [] if self.over else [f"<action>{name}</action>" for name in self.names]
 
     def _can_draw(self) -> bool:

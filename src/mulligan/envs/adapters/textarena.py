@@ -8,14 +8,16 @@ game refuses is taken back, with the count of errors that TextArena keeps: here 
 from __future__ import annotations
 
 import copy
-import io
+import math
 import random
 import re
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, NamedTuple, TextIO, cast
 
 from mulligan.envs import registry
 from mulligan.envs.adapters import action_with_arrows, library, nearest
@@ -29,8 +31,8 @@ Answer = Callable[[str, random.Random], str]
 _TURNS = 50
 _PATIENCE = 20
 """Moves of an opponent that the game may refuse, one after another, before it forfeits."""
-_LUCK = threading.Lock()
-"""Whoever has the global generators; with a time limit (`env_timeout`), worlds are asked in threads of their own."""
+_LONGEST_MOVE = 60.0
+"""Seconds; a game that has had the global generators for longer does not give them back."""
 _OFFERED = re.compile(r"\[[^\[\]\n]{1,40}\]")
 _ENDLESS = re.compile(r"\d{1000}")
 
@@ -76,8 +78,48 @@ def _players(ident: str) -> int:
 
 def _deals(ident: str) -> bool:
     """Whether the prompt tells what luck has dealt the player, and so is not the same in every game."""
-    prompts = {tuple(text for kind, text in _Game(ident, 2, seed).unread(0) if kind == "PROMPT") for seed in range(4)}
+    prompts = {tuple(each for each in _Game(ident, 2, seed).unread(0) if each.kind == "PROMPT") for seed in range(4)}
     return len(prompts) > 1
+
+
+class _Luck:
+    """The global generators, which one game has at a time.
+
+    With a time limit (`env_timeout`) worlds are asked in threads of their own, and one that hangs is given up with its
+    thread, which keeps them: the others are told so instead of waiting for ever.
+    """
+
+    def __init__(self) -> None:
+        self.lock, self.since = threading.Lock(), math.inf
+
+    def __enter__(self) -> None:
+        while not self.lock.acquire(timeout=0.1):
+            if time.monotonic() - self.since > _LONGEST_MOVE:
+                raise TimeoutError(
+                    f"another game of TextArena has not answered for more than {_LONGEST_MOVE:g} s and keeps Python's "
+                    "random numbers, so that no other can be played in this process; start again"
+                )
+        self.since = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        self.since = math.inf
+        self.lock.release()
+
+
+_LUCK = _Luck()
+
+
+class _Muted:
+    """Standard output as it was, without what this thread writes: others may write while a game is asked, or hangs."""
+
+    def __init__(self, real: TextIO) -> None:
+        self.real, self.thread = real, threading.get_ident()
+
+    def write(self, text: str) -> int:
+        return len(text) if threading.get_ident() == self.thread else self.real.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
 
 
 @contextmanager
@@ -88,7 +130,7 @@ def _own_luck(python: Any, numbers: Any) -> Iterator[list[Any]]:
     """
     import numpy
 
-    with _LUCK, redirect_stdout(io.StringIO()):
+    with _LUCK, redirect_stdout(cast(TextIO, _Muted(sys.stdout))):
         before, before_numbers = random.getstate(), numpy.random.get_state()  # noqa: NPY002 (TextArena uses it)
         left: list[Any] = []
         random.setstate(python)
@@ -100,6 +142,15 @@ def _own_luck(python: Any, numbers: Any) -> Iterator[list[Any]]:
             left += [random.getstate(), numpy.random.get_state()]  # noqa: NPY002
             random.setstate(before)
             numpy.random.set_state(before_numbers)  # noqa: NPY002
+
+
+class _Message(NamedTuple):
+    """What a player is told."""
+
+    speaker: Any
+    """The number of the player who said it; something else for the game itself."""
+    kind: str
+    text: str
 
 
 class _Game:
@@ -126,11 +177,22 @@ class _Game:
         found = self.env.state.rewards or {}
         return float(found.get(player, 0.0))
 
-    def unread(self, player: int) -> list[tuple[str, str]]:
-        """What the player has not read yet: kind and text of each message."""
-        found = [(kind.name, _dedented(str(text))) for _, text, kind in self.env.state.observations[player]]
+    def unread(self, player: int) -> list[_Message]:
+        """What the player has not read yet."""
+        found = [
+            # Countdown and others hand over a move in the wrong order: what should be its kind is its text.
+            _Message(speaker, getattr(kind, "name", "PLAYER_ACTION"), _dedented(str(text)))
+            for speaker, text, kind in self.env.state.observations[player]
+        ]
         self.env.state.observations[player] = []
         return found
+
+    def told(self, messages: Sequence[_Message], player: int) -> str:
+        """Messages as an observation of the player's; its own words are left out, the other's are marked as such."""
+        other = 1 - player
+        mark = f"[{self.env.state.role_mapping.get(other, f'Player {other}')}] "
+        said = [mark + each.text if each.speaker == other else each.text for each in messages if _is_news(each, other)]
+        return "\n".join(said).strip("\n")
 
     def play(self, move: str) -> str | None:
         """Make a move; None, or why it was refused: then nothing has happened."""
@@ -175,11 +237,12 @@ class _Arena:
         """A new game; what its prompt says to this player becomes the rules."""
         self.game = _Game(self.ident, players, seed)
         found = self.game.unread(self.me)
-        rules = [] if self.deals else [message for message in found if message[0] == "PROMPT"]
-        self.prompt = "\n".join(text for _, text in rules)
+        rules = [] if self.deals else [message for message in found if message.kind == "PROMPT"]
+        self.prompt = "\n".join(message.text for message in rules)
         self.ended = False
         self.let_others_move()
-        self.seen = _told([message for message in found if message not in rules] + self.game.unread(self.me))
+        news = [message for message in found if message not in rules] + self.game.unread(self.me)
+        self.seen = self.game.told(news, self.me)
 
     def let_others_move(self) -> None:
         """Until it is this player's turn, or the game is over."""
@@ -202,7 +265,7 @@ class _Arena:
         if refused is not None:
             return self._invalid(refused)
         self.let_others_move()
-        self.seen = _told(self.game.unread(self.me))
+        self.seen = self.game.told(self.game.unread(self.me), self.me)
         return self._told_step()
 
     def _told_step(self) -> Step:
@@ -280,7 +343,7 @@ class Duel(_Arena):
     def let_others_move(self) -> None:
         other, refused = 1 - self.me, 0
         while not self.game.over and not self.forfeited and self.game.mover == other:
-            self.heard += [text for _, text in self.game.unread(other)]
+            self.heard += [message.text for message in self.game.unread(other)]
             if self.game.play(bracketed(self.answer("\n".join(self.heard), self.rng))) is None:
                 refused = 0
             else:
@@ -320,9 +383,9 @@ def _any_offered(heard: str, rng: random.Random) -> str:
 _TAGS = ("[game]", "[player]", "[player 0]", "[player 1]")
 
 
-def _told(messages: Sequence[tuple[str, str]]) -> str:
-    """Messages as an observation; what the player itself said is left out."""
-    return "\n".join(text for kind, text in messages if kind != "PLAYER_ACTION").strip("\n")
+def _is_news(message: _Message, other: int) -> bool:
+    """Not so a player's own move, which some games repeat as if they had said it themselves."""
+    return message.kind != "PLAYER_ACTION" or message.speaker == other
 
 
 def _dedented(text: str) -> str:
