@@ -183,6 +183,8 @@ class Episode:
     """What was raised, where `stop` is a failure of the infrastructure, or where there is no reflection."""
     unreflected: bool = False
     """True when the reflection was asked for and the request failed: the next episode knew less than it should have."""
+    forfeit: float = 0.0
+    """What an episode without a turn paid: in a game, a context that is full at once costs what losing does."""
 
     @property
     def won(self) -> bool:
@@ -191,7 +193,7 @@ class Episode:
     @property
     def reward(self) -> float:
         """Sum of the task's rewards, undiscounted."""
-        return float(sum(turn.reward for turn in self.turns))
+        return float(sum((turn.reward for turn in self.turns), self.forfeit))
 
 
 @dataclass(frozen=True, slots=True)

@@ -531,6 +531,12 @@ def test_a_full_context_is_no_better_than_losing():
 
     trial = play(Recorder(["1", ContextFull("no room")]), Game(counter().task), episodes=1)
     assert trial.episodes[0].reward == -1.0
+    full_at_once = play(Recorder([ContextFull("no room")]), Game(counter().task), episodes=1)
+    assert (full_at_once.episodes[0].turns, full_at_once.episodes[0].reward) == ((), -1.0)
+    kept = json.loads(json.dumps(trial_to_dict(full_at_once)))
+    assert trial_from_dict(kept) == full_at_once
+    del kept["episodes"][0]["forfeit"]  # as a run of an earlier version
+    assert trial_from_dict(kept).episodes[0].reward == 0.0
 
 
 def test_reflection_sampling_has_its_own_limit():

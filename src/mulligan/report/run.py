@@ -255,6 +255,7 @@ def _episode(data: Mapping[str, Any]) -> Episode:
         else None,
         error=data["error"],
         unreflected=data.get("unreflected", False),  # runs of earlier versions do not say
+        forfeit=data.get("forfeit", 0.0),
     )
 
 

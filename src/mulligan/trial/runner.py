@@ -247,7 +247,7 @@ class _TrialPlay:
             return Episode(index, (), "", StopReason.ENV_RAISED, error=_said(failure)), ""
         opening, continues = self._open(index, observation)
         turns: list[Turn] = []
-        stop, error, step, state_key = StopReason.TURN_LIMIT, "", Step(observation), ""
+        stop, error, step, state_key, forfeit = StopReason.TURN_LIMIT, "", Step(observation), "", 0.0
         while len(turns) < task.turns:
             try:
                 reply = await self._reply(self._shown(self.messages, len(turns)), self.settings.sampling)
@@ -255,6 +255,8 @@ class _TrialPlay:
                 stop, error = StopReason.CONTEXT_FULL, str(full)
                 if turns:  # as at the turn limit: not moving must not be better than losing
                     turns[-1] = replace(turns[-1], reward=turns[-1].reward + self.timeout_reward)
+                else:
+                    forfeit = self.timeout_reward
                 break
             except _NOT_THE_MODELS:
                 raise
@@ -282,7 +284,8 @@ class _TrialPlay:
             if not out_of_turns:
                 said = prompts.turn(step.observation, step.feedback, task.turns - len(turns), self.style)
                 self.messages.append({"role": "user", "content": said})
-        return Episode(index, tuple(turns), step.observation, stop, opening, continues, error=error), step.feedback
+        episode = Episode(index, tuple(turns), step.observation, stop, opening, continues, error=error, forfeit=forfeit)
+        return episode, step.feedback
 
     def _ended(self, step: Step, turns: list[Turn]) -> StopReason:
         if step.won:
