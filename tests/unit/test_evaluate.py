@@ -78,6 +78,7 @@ def test_later_episodes_can_be_other_tasks_of_the_class(tmp_path):
         assert [task.seed for task in trial.related] == [seeds[(place + 1) % 9], seeds[(place + 2) % 9]]
         assert {task.task_class for task in trial.related} == {trial.task.task_class}
     assert ", related tasks" in str(eval_table(result.to_dict()).title)
+    assert result.main.effective[0] == 9 >= result.main.effective[2]
     again = Reader()
     assert evaluate("bandit", again, **options, run=tmp_path / "run", resume=True).p == result.p
     assert again.calls == 0

@@ -22,7 +22,7 @@ from typing import Any
 from mulligan.envs import registry
 from mulligan.errors import ParameterError, PolicyError, StopReason, UsageError
 from mulligan.eval.paid import PaidReplies, Remembering
-from mulligan.eval.passk import Summary, paired_bootstrap, summarise, tokens
+from mulligan.eval.passk import Summary, paired_bootstrap, summarise, tasks_behind, tokens
 from mulligan.eval.plan import EvalPlan, Prices, create_folder, named_controls, open_folder
 from mulligan.policy.base import Policy, ReplyFunction, as_policy
 from mulligan.policy.scripted import ExpertPolicy
@@ -392,7 +392,9 @@ class _Evaluation:
 
     def _gain(self, arm: str, both: list[int]) -> tuple[float, tuple[float, float]]:
         score = _last_return if self._versus() else _solved
-        return paired_bootstrap(*([score(self.done[name][place]) for place in both] for name in ("main", arm)))
+        first, second = ([self.done[name][place] for place in both] for name in ("main", arm))
+        behind = tasks_behind(first, self.plan.settings.episodes)
+        return paired_bootstrap([*map(score, first)], [*map(score, second)], tasks=behind)
 
     def _versus(self) -> bool:
         return registry.spec(self.plan.env).kind == "versus"
