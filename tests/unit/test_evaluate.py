@@ -47,6 +47,14 @@ class Reader:
         return "<action>1</action>"
 
 
+class Numbering(Reader):
+    """A reader whose notes can be told apart."""
+
+    def __call__(self, messages: list[Message]) -> str:
+        answer = super().__call__(messages)
+        return answer.replace("env_answer:", f"strategy: note {self.calls}\nenv_answer:")
+
+
 class Paid(Reader):
     """A reader whose every request has a thousand tokens."""
 
@@ -103,11 +111,6 @@ def test_controls_tell_what_the_memory_is_worth():
 
 
 def test_foreign_notes_come_from_another_task_after_the_same_episode(tmp_path):
-    class Numbering(Reader):
-        def __call__(self, messages: list[Message]) -> str:
-            answer = super().__call__(messages)
-            return answer.replace("env_answer:", f"strategy: note {self.calls}\nenv_answer:")
-
     evaluate("bandit", Numbering(), tasks=60, controls=("foreign",), room=False, run=tmp_path / "run")
     own = mulligan.load_trials(tmp_path / "run", "main")
     foreign = mulligan.load_trials(tmp_path / "run", "foreign")
@@ -125,6 +128,23 @@ def test_foreign_notes_come_from_another_task_after_the_same_episode(tmp_path):
             assert index == episode.index
             shown += 1
     assert shown > 30
+
+
+@pytest.mark.parametrize(("tasks", "some"), [(5, False), (16, True)])
+def test_foreign_notes_know_none_of_the_related_tasks(tmp_path, tasks, some):
+    """Trials of related tasks overlap; where all of them do, no note is foreign, and the footnotes tell."""
+    options = {"tasks": tasks, "params": {"arms": 8}, "room": False, "related": True}
+    evaluate("bandit", Numbering(), **options, controls=("foreign",), run=tmp_path / "run")
+    played = {
+        episode.reflection.text: {trial.task, *trial.related}
+        for trial in mulligan.load_trials(tmp_path / "run", "main")
+        for episode in trial.episodes
+        if episode.reflection
+    }
+    foreign = mulligan.load_trials(tmp_path / "run", "foreign")
+    shown = [(trial, e.reflection.text) for trial in foreign for e in trial.episodes if e.reflection]
+    assert bool(shown) == some
+    assert all(played[text].isdisjoint({trial.task, *trial.related}) for trial, text in shown)
 
 
 def test_results_do_not_depend_on_concurrency():

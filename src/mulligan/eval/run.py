@@ -317,9 +317,10 @@ class _Evaluation:
 
     def _foreign(self, place: int) -> ReflectionSource:
         own = self.tasks[place]
+        known = {own, *self._job(own).related}  # a note on any of these is not foreign
         written: dict[int, list[Trial]] = defaultdict(list)
-        for other, trial in sorted(self.done["main"].items()):
-            if other != place and trial.task.task_class == own.task_class:
+        for _, trial in sorted(self.done["main"].items()):
+            if trial.task.task_class == own.task_class and known.isdisjoint((trial.task, *trial.related)):
                 for episode in trial.episodes:
                     if episode.reflection is not None:
                         written[episode.index].append(trial)
