@@ -74,6 +74,7 @@ ALL = ("independent", "removed", "foreign", "other-trial")
 def test_the_ceiling_of_related_tasks_is_that_of_all_their_episodes():
     """Of two boards one cannot be won in the turns there are; the next episode is on the other one."""
     result = evaluate("minesweeper", ExpertPolicy(), params={"turns": 2}, tasks=16, related=True, controls=())
+    assert set(result.room) == {"ceiling", "expert"}  # "perfect memory" would forget all at each new task
     p = result.room["ceiling"].p
     assert p[0] < p[1] <= p[2] == result.ceiling
 

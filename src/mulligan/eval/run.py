@@ -53,7 +53,8 @@ class EvalResult:
     main: Summary
     controls: Mapping[str, Summary]
     room: Mapping[str, Summary]
-    """Scripted players on the same tasks: ceiling (omniscient), expert, expert with perfect memory."""
+    """Scripted players on the same tasks: ceiling (omniscient), expert and, where later episodes are of the same task,
+    expert with perfect memory."""
     gains: Mapping[str, tuple[float, tuple[float, float]]]
     """main − control, by paired bootstrap over the same tasks: at p@N, or in the last episode's return for games.
 
@@ -332,11 +333,9 @@ class _Evaluation:
         maker = registry.spec(self.plan.env).build
         if not hasattr(maker, "player"):
             return {}
-        players = {
-            "ceiling": ExpertPolicy(omniscient=True),
-            "expert": ExpertPolicy(),
-            "expert, perfect memory": ExpertPolicy(recall=1.0),
-        }
+        players = {"ceiling": ExpertPolicy(omniscient=True), "expert": ExpertPolicy()}
+        if not self.plan.related:  # a scripted player remembers one world: at the next task it would begin anew
+            players["expert, perfect memory"] = ExpertPolicy(recall=1.0)
         known = getattr(maker, "players", PLAYERS)  # an environment's own list may lack some
         found = {}
         for name, player in players.items():
