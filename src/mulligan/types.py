@@ -18,7 +18,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypedDict
+from numbers import Integral, Real
+from typing import Any, Literal, NamedTuple, TypedDict
 
 from mulligan.errors import Fault, ParameterError, StopReason
 
@@ -29,6 +30,13 @@ Restart = Literal["replay", "fresh"]
 Kind = Literal["solve", "versus"]
 PLAYERS = ("expert", "omniscient")
 """Scripted players that an environment with a player() has if it does not name others (`players`)."""
+
+
+def plain(value: Any) -> Any:
+    """A number as Python's own, whatever library it comes from: numpy's are no JSON, and read otherwise in text."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return value
+    return int(value) if isinstance(value, Integral) else float(value)
 
 
 class Message(TypedDict):
@@ -106,6 +114,8 @@ class Sampling:
     max_tokens: int = 512
 
     def __post_init__(self) -> None:
+        for name in self.__slots__:
+            object.__setattr__(self, name, plain(getattr(self, name)))
         if not 0 <= self.temperature < math.inf:
             raise ParameterError(f"temperature={self.temperature} cannot be; give 0 or more")
         if not 0 < self.top_p <= 1:

@@ -7,7 +7,7 @@ from typing import get_args
 
 from mulligan.errors import ParameterError, UnknownName
 from mulligan.trial import prompts
-from mulligan.types import Memory, Restart, Sampling, Stop
+from mulligan.types import Memory, Restart, Sampling, Stop, plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,8 @@ class TrialSettings:
     end when the clock says, so that with a local model the order of sampling, and the last bits, may differ."""
 
     def __post_init__(self) -> None:
+        for name in self.__slots__:
+            object.__setattr__(self, name, plain(getattr(self, name)))
         for name in ("episodes", "memory_tokens", "max_reflections", "reflection_tokens"):
             if getattr(self, name) < 1:
                 raise ParameterError(f"{name}={getattr(self, name)} cannot be; give at least 1")
