@@ -39,6 +39,14 @@ def plain(value: Any) -> Any:
     return int(value) if isinstance(value, Integral) else float(value)
 
 
+def whole(name: str, value: Any) -> int:
+    """`value` as Python's own whole number; an error that says what `name` was given where it is none."""
+    number = plain(value)
+    if not isinstance(number, int | float) or not math.isfinite(number) or number != int(number):
+        raise ParameterError(f"{name}={value!r} cannot be; give a whole number")
+    return int(number)
+
+
 class Message(TypedDict):
     """One message of a conversation, as every chat interface spells it."""
 
@@ -120,7 +128,7 @@ class Sampling:
             raise ParameterError(f"temperature={self.temperature} cannot be; give 0 or more")
         if not 0 < self.top_p <= 1:
             raise ParameterError(f"top_p={self.top_p} cannot be; give more than 0, at most 1")
-        if self.max_tokens < 1:
+        if whole("max_tokens", self.max_tokens) < 1:
             raise ParameterError(f"max_tokens={self.max_tokens} cannot be; give at least 1")
 
 

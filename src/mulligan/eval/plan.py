@@ -12,7 +12,7 @@ from mulligan.errors import ParameterError, RunFolderError, UnknownName
 from mulligan.report.run import RunFolder, to_toml
 from mulligan.trial.memory import shows_reflection
 from mulligan.trial.settings import TrialSettings
-from mulligan.types import Sampling, plain
+from mulligan.types import Sampling, whole
 
 CONTROLS = ("independent", "removed", "foreign", "other-trial")
 
@@ -52,7 +52,7 @@ class EvalPlan:
 
     def __post_init__(self) -> None:
         for name in ("tasks", "seed"):
-            object.__setattr__(self, name, plain(getattr(self, name)))
+            object.__setattr__(self, name, whole(name, getattr(self, name)))
         for name in self.controls:
             if name not in CONTROLS:
                 raise UnknownName("control", name, CONTROLS)

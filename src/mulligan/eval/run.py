@@ -33,7 +33,7 @@ from mulligan.rollout.tasksets import next_alike, tasks_of
 from mulligan.seeding import generator
 from mulligan.trial.runner import ReflectionSource, run_async, with_overrides
 from mulligan.trial.settings import TrialSettings
-from mulligan.types import PLAYERS, Task, Trial
+from mulligan.types import PLAYERS, Task, Trial, whole
 
 Progress = Callable[[str, int, int], None]
 """Called with the arm, how many of its trials are done, and how many there are."""
@@ -175,7 +175,7 @@ def run_plan(
     A function as `folder` makes a new one; it is called when the plan has proved playable, so that a mistake leaves
     nothing behind.
     """
-    if concurrency < 1:
+    if whole("concurrency", concurrency) < 1:
         raise ParameterError(f"concurrency={concurrency} cannot be; give at least 1")
     if max_cost is not None and not max_cost >= 0:
         raise ParameterError(f"max_cost={max_cost} cannot be; give 0 or more")

@@ -35,7 +35,7 @@ from mulligan.trial import prompts
 from mulligan.trial.guard import Hung, call_with_timeout
 from mulligan.trial.reflection import parse_reflection
 from mulligan.trial.settings import TrialSettings
-from mulligan.types import Completion, Episode, Message, Reflection, Sampling, Step, Task, Trial, Turn, plain
+from mulligan.types import Completion, Episode, Message, Reflection, Sampling, Step, Task, Trial, Turn, whole
 
 _NOT_THE_MODELS = (UsageError, DeviceLost, RunFolderError)
 """What may be raised in place of a reply and says nothing about the model: it ends everything."""
@@ -66,7 +66,7 @@ async def run_trial(
     if isinstance(task, str):
         raise UsageError(f"{task!r} is a name; a trial needs a task: mulligan.make_task({task!r})")
     of = task if isinstance(task, Task) else task.task
-    seed, index = plain(seed), plain(index)
+    seed, index = whole("seed", seed), whole("index", index)
     trial_seed = derive(seed, of.seed, index, "policy")
     try:
         env = registry.build(task) if isinstance(task, Task) else task
