@@ -1,11 +1,10 @@
 """Mulligan: language agents that get better from one attempt to the next."""
 
-from mulligan.api import evaluate, train
+from mulligan.api import evaluate, run_trial, run_trial_sync, train
 from mulligan.envs.check import check_env
 from mulligan.envs.registry import make, make_task
 from mulligan.eval.run import EvalResult
 from mulligan.report.run import load_trials
-from mulligan.trial.runner import run_trial, run_trial_sync
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Completion, Episode, Group, Message, Reflection, Sampling, Step, Task, Trial, Turn
 

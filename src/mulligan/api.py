@@ -1,4 +1,5 @@
-"""`mulligan.evaluate` and `mulligan.train`: policies and settings by name, synchronous, at home in notebooks."""
+"""What Python programs and notebooks call: `evaluate` and `train`, with policies and settings by name, and trials whose
+failures are told."""
 
 from __future__ import annotations
 
@@ -7,11 +8,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mulligan.envs.base import Env
 from mulligan.errors import UsageError
 from mulligan.eval import run as evaluation
 from mulligan.eval.run import EvalResult
 from mulligan.players import as_trained, player_from, trained_with
 from mulligan.policy.base import Policy, ReplyFunction
+from mulligan.trial import runner
+from mulligan.types import Task, Trial
 
 if TYPE_CHECKING:
     from mulligan.train.config import Config
@@ -46,6 +50,33 @@ def evaluate(env: str, policy: str | Policy | ReplyFunction, **options: Any) -> 
         said = f"every trial failed for reasons outside the agent; the figures say nothing of it: {result.main.failure}"
         warnings.warn(said, stacklevel=2)
     return result
+
+
+async def run_trial(task: Task | Env, policy: Policy | ReplyFunction, **options: Any) -> Trial:
+    """Play one trial: up to N episodes of `task`, with reflections and memory between them.
+
+    ``await mulligan.run_trial(task, my_function, episodes=3, memory="history")``; all options:
+    `mulligan.trial.runner.run_trial`. Failures of the environment or of the model end an episode with a named reason;
+    they are not raised, but warned of, and kept in `Episode.error`.
+    """
+    trial = await runner.run_trial(task, policy, **options)
+    _warn_of_failure(trial)
+    return trial
+
+
+def run_trial_sync(task: Task | Env, policy: Policy | ReplyFunction, **options: Any) -> Trial:
+    """`run_trial` for code that is not async; works inside a running event loop too (a notebook)."""
+    trial = runner.run_trial_sync(task, policy, **options)
+    _warn_of_failure(trial)
+    return trial
+
+
+def _warn_of_failure(trial: Trial) -> None:
+    """Once a trial, at the line that asked for it."""
+    if trial.failed:
+        first = next(episode for episode in trial.episodes if episode.stop.is_infrastructure or episode.unreflected)
+        said = f"the trial failed for reasons outside the agent, in episode {first.index + 1}: {first.error}"
+        warnings.warn(said, stacklevel=3)
 
 
 def train(

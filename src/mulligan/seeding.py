@@ -9,10 +9,15 @@ from __future__ import annotations
 import hashlib
 import random
 
+from mulligan.types import plain
+
 
 def derive(*parts: int | str) -> int:
-    """A 63-bit seed that depends on every part and its place: ``derive(root, "board")``."""
-    text = "\x1f".join(f"{type(part).__name__}:{part}" for part in parts)
+    """A 63-bit seed that depends on every part and its place: ``derive(root, "board")``.
+
+    Equal numbers give equal seeds, numpy's whole numbers too.
+    """
+    text = "\x1f".join(f"{type(part).__name__}:{part}" for part in map(plain, parts))
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
 
 

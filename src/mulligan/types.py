@@ -18,7 +18,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypedDict
+from numbers import Integral, Real
+from typing import Any, Literal, NamedTuple, TypedDict
 
 from mulligan.errors import Fault, ParameterError, StopReason
 
@@ -29,6 +30,21 @@ Restart = Literal["replay", "fresh"]
 Kind = Literal["solve", "versus"]
 PLAYERS = ("expert", "omniscient")
 """Scripted players that an environment with a player() has if it does not name others (`players`)."""
+
+
+def plain(value: Any) -> Any:
+    """A number as Python's own, whatever library it comes from: numpy's are no JSON, and read otherwise in text."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return value
+    return int(value) if isinstance(value, Integral) else float(value)
+
+
+def whole(name: str, value: Any) -> int:
+    """`value` as Python's own whole number; an error that says what `name` was given where it is none."""
+    number = plain(value)
+    if not isinstance(number, int | float) or not math.isfinite(number) or number != int(number):
+        raise ParameterError(f"{name}={value!r} cannot be; give a whole number")
+    return int(number)
 
 
 class Message(TypedDict):
@@ -106,11 +122,13 @@ class Sampling:
     max_tokens: int = 512
 
     def __post_init__(self) -> None:
+        for name in self.__slots__:
+            object.__setattr__(self, name, plain(getattr(self, name)))
         if not 0 <= self.temperature < math.inf:
             raise ParameterError(f"temperature={self.temperature} cannot be; give 0 or more")
         if not 0 < self.top_p <= 1:
             raise ParameterError(f"top_p={self.top_p} cannot be; give more than 0, at most 1")
-        if self.max_tokens < 1:
+        if whole("max_tokens", self.max_tokens) < 1:
             raise ParameterError(f"max_tokens={self.max_tokens} cannot be; give at least 1")
 
 
@@ -183,6 +201,8 @@ class Episode:
     """What was raised, where `stop` is a failure of the infrastructure, or where there is no reflection."""
     unreflected: bool = False
     """True when the reflection was asked for and the request failed: the next episode knew less than it should have."""
+    forfeit: float = 0.0
+    """What an episode without a turn paid: in a game, a context that is full at once costs what losing does."""
 
     @property
     def won(self) -> bool:
@@ -191,7 +211,7 @@ class Episode:
     @property
     def reward(self) -> float:
         """Sum of the task's rewards, undiscounted."""
-        return float(sum(turn.reward for turn in self.turns))
+        return float(sum((turn.reward for turn in self.turns), self.forfeit))
 
 
 @dataclass(frozen=True, slots=True)

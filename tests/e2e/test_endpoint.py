@@ -22,6 +22,7 @@ from mulligan.errors import ContextFull, Fault, ParameterError, PolicyError, Req
 from mulligan.eval.run import EvalResult, evaluate
 from mulligan.policy.endpoint import EndpointPolicy, completions_url, server_message
 from mulligan.report.run import trial_to_dict
+from mulligan.trial.runner import run_trial
 from mulligan.types import Completion, Message, Sampling, Trial
 
 TASK = mulligan.make_task("minesweeper", seed=3, rows=4, cols=4, mines=3)
@@ -51,7 +52,7 @@ def policy_at(server: ChatServer, **options: Any) -> EndpointPolicy:
 
 
 def play(policy: EndpointPolicy, **options: Any) -> Trial:
-    return asyncio.run(mulligan.run_trial(TASK, policy, **options))
+    return asyncio.run(run_trial(TASK, policy, **options))
 
 
 def ask(policy: EndpointPolicy, seed: int = 0) -> Completion:

@@ -47,6 +47,14 @@ class Reader:
         return "<action>1</action>"
 
 
+class Numbering(Reader):
+    """A reader whose notes can be told apart."""
+
+    def __call__(self, messages: list[Message]) -> str:
+        answer = super().__call__(messages)
+        return answer.replace("env_answer:", f"strategy: note {self.calls}\nenv_answer:")
+
+
 class Paid(Reader):
     """A reader whose every request has a thousand tokens."""
 
@@ -66,6 +74,7 @@ ALL = ("independent", "removed", "foreign", "other-trial")
 def test_the_ceiling_of_related_tasks_is_that_of_all_their_episodes():
     """Of two boards one cannot be won in the turns there are; the next episode is on the other one."""
     result = evaluate("minesweeper", ExpertPolicy(), params={"turns": 2}, tasks=16, related=True, controls=())
+    assert set(result.room) == {"ceiling", "expert"}  # "perfect memory" would forget all at each new task
     p = result.room["ceiling"].p
     assert p[0] < p[1] <= p[2] == result.ceiling
 
@@ -78,6 +87,7 @@ def test_later_episodes_can_be_other_tasks_of_the_class(tmp_path):
         assert [task.seed for task in trial.related] == [seeds[(place + 1) % 9], seeds[(place + 2) % 9]]
         assert {task.task_class for task in trial.related} == {trial.task.task_class}
     assert ", related tasks" in str(eval_table(result.to_dict()).title)
+    assert result.main.effective[0] == 9 >= result.main.effective[2]
     again = Reader()
     assert evaluate("bandit", again, **options, run=tmp_path / "run", resume=True).p == result.p
     assert again.calls == 0
@@ -102,11 +112,6 @@ def test_controls_tell_what_the_memory_is_worth():
 
 
 def test_foreign_notes_come_from_another_task_after_the_same_episode(tmp_path):
-    class Numbering(Reader):
-        def __call__(self, messages: list[Message]) -> str:
-            answer = super().__call__(messages)
-            return answer.replace("env_answer:", f"strategy: note {self.calls}\nenv_answer:")
-
     evaluate("bandit", Numbering(), tasks=60, controls=("foreign",), room=False, run=tmp_path / "run")
     own = mulligan.load_trials(tmp_path / "run", "main")
     foreign = mulligan.load_trials(tmp_path / "run", "foreign")
@@ -124,6 +129,23 @@ def test_foreign_notes_come_from_another_task_after_the_same_episode(tmp_path):
             assert index == episode.index
             shown += 1
     assert shown > 30
+
+
+@pytest.mark.parametrize(("tasks", "some"), [(5, False), (16, True)])
+def test_foreign_notes_know_none_of_the_related_tasks(tmp_path, tasks, some):
+    """Trials of related tasks overlap; where all of them do, no note is foreign, and the footnotes tell."""
+    options = {"tasks": tasks, "params": {"arms": 8}, "room": False, "related": True}
+    evaluate("bandit", Numbering(), **options, controls=("foreign",), run=tmp_path / "run")
+    played = {
+        episode.reflection.text: {trial.task, *trial.related}
+        for trial in mulligan.load_trials(tmp_path / "run", "main")
+        for episode in trial.episodes
+        if episode.reflection
+    }
+    foreign = mulligan.load_trials(tmp_path / "run", "foreign")
+    shown = [(trial, e.reflection.text) for trial in foreign for e in trial.episodes if e.reflection]
+    assert bool(shown) == some
+    assert all(played[text].isdisjoint({trial.task, *trial.related}) for trial, text in shown)
 
 
 def test_results_do_not_depend_on_concurrency():
@@ -224,8 +246,9 @@ def test_not_one_paid_reply_is_asked_for_twice(tmp_path, stop_after):
     result = evaluate("bandit", second, resume=True, **options)
     assert result.main == evaluate("bandit", whole, tasks=40, room=False).main
     assert first.calls + second.calls <= whole.calls + 6  # a reply that was under way at the interruption never came
-    left = sorted(file.name for file in (tmp_path / "run" / "paid").iterdir())
-    assert left == ["independent.json", "main.json"]  # what it took, and no reply
+    left = {file.name: PaidReplies(file) for file in (tmp_path / "run" / "paid").iterdir()}
+    assert left.keys() == {"independent.jsonl", "main.jsonl"}
+    assert all(any(paid.tokens) and not paid.kept for paid in left.values())  # what it took, and no reply
 
 
 def _named(reader: Reader) -> Reader:
@@ -474,3 +497,9 @@ def test_bad_requests_name_the_way_out():
         evaluate("bandit", "expert:7")
     with pytest.raises(UnknownName, match="'memory'"):
         evaluate("bandit", "random", memry="none")
+    for name in ("tasks", "seed", "episodes", "concurrency"):
+        for value in ("a", 2.5, None):
+            with pytest.raises(ParameterError, match=f"{name}={value!r} cannot be; give a whole number"):
+                evaluate("bandit", "random", **{name: value})
+    with pytest.raises(ParameterError, match="bandit: seed='x' cannot be; give a whole number"):
+        mulligan.make_task("bandit", seed="x")

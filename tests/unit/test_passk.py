@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mulligan.errors import Fault, StopReason
-from mulligan.eval.passk import mean_interval, paired_bootstrap, pass_at, summarise, tokens, wilson
+from mulligan.eval.passk import design_effect, mean_interval, paired_bootstrap, pass_at, summarise, tokens, wilson
 from mulligan.types import Completion, Episode, Reflection, Task, Trial, Turn
 
 TASK = Task("bandit", 0, 1, "bandit/4")
@@ -123,3 +123,41 @@ def test_paired_bootstrap_sees_a_paired_difference():
     assert low == pytest.approx(0.2 - 1.96 * 0.04, abs=0.03)
     assert high == pytest.approx(0.2 + 1.96 * 0.04, abs=0.03)
     assert paired_bootstrap(first, first)[1] == (0.0, 0.0)
+
+
+def related(solved: str, k: int = 2) -> list[Trial]:
+    """Trials that play their own task and the next ones, in a circle; "x" where the last episode is won."""
+    tasks = [replace(TASK, seed=seed) for seed in range(len(solved))]
+    circle = [tuple(tasks[(place + n) % len(tasks)] for n in range(k)) for place in range(len(tasks))]
+    trials = [trial(*[L] * (k - 1), W if won == "x" else L) for won in solved]
+    return [replace(one, task=own[0], related=own[1:]) for one, own in zip(trials, circle, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("solved", "effect"),
+    [
+        ("xx--xx--", 1.6),  # ±½: neighbours agree as often as not, Σ = 8·¼ over 8·¼; times 8 / (8 - 3)
+        ("xxxx----", 2.0),  # (8 + 2·(6 - 2))·¼ over 8·¼ is 2, times 8/5: but k = 2 is the most
+        ("x-x-x-x-", 1.0),  # (8 - 16)·¼ is negative: never worth more than as many independent ones
+        ("--------", 2.0),  # nothing varies: the worst is assumed
+    ],
+)
+def test_trials_that_share_tasks_are_worth_fewer_independent_ones(solved, effect):
+    trials = related(solved)
+    found = summarise(trials, 2)
+    assert found.effective == pytest.approx([8, 8 / effect])
+    assert found.ci[0] == wilson(0, 8)  # no first episode shares its task
+    wins = solved.count("x")
+    assert found.ci[1] == pytest.approx(wilson(wins, 8, effect=effect))
+    assert summarise([replace(one, related=()) for one in trials], 2).ci[1] == wilson(wins, 8)
+
+
+def test_differences_over_shared_tasks_have_wider_intervals():
+    trials = related("xx--xx--" * 4)
+    tasks = [(one.task, *one.related) for one in trials]
+    first, second = [float(one.solved_at is not None) for one in trials], [0.0] * 32
+    mean, (low, high) = paired_bootstrap(first, second)
+    _, (lower, higher) = paired_bootstrap(first, second, tasks=tasks)
+    wider = math.sqrt(design_effect(first, tasks))
+    assert wider == pytest.approx(math.sqrt(32 / 29))
+    assert (mean - lower, higher - mean) == pytest.approx((wider * (mean - low), wider * (high - mean)))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tomllib
 
+import numpy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +16,8 @@ import mulligan
 from mulligan.errors import RunFolderError
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.report.run import RunFolder, load_trials, to_toml, trial_from_dict, trial_to_dict
+from mulligan.seeding import derive
+from mulligan.types import Sampling
 
 
 def some_trials(count: int = 6) -> list[mulligan.Trial]:
@@ -105,6 +109,31 @@ scalars = st.one_of(
 @given(st.dictionaries(names, st.one_of(scalars, st.lists(scalars, max_size=3), st.dictionaries(names, scalars))))
 def test_toml_reads_back(tree):
     assert tomllib.loads(to_toml(tree)) == tree
+
+
+def test_numpys_numbers_in_settings_read_back(tmp_path):
+    """A sweep over ``np.linspace`` must leave folders that can be read and resumed."""
+
+    def found(whole, real, **more):
+        return mulligan.evaluate(
+            "bandit",
+            "random",
+            tasks=whole(2),
+            seed=whole(1),
+            episodes=whole(2),
+            params={"arms": whole(3)},
+            sampling=Sampling(temperature=real(0.2), max_tokens=whole(9)),
+            room=False,
+            **more,
+        )
+
+    first = found(numpy.int64, numpy.float64, run=tmp_path / "run")
+    assert json.loads(json.dumps(first.to_dict()))["p"] == first.p
+    assert load_trials(tmp_path / "run") == list(first.trials)
+    assert found(int, float, run=tmp_path / "run", resume=True).trials == first.trials
+    assert found(int, float).trials == first.trials  # the same seeds too
+    assert tomllib.loads(to_toml({"lr": numpy.float32(0.5), "ids": [numpy.int8(1)]})) == {"lr": 0.5, "ids": [1]}
+    assert derive(numpy.int64(1), "board") == derive(1, "board")
 
 
 HOLD = """

@@ -18,6 +18,7 @@ from mulligan.errors import ContextFull, Fault, RequestFailed, StopReason, Unkno
 from mulligan.report.run import trial_from_dict, trial_to_dict
 from mulligan.trial import memory as remembering
 from mulligan.trial.prompts import headline
+from mulligan.trial.runner import run_trial_sync
 from mulligan.types import Completion, Episode, Message, Reflection, Sampling, Step, Task
 
 REFLECTION = "<reflection>\nplan: try the next number\nerror_category: wrong-move\n</reflection>"
@@ -82,7 +83,7 @@ class Recorder:
 
 
 def play(policy: Recorder, env: Counter | None = None, **options: object) -> mulligan.Trial:
-    return mulligan.run_trial_sync(env or counter(), policy, **options)
+    return run_trial_sync(env or counter(), policy, **options)
 
 
 def openings(policy: Recorder) -> list[str]:
@@ -301,6 +302,19 @@ def test_a_policy_that_raises_anything_is_a_failed_request():
     assert trial.episodes[0].error == "ValueError: broken"
 
 
+def test_who_calls_is_told_why_a_trial_failed():
+    """A mistake in one's own function is the first thing that goes wrong; three stop reasons do not say which."""
+
+    def mistaken(messages: list[Message]) -> str:
+        return {}["action"]
+
+    with pytest.warns(UserWarning, match="in episode 1: KeyError: 'action'") as told:
+        trial = mulligan.run_trial_sync(counter(), mistaken)
+    assert (len(told), told[0].filename, len(trial.episodes)) == (1, __file__, 3)
+    with pytest.warns(UserWarning, match="KeyError"):
+        asyncio.run(mulligan.run_trial(counter(), mistaken))
+
+
 def test_a_full_context_is_an_outcome_not_a_failure():
     trial = play(Recorder([ContextFull("no room")]), episodes=1)
     assert trial.episodes[0].stop is StopReason.CONTEXT_FULL
@@ -427,7 +441,7 @@ def test_a_related_task_that_cannot_be_built_ends_the_trial_there(monkeypatch):
 
     monkeypatch.setattr(mulligan.envs.registry, "_load", lambda name: Picky)
     tasks = [mulligan.make_task("bandit", seed) for seed in (1, 3, 5)]
-    trial = mulligan.run_trial_sync(tasks[0], Recorder(["<action>9</action>"]), related=tasks[1:])
+    trial = run_trial_sync(tasks[0], Recorder(["<action>9</action>"]), related=tasks[1:])
     assert [episode.stop.value for episode in trial.episodes][-1] == "env_raised"
     assert len(trial.episodes) == 2
     assert trial.failed
@@ -531,6 +545,12 @@ def test_a_full_context_is_no_better_than_losing():
 
     trial = play(Recorder(["1", ContextFull("no room")]), Game(counter().task), episodes=1)
     assert trial.episodes[0].reward == -1.0
+    full_at_once = play(Recorder([ContextFull("no room")]), Game(counter().task), episodes=1)
+    assert (full_at_once.episodes[0].turns, full_at_once.episodes[0].reward) == ((), -1.0)
+    kept = json.loads(json.dumps(trial_to_dict(full_at_once)))
+    assert trial_from_dict(kept) == full_at_once
+    del kept["episodes"][0]["forfeit"]  # as a run of an earlier version
+    assert trial_from_dict(kept).episodes[0].reward == 0.0
 
 
 def test_reflection_sampling_has_its_own_limit():

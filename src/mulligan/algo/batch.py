@@ -17,7 +17,8 @@ from mulligan.errors import UsageError
 PLAY, REFLECT = 0, 1
 PHASES = ("play", "reflect")
 PER_STEP = (
-    "value", "reward", "shaping", "trial", "group", "episode", "phase", "turn", "state", "task_class", "agent"
+    "value", "reward", "shaping", "forfeit", "trial", "group", "episode", "phase", "turn", "state", "task_class",
+    "agent"
 )  # fmt: skip
 
 
@@ -31,6 +32,8 @@ class StepBatch:
     """What the task paid for the step; 0 for a reflection."""
     shaping: FloatArray
     """Progress and penalties of the step, weighted; they never cross an episode border."""
+    forfeit: FloatArray
+    """What the episodes without a turn paid that follow the step at once, as seen from it: they have no step."""
     trial: IntArray
     """0, 1, … in order; `source` says which trial that was."""
     group: IntArray

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from mulligan.algo import shaping as shape
-from mulligan.algo.arrays import BoolArray, FloatArray, IntArray, starts
+from mulligan.algo.arrays import BoolArray, FloatArray, IntArray, discounted_suffix_sums, starts
 from mulligan.algo.batch import PLAY, REFLECT, StepBatch
 from mulligan.algo.credit import Rewards, flat_shaped_returns
 from mulligan.errors import UsageError
@@ -35,6 +35,8 @@ class TrialRecord:
     """Whether the agent wrote a reflection after the episode. One that no episode follows is left out."""
     reflection_shaping: Sequence[float] | None = None
     """Penalties on the reflection itself; None for none."""
+    forfeits: Sequence[float] | None = None
+    """What an episode paid that has no turn, and so no reflection; None for nothing."""
     task_class: str = ""
     opponent: str | None = None
     seat: int | None = None
@@ -51,6 +53,7 @@ def batch_from_records(
     state_keys: list[str] = []
     reflected: list[bool] = []
     reflection_shaping: list[float] = []
+    forfeits: list[float] = []
     for record in records:
         counts = [len(episode) for episode in record.rewards]
         turn_counts += counts
@@ -59,6 +62,7 @@ def batch_from_records(
         state_keys += _per_turn("state_keys", record.state_keys, counts, "")
         reflected += _per_episode("reflected", record.reflected, counts, False)
         reflection_shaping += _per_episode("reflection_shaping", record.reflection_shaping, counts, 0.0)
+        forfeits += _per_episode("forfeits", record.forfeits, counts, 0.0)
     played = _Played(
         rewards=np.array(rewards, dtype=np.float64),
         shaping=np.array(shaping, dtype=np.float64),
@@ -67,6 +71,7 @@ def batch_from_records(
         episode_counts=np.array([len(record.rewards) for record in records], dtype=np.int64),
         reflected=np.array(reflected, dtype=np.bool_),
         reflection_shaping=np.array(reflection_shaping, dtype=np.float64),
+        forfeits=np.array(forfeits, dtype=np.float64),
         players=[
             _Player(record.task, record.task_class, record.opponent, record.seat, record.agent, (0, place))
             for place, record in enumerate(records)
@@ -122,6 +127,7 @@ def batch_from_groups(
             [text.completion.completion_tokens if text and text.completion else 0 for text in written],
             reflection_limit or length_limit,
         ),
+        forfeits=np.array([episode.forfeit for episode in episodes], dtype=np.float64),
         players=[
             _Player(
                 trial.task,
@@ -158,6 +164,7 @@ class _Played(NamedTuple):
     episode_counts: IntArray  # [trial]
     reflected: BoolArray  # [episode]
     reflection_shaping: FloatArray  # [episode]
+    forfeits: FloatArray  # [episode]
     players: list[_Player]  # [trial]
 
 
@@ -165,7 +172,14 @@ def _assemble(played: _Played, gamma_step: float, gamma_traj: float, form: str) 
     turns, episodes = played.turn_counts, played.episode_counts
     _check_finite(played)
     returns = flat_shaped_returns(
-        played.rewards, played.shaping, turns, episodes, gamma_step=gamma_step, gamma_traj=gamma_traj, form=form
+        played.rewards,
+        played.shaping,
+        turns,
+        episodes,
+        gamma_step=gamma_step,
+        gamma_traj=gamma_traj,
+        form=form,
+        forfeits=played.forfeits,
     )
     reflected = played.reflected.copy()
     reflected[np.cumsum(episodes)[episodes > 0] - 1] = False  # no episode shows what that reflection was worth
@@ -196,6 +210,7 @@ def _assemble(played: _Played, gamma_step: float, gamma_traj: float, form: str) 
         value=floats(returns.turn, returns.entry[np.flatnonzero(reflected) + 1] + penalty),
         reward=floats(played.rewards, 0.0),
         shaping=floats(played.shaping, penalty),
+        forfeit=floats(*_forfeits_after(played, reflected, gamma_traj)),
         trial=trial_of_step,
         group=group[trial_of_step],
         episode=np.repeat(number, steps),
@@ -211,6 +226,18 @@ def _assemble(played: _Played, gamma_step: float, gamma_traj: float, form: str) 
         gamma_traj=gamma_traj,
         form=form,
     )
+
+
+def _forfeits_after(played: _Played, reflected: BoolArray, gamma_traj: float) -> tuple[FloatArray, FloatArray]:
+    """What episodes without a turn paid that follow a turn, or a reflection, at once. -> [turn], [reflection]."""
+    turns, episodes = played.turn_counts, played.episode_counts
+    entered = discounted_suffix_sums(played.forfeits, np.where(turns == 0, gamma_traj, 0.0), episodes)
+    after = np.append(entered[1:], 0.0)[: len(entered)]
+    after[np.cumsum(episodes)[episodes > 0] - 1] = 0.0  # nothing follows the last episode of a trial
+    at_turns = np.zeros(len(played.rewards))
+    last = (np.cumsum(turns) - 1)[turns > 0]
+    at_turns[last] = gamma_traj * after[turns > 0]
+    return at_turns, after[reflected]
 
 
 def _numbered(labels: Sequence[Hashable]) -> tuple[IntArray, list[Hashable]]:

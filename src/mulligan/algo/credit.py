@@ -12,7 +12,8 @@ final       only the last episode L that was played counts: γ_traj^(L-n) · g_0
             g_t^(L) in L itself                                             (MAGE's objective, arXiv 2603.03680)
 
 A reflection between n and n+1 is trained with the return on entering n+1: G_0^(n+1) in the paper form, and likewise in
-the others. An episode without a turn (the context was full at once) earns 0 and counts as a border like any other.
+the others. An episode without a turn (the context was full at once) counts as a border like any other and earns 0 or,
+in a game, what it forfeits: then it counts as played, with one turn that paid that.
 
 The list forms serve one trial; `flat_returns` serves all trials of an update at once and gives the same numbers.
 """
@@ -81,6 +82,7 @@ def flat_shaped_returns(
     gamma_step: float,
     gamma_traj: float,
     form: str = "paper",
+    forfeits: FloatArray | None = None,
 ) -> Returns:
     """``G = returns(task rewards, γ_traj) + returns(shaping and penalties, γ_traj = 0, paper form)``.
 
@@ -88,7 +90,15 @@ def flat_shaped_returns(
     worth more than winning now as soon as γ_traj > 1/1.3. A reflection sees the shaping of the episode it prepares,
     and of no other. Axes as in `flat_returns`.
     """
-    task = flat_returns(rewards, turn_counts, episode_counts, gamma_step=gamma_step, gamma_traj=gamma_traj, form=form)
+    task = flat_returns(
+        rewards,
+        turn_counts,
+        episode_counts,
+        gamma_step=gamma_step,
+        gamma_traj=gamma_traj,
+        form=form,
+        forfeits=forfeits,
+    )
     inside = flat_returns(shaping, turn_counts, episode_counts, gamma_step=gamma_step, gamma_traj=0.0, form="paper")
     return Returns(task.turn + inside.turn, task.entry + inside.entry)
 
@@ -101,11 +111,12 @@ def flat_returns(
     gamma_step: float,
     gamma_traj: float,
     form: str = "paper",
+    forfeits: FloatArray | None = None,
 ) -> Returns:
     """Returns of many trials at once.
 
     rewards: [turn] of all episodes one after the other; turn_counts: [episode] turns of each; episode_counts: [trial]
-    episodes of each.
+    episodes of each; forfeits: [episode] what each paid that had no turn, None for nothing.
     """
     if form not in FORMS:
         raise UnknownName("form of return", form, FORMS)
@@ -118,13 +129,15 @@ def flat_returns(
             f"turns and {int(episode_counts.sum())} episodes"
         )
     compute = FORMS[form]
-    empty = np.flatnonzero(turn_counts == 0)
-    if len(empty) == 0 or form not in _NEEDS_A_TURN:
+    paid = np.zeros(len(turn_counts)) if forfeits is None else forfeits
+    lent = np.flatnonzero((turn_counts == 0) & ((paid != 0) | (form in _NEEDS_A_TURN)))
+    if len(lent) == 0:
         return compute(rewards, turn_counts, episode_counts, gamma_step, gamma_traj)
-    filled_counts = np.maximum(turn_counts, 1)
-    filled = np.insert(rewards, starts(turn_counts)[empty], 0.0)
+    filled_counts = turn_counts.copy()
+    filled_counts[lent] = 1
+    filled = np.insert(rewards, starts(turn_counts)[lent], paid[lent])
     returns = compute(filled, filled_counts, episode_counts, gamma_step, gamma_traj)
-    return Returns(np.delete(returns.turn, starts(filled_counts)[empty]), returns.entry)
+    return Returns(np.delete(returns.turn, starts(filled_counts)[lent]), returns.entry)
 
 
 def _paper(rewards: FloatArray, turns: IntArray, episodes: IntArray, gamma_step: float, gamma_traj: float) -> Returns:
@@ -172,7 +185,7 @@ FORMS: Mapping[str, Callable[[FloatArray, IntArray, IntArray, float, float], Ret
     "difference": _difference,
     "final": _final,
 }
-# These put something on an episode's last turn, so that an episode without a turn is lent one that earns nothing.
+# These put something on an episode's last turn, so that an episode without a turn is lent one, whatever it paid.
 _NEEDS_A_TURN = ("chained", "difference")
 
 

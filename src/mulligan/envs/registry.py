@@ -19,7 +19,7 @@ from typing import Any, TypeVar, cast
 from mulligan.envs.base import Env
 from mulligan.errors import ContractBroken, ParameterError, UnknownName, UsageError
 from mulligan.seeding import derive
-from mulligan.types import PLAYERS, Kind, ParamValue, Restart, Stop, Task
+from mulligan.types import PLAYERS, Kind, ParamValue, Restart, Stop, Task, whole
 
 Value = TypeVar("Value")
 BUILTIN = {
@@ -123,8 +123,7 @@ def make_task(name: str, seed: int = 0, **params: Any) -> Task:
 def task_of(name: str, seed: int, given: Mapping[str, Any]) -> Task:
     """As `make_task`, whatever the parameters are called."""
     about, params = spec(name), dict(given)
-    if int(seed) != seed:
-        raise ParameterError(f"{name}: seed={seed} cannot be; give a whole number")
+    seed = whole(f"{name}: seed", seed)
     turns = _coerce(name, "turns", params.pop("turns", about.turns), about.turns)
     if int(turns) < 1:
         raise ParameterError(f"{name}: turns={turns} leaves nothing to play; give at least 1")
@@ -141,7 +140,7 @@ def task_of(name: str, seed: int, given: Mapping[str, Any]) -> Task:
         check_turns(filled, int(turns))
     classify = getattr(about.build, "task_class", None)
     task_class = classify(filled) if classify is not None else Path(name).stem if ":" in name else name
-    return Task(env=name, seed=int(seed), turns=int(turns), task_class=task_class, params=tuple(sorted(filled.items())))
+    return Task(env=name, seed=seed, turns=int(turns), task_class=task_class, params=tuple(sorted(filled.items())))
 
 
 def build(task: Task) -> Env:

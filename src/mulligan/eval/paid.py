@@ -2,7 +2,8 @@
 
 The run folder keeps whole trials; this file keeps the replies of those under way, one JSON line each. A reply is given
 back only to the very same messages at the same place of the same conversation. What all replies came to is counted
-here, since not each of them ends up in a trial that counts: some belong to trials that are played again.
+here, since not each of them ends up in a trial that counts: some belong to trials that are played again. When all
+trials are whole, one line with that sum takes the place of the replies.
 """
 
 from __future__ import annotations
@@ -24,20 +25,25 @@ class PaidReplies:
     """The file of paid replies of one arm."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.total = path, path.with_suffix(".json")
+        self.path = path
         self.kept: dict[tuple[int, int], tuple[int, Completion]] = {}
         """(seed of the conversation, number of the request) -> what was asked, and the reply."""
         self.tokens: tuple[int, int] = (0, 0)
         """Read and written by all replies that were ever paid for in this arm."""
-        if self.total.exists():
-            found = json.loads(self.total.read_text(encoding="utf-8"))
-            self.tokens = (found["prompt_tokens"], found["completion_tokens"])
+        with suppress(
+            OSError, ValueError
+        ):  # where earlier versions kept the sum; one that is torn still has its replies
+            self._sum_up(json.loads(path.with_suffix(".json").read_text(encoding="utf-8")))
         if path.exists():
             lines = path.read_bytes()
             whole = lines.rfind(b"\n") + 1
             for line in lines[:whole].splitlines():
                 with suppress(ValueError, TypeError):  # a line that was torn by a full disk is no reply
-                    seed, number, asked, told = json.loads(line)
+                    found = json.loads(line)
+                    if isinstance(found, dict):
+                        self._sum_up(found)
+                        continue
+                    seed, number, asked, told = found
                     reply = Completion(**told)
                     self.kept[seed, number] = (asked, reply)
                     self._count(reply)
@@ -57,11 +63,16 @@ class PaidReplies:
             raise RunFolderError(f"{self.path} cannot be written: {error}") from error
 
     def forget(self) -> None:
-        """All trials are whole and in the run folder; what they took stays."""
+        """All trials are whole and in the run folder; what they took stays. In one step: a kill loses nothing, and
+        nothing is counted twice."""
         if self.path.exists():
             counted = dict(zip(("prompt_tokens", "completion_tokens"), self.tokens, strict=True))
-            self.total.write_text(json.dumps(counted) + "\n", encoding="utf-8")
-            self.path.unlink()
+            beside = self.path.with_suffix(".tmp")
+            beside.write_text(json.dumps(counted) + "\n", encoding="utf-8")
+            os.replace(beside, self.path)
+
+    def _sum_up(self, counted: dict[str, int]) -> None:
+        self.tokens = (counted["prompt_tokens"], counted["completion_tokens"])
 
     def _count(self, reply: Completion) -> None:
         read, wrote = self.tokens

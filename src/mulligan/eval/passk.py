@@ -1,29 +1,31 @@
 """p@k with intervals, and what else is counted over a list of trials. Pure functions.
 
 p@k is the mean over tasks of [solved in one of the first k episodes]. Where several trials of one task are given, each
-is counted on its own; the interval then treats them as independent.
+is counted on its own; the interval then treats them as independent. Trials of related tasks share tasks with their
+neighbours, and are worth fewer independent ones: see `design_effect`.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mulligan.seeding import generator
-from mulligan.types import Trial
+from mulligan.types import Task, Trial
 
 Z95 = 1.959963984540054
 Interval = tuple[float, float]
 
 
-def wilson(successes: int, total: int, z: float = Z95) -> Interval:
-    """Wilson's score interval for a share; (0, 1) when nothing was counted."""
+def wilson(successes: int, total: float, z: float = Z95, *, effect: float = 1.0) -> Interval:
+    """Wilson's score interval for a share; (0, 1) when nothing was counted. `effect`: see `design_effect`."""
     if total == 0:
         return (0.0, 1.0)
     share = successes / total
+    total /= effect
     centre = (share + z * z / (2 * total)) / (1 + z * z / total)
     half = z / (1 + z * z / total) * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
     # The interval always holds the share itself; rounding may say otherwise at 0 and 1.
@@ -40,28 +42,66 @@ def pass_at(trials: Sequence[Trial], episodes: int) -> list[float]:
     return [solved_within(trials, k) / len(trials) if trials else 0.0 for k in range(1, episodes + 1)]
 
 
-def mean_interval(values: Sequence[float]) -> tuple[float, Interval]:
-    """A mean and its normal 95 % interval."""
+def design_effect(values: Sequence[float], tasks: Sequence[Sequence[Task]]) -> float:
+    """How many times the variance of the mean is that of independent values; `tasks` are those behind each value.
+
+    With d the deviations from the mean: Σ d_i·d_j over pairs that share a task (each with itself too), over Σ d_i²,
+    times n / (n - a) for a such pairs a value: their mean is taken from the same data. At least 1, and at most k, the
+    tasks behind a value: neighbours that share tasks fall into k sets of independent ones. k where nothing varies.
+    """
+    count, most = len(values), float(max(map(len, tasks), default=1))
+    mean = sum(values) / max(1, count)
+    users: dict[Task, list[int]] = defaultdict(list)
+    for place, own in enumerate(tasks):
+        for task in own:
+            users[task].append(place)
+    pairs = {(i, j) for sharing in users.values() for i in sharing for j in sharing}
+    spread = sum((value - mean) ** 2 for value in values)
+    if spread == 0 or len(pairs) >= count * count:
+        return most
+    found = sum((values[i] - mean) * (values[j] - mean) for i, j in pairs) / spread
+    return min(most, max(1.0, found * count / (count - len(pairs) / count)))
+
+
+def tasks_behind(trials: Sequence[Trial], k: int) -> list[tuple[Task, ...]]:
+    """The tasks of each trial's first k episodes where they are related ones; none for others, which share nothing."""
+    return [(trial.task, *trial.related)[:k] if trial.related else () for trial in trials]
+
+
+def mean_interval(values: Sequence[float], effect: float = 1.0) -> tuple[float, Interval]:
+    """A mean and its normal 95 % interval; `effect` is the values' `design_effect`."""
     count = len(values)
     if count == 0:
         return (math.nan, (math.nan, math.nan))
     mean = sum(values) / count
     spread = math.sqrt(sum((value - mean) ** 2 for value in values) / (count - 1)) if count > 1 else math.inf
-    half = Z95 * spread / math.sqrt(count)
+    half = Z95 * spread / math.sqrt(count / effect)
     return (mean, (mean - half, mean + half))
 
 
 def paired_bootstrap(
-    first: Sequence[float], second: Sequence[float], *, samples: int = 2000, rng: random.Random | None = None
+    first: Sequence[float],
+    second: Sequence[float],
+    *,
+    tasks: Sequence[Sequence[Task]] = (),
+    samples: int = 2000,
+    rng: random.Random | None = None,
 ) -> tuple[float, Interval]:
-    """Mean of first − second over the same tasks, with its 95 % bootstrap interval."""
+    """Mean of first − second over the same tasks, with its 95 % bootstrap interval.
+
+    Where `tasks` says what is behind each pair, it is wider by the root of the differences' `design_effect`.
+    """
     differences = [a - b for a, b in zip(first, second, strict=True)]
     count = len(differences)
     if count == 0:
         return (math.nan, (math.nan, math.nan))
     rng = rng or generator(0, "bootstrap")
     means = sorted(sum(rng.choices(differences, k=count)) / count for _ in range(samples))
-    return (sum(differences) / count, (means[int(0.025 * samples)], means[int(0.975 * samples) - 1]))
+    mean, low, high = sum(differences) / count, means[int(0.025 * samples)], means[int(0.975 * samples) - 1]
+    if any(tasks):
+        wider = math.sqrt(design_effect(differences, tasks))
+        low, high = mean - wider * (mean - low), mean + wider * (high - mean)
+    return (mean, (low, high))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +137,8 @@ class Summary:
     completion_tokens: int
     failure: str = ""
     """What the first of the failed trials said."""
+    effective: list[float] = field(default_factory=list)
+    """So many independent trials would measure p@1 … p@N as well: all of them, unless their tasks are related."""
 
 
 def tokens(trial: Trial) -> tuple[int, int]:
@@ -110,14 +152,15 @@ def summarise(trials: Sequence[Trial], episodes: int) -> Summary:
     """Count everything that the table, the JSON and the run folder show."""
     by_index = [[trial.episodes[n] for trial in trials if len(trial.episodes) > n] for n in range(episodes)]
     ended = [[episode for episode in played if not episode.stop.is_infrastructure] for played in by_index]
-    returns = [mean_interval([episode.reward for episode in own]) if own else None for own in ended]
+    returns = [_returns(trials, n) for n in range(episodes)]
+    effects = [_effect(trials, k) for k in range(1, episodes + 1)]
     turns = [turn for trial in trials for episode in trial.episodes for turn in episode.turns]
     written = [episode.reflection for trial in trials for episode in trial.episodes if episode.reflection]
     used = [tokens(trial) for trial in trials]
     return Summary(
         trials=len(trials),
         p=pass_at(trials, episodes),
-        ci=[wilson(solved_within(trials, k), len(trials)) for k in range(1, episodes + 1)],
+        ci=[wilson(solved_within(trials, k), len(trials), effect=effect) for k, effect in enumerate(effects, 1)],
         played=[len(played) for played in by_index],
         returns=[found[0] if found else None for found in returns],
         returns_ci=[found[1] if found and math.isfinite(found[1][0]) else None for found in returns],
@@ -133,7 +176,21 @@ def summarise(trials: Sequence[Trial], episodes: int) -> Summary:
         prompt_tokens=sum(read for read, _ in used),
         completion_tokens=sum(wrote for _, wrote in used),
         failure=next((e.error for trial in trials if trial.failed for e in trial.episodes if e.error), ""),
+        effective=[len(trials) / effect for effect in effects],
     )
+
+
+def _effect(trials: Sequence[Trial], k: int) -> float:
+    """The design effect of p@k."""
+    behind = tasks_behind(trials, k)
+    return design_effect([float(solved_within([trial], k)) for trial in trials], behind) if any(behind) else 1.0
+
+
+def _returns(trials: Sequence[Trial], n: int) -> tuple[float, Interval] | None:
+    """Mean return of episode n and its interval, over the trials that played it to its end."""
+    ended = [trial for trial in trials if len(trial.episodes) > n and not trial.episodes[n].stop.is_infrastructure]
+    rewards, behind = [trial.episodes[n].reward for trial in ended], tasks_behind(ended, n + 1)
+    return mean_interval(rewards, design_effect(rewards, behind) if any(behind) else 1.0) if ended else None
 
 
 def _best(trials: Sequence[Trial], k: int) -> float:

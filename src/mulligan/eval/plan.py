@@ -12,7 +12,7 @@ from mulligan.errors import ParameterError, RunFolderError, UnknownName
 from mulligan.report.run import RunFolder, to_toml
 from mulligan.trial.memory import shows_reflection
 from mulligan.trial.settings import TrialSettings
-from mulligan.types import Sampling
+from mulligan.types import Sampling, whole
 
 CONTROLS = ("independent", "removed", "foreign", "other-trial")
 
@@ -51,6 +51,8 @@ class EvalPlan:
     """Whether later episodes of a trial are the next tasks of its class, and not the same one again."""
 
     def __post_init__(self) -> None:
+        for name in ("tasks", "seed"):
+            object.__setattr__(self, name, whole(name, getattr(self, name)))
         for name in self.controls:
             if name not in CONTROLS:
                 raise UnknownName("control", name, CONTROLS)

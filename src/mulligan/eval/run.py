@@ -22,7 +22,7 @@ from typing import Any
 from mulligan.envs import registry
 from mulligan.errors import ParameterError, PolicyError, StopReason, UsageError
 from mulligan.eval.paid import PaidReplies, Remembering
-from mulligan.eval.passk import Summary, paired_bootstrap, summarise, tokens
+from mulligan.eval.passk import Summary, paired_bootstrap, summarise, tasks_behind, tokens
 from mulligan.eval.plan import EvalPlan, Prices, create_folder, named_controls, open_folder
 from mulligan.policy.base import Policy, ReplyFunction, as_policy
 from mulligan.policy.scripted import ExpertPolicy
@@ -33,7 +33,7 @@ from mulligan.rollout.tasksets import next_alike, tasks_of
 from mulligan.seeding import generator
 from mulligan.trial.runner import ReflectionSource, run_async, with_overrides
 from mulligan.trial.settings import TrialSettings
-from mulligan.types import PLAYERS, Task, Trial
+from mulligan.types import PLAYERS, Task, Trial, whole
 
 Progress = Callable[[str, int, int], None]
 """Called with the arm, how many of its trials are done, and how many there are."""
@@ -53,7 +53,8 @@ class EvalResult:
     main: Summary
     controls: Mapping[str, Summary]
     room: Mapping[str, Summary]
-    """Scripted players on the same tasks: ceiling (omniscient), expert, expert with perfect memory."""
+    """Scripted players on the same tasks: ceiling (omniscient), expert and, where later episodes are of the same task,
+    expert with perfect memory."""
     gains: Mapping[str, tuple[float, tuple[float, float]]]
     """main − control, by paired bootstrap over the same tasks: at p@N, or in the last episode's return for games.
 
@@ -174,7 +175,7 @@ def run_plan(
     A function as `folder` makes a new one; it is called when the plan has proved playable, so that a mistake leaves
     nothing behind.
     """
-    if concurrency < 1:
+    if whole("concurrency", concurrency) < 1:
         raise ParameterError(f"concurrency={concurrency} cannot be; give at least 1")
     if max_cost is not None and not max_cost >= 0:
         raise ParameterError(f"max_cost={max_cost} cannot be; give 0 or more")
@@ -317,9 +318,10 @@ class _Evaluation:
 
     def _foreign(self, place: int) -> ReflectionSource:
         own = self.tasks[place]
+        known = {own, *self._job(own).related}  # a note on any of these is not foreign
         written: dict[int, list[Trial]] = defaultdict(list)
-        for other, trial in sorted(self.done["main"].items()):
-            if other != place and trial.task.task_class == own.task_class:
+        for _, trial in sorted(self.done["main"].items()):
+            if trial.task.task_class == own.task_class and known.isdisjoint((trial.task, *trial.related)):
                 for episode in trial.episodes:
                     if episode.reflection is not None:
                         written[episode.index].append(trial)
@@ -331,11 +333,9 @@ class _Evaluation:
         maker = registry.spec(self.plan.env).build
         if not hasattr(maker, "player"):
             return {}
-        players = {
-            "ceiling": ExpertPolicy(omniscient=True),
-            "expert": ExpertPolicy(),
-            "expert, perfect memory": ExpertPolicy(recall=1.0),
-        }
+        players = {"ceiling": ExpertPolicy(omniscient=True), "expert": ExpertPolicy()}
+        if not self.plan.related:  # a scripted player remembers one world: at the next task it would begin anew
+            players["expert, perfect memory"] = ExpertPolicy(recall=1.0)
         known = getattr(maker, "players", PLAYERS)  # an environment's own list may lack some
         found = {}
         for name, player in players.items():
@@ -392,7 +392,9 @@ class _Evaluation:
 
     def _gain(self, arm: str, both: list[int]) -> tuple[float, tuple[float, float]]:
         score = _last_return if self._versus() else _solved
-        return paired_bootstrap(*([score(self.done[name][place]) for place in both] for name in ("main", arm)))
+        first, second = ([self.done[name][place] for place in both] for name in ("main", arm))
+        behind = tasks_behind(first, self.plan.settings.episodes)
+        return paired_bootstrap([*map(score, first)], [*map(score, second)], tasks=behind)
 
     def _versus(self) -> bool:
         return registry.spec(self.plan.env).kind == "versus"

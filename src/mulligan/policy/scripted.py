@@ -26,7 +26,7 @@ class ExpertPolicy:
     """Plays as the environment's own expert does.
 
     skill   share of its own moves; the others are random legal ones.
-    recall  share of its moves that use what earlier episodes of the trial showed.
+    recall  share of its moves that use what earlier episodes of the trial showed, where they were of the same task.
     omniscient  sees what is hidden: the ceiling, not a player to compare with.
     kind    another of the environment's players: Sokoban has a ``hasty`` one.
     """

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from mulligan.errors import Fault, RunFolderError, StopReason
-from mulligan.types import Completion, Episode, Reflection, Task, Trial, Turn
+from mulligan.types import Completion, Episode, Reflection, Task, Trial, Turn, plain
 
 SCHEMA_VERSION = 1
 _FLUSH_SECONDS = 0.5
@@ -255,6 +255,7 @@ def _episode(data: Mapping[str, Any]) -> Episode:
         else None,
         error=data["error"],
         unreflected=data.get("unreflected", False),  # runs of earlier versions do not say
+        forfeit=data.get("forfeit", 0.0),
     )
 
 
@@ -293,6 +294,7 @@ def _is_leaf(value: object) -> bool:
 def _toml_value(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
+    value = plain(value)
     if isinstance(value, (int, float)):
         return repr(value)
     if isinstance(value, (list, tuple)):

@@ -12,7 +12,7 @@ from typing import Any
 from mulligan.envs import registry
 from mulligan.errors import ParameterError, UnknownName
 from mulligan.seeding import derive
-from mulligan.types import Task
+from mulligan.types import Task, whole
 
 FIRST_SEED = {"train": 0, "validation": 1_000_000_000, "eval": 2_000_000_000}
 """Where each set's seeds begin; each has 10^9 of its own."""
@@ -32,7 +32,7 @@ def tasks_of(env: str, tasks: int, seed_set: str, params: Mapping[str, Any], *, 
 
     With `or_fewer`, a set that has not so many gives all it has, instead of an error.
     """
-    if tasks < 1:
+    if whole("tasks", tasks) < 1:
         raise ParameterError(f"tasks={tasks} leaves nothing to evaluate; give at least 1")
     found: list[Task] = []
     worlds: set[str] = set()

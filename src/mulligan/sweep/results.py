@@ -51,11 +51,14 @@ def _row(name: str, own: Sequence[Found], summaries: Sequence[Found], versus: bo
     trials = sum(summary["trials"] for summary in summaries)
     episodes = len(summaries[0]["p"])
     solved = [sum(round(summary["p"][k] * summary["trials"]) for summary in summaries) for k in range(episodes)]
+    # Trials that share tasks are worth fewer; evaluations of earlier versions do not say so.
+    worth = [summary.get("effective") or [summary["trials"]] * episodes for summary in summaries]
+    effects = [trials / sum(each[k] for each in worth) for k in range(episodes)]
     measure = "returns" if versus else "p"
     return {
         "method": name,
         "p": [count / trials for count in solved],
-        "ci": [list(wilson(count, trials)) for count in solved],
+        "ci": [list(wilson(count, trials, effect=effect)) for count, effect in zip(solved, effects, strict=True)],
         "best": [sum(s.get("best", s["p"])[k] for s in summaries) / len(summaries) for k in range(episodes)],
         **({"games": [_games(summaries, k) for k in range(episodes)]} if versus else {}),
         "tasks": summaries[0]["trials"],

@@ -35,7 +35,7 @@ from mulligan.trial import prompts
 from mulligan.trial.guard import Hung, call_with_timeout
 from mulligan.trial.reflection import parse_reflection
 from mulligan.trial.settings import TrialSettings
-from mulligan.types import Completion, Episode, Message, Reflection, Sampling, Step, Task, Trial, Turn
+from mulligan.types import Completion, Episode, Message, Reflection, Sampling, Step, Task, Trial, Turn, whole
 
 _NOT_THE_MODELS = (UsageError, DeviceLost, RunFolderError)
 """What may be raised in place of a reply and says nothing about the model: it ends everything."""
@@ -66,6 +66,7 @@ async def run_trial(
     if isinstance(task, str):
         raise UsageError(f"{task!r} is a name; a trial needs a task: mulligan.make_task({task!r})")
     of = task if isinstance(task, Task) else task.task
+    seed, index = whole("seed", seed), whole("index", index)
     trial_seed = derive(seed, of.seed, index, "policy")
     try:
         env = registry.build(task) if isinstance(task, Task) else task
@@ -247,7 +248,7 @@ class _TrialPlay:
             return Episode(index, (), "", StopReason.ENV_RAISED, error=_said(failure)), ""
         opening, continues = self._open(index, observation)
         turns: list[Turn] = []
-        stop, error, step, state_key = StopReason.TURN_LIMIT, "", Step(observation), ""
+        stop, error, step, state_key, forfeit = StopReason.TURN_LIMIT, "", Step(observation), "", 0.0
         while len(turns) < task.turns:
             try:
                 reply = await self._reply(self._shown(self.messages, len(turns)), self.settings.sampling)
@@ -255,6 +256,8 @@ class _TrialPlay:
                 stop, error = StopReason.CONTEXT_FULL, str(full)
                 if turns:  # as at the turn limit: not moving must not be better than losing
                     turns[-1] = replace(turns[-1], reward=turns[-1].reward + self.timeout_reward)
+                else:
+                    forfeit = self.timeout_reward
                 break
             except _NOT_THE_MODELS:
                 raise
@@ -282,7 +285,8 @@ class _TrialPlay:
             if not out_of_turns:
                 said = prompts.turn(step.observation, step.feedback, task.turns - len(turns), self.style)
                 self.messages.append({"role": "user", "content": said})
-        return Episode(index, tuple(turns), step.observation, stop, opening, continues, error=error), step.feedback
+        episode = Episode(index, tuple(turns), step.observation, stop, opening, continues, error=error, forfeit=forfeit)
+        return episode, step.feedback
 
     def _ended(self, step: Step, turns: list[Turn]) -> StopReason:
         if step.won:

@@ -7,7 +7,7 @@ from typing import get_args
 
 from mulligan.errors import ParameterError, UnknownName
 from mulligan.trial import prompts
-from mulligan.types import Memory, Restart, Sampling, Stop
+from mulligan.types import Memory, Restart, Sampling, Stop, plain, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,13 @@ class TrialSettings:
     a world has no limit: it may load what all worlds share."""
 
     def __post_init__(self) -> None:
+        for name in self.__slots__:
+            object.__setattr__(self, name, plain(getattr(self, name)))
         for name in ("episodes", "memory_tokens", "max_reflections", "reflection_tokens"):
+            object.__setattr__(self, name, whole(name, getattr(self, name)))
             if getattr(self, name) < 1:
                 raise ParameterError(f"{name}={getattr(self, name)} cannot be; give at least 1")
-        if self.window is not None and self.window < 1:
+        if self.window is not None and whole("window", self.window) < 1:
             raise ParameterError(f"window={self.window} cannot be; give at least 1, or leave it out")
         if self.env_timeout is not None and not self.env_timeout > 0:
             raise ParameterError(f"env_timeout={self.env_timeout} cannot be; give more than 0, or leave it out")

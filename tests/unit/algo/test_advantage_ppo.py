@@ -21,11 +21,13 @@ REWARDS = st.lists(st.lists(st.sampled_from([0.0, 0.5, 1.0, -1.0]), max_size=3),
 def batches(draw, form):
     records = []
     for rewards in draw(st.lists(REWARDS.filter(any), min_size=1, max_size=4)):
+        forfeits = [0.0 if episode else draw(st.sampled_from([0.0, -1.0])) for episode in rewards]
         records.append(
             TrialRecord(
                 rewards,
+                forfeits=forfeits,
                 shaping=[[draw(st.sampled_from([0.0, 0.2, -0.1])) for _ in episode] for episode in rewards],
-                reflected=[draw(st.booleans()) for _ in rewards],
+                reflected=[draw(st.booleans()) and bool(episode or not any(forfeits)) for episode in rewards],
                 reflection_shaping=[draw(st.sampled_from([0.0, -0.1])) for _ in rewards],
             )
         )
@@ -89,17 +91,19 @@ def slow_chained(batch, gae_lambda):
     for i in reversed(range(len(batch))):
         last = i + 1 == len(batch) or batch.trial[i + 1] != batch.trial[i]
         if last:
-            result[i] = batch.reward[i] - value[i]
+            result[i] = batch.reward[i] + batch.forfeit[i] - value[i]
             continue
+        forfeit = batch.forfeit[i]
         if batch.phase[i] == 0 and batch.phase[i + 1] == 0 and batch.episode[i] == batch.episode[i + 1]:
             discount = batch.gamma_step
         elif batch.phase[i] == 0 and batch.phase[i + 1] == 1:
             discount = batch.gamma_traj ** (batch.episode[i + 1] - batch.episode[i] + 1)
+            forfeit = 0.0  # the reflection, which comes between, has it
         elif batch.phase[i] == 1 and batch.phase[i + 1] == 0:
             discount = batch.gamma_traj ** (batch.episode[i + 1] - batch.episode[i] - 1)
         else:
             discount = batch.gamma_traj ** (batch.episode[i + 1] - batch.episode[i])
-        delta = batch.reward[i] + discount * value[i + 1] - value[i]
+        delta = batch.reward[i] + forfeit + discount * value[i + 1] - value[i]
         result[i] = delta + gae_lambda * discount * result[i + 1]
     return result
 
@@ -121,7 +125,7 @@ def slow_paper(batch, gae_lambda):
 
     for i in reversed(range(len(batch))):
         inside[i] = batch.reward[i] - value_in[i]
-        cross[i] = -value_cross[i]
+        cross[i] = batch.forfeit[i] - value_cross[i]
         after = turns_after(i)
         if not after:
             continue

@@ -137,6 +137,17 @@ def test_an_overlong_reflection_that_filled_the_context_is_scored_with_what_foll
     assert batch.phase.tolist() == [PLAY, REFLECT]
 
 
+@pytest.mark.parametrize("form", ["paper", "chained", "final"])
+def test_in_a_game_a_note_that_filled_the_context_is_worth_the_loss(form):
+    """As a lost game of one turn is: the turn before it has 0.5 · -1, the note -1."""
+    begun = episode(0, [turn(0.0)], reflection=written())
+    full = dataclasses.replace(episode(1, [], StopReason.CONTEXT_FULL), forfeit=-1.0)
+    for last in (full, episode(1, [turn(-1.0)])):
+        groups = [Group(TASK, (Trial(TASK, (begun, last), "both"),))]
+        batch = batch_from_groups(groups, gamma_step=1.0, gamma_traj=0.5, form=form)
+        assert batch.value.tolist()[:2] == [-0.5, -1.0]
+
+
 def test_no_trials_give_an_empty_batch():
     batch = batch_from_groups([], gamma_step=0.9, gamma_traj=0.6)
     assert len(batch) == 0

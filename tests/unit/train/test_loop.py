@@ -42,6 +42,7 @@ from mulligan.train.rows import rows_of
 from mulligan.train.step import Learner
 from mulligan.train.validation import Validation
 from mulligan.train.warmstart import demonstrate
+from mulligan.trial.runner import run_trial_sync
 from mulligan.types import Group, Sampling, Step
 from small_runs import TINY, metrics, small
 
@@ -439,7 +440,7 @@ def test_hung_worlds_are_named(monkeypatch):
             return super().step(reply)
 
     env = Hanging(mulligan.make_task("bandit", 0))
-    trial = mulligan.run_trial_sync(env, lambda messages: "<action>1</action>", env_timeout=0.1)
+    trial = run_trial_sync(env, lambda messages: "<action>1</action>", env_timeout=0.1)
     assert [episode.stop.value for episode in trial.episodes] == ["env_hung"]
     assert trial.failed
 

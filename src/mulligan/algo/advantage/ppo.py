@@ -15,7 +15,7 @@ Steps are turns and reflections; the critic's value of a step is read at the las
 
 Success, the turn limit and the last episode end the trial or the episode: what would follow is worth 0. With λ = 1 both
 forms give G_t - V_t. In the forms `difference` and `final` a return is no sum of discounted step rewards, and they are
-refused.
+refused. What an episode without a turn forfeits is paid on the way to it, as a part of δ.
 
 Papers: PPO, arXiv 1707.06347; GAE, arXiv 1506.02438.
 When it fits: long trials with rewards on the way, and enough updates to train a critic.
@@ -94,7 +94,8 @@ def _chained(batch: StepBatch, value: FloatArray, lam: float) -> FloatArray:
     borders = np.append(np.diff(_attempt(batch)), 0)
     inside = (borders == 0) & (batch.phase == PLAY)
     discount = np.where(inside, batch.gamma_step, np.power(batch.gamma_traj, np.maximum(borders, 0)))
-    return _gae(batch.reward, value, discount, batch.trial_lengths, lam)
+    noted = np.append((np.diff(batch.phase) > 0) & (np.diff(batch.trial) == 0), False)  # the reflection bears it
+    return _gae(batch.reward + np.where(noted, 0.0, batch.forfeit), value, discount, batch.trial_lengths, lam)
 
 
 def _shaping(batch: StepBatch, value: FloatArray, lam: float) -> FloatArray:
@@ -122,7 +123,7 @@ def _paper(
         return np.append(at_turns[1:], 0.0)
 
     bootstrap = following(value_cross[play]) + crosses * following(value_in[play])
-    delta = discount * bootstrap - value_cross[play]
+    delta = batch.forfeit[play] + discount * bootstrap - value_cross[play]
     delta += lam * discount * crosses * following(advantage_in[play])
     cross = np.zeros(len(batch))
     cross[play] = discounted_suffix_sums(delta, lam * discount, np.bincount(trial, minlength=len(batch.source)))
@@ -135,5 +136,5 @@ def _paper(
         there, np.power(batch.gamma_traj, np.maximum(batch.episode[after] - batch.episode[reflect] - 1, 0)), 0.0
     )
     reached = (value_in + value_cross + lam * (advantage_in + cross))[after]
-    cross[reflect] = discount_there * reached - value_cross[reflect]
+    cross[reflect] = batch.forfeit[reflect] + discount_there * reached - value_cross[reflect]
     return advantage_in, cross
