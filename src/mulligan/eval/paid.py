@@ -30,9 +30,8 @@ class PaidReplies:
         """(seed of the conversation, number of the request) -> what was asked, and the reply."""
         self.tokens: tuple[int, int] = (0, 0)
         """Read and written by all replies that were ever paid for in this arm."""
-        with suppress(
-            OSError, ValueError
-        ):  # where earlier versions kept the sum; one that is torn still has its replies
+        # Where earlier versions kept the sum; beside one that is torn are its replies still.
+        with suppress(OSError, ValueError):
             self._sum_up(json.loads(path.with_suffix(".json").read_text(encoding="utf-8")))
         if path.exists():
             lines = path.read_bytes()
