@@ -19,6 +19,7 @@ from mulligan.envs.check import check_env
 from mulligan.envs.registry import make, make_task
 from mulligan.errors import MulliganError, ParameterError, StopReason, UnknownName, UsageError
 from mulligan.policy.scripted import RandomPolicy, ScriptedPolicy
+from mulligan.trial.runner import run_trial_sync
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -357,9 +358,7 @@ def test_a_game_that_hangs_takes_neither_the_others_nor_the_output_with_it(monke
     monkeypatch.setattr(textarena_games, "_LONGEST_MOVE", 0.3)
     try:
         tasks = [make_task("textarena:TowerOfHanoi-v0", seed) for seed in range(2)]
-        hung, other = (
-            mulligan.run_trial_sync(task, lambda _: "[A C]", env_timeout=0.1, style="bare") for task in tasks
-        )
+        hung, other = (run_trial_sync(task, lambda _: "[A C]", env_timeout=0.1, style="bare") for task in tasks)
         sys.stdout.write("the result\n")
     finally:
         go_on.set()

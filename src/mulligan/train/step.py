@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from mulligan.algo.loss import LossOptions, Tokens, policy_loss, summarise, token_shares, value_loss
-from mulligan.errors import MulliganError
+from mulligan.errors import DeviceLost, MulliganError
 from mulligan.models.attention import compile_layers, is_never_padded, use_plans
 from mulligan.seeding import generator
 from mulligan.train import masters, optimisers
@@ -408,7 +408,7 @@ class Learner:
 
 
 def _take(optimisers: Sequence[torch.optim.Optimizer]) -> None:
-    """Step. Where memory runs out on the way, some weights have moved and others have not: that ends the run."""
+    """Step. Where memory runs out on the way, some weights have moved and others have not: only what was saved counts."""
     try:
         for optimiser in optimisers:
             optimiser.step()
@@ -416,9 +416,9 @@ def _take(optimisers: Sequence[torch.optim.Optimizer]) -> None:
         if not _out_of_memory(error):
             raise
         said = str(error).strip().partition("\n")[0]
-        raise MulliganError(
-            f"memory ran out in the optimiser's step ({said}), which smaller micro-batches do not help; leave it more "
-            "with a smaller engine.slots or engine.context, or train an adapter (model.lora_rank)"
+        raise DeviceLost(
+            f"memory ran out in the optimiser's step ({said}), which smaller micro-batches do not help; go on with "
+            "--resume when others leave more of it, take a smaller engine.slots, or train an adapter (model.lora_rank)"
         ) from None
 
 

@@ -11,7 +11,7 @@ import torch
 import torch._dynamo
 from torch._dynamo.testing import CompileCounterWithBackend
 
-from mulligan.errors import MulliganError
+from mulligan.errors import DeviceLost
 from mulligan.models.load import load
 from mulligan.train import head as head_module
 from mulligan.train import muon
@@ -198,12 +198,12 @@ def test_memory_that_runs_out_while_the_optimiser_steps_ends_the_run(monkeypatch
     learner = Learner(load(TINY).model, settings)
     with monkeypatch.context() as cramped:
         cramped.setattr(torch, "zeros_like", no_room)
-        with pytest.raises(MulliganError, match=r"memory ran out in the optimiser's step \(CUDA out of memory.*GiB\)"):
+        with pytest.raises(DeviceLost, match=r"memory ran out in the optimiser's step \(CUDA out of memory.*GiB\)"):
             learner.update(UpdateData(rows, advantages), update=0, on_bad=pytest.fail)
     monkeypatch.setattr(muon, "multiplies_bfloat16", lambda device: False)
     monkeypatch.setattr(muon, "_orthogonal", no_room)
     adamw, _ = steppers = learner.warm_optimisers()
-    with pytest.raises(MulliganError, match="memory ran out in the optimiser's step"):
+    with pytest.raises(DeviceLost, match="memory ran out in the optimiser's step"):
         learner.supervised(rows, 1e-3, steppers)
     assert {int(state["step"]) for state in adamw.state.values()} == {1}
 
