@@ -408,7 +408,7 @@ class Learner:
 
 
 def _take(optimisers: Sequence[torch.optim.Optimizer]) -> None:
-    """Step. Where memory runs out on the way, some weights have moved and others have not: only what was saved counts."""
+    """Step. Where memory runs out on the way, some weights have moved and others not: only what was saved counts."""
     try:
         for optimiser in optimisers:
             optimiser.step()
