@@ -202,13 +202,28 @@ def test_what_sokobans_notes_were_worth_without_doubt_is_told_as_it_was():
 )
 def test_how_far_meta_rl_is_above_rl_on_sokoban_is_told_as_it_is(folder, arm, words):
     said = " ".join((ROOT / "docs" / "results.md").read_text().split())
-    rows = [row for row in json.loads((PILOT.parent / folder / "table.json").read_text()) if row["env"] == "sokoban"]
-    p3 = {name: {row["seed"]: 100 * row["p"][2] for row in rows if row["name"] == name} for name in (arm, "RL, GiGPO")}
-    apart = [share - p3["RL, GiGPO"][seed] for seed, share in sorted(p3[arm].items())]
+    apart = _apart_on_sokoban(folder, arm, "RL, GiGPO")
     assert words.format(f"{sum(apart) / len(apart):.1f}") in said
     if arm != "meta-RL, history":
-        *first, last = (f"{points:+.1f}" for points in apart)
-        assert f"(by seed {', '.join(first)} and {last}" in said
+        assert _by_seed(apart) in said
+
+
+def test_what_as_many_episodes_are_worth_on_sokoban_is_told_as_it_is():
+    said = " ".join((ROOT / "docs" / "results.md").read_text().split())
+    apart = _apart_on_sokoban(".", "as many episodes, meta-RL, reflection", "meta-RL, reflection")
+    assert f"add {sum(apart) / len(apart):.1f} points here {_by_seed(apart)})" in said
+
+
+def _apart_on_sokoban(folder, one, other):
+    """Points between two arms at p@3, by seed."""
+    rows = [row for row in json.loads((PILOT.parent / folder / "table.json").read_text()) if row["env"] == "sokoban"]
+    p3 = {name: {row["seed"]: 100 * row["p"][2] for row in rows if row["name"] == name} for name in (one, other)}
+    return [share - p3[other][seed] for seed, share in sorted(p3[one].items())]
+
+
+def _by_seed(apart):
+    *first, last = (f"{points:+.1f}" for points in apart)
+    return f"(by seed {', '.join(first)} and {last}"
 
 
 def test_as_many_episodes_as_rl_are_as_many():
