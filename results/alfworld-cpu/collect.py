@@ -238,7 +238,7 @@ if __name__ == "__main__":
     text = table(found, players)
     given.into.joinpath("arms.json").write_text(json.dumps({"arms": found, "scripted": players}, indent=1) + "\n")
     given.into.joinpath("table.md").write_text(text)
-    if any(arm["name"] in shared["MAIN"][:3] for arm in found):
+    if any(arm["name"] in shared["TRAINED"] for arm in found):
         extra = {"env": "alfworld", "ceiling": players[-1]["p"][0]}
         rows = [{**extra, **arm, "curve": shared["curve_of"](arm["metrics"])} for arm in found]
         shared["draw"](rows, given.into / "curves.png")

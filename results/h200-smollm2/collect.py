@@ -28,13 +28,13 @@ from mulligan.types import Trial
 
 HERE = Path(__file__).parent
 COLOURS = {
-    "meta-RL, reflection": "#009e73",
-    "meta-RL, history": "#0072b2",
-    "RL, GiGPO": "#d55e00",
+    "meta-RL, reflection": "#d55e00",
+    "meta-RL, history": "#009e73",
+    "RL, GiGPO": "#0072b2",
     "as many episodes, meta-RL, reflection": "#cc79a7",
     WARM_START: "#777777",
 }
-"""Of the main arms."""
+"""Of the main arms; RL and meta-RL as in the demonstration."""
 TRAINED = [name for name in COLOURS if name != WARM_START]
 KEPT = (
     "update", "p@1", "p@2", "p@3", "valid", "episodes", "loss/entropy", "loss/kl_old", "loss/clip", "loss/grad_norm",
@@ -238,7 +238,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
                 below.plot(*zip(*points, strict=True), color=COLOURS[row["name"]], alpha=0.8)
         top.set(title=game, xlabel="attempt k", ylabel="p@k (%)", xticks=[1, 2, 3], ylim=(0, 102))
         below.set(xlabel="update", ylabel="p@3 (%) on validation tasks", ylim=(0, 102))
-        top.legend(fontsize=8)
+        top.legend(fontsize=8, loc="lower right")
         for axis in (top, below):
             axis.grid(alpha=0.25)
     figure.tight_layout()

@@ -170,6 +170,6 @@ if __name__ == "__main__":
     (given.into / "table.md").write_text(table(arms), encoding="utf-8")
     keep_metrics(given.runs, given.into)
     shared["keep_trials"](shared["read_arms"](given.runs), "webshop", given.into)
-    if any(arm["name"] in shared["MAIN"][:3] for arm in arms):
+    if any(arm["name"] in shared["TRAINED"] for arm in arms):
         rows = [{"env": "webshop", "ceiling": 1.0, "p": arm["main"]["p"], "curve": [], **arm} for arm in arms]
         shared["draw"](rows, given.into / "curves.png")

@@ -4,7 +4,7 @@ failures are told."""
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,8 @@ from mulligan.eval.run import EvalResult
 from mulligan.players import as_trained, player_from, trained_with
 from mulligan.policy.base import Policy, ReplyFunction
 from mulligan.trial import runner
+from mulligan.trial.runner import ReflectionSource
+from mulligan.trial.settings import TrialSettings
 from mulligan.types import Task, Trial
 
 if TYPE_CHECKING:
@@ -52,14 +54,26 @@ def evaluate(env: str, policy: str | Policy | ReplyFunction, **options: Any) -> 
     return result
 
 
-async def run_trial(task: Task | Env, policy: Policy | ReplyFunction, **options: Any) -> Trial:
+async def run_trial(
+    task: Task | Env,
+    policy: Policy | ReplyFunction,
+    *,
+    settings: TrialSettings | None = None,
+    seed: int = 0,
+    index: int = 0,
+    reflections: ReflectionSource | None = None,
+    related: Sequence[Task] = (),
+    **overrides: Any,
+) -> Trial:
     """Play one trial: up to N episodes of `task`, with reflections and memory between them.
 
-    ``await mulligan.run_trial(task, my_function, episodes=3, memory="history")``; all options:
-    `mulligan.trial.runner.run_trial`. Failures of the environment or of the model end an episode with a named reason;
-    they are not raised, but warned of, and kept in `Episode.error`.
+    `task` may be a live environment instead. `related` are the tasks of the second and later episodes, where they are
+    others of the same class. `overrides` are fields of `TrialSettings`:
+    ``await mulligan.run_trial(task, my_function, episodes=3, memory="history")``. Failures of the environment or of the
+    model end an episode with a named reason; they are not raised, but warned of, and kept in `Episode.error`.
     """
-    trial = await runner.run_trial(task, policy, **options)
+    given: dict[str, Any] = {"settings": settings, "seed": seed, "index": index, "reflections": reflections}
+    trial = await runner.run_trial(task, policy, **given, related=related, **overrides)
     _warn_of_failure(trial)
     return trial
 

@@ -16,7 +16,9 @@ Axis letters used in docstrings: G trials of a group, N episodes of a trial, T t
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Any, Literal, NamedTuple, TypedDict
@@ -41,8 +43,10 @@ def plain(value: Any) -> Any:
 
 def whole(name: str, value: Any) -> int:
     """`value` as Python's own whole number; an error that says what `name` was given where it is none."""
+    with suppress(TypeError):
+        return int(operator.index(value))
     number = plain(value)
-    if not isinstance(number, int | float) or not math.isfinite(number) or number != int(number):
+    if not (isinstance(number, float) and number.is_integer()):
         raise ParameterError(f"{name}={value!r} cannot be; give a whole number")
     return int(number)
 
@@ -128,7 +132,8 @@ class Sampling:
             raise ParameterError(f"temperature={self.temperature} cannot be; give 0 or more")
         if not 0 < self.top_p <= 1:
             raise ParameterError(f"top_p={self.top_p} cannot be; give more than 0, at most 1")
-        if whole("max_tokens", self.max_tokens) < 1:
+        object.__setattr__(self, "max_tokens", whole("max_tokens", self.max_tokens))
+        if self.max_tokens < 1:
             raise ParameterError(f"max_tokens={self.max_tokens} cannot be; give at least 1")
 
 

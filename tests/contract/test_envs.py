@@ -271,6 +271,22 @@ class Pointing(Fine):
         return 1
 
 
+class Nameless(Pointing):
+    """Says how many players it has, not what they are called."""
+
+    players: ClassVar[int] = 2
+
+
+class Standing(Fine):
+    """Its player is somebody on the board; nothing is wrong with that."""
+
+    players: ClassVar[int] = 2
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self.player = (0, 0)
+
+
 class Timeless(Fine):
     """Does not say how long it lasts."""
 
@@ -317,6 +333,7 @@ def test_a_world_that_keeps_it(named):
         (Silent, r"legal\(\) returned \[\] before the episode was over"),
         (Mute, r"legal\(\) returned None before the episode was over"),
         (Alone, r"player 'expert' cannot play: TypeError.*; it is made by player\(kind, rng, skill, recall\)"),
+        (Nameless, r"players is 2, not a list of names"),
         (Pointing, r"player 'expert' moves with act\(\) = 1, which is no text"),
         (Untyped, "returned tuple"),
         (Unfinished, "won without being done"),
@@ -329,6 +346,10 @@ def test_a_world_that_keeps_it(named):
 def test_broken_worlds_are_noticed(named, kind, complaint):
     with pytest.raises(ContractBroken, match=complaint):
         mulligan.check_env(named(kind))
+
+
+def test_a_world_may_call_something_of_its_own_a_player(named):
+    mulligan.check_env(named(Standing))
 
 
 @pytest.mark.parametrize(

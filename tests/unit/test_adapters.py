@@ -149,6 +149,12 @@ def test_environments_of_gymnasium_that_draw_themselves_keep_the_contract(ident)
     check_env(f"gymnasium:{ident}")
 
 
+def test_a_class_of_ones_own_may_list_some_of_the_moves(tmp_path):
+    lines = ["def legal(self):", "    return [move for move in super().legal() if 'left' in move]"]
+    (tmp_path / "cart.py").write_text(CART + "\n".join(f"    {line}" for line in lines) + "\n")
+    assert make(f"{tmp_path / 'cart.py'}:Cart").legal() == ["<action>left</action>"]
+
+
 def test_words_for_numbers_in_five_lines(tmp_path):
     (tmp_path / "cart.py").write_text(CART)
     name = f"{tmp_path / 'cart.py'}:Cart"

@@ -62,10 +62,15 @@ def _written(words: list[str]) -> int:
     except SystemExit as ended:
         if isinstance(ended.__context__, BrokenPipeError):  # rich notices before us, and would end with 1
             return _CLOSED
-        sys.stdout.flush()  # --help
+        _flush()  # --help
         raise
-    sys.stdout.flush()
+    _flush()
     return code
+
+
+def _flush() -> None:
+    if sys.stdout is not None:  # it was closed by whoever started us
+        sys.stdout.flush()
 
 
 def _nobody_reads() -> bool:

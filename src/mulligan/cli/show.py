@@ -25,9 +25,9 @@ def run(parser: Parser, words: list[str]) -> int:
     folder = RunFolder.open(options.run)
     known = folder.arms()
     if not known:
-        raise UsageError(
-            f"{options.run} has no trials yet; training keeps those of every run.save_trials_every updates"
-        )
+        is_training = folder.config().get("kind") == "train"
+        kept = "; training keeps those of every run.save_trials_every updates" if is_training else ""
+        raise UsageError(f"{options.run} has no trials yet{kept}")
     arm = options.arm or ("main" if "main" in known else known[-1])
     if arm not in known:
         raise UnknownName(f"arm of {options.run}", arm, known)

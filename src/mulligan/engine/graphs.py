@@ -317,7 +317,8 @@ class _Stream:
         try:
             return await self.reply
         except asyncio.CancelledError:
-            self.engine.forget(self)
+            if not self.closed:  # otherwise the place may be another's by now
+                self.engine.forget(self)
             raise
         finally:
             self.reply = None

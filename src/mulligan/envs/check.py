@@ -155,14 +155,17 @@ def _check_garbage(task: Task) -> None:
 
 def _check_players(task: Task) -> None:
     """The scripted players can be made as the runner makes them, move, and take what comes of it."""
-    for kind in getattr(registry.spec(task.env).build, "players", PLAYERS):
-        env = _built(task)
-        maker = getattr(env, "player", None)
-        if maker is None:
-            return
+    maker = registry.spec(task.env).build
+    if not callable(getattr(maker, "player", None)):
+        return
+    kinds = getattr(maker, "players", PLAYERS)
+    if isinstance(kinds, str) or not (isinstance(kinds, Sequence) and all(isinstance(kind, str) for kind in kinds)):
+        raise ContractBroken(f"{task.env}: players is {_shortened(kinds)}, not a list of names")
+    for kind in kinds:
+        env: Any = _built(task)
         who = f"{task.env}, seed {task.seed}: its player {kind!r}"
         try:
-            player = maker(kind, generator(task.seed, "player", kind), 1.0, 0.0)
+            player = env.player(kind, generator(task.seed, "player", kind), 1.0, 0.0)
             env.reset()
             reply = player.act()
             if isinstance(reply, str):

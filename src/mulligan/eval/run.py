@@ -175,7 +175,8 @@ def run_plan(
     A function as `folder` makes a new one; it is called when the plan has proved playable, so that a mistake leaves
     nothing behind.
     """
-    if whole("concurrency", concurrency) < 1:
+    concurrency = whole("concurrency", concurrency)
+    if concurrency < 1:
         raise ParameterError(f"concurrency={concurrency} cannot be; give at least 1")
     if max_cost is not None and not max_cost >= 0:
         raise ParameterError(f"max_cost={max_cost} cannot be; give 0 or more")

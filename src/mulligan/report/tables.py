@@ -10,6 +10,10 @@ if TYPE_CHECKING:
 
 Result = Mapping[str, Any]
 NOTHING = "nothing"
+INDENT = "  "
+"""Before the name of a control, which belongs to the row above."""
+_SIDE_BY_SIDE = 3
+"""Episodes whose figures fit beside their intervals in eighty columns; those of more stand above them."""
 ROOM_NAMES = {"ceiling": "ceiling (omniscient)"}
 CONTROL_NAMES = {
     "independent": "independent retries",
@@ -23,7 +27,7 @@ def eval_table(result: Result) -> Table:
     """One evaluation: the policy, its controls, then the scripted players that show the room."""
     rows = [(str(result["policy"]), result)]
     rows += [
-        (f"  {CONTROL_NAMES.get(name, name)}", summary)
+        (INDENT + CONTROL_NAMES.get(name, name), summary)
         for name, summary in result["controls"].items()
         if summary["trials"]
     ]
@@ -38,29 +42,37 @@ def summary_table(
 ) -> Table:
     """A row a method: p@k with half-widths for solve-type tasks, return and share won per episode for games."""
     from rich import box
+    from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
 
+    stacked = episodes > _SIDE_BY_SIDE
+    title += "; returns, half of their intervals, games won" if stacked and versus else ""
     table = Table(
         title=Text(title, style="table.title"),
         title_justify="left",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
         padding=(0, 1),
+        collapse_padding=stacked,
     )
-    table.add_column("method", overflow="fold")
+    table.add_column("method", overflow="fold", min_width=12)
     for k in range(1, episodes + 1):
-        table.add_column(f"episode {k}" if versus else f"p@{k}", justify="right", no_wrap=True)
+        head = f"ep. {k}" if stacked else f"episode {k}"
+        table.add_column(head if versus else f"p@{k}", justify="right", no_wrap=True)
     scored = not versus and any(pays_in_part(summary) for _, summary in rows)
-    if scored:  # the ceiling has a row of its own, and eighty columns must do
+    if scored:
         table.add_column(f"score@1/{episodes}", justify="right", no_wrap=True)
+    if scored or stacked:  # the ceiling has a row of its own, and eighty columns must do
         ceiling = None
     if not versus and ceiling is not None:
         table.add_column("ceiling", justify="right", no_wrap=True)
     table.add_column("valid", justify="right", no_wrap=True)
     for label, summary in rows:
         cells = _cells(summary, versus=versus, ceiling=ceiling, scored=scored)
-        table.add_row(Text(label), *cells)  # a label as it is: in markup, ``snake.py:Snake:`` has a snake in it
+        cells = [cell.replace(" [dim]±", "\n[dim]±").replace("won ", "") for cell in cells] if stacked else cells
+        name = Text(label.strip())  # a label as it is: in markup, ``snake.py:Snake:`` has a snake in it
+        table.add_row(Padding(name, (0, 0, 0, len(INDENT))) if label.startswith(INDENT) else name, *cells)
     return table
 
 
@@ -97,6 +109,8 @@ def _game_cell(mean: float, ci: Sequence[float] | None, won: float) -> str:
 def footnotes(result: Result) -> list[str]:
     """What the table alone would hide: stop reasons, faults, failures, tokens, what the memory gained."""
     lines = ["Stopped: " + _counted(result["stop_reasons"])]
+    if _is_lopsided(result):
+        lines.append("±: half of the 95 % interval; near 0 and 100 it lies on the inner side only")
     if result["faults"]:
         lines.append("Faulty replies: " + _counted(result["faults"]))
     lines += _failures(result)
@@ -128,6 +142,17 @@ def footnotes(result: Result) -> list[str]:
         of_all = "".join(f", {count}" for count in counts)
         lines.append(f"Incomplete: {result['trials']} of {result['tasks']} tasks played{of_all}{way_on}")
     return lines
+
+
+def _is_lopsided(result: Result) -> bool:
+    """Whether p ± half of its interval would lie outside of 0 to 100 %."""
+    if result["kind"] == "versus":
+        return False
+    return any(
+        min(share, 1 - share) < (high - low) / 2
+        for summary in (result, *result["controls"].values())
+        for share, (low, high) in zip(summary["p"], summary["ci"], strict=True)
+    )
 
 
 def _failures(result: Result) -> list[str]:

@@ -29,7 +29,7 @@ from mulligan.models.load import Loaded, LoraSettings, Precision, as_asked, load
 from mulligan.report.run import RunFolder
 from mulligan.train.compare import changed_since
 from mulligan.train.config import Config
-from mulligan.train.resolve import from_run, from_tree, to_tree
+from mulligan.train.resolve import PARAMS, from_run, from_tree, settings, to_tree
 from mulligan.train.start import find_start
 from mulligan.train.step import Learner
 
@@ -96,12 +96,21 @@ def check_settings(config: Config, run: Path) -> None:
     """
     checkpoint = newest(run)
     then = _state(checkpoint).get("settings") if checkpoint else None
-    changed = changed_since(from_tree(then), config) if then else []
+    changed = changed_since(from_tree(_known(then)), config) if then else []
     if changed:
         raise UsageError(
             f"{run} was begun with other settings ({'; '.join(changed)}); put them back into {run / 'config.toml'}, "
             f"or begin another run from its weights, with --model.name {run}"
         )
+
+
+def _known(tree: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Without settings that there are no more."""
+    names = {*settings(), PARAMS}
+    return {
+        section: {name: value for name, value in part.items() if f"{section}.{name}" in names}
+        for section, part in tree.items()
+    }
 
 
 def _state(checkpoint: Path) -> dict[str, Any]:

@@ -194,7 +194,9 @@ class Trainer:
         try:
             self._run()
         except RuntimeError as error:
-            raise lost_device(error, "training") or error from None
+            if (lost := lost_device(error, "training")) is None:
+                raise
+            raise lost from error
         finally:
             gc.unfreeze()
             self.loop.close()

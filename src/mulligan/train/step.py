@@ -57,6 +57,21 @@ class _Minibatch:
     """[K] each, log-probabilities of the first pass: before any step, where it is the update's first minibatch."""
 
 
+@contextmanager
+def _only_once() -> Iterator[None]:
+    """For a step. Where memory runs out on the way, weights may have moved: only what was saved counts."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not _out_of_memory(error):
+            raise
+        said = str(error).strip().partition("\n")[0]
+        raise DeviceLost(
+            f"memory ran out in the optimiser's step ({said}), which smaller micro-batches do not help; go on with "
+            "--resume when others leave more of it, take a smaller engine.slots, or train an adapter (model.lora_rank)"
+        ) from None
+
+
 class Learner:
     """The model with its optimiser; knows tokens and advantages, and nothing of trials or estimators."""
 
@@ -357,13 +372,15 @@ class Learner:
         share = torch.full((len(values),), 1.0 / spans, device=self.device)
         return value_loss(values, targets[batch.step[batch.first]], share)
 
+    @_only_once()
     def _apply(self, loss: Tensor, optimisers: Sequence[torch.optim.Optimizer]) -> dict[str, float]:
         """Clip and step, unless loss or gradient is not finite."""
         parameters = [p for optimiser in optimisers for group in optimiser.param_groups for p in group["params"]]
         clipped = torch.nn.utils.clip_grad_norm_(parameters, self.config.optim.grad_clip)
         found, norm = torch.stack([loss.float(), clipped.float()]).tolist()
         if math.isfinite(found) and math.isfinite(norm):
-            _take(optimisers)
+            for optimiser in optimisers:
+                optimiser.step()
             for parameter in parameters:  # which fused steps do not do themselves; engines look at it
                 torch.autograd.graph.increment_version(parameter)
             self.follow_masters()
@@ -405,21 +422,6 @@ class Learner:
                 loss.backward()  # type: ignore[no-untyped-call]
                 total = total + loss.detach()
         return total
-
-
-def _take(optimisers: Sequence[torch.optim.Optimizer]) -> None:
-    """Step. Where memory runs out on the way, some weights have moved and others not: only what was saved counts."""
-    try:
-        for optimiser in optimisers:
-            optimiser.step()
-    except RuntimeError as error:
-        if not _out_of_memory(error):
-            raise
-        said = str(error).strip().partition("\n")[0]
-        raise DeviceLost(
-            f"memory ran out in the optimiser's step ({said}), which smaller micro-batches do not help; go on with "
-            "--resume when others leave more of it, take a smaller engine.slots, or train an adapter (model.lora_rank)"
-        ) from None
 
 
 def _chosen(choice: str, by_itself: bool) -> bool:

@@ -46,8 +46,10 @@ class TrialSettings:
             object.__setattr__(self, name, whole(name, getattr(self, name)))
             if getattr(self, name) < 1:
                 raise ParameterError(f"{name}={getattr(self, name)} cannot be; give at least 1")
-        if self.window is not None and whole("window", self.window) < 1:
-            raise ParameterError(f"window={self.window} cannot be; give at least 1, or leave it out")
+        if self.window is not None:
+            object.__setattr__(self, "window", whole("window", self.window))
+            if self.window < 1:
+                raise ParameterError(f"window={self.window} cannot be; give at least 1, or leave it out")
         if self.env_timeout is not None and not self.env_timeout > 0:
             raise ParameterError(f"env_timeout={self.env_timeout} cannot be; give more than 0, or leave it out")
         prompts.style(self.style)

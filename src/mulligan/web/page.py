@@ -6,6 +6,7 @@ No scripts, nothing loaded from elsewhere, and well-formed XML as well, so that 
 from __future__ import annotations
 
 from mulligan.report.charts import escape
+from mulligan.web.stage import FOCUS, board_class
 from mulligan.web.style import CSS
 from mulligan.web.table import Past, Scene
 
@@ -102,12 +103,12 @@ def _episode_end(scene: Scene) -> str:
         f"turn{'s' if past.turns != 1 else ''}</p><pre>{escape(scene.seen)}</pre></div>"
     )
     if scene.kind == "pause":
-        return f'{head}<p><button form="act" name="say" value="" class="go">Next episode</button></p>'
+        return f'{head}<p><button form="act" name="say" value="" class="go"{FOCUS}>Next episode</button></p>'
     return (
         f'{head}<div class="card"><label for="note"><b>Your reflection.</b> The next episode sees it, and may see '
         "nothing else of this one.</label>"
         f'<textarea form="ask" id="note" name="say" rows="7" maxlength="{scene.longest}" '
-        'placeholder="What you tried, how it ended, what you will do differently"></textarea>'
+        f'placeholder="What you tried, how it ended, what you will do differently"{FOCUS}></textarea>'
         '<button form="ask" class="go">Remember this, next episode</button></div>'
     )
 
@@ -148,7 +149,8 @@ def _agent(scene: Scene) -> str:
     )
     summary = f"<summary>All it is given now: {len(scene.messages)} messages</summary>"
     all_before = f"<details>{summary}{whole}</details>" if whole else ""
-    return f'<aside><h2>What an agent sees</h2>{sent}<pre id="agent">{escape(newest)}</pre>{can}{all_before}</aside>'
+    seen = f'<pre id="agent" class="{board_class(newest).strip()}">{escape(newest)}</pre>'
+    return f"<aside><h2>What an agent sees</h2>{sent}{seen}{can}{all_before}</aside>"
 
 
 def _cut(text: str) -> str:

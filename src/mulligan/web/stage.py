@@ -13,6 +13,9 @@ from mulligan.web.table import Stage
 _MOST = 60
 """Buttons for legal moves."""
 _LONGEST_BUTTON = 80
+FOCUS = ' autofocus="autofocus"'
+"""Of what is typed in, or pressed, next: every answer loads the page anew."""
+_BOARD_LINES = 3
 
 
 def draw(world: World, seen: str) -> Stage:
@@ -35,7 +38,9 @@ def button(action: str, label: str, kind: str = "", *, pressed: bool = False) ->
     )
 
 
-def text_box(label: str, send: str, *, before: str = "", after: str = "", longest: int, value: str = "") -> str:
+def text_box(
+    label: str, send: str, *, before: str = "", after: str = "", longest: int, value: str = "", focused: bool = False
+) -> str:
     """A line to type in; what is typed is sent between `before` and `after`."""
     around = "".join(
         f'<input form="ask" type="hidden" name="{name}" value="{escape(text)}"/>'
@@ -45,7 +50,7 @@ def text_box(label: str, send: str, *, before: str = "", after: str = "", longes
     return (
         f'<div class="box">{around}<input form="ask" type="text" name="say" value="{escape(value)}" '
         f'required="required" maxlength="{longest}" autocomplete="off" aria-label="{escape(label)}" '
-        f'placeholder="{escape(label)}"/>'
+        f'placeholder="{escape(label)}"{FOCUS if focused else ""}/>'
         f'<button form="ask" class="go">{escape(send)}</button></div>'
     )
 
@@ -56,8 +61,17 @@ def _draw_text(world: World, seen: str) -> Stage:
     actions = tuple(reply.replace("<action>", "").replace("</action>", "") for reply in replies)
     short = [action for action in actions[:_MOST] if len(action) <= _LONGEST_BUTTON]
     buttons = "".join(button(action, escape(action)) for action in short)
+    more = len(actions) - len(short)
+    hint = f'<p class="hint">and {more} more: type them above</p>' if short and more else ""
     html = (
-        f'<pre class="world">{escape(seen)}</pre>{text_box("your action", "send", longest=2_000)}'
-        f'<div class="row">{buttons}</div>'
+        f'<pre class="world{board_class(seen)}" tabindex="0">{escape(seen)}</pre>'
+        f'{text_box("your action", "send", longest=2_000, focused=True)}<div class="row">{buttons}</div>{hint}'
     )
     return Stage(html, actions)
+
+
+def board_class(text: str) -> str:
+    """Of a text with some lines of one length under each other, which must not be broken; empty for prose."""
+    lengths = [len(line) for line in text.splitlines()]
+    shifted = zip(*(lengths[start:] for start in range(_BOARD_LINES)), strict=False)
+    return " board" if any(min(run) == max(run) > 1 for run in shifted) else ""

@@ -59,7 +59,8 @@ border:0;border-radius:0;background:none;padding:.5rem 1.1rem}
 .value[aria-pressed]{background:var(--accent);border-color:var(--accent);color:var(--on);font-weight:600}
 .mores{margin:1rem 0 .8rem;padding-top:.8rem;border-top:1px solid var(--rule)}
 .buy{background:var(--buy);border-color:var(--buy);color:var(--onbuy);font-weight:700;padding:.5rem 1.6rem}
-.world{font-size:1rem;line-height:1.35}.score b{font-size:1.5rem}
+.world{font-size:1rem;line-height:1.35;max-height:65vh;overflow:auto}.board{white-space:pre;overflow-x:auto}
+.score b{font-size:1.5rem}
 table{border-collapse:collapse;width:100%;margin:.8rem 0;font-variant-numeric:tabular-nums}
 th,td{text-align:left;vertical-align:top;padding:.4rem .7rem .4rem 0;border-top:1px solid var(--rule);
 font-weight:normal}

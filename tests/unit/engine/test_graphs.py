@@ -453,6 +453,28 @@ def test_closing_a_stream_ends_the_wait_for_its_reply(kind):
     asyncio.run(talk())
 
 
+@pytest.mark.parametrize("rounds", range(3, 8))
+def test_a_stream_that_was_closed_leaves_the_next_one_in_its_place_alone(rounds):
+    engine = GraphEngine(a_model("llama"), slots=2)
+
+    async def talk() -> int:
+        busy, rng = await engine.open(), random.Random(0)
+        going_on = asyncio.ensure_future(busy.extend([3] * 5, Sampling(1.0, 1.0, 100), (), rng))
+        stream = await engine.open()
+        given_up = asyncio.ensure_future(stream.extend([5] * 9, Sampling(1.0, 1.0, 50), (), rng))
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        stream.close()
+        following = await engine.open()
+        async with asyncio.timeout(20):
+            reply = await following.extend([1, 2], Sampling(0.0, 1.0, 4), (), rng)
+        going_on.cancel()
+        await asyncio.gather(going_on, given_up, return_exceptions=True)
+        return len(reply.ids)
+
+    assert asyncio.run(talk()) == 4
+
+
 def test_many_heads_of_queries_for_one_of_keys():
     """Tiles are short then, and many: a prompt must still be read to its end."""
     model = a_model("llama", hidden_size=512, num_attention_heads=32, num_key_value_heads=1)

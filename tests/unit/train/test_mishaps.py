@@ -265,6 +265,26 @@ def test_a_checkpoint_that_does_not_know_its_settings_is_gone_on_with(begun, tmp
     train(None, run, resume=True)
 
 
+def test_a_run_goes_on_whose_settings_were_more_than_there_are_now(begun, tmp_path):
+    """Those of a version that had one more."""
+    run = edited(begun, tmp_path / "run", ("updates = 1\n", "updates = 2\n"))
+    for file in run.glob("checkpoints/*/state.json"):
+        state = json.loads(file.read_text())
+        state["settings"]["algo"]["gone_since"] = 1
+        file.write_text(json.dumps(state))
+    train(None, run, resume=True)
+    assert metrics(run)[-1]["update"] == 2
+
+
+def test_an_error_of_ones_own_keeps_its_cause(tmp_path):
+    def log(_):
+        raise RuntimeError("cannot log") from OSError("the disk is full")
+
+    with pytest.raises(RuntimeError, match="cannot log") as caught:
+        train(small(), tmp_path / "run", on_update=log)
+    assert isinstance(caught.value.__cause__, OSError)
+
+
 def test_a_run_goes_on_with_the_full_weights_of_the_one_before(tmp_path):
     """Float32 copies of bfloat16 weights, and no gradient checkpointing that was not asked for."""
     model = ModelConfig(name=TINY, dtype="bfloat16", gradient_checkpointing=True)

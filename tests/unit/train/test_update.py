@@ -200,6 +200,10 @@ def test_memory_that_runs_out_while_the_optimiser_steps_ends_the_run(monkeypatch
         cramped.setattr(torch, "zeros_like", no_room)
         with pytest.raises(DeviceLost, match=r"memory ran out in the optimiser's step \(CUDA out of memory.*GiB\)"):
             learner.update(UpdateData(rows, advantages), update=0, on_bad=pytest.fail)
+    with monkeypatch.context() as cramped:
+        cramped.setattr(torch.nn.utils, "clip_grad_norm_", no_room)
+        with pytest.raises(DeviceLost, match="memory ran out"):
+            learner.update(UpdateData(rows, advantages), update=0, on_bad=pytest.fail)
     monkeypatch.setattr(muon, "multiplies_bfloat16", lambda device: False)
     monkeypatch.setattr(muon, "_orthogonal", no_room)
     adamw, _ = steppers = learner.warm_optimisers()

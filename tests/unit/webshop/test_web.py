@@ -438,3 +438,27 @@ def test_what_cannot_be_is_said_in_one_line(capsys, words, said):
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
+
+
+def test_a_board_is_not_broken_and_moves_without_a_button_are_counted():
+    """Minesweeper 9x9: 81 moves, 60 buttons."""
+    with Visit(registry.make("minesweeper", rows=9, cols=9), episodes=1) as visit:
+        page = visit.look()
+        assert page.root.find(".//pre[@class='world board']") is not None
+        assert len(page.buttons) == 60
+        assert "and 21 more: type them above" in page.words
+
+
+def test_what_comes_next_can_be_typed_at_once():
+    """Every answer is a new page, on which nothing would have the focus."""
+
+    def focused(page: Page) -> list[str]:
+        return [each.get("name") for each in page.root.iter() if each.get("autofocus")]
+
+    with Visit(registry.make("minesweeper", turns=1), episodes=2, memory="reflection") as visit:
+        page = visit.look()
+        assert focused(page) == ["say"]
+        assert page.root.find(".//input[@autofocus]").get("type") == "text"
+        page = visit.send(page, say="(1, 1)")
+        assert focused(page) == ["say"]
+        assert page.root.find(".//textarea[@autofocus]") is not None

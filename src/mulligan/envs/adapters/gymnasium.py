@@ -64,8 +64,6 @@ class Wrapped:
         self.draws = self._can_draw()
         self.env = self._make()
         self.names = self._names()
-        if self.names and not hasattr(self, "legal"):  # what is said in words of one's own cannot be listed
-            self.legal: Callable[[], Sequence[str]] = self._moves
         self.over = False
         self.seen = self.reset()
 
@@ -112,6 +110,13 @@ class Wrapped:
         self.over = bool(terminated or truncated)
         solved = self.over and self.won(float(reward), bool(terminated), info)
         return Step(self.seen, float(reward), self.over, solved, state_key=self.seen)
+
+    @property
+    def legal(self) -> Callable[[], Sequence[str]]:
+        """Only where actions have names: what is said in words of one's own cannot be listed."""
+        if not self.names:
+            raise AttributeError(f"gymnasium:{self.ident} takes any text")
+        return self._moves
 
     def _moves(self) -> Sequence[str]:
         return [] if self.over else [f"<action>{name}</action>" for name in self.names]
