@@ -3,10 +3,11 @@ failures are told."""
 
 from __future__ import annotations
 
+import functools
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from mulligan.envs.base import Env
 from mulligan.errors import UsageError
@@ -15,14 +16,13 @@ from mulligan.eval.run import EvalResult
 from mulligan.players import as_trained, player_from, trained_with
 from mulligan.policy.base import Policy, ReplyFunction
 from mulligan.trial import runner
-from mulligan.trial.runner import ReflectionSource
-from mulligan.trial.settings import TrialSettings
 from mulligan.types import Task, Trial
 
 if TYPE_CHECKING:
     from mulligan.train.config import Config
 
 
+Options = ParamSpec("Options")
 _ENDPOINT = ("base_url", "api_key", "api_key_env", "timeout", "retries", "backoff", "extra_body")
 
 
@@ -54,28 +54,19 @@ def evaluate(env: str, policy: str | Policy | ReplyFunction, **options: Any) -> 
     return result
 
 
-async def run_trial(
-    task: Task | Env,
-    policy: Policy | ReplyFunction,
-    *,
-    settings: TrialSettings | None = None,
-    seed: int = 0,
-    index: int = 0,
-    reflections: ReflectionSource | None = None,
-    related: Sequence[Task] = (),
-    **overrides: Any,
-) -> Trial:
-    """Play one trial: up to N episodes of `task`, with reflections and memory between them.
+def _telling(play: Callable[Options, Coroutine[Any, Any, Trial]]) -> Callable[Options, Coroutine[Any, Any, Trial]]:
+    """As `play`, with a warning where the trial failed."""
 
-    `task` may be a live environment instead. `related` are the tasks of the second and later episodes, where they are
-    others of the same class. `overrides` are fields of `TrialSettings`:
-    ``await mulligan.run_trial(task, my_function, episodes=3, memory="history")``. Failures of the environment or of the
-    model end an episode with a named reason; they are not raised, but warned of, and kept in `Episode.error`.
-    """
-    given: dict[str, Any] = {"settings": settings, "seed": seed, "index": index, "reflections": reflections}
-    trial = await runner.run_trial(task, policy, **given, related=related, **overrides)
-    _warn_of_failure(trial)
-    return trial
+    @functools.wraps(play)
+    async def told(*given: Options.args, **options: Options.kwargs) -> Trial:
+        trial = await play(*given, **options)
+        _warn_of_failure(trial)
+        return trial
+
+    return told
+
+
+run_trial = _telling(runner.run_trial)
 
 
 def run_trial_sync(task: Task | Env, policy: Policy | ReplyFunction, **options: Any) -> Trial:

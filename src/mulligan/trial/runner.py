@@ -59,7 +59,7 @@ async def run_trial(
     `task` may be a live environment instead. `related` are the tasks of the second and later episodes, where they are
     others of the same class. `overrides` are fields of `TrialSettings`:
     ``await run_trial(task, policy, episodes=3, memory="history")``. Failures of the environment or of the model end an
-    episode with a named reason; they are not raised.
+    episode with a named reason and are kept in `Episode.error`; they are not raised, but `mulligan.run_trial` warns.
     """
     settings = with_overrides(settings or TrialSettings(), overrides)
     player = as_policy(policy)
