@@ -36,6 +36,7 @@ COLOURS = {
 }
 """Of the main arms; RL and meta-RL as in the demonstration."""
 TRAINED = [name for name in COLOURS if name != WARM_START]
+UNTOUCHED = ("zero-shot", "react", "reflexion")
 KEPT = (
     "update", "p@1", "p@2", "p@3", "valid", "episodes", "loss/entropy", "loss/kl_old", "loss/clip", "loss/grad_norm",
     "loss/sampler/mismatch", "tokens/rows", "tokens/sampled", "time/rollout", "time/update", "validation/p@1",
@@ -54,9 +55,9 @@ def read_arms(folder: Path) -> list[Row]:
 
 def together(before: Sequence[Row], now: Sequence[Row]) -> list[Row]:
     """Rows kept earlier and new ones, which stand for older ones of their game, name and seed; seeds of an arm follow
-    each other."""
+    each other, and the model as it comes stands last."""
     rows = {(row.get("env"), row["name"], row["seed"]): row for row in (*before, *now)}
-    order = list(dict.fromkeys(key[:2] for key in rows))
+    order = sorted(dict.fromkeys(key[:2] for key in rows), key=lambda key: key[1] in UNTOUCHED)
     return [rows[key] for key in sorted(rows, key=lambda key: (order.index(key[:2]), key[2]))]
 
 

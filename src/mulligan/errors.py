@@ -66,6 +66,10 @@ class ParameterError(UsageError):
     """A parameter whose value is impossible."""
 
 
+class MemoryFull(UsageError):
+    """What was asked for does not fit into the memory that is free; when others have ended, it may."""
+
+
 class MissingExtra(UsageError):
     """An optional dependency is not installed."""
 

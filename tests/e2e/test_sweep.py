@@ -18,7 +18,7 @@ from mulligan.cli import main
 from mulligan.report.run import RunFolder, load_trials
 from mulligan.sweep import demo
 from mulligan.sweep.arms import Work, plan_work, read_sweep
-from mulligan.sweep.worker import DEVICE_LOST, LEFT, work
+from mulligan.sweep.worker import DEVICE_LOST, LEFT, MEMORY_FULL, work
 
 KEPT = Path(__file__).parents[2] / "results" / "demo"
 SWEEP = """
@@ -226,13 +226,20 @@ def test_a_worker_leaves_when_nobody_listens_any_more(tmp_path):
     assert worker.returncode == 1
 
 
-def test_a_worker_says_by_its_exit_code_that_its_device_failed():
-    """Whoever started it can then begin it again."""
-    program = """
-from mulligan.errors import DeviceLost
+@pytest.mark.parametrize(
+    ("raises", "said", "code"),
+    [
+        ("mulligan.errors.DeviceLost('the device failed')", "DeviceLost: the device failed", DEVICE_LOST),
+        ("mulligan.errors.MemoryFull('0 GiB are free')", "MemoryFull: 0 GiB are free", MEMORY_FULL),
+        ("torch.OutOfMemoryError('CUDA out of memory')", "OutOfMemoryError: CUDA out of memory", MEMORY_FULL),
+    ],
+)
+def test_a_worker_says_by_its_exit_code_that_it_can_be_begun_again(raises, said, code):
+    program = f"""
+import mulligan.errors, torch
 from mulligan.sweep import worker
 def fail(*_):
-    raise DeviceLost("the device failed")
+    raise {raises}
 worker.work = fail
 worker.main()
 """
@@ -242,8 +249,8 @@ worker.main()
         assert ended.stderr is not None
         ended.stdin.write("{}\n")
         ended.stdin.flush()
-        assert ended.stderr.read().strip().endswith("DeviceLost: the device failed")
-    assert ended.returncode == DEVICE_LOST
+        assert ended.stderr.read().strip().endswith(said)
+    assert ended.returncode == code
 
 
 def test_a_warm_start_leaves_when_it_is_asked_to_though_demonstrations_are_played(tmp_path):

@@ -74,6 +74,33 @@ if not tries.exists() or len(tries.read_text()) < 2:
     sys.exit(74)
 (folder / "arm.json").write_text('{"settings": {}, "preset": "test", "evaluation": {}}')
 """
+NO_ROOM_BESIDE_THE_FIRST = """
+import json, pathlib, sys
+folder = pathlib.Path(json.loads(sys.stdin.readline())["folder"])
+with (folder / "tries").open("a") as file:
+    file.write("x")
+if not (folder.parent / "first" / "arm.json").exists():
+    sys.exit(73)
+(folder / "arm.json").write_text('{"settings": {}, "preset": "test", "evaluation": {}}')
+"""
+WHEN_THE_OTHERS_HAVE_TRIED = """
+import json, pathlib, sys, time
+folder = pathlib.Path(json.loads(sys.stdin.readline())["folder"])
+while len(list(folder.parent.glob("*/tries"))) < 2:
+    time.sleep(0.01)
+(folder / "arm.json").write_text('{"settings": {}, "preset": "test", "evaluation": {}}')
+"""
+NO_ROOM_FOR_TWO = """
+import json, pathlib, sys, time
+folder = pathlib.Path(json.loads(sys.stdin.readline())["folder"])
+tries = folder / "tries"
+if not tries.exists():
+    tries.touch()
+    while len(list(folder.parent.glob("*/tries"))) < 2:
+        time.sleep(0.01)
+    sys.exit(73)
+(folder / "arm.json").write_text('{"settings": {}, "preset": "test", "evaluation": {}}')
+"""
 
 
 @pytest.fixture
@@ -130,6 +157,26 @@ def test_a_device_that_fails_for_ever_is_given_up(tmp_path, begin):
     begin({"a": "import sys; sys.stdin.readline(); sys.exit(74)"})
     with pytest.raises(MulliganError, match=r"'a' with seed 0 failed \(exit code 74\)"):
         run_work([_work(tmp_path, "a")], 1, _ignore)
+
+
+def test_arms_that_found_too_little_memory_beside_another_begin_again_when_it_has_ended(tmp_path, begin, capsys):
+    """And only then: a try costs the time in which a model is loaded."""
+    begin({"first": WHEN_THE_OTHERS_HAVE_TRIED, "a": NO_ROOM_BESIDE_THE_FIRST, "b": NO_ROOM_BESIDE_THE_FIRST})
+    assert len(run_work([_work(tmp_path, name) for name in ("first", "a", "b")], 3, _ignore)) == 3
+    assert [(tmp_path / name / "tries").read_text() for name in "ab"] == ["xx", "xx"]
+    assert capsys.readouterr().err.count("it begins again when another has ended") == 2
+
+
+def test_arms_for_which_there_is_no_room_side_by_side_are_done_all_the_same(tmp_path, begin):
+    begin({"a": NO_ROOM_FOR_TWO, "b": NO_ROOM_FOR_TWO})
+    assert len(run_work([_work(tmp_path, name) for name in "ab"], 2, _ignore)) == 2
+
+
+def test_too_little_memory_for_an_arm_alone_is_a_failure(tmp_path, begin):
+    begin({"a": "import sys; sys.stdin.readline(); sys.exit(73)", "b": TRAINED})
+    with pytest.raises(MulliganError, match=r"'a' with seed 0 failed \(exit code 73\)"):
+        run_work([_work(tmp_path, name) for name in "ab"], 1, _ignore)
+    assert (tmp_path / "b" / "arm.json").exists()
 
 
 def test_what_failed_before_the_time_was_over_is_told(tmp_path, begin):

@@ -30,7 +30,7 @@ from mulligan.engine.device import RING, Array, Device, Flight
 from mulligan.engine.opening import Opening
 from mulligan.engine.places import Waiting, room_after, token_bytes
 from mulligan.engine.state import GREEDY, LAST, LEFT, LENGTH, MOST_STOPS, SCALE, SEED, STATE, STOPS, TOP_P
-from mulligan.errors import DeviceLost, ParameterError, UsageError, lost_device
+from mulligan.errors import DeviceLost, MemoryFull, ParameterError, UsageError, lost_device
 from mulligan.models.weights import free_memory
 from mulligan.types import Sampling
 
@@ -356,7 +356,7 @@ def _affordable(model: Any, slots: int) -> int:
     free = free_memory(weight.device) or 0
     fits = int(free * SHARE_OF_MEMORY / (token * (slots + 2))) // 256 * 256
     if fits < min(longest, SHORTEST):
-        raise UsageError(
+        raise MemoryFull(
             f"keys and values of {slots} slots leave each {fits} tokens in a third of the GPU's free memory "
             f"({free / 2**30:.0f} GiB); lower engine.slots, or set engine.context"
         )
@@ -364,7 +364,7 @@ def _affordable(model: Any, slots: int) -> int:
 
 
 def compact(model: Any, slots: int, context: int) -> CompactModel:
-    """The model over its cache; a `UsageError` where that does not fit."""
+    """The model over its cache; `MemoryFull` where that does not fit."""
     if next(model.parameters()).device.type != "cuda":
         from mulligan.engine import plain
 
@@ -375,7 +375,7 @@ def compact(model: Any, slots: int, context: int) -> CompactModel:
         return CompactModel(model, slots, context, kernels)
     except torch.OutOfMemoryError:
         free, _ = torch.cuda.mem_get_info()
-        raise UsageError(
+        raise MemoryFull(
             f"keys and values of {slots} slots of {context} tokens do not fit into the GPU's memory "
             f"({free / 2**30:.0f} GiB are free); lower engine.slots or engine.context"
         ) from None

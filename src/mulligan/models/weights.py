@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from mulligan.errors import UsageError
+from mulligan.errors import MemoryFull, UsageError
 from mulligan.models import smollm2
 from mulligan.models.cgroup import free_in_groups
 
@@ -67,7 +67,7 @@ def need_memory(weights: int, source: str, dtype: torch.dtype, device: torch.dev
         free = free_memory(place)
         if free is not None and needed > free:
             way_out = "use a smaller model" if dtype.itemsize == 2 else "use dtype bfloat16 or a smaller model"
-            raise UsageError(
+            raise MemoryFull(
                 f"model {source!r} needs {_size(needed)} as {str(dtype).removeprefix('torch.')}, but {place} has only "
                 f"{_size(free)} free; {way_out}"
             )

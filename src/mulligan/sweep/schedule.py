@@ -19,7 +19,7 @@ from typing import Any
 from mulligan.errors import MulliganError, UsageError
 from mulligan.sweep.arms import Work
 from mulligan.sweep.match import differences, read_result
-from mulligan.sweep.worker import DEVICE_LOST, EVALUATING, LEFT, WARMING
+from mulligan.sweep.worker import DEVICE_LOST, EVALUATING, LEFT, MEMORY_FULL, WARMING
 
 OnProgress = Callable[[Work, str, int, int], None]
 """Called with the work, its stage, how much of that is done and how much there is."""
@@ -41,14 +41,16 @@ def run_work(
     """Do what is not done yet, on so many cores; returns what each folder's arm found.
 
     An arm that fails costs the others nothing: they go on, and the failure is raised when they are done. One whose
-    device failed begins again where it was saved, up to `RESTARTS` times. An interruption, or the end of so many
-    seconds (`TimeOver`), lets all save what they have trained; an interruption while they do ends them at once. Asked
-    for again, the same work goes on from there.
+    device failed begins again where it was saved, up to `RESTARTS` times; one that found too little memory free beside
+    others, when one of them has ended. An interruption, or the end of so many seconds (`TimeOver`), lets all save what
+    they have trained; an interruption while they do ends them at once. Asked for again, the same work goes on from
+    there.
     """
     end = time.monotonic() + seconds
     waiting = [each for each in work if not _is_done(each)]
     done = {each.folder for each in work} - {each.folder for each in waiting}
     running: dict[Path, _Process] = {}
+    crowded: list[Work] = []
     failed = _Failed()
     said: Said = queue.Queue()
     try:
@@ -59,6 +61,8 @@ def run_work(
                 if each.after in (None, *done, *trained) and (each.threads <= free or not running):
                     waiting.remove(each)
                     running[each.folder] = _Process(each, said)
+                    for process in running.values():
+                        process.alone = len(running) == 1
             if not running and time.monotonic() < end:
                 raise MulliganError(f"{waiting[0].name!r} waits for {waiting[0].after}, which nothing makes")
             try:
@@ -74,10 +78,17 @@ def run_work(
             if failure is None:
                 done.add(one.folder)
                 on_progress(one, "done", 1, 1)
+            elif process.may_fit_later:
+                crowded.append(one)
+                sys.stderr.write(f"{failure}; it begins again when another has ended\n")
             else:
                 waiting = failed.take(process, failure, waiting)
-                if waiting or running:
+                if waiting or running or crowded:
                     sys.stderr.write(f"{failed.said}\n")
+            if not process.may_fit_later:
+                waiting, crowded = [*crowded, *waiting], []
+            elif not running:  # all of them found too little: one after the other
+                waiting, crowded = [crowded[0], *waiting], crowded[1:]
     except (KeyboardInterrupt, MulliganError) as error:
         failed.failures += _let_go(running, said)
         if isinstance(error, KeyboardInterrupt | TimeOver):
@@ -138,8 +149,8 @@ def _let_go(running: dict[Path, _Process], said: Said) -> list[MulliganError]:
         if progress is None and one.folder in running:
             process = running.pop(one.folder)
             process.end()
-            if process.process.returncode not in (0, LEFT) and (failure := process.failure()) is not None:
-                failures.append(failure)
+            if process.process.returncode not in (0, LEFT) and not process.may_fit_later:
+                failures += [failure for failure in (process.failure(),) if failure is not None]
     return failures
 
 
@@ -158,7 +169,7 @@ class _Process:
     """A worker under way; a thread passes on what it says, and None when it has ended."""
 
     def __init__(self, work: Work, said: Said) -> None:
-        self.work, self.stage = work, WARMING
+        self.work, self.stage, self.alone = work, WARMING, False
         work.folder.mkdir(parents=True, exist_ok=True)
         self.log = work.folder / _LOG
         threads = str(work.threads)
@@ -202,6 +213,11 @@ class _Process:
     def lost_its_device(self) -> bool:
         """Whether the worker, which has ended, did so because a GPU failed under it."""
         return self.process.returncode == DEVICE_LOST
+
+    @property
+    def may_fit_later(self) -> bool:
+        """Whether the worker, which has ended, did so because others had left it too little memory."""
+        return self.process.returncode == MEMORY_FULL and not self.alone
 
     def failure(self) -> MulliganError | None:
         """How the worker, which has ended, failed, if it did."""

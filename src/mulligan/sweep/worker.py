@@ -20,7 +20,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mulligan.errors import DeviceLost
+from mulligan.errors import DeviceLost, MemoryFull
 
 if TYPE_CHECKING:
     from mulligan.train.config import Config
@@ -31,6 +31,8 @@ LEFT = 75
 """Exit code of a worker that was asked to leave before it was done."""
 DEVICE_LOST = 74
 """Exit code of a worker whose GPU failed: from what it saved, it can be begun again."""
+MEMORY_FULL = 73
+"""Exit code of a worker that found too little memory free: it may fit when others have ended."""
 _PATIENCE = 10.0
 """Seconds in which the main thread has to come to an end."""
 Say = Callable[[Mapping[str, Any]], None]
@@ -44,7 +46,7 @@ def main() -> None:
     order = json.loads(_first_line())
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever an environment prints goes to the log, not between the lines of progress
-    import torch  # noqa: F401  (on Windows, loading it while another thread reads standard input never ends)
+    import torch  # here: on Windows, loading it while another thread reads standard input never ends
 
     threading.Thread(target=leaving.listen, daemon=True).start()
 
@@ -59,6 +61,9 @@ def main() -> None:
     except DeviceLost:
         traceback.print_exc()
         sys.exit(DEVICE_LOST)
+    except (MemoryFull, torch.OutOfMemoryError):
+        traceback.print_exc()
+        sys.exit(MEMORY_FULL)
     if leaving.asked.is_set():
         sys.exit(LEFT)
 
