@@ -16,6 +16,8 @@ from mulligan.models import smollm2
 from mulligan.models.cgroup import free_in_groups
 
 ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+SCARCE = 0.2
+"""Of a GPU's memory: with less than that free, nobody keeps any for later."""
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 
 
@@ -80,6 +82,14 @@ def free_memory(device: torch.device) -> int | None:
         return int(torch.cuda.mem_get_info(device)[0]) + unused
     known = [free for free in (_free_in_machine(), free_in_groups()) if free is not None]
     return min(known, default=None)
+
+
+def leave_room(device: torch.device) -> None:
+    """Give back what torch keeps for later where little is free: others on the same GPU would run out of it."""
+    if device.type == "cuda":
+        free, total = torch.cuda.mem_get_info(device)
+        if free < SCARCE * total:
+            torch.cuda.empty_cache()
 
 
 def _free_in_machine() -> int | None:

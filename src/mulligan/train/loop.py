@@ -29,6 +29,7 @@ from mulligan.algo.normalise import History
 from mulligan.engine.choose import make_engine
 from mulligan.errors import MulliganError, StopReason, lost_device
 from mulligan.models.load import Loaded
+from mulligan.models.weights import leave_room
 from mulligan.policy.local import LocalPolicy
 from mulligan.report.run import RunFolder
 from mulligan.rollout.groups import Mixture, all_failed, draw_tasks, play_groups
@@ -298,7 +299,9 @@ class Trainer:
             torch.tensor(advantages.values, dtype=torch.float32, device=self.device),
             None if targets is None else torch.tensor(targets, dtype=torch.float32, device=self.device),
         )
-        return advantages, self.learner.update(data, update=update, on_bad=lambda bad: self._keep_bad(update, bad))
+        learned = self.learner.update(data, update=update, on_bad=lambda bad: self._keep_bad(update, bad))
+        leave_room(self.learner.device)
+        return advantages, learned
 
     def _warning(self, learned: dict[str, float], budget: int, groups: list[Group]) -> str | None:
         """What a person should know of this update, if anything."""

@@ -23,7 +23,7 @@ from transformers.utils import logging
 
 from mulligan.errors import ParameterError, UnknownName, UsageError
 from mulligan.models.load import LoraSettings, load, save
-from mulligan.models.weights import free_memory
+from mulligan.models.weights import free_memory, leave_room
 
 LORA = LoraSettings(rank=4)
 TINY = {"vocab_size": 1600, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
@@ -328,6 +328,15 @@ def test_the_memory_of_this_machine_is_known():
     free = free_memory(torch.device("cpu"))
     assert free is not None
     assert 2**26 < free < 2**50  # 64 MiB, which this test already takes, and a million GiB
+
+
+@pytest.mark.parametrize(("free", "given_back"), [(10, 1), (90, 0)])
+def test_memory_is_not_kept_for_later_where_others_have_too_little(free, given_back, monkeypatch):
+    calls = []
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 100))
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: calls.append(True))
+    leave_room(torch.device("cuda"))
+    assert len(calls) == given_back
 
 
 def cut(content: bytes) -> bytes:
