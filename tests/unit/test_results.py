@@ -248,6 +248,19 @@ def test_what_the_best_estimator_leaves_on_minesweeper_is_told_as_it_is():
     assert f"with {final[0]:.2f} to {final[-3]:.2f}" in said
 
 
+@pytest.mark.parametrize(
+    ("game", "words"), [("minesweeper", "seed's main runs together took {}"), ("sokoban", "seed's runs together {}")]
+)
+def test_what_a_seed_of_a_game_took_is_told_as_it_is(game, words):
+    said = " ".join((ROOT / "docs" / "results.md").read_text().split())
+    rows = [row for row in json.loads((PILOT.parent / "table.json").read_text()) if row["env"] == game and row["main"]]
+    took = []
+    for seed in range(3):
+        warm, trained = ([r["minutes"] for r in rows if r["seed"] == seed and (r["updates"] > 0) == t] for t in (0, 1))
+        took.append(max(warm) + max(trained))
+    assert words.format(f"{min(took):.0f} to {max(took):.0f} minutes") in said
+
+
 def test_as_many_episodes_as_rl_are_as_many():
     said, kept = (ROOT / "docs" / "results.md").read_text(), PILOT.parent / "metrics"
     for arm, episodes in (("01-meta-rl-reflection", "826"), ("02-rl-gigpo", "1,536"), ("04-as-many-episodes", "1,610")):
