@@ -47,7 +47,7 @@ RUNS := runs/h200-smollm2
 results: $(READY) $(SMOLLM2)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[plots]"
 	for game in minesweeper sokoban; do \
-		$(BIN)/mulligan sweep results/h200-smollm2/$$game.toml --run $(RUNS)/$$game --cores 4 || exit; done
+		$(BIN)/mulligan sweep results/h200-smollm2/$$game.toml --run $(RUNS)/$$game --cores 5 || exit; done
 	$(BIN)/python results/h200-smollm2/untouched.py $(RUNS)
 	$(BIN)/python results/h200-smollm2/collect.py $(RUNS)
 

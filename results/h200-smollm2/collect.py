@@ -43,7 +43,7 @@ KEPT = (
     "validation/p@2", "validation/p@3", "validation/diversity", "optim/tokens", "warning",
 )  # fmt: skip
 """What is kept of an update."""
-TO_READ = 10
+TO_READ, OTHERS = 10, 5
 Row = dict[str, Any]
 
 
@@ -187,15 +187,18 @@ def told(trial: Trial) -> str:
 
 
 def keep_trials(arms: Sequence[Row], game: str, into: Path) -> None:
-    """The first ten trials of each main arm's first seed, as they came."""
+    """The first ten trials of each main arm's first seed, as they came, and the next that took several attempts."""
     firsts = {name: min(arm["seed"] for arm in arms if arm["name"] == name) for name in {arm["name"] for arm in arms}}
     for arm in arms:
         if arm["name"] in TRAINED and arm["seed"] == firsts[arm["name"]] and (arm["folder"] / "evaluation").is_dir():
-            trials = load_trials(arm["folder"] / "evaluation")[:TO_READ]
+            trials = load_trials(arm["folder"] / "evaluation")
+            others = [trial for trial in trials[TO_READ:] if len(trial.episodes) > 1][:OTHERS]
             text = f"# {arm['name']}: the first {TO_READ} tasks of the evaluation, as they came\n\n"
+            text += "\n".join(map(told, trials[:TO_READ]))
+            text += f"\n# The next {len(others)} that took more than one attempt\n\n" + "\n".join(map(told, others))
             short = arm["folder"].name.partition("-")[2]
             (into / "trials").mkdir(exist_ok=True)
-            (into / "trials" / f"{game}-{short}.md").write_text(text + "\n".join(map(told, trials)), encoding="utf-8")
+            (into / "trials" / f"{game}-{short}.md").write_text(text, encoding="utf-8")
 
 
 def keep_metrics(arms: Sequence[Row], game: str, into: Path) -> None:

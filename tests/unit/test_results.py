@@ -178,6 +178,8 @@ def test_what_sokobans_notes_are_worth_on_frozen_levels_is_told_as_it_is():
     assert f"same moves in {rl[3]} of {rl[2]} episodes, meta-RL with as many episodes in {many[3]} of {many[2]}" in said
     assert f"Of the {many[4]} in which it played otherwise it won {many[5]}" in said
     assert f"{many[7] - many[8]} of its {many[7]} pieces of advice lose" in said
+    sure = _together("sokoban-sure/notes.txt", "meta-rl-reflection")
+    assert f"{many[0]} of {many[1]} rather than {sure[0]} of {sure[1]}" in said
     front = (ROOT / "README.md").read_text()
     assert f"in {rl[3]} of {rl[2]} attempts, meta-RL in {meta[3]} of {meta[2]}" in front
 
@@ -241,7 +243,7 @@ def test_what_the_best_estimator_leaves_on_minesweeper_is_told_as_it_is():
         for name, own in reached.items()
     }
     assert max(best, key=best.__getitem__) == "RL, PPO"
-    assert f"RL's best estimator here: {best['RL, PPO']:.1f}" in said
+    assert f"RL's best p@3 here: {best['RL, PPO']:.1f}" in said
     assert f"{sum(meta) / len(meta) - best['RL, PPO']:.1f} points above the best" in said
     final = sorted(row["diversity"][-1] for row in rl if row["seed"] == 0)
     assert f"with {final[-1]:.2f} and {final[-2]:.2f} nats" in said
