@@ -16,9 +16,9 @@ lost        a level that cannot be won any more ``runs`` on to the last turn, as
             too few, on boards of up to 64 cells, whose shortest solutions are known; turns lost to replies that cannot
             be read do not count there. What is won is the same in all three; how soon a loss is seen is not.
 advice      ``solver``: a scripted player's reflection also says what the solver would have played; ``none``: only what
-            was seen; ``doubtful`` (in cells): of what it says to play instead, half loses as well where such moves are soon
-            found, and what has lost is not said again. Such advice is shown in a warm start and not imitated. An agent writes its own reflections,
-            but may have learned to from a scripted player's.
+            was seen; ``doubtful`` (in cells): of what it says to play instead, half loses as well where such moves are
+            soon found, and what has lost is not said again. Such advice is shown in a warm start and not imitated. An
+            agent writes its own reflections, but may have learned to from a scripted player's.
 """
 
 from __future__ import annotations
