@@ -75,6 +75,9 @@ def run_work(
                 continue
             process = running.pop(one.folder)
             failure = process.failure()
+            if not process.may_fit_later:
+                waiting = [each for each in work if each in (*crowded, *waiting)]  # whoever is started from comes first
+                crowded = []
             if failure is None:
                 done.add(one.folder)
                 on_progress(one, "done", 1, 1)
@@ -83,12 +86,12 @@ def run_work(
                 sys.stderr.write(f"{failure}; it begins again when another has ended\n")
             else:
                 waiting = failed.take(process, failure, waiting)
-                if waiting or running or crowded:
+                if waiting or running:
                     sys.stderr.write(f"{failed.said}\n")
-            if not process.may_fit_later:
-                waiting, crowded = [*crowded, *waiting], []
-            elif not running:  # all of them found too little: one after the other
-                waiting, crowded = [crowded[0], *waiting], crowded[1:]
+            if crowded and not running:  # all of them found too little: one after the other
+                first = next((each for each in crowded if each.after in (None, *done)), crowded[0])
+                waiting.append(first)
+                crowded.remove(first)
     except (KeyboardInterrupt, MulliganError) as error:
         failed.failures += _let_go(running, said)
         if isinstance(error, KeyboardInterrupt | TimeOver):
