@@ -232,9 +232,14 @@ def test_a_worker_leaves_when_nobody_listens_any_more(tmp_path):
         ("mulligan.errors.DeviceLost('the device failed')", "DeviceLost: the device failed", DEVICE_LOST),
         ("mulligan.errors.MemoryFull('0 GiB are free')", "MemoryFull: 0 GiB are free", MEMORY_FULL),
         ("torch.OutOfMemoryError('CUDA out of memory')", "OutOfMemoryError: CUDA out of memory", MEMORY_FULL),
+        ("torch.AcceleratorError('CUDA error: out of memory')", "CUDA error: out of memory", MEMORY_FULL),
+        ("RuntimeError('CUDA error: CUBLAS_STATUS_ALLOC_FAILED')", "CUBLAS_STATUS_ALLOC_FAILED", MEMORY_FULL),
+        ("mulligan.errors.DeviceLost('in a step (CUDA out of memory)')", "(CUDA out of memory)", MEMORY_FULL),
+        ("mulligan.errors.PolicyError('no reply: CUDA out of memory')", "CUDA out of memory", MEMORY_FULL),
+        ("mulligan.errors.PolicyError('no reply')", "PolicyError: no reply", 1),
     ],
 )
-def test_a_worker_says_by_its_exit_code_that_it_can_be_begun_again(raises, said, code):
+def test_a_worker_says_by_its_exit_code_whether_it_can_be_begun_again(raises, said, code):
     program = f"""
 import mulligan.errors, torch
 from mulligan.sweep import worker
