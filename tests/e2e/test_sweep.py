@@ -13,8 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from mulligan.cli import main
+from mulligan.engine.slots import SlotEngine
+from mulligan.errors import MemoryFull
 from mulligan.report.run import RunFolder, load_trials
 from mulligan.sweep import demo
 from mulligan.sweep.arms import Work, plan_work, read_sweep
@@ -256,6 +259,31 @@ worker.main()
         ended.stdin.flush()
         assert ended.stderr.read().strip().endswith(said)
     assert ended.returncode == code
+
+
+def test_trials_for_which_memory_ran_out_are_no_result_and_are_played_again(tmp_path, monkeypatch):
+    """One step of the engine without memory fails all trials under way, which would count as not solved."""
+    (tmp_path / "sweep.toml").write_text(SWEEP.replace('"warmstart.steps" = 2', '"warmstart.steps" = 0'))
+    arm, real, evaluated = plan_work(read_sweep(tmp_path / "sweep.toml"), tmp_path)[0], SlotEngine.step, [0, 0]
+
+    def step(engine: SlotEngine, asking: list[object]) -> None:
+        evaluated[1] += evaluated[0]
+        if evaluated[1] == 6:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        real(engine, asking)
+
+    def say(progress: dict[str, object]) -> None:
+        evaluated[0] = int(progress["stage"] == "evaluation")
+
+    work(_order(replace(arm, folder=tmp_path / "undisturbed")), lambda progress: None)
+    with monkeypatch.context() as cramped:
+        cramped.setattr(SlotEngine, "step", step)
+        with pytest.raises(MemoryFull, match=r"memory ran out in \d+ of 10 trials"):
+            work(_order(arm), say)
+    assert not (arm.folder / "arm.json").exists()
+    work(_order(arm), lambda progress: None)
+    found = [json.loads((tmp_path / name / "arm.json").read_text()) for name in (arm.folder.name, "undisturbed")]
+    assert [arm["main"] for arm in found] == [found[1]["main"]] * 2
 
 
 def test_a_warm_start_leaves_when_it_is_asked_to_though_demonstrations_are_played(tmp_path):

@@ -202,7 +202,7 @@ def _evaluate(env: str, config: Any, folder: Path, wanted: Mapping[str, Any], sa
                 say({"stage": EVALUATING, "done": sum(counts.values()), "total": total})
 
         run = folder / (f"evaluation-{further_name(name)}" if name else "evaluation")
-        return evaluate(
+        played = evaluate(
             env,
             player,
             params={**params, **more},
@@ -218,6 +218,8 @@ def _evaluate(env: str, config: Any, folder: Path, wanted: Mapping[str, Any], sa
             resume=(run / "config.toml").is_file(),
             progress=progress,
         )
+        _need_all(played)
+        return played
 
     found = {name: play(name) for name in plays}
     main = found.pop("")
@@ -228,6 +230,13 @@ def _evaluate(env: str, config: Any, folder: Path, wanted: Mapping[str, Any], sa
         "seed_set": wanted["seed_set"],
         **({"also": also} if also else {}),
     }
+
+
+def _need_all(played: Any) -> None:
+    """Trials that failed because memory ran out are no result; those that did not are kept."""
+    for summary in (played.main, *played.controls.values()):
+        if lacks_memory(summary.failure):
+            raise MemoryFull(f"memory ran out in {summary.failed} of {summary.trials} trials ({summary.failure})")
 
 
 def _summaries(result: Any) -> dict[str, Any]:
