@@ -83,6 +83,15 @@ if not (folder.parent / "first" / "arm.json").exists():
     sys.exit(73)
 (folder / "arm.json").write_text('{"settings": {}, "preset": "test", "evaluation": {}}')
 """
+WHILE_NOBODY_BUT_ONE_HAS_TRIED = """
+import json, pathlib, sys, time
+folder = pathlib.Path(json.loads(sys.stdin.readline())["folder"])
+end = time.monotonic() + 30
+while not (tried := list(folder.parent.glob("*/tries"))) or (len(tried) < 2 and time.monotonic() < end):
+    end = min(end, time.monotonic() + 1) if tried else end
+    time.sleep(0.01)
+(folder / "arm.json").write_text('{"settings": {}, "preset": "test", "evaluation": {}}')
+"""
 WHEN_THE_OTHERS_HAVE_TRIED = """
 import json, pathlib, sys, time
 folder = pathlib.Path(json.loads(sys.stdin.readline())["folder"])
@@ -184,6 +193,13 @@ def test_arms_that_found_too_little_memory_beside_another_begin_again_when_it_ha
     assert len(run_work([_work(tmp_path, name) for name in ("first", "a", "b")], 3, _ignore)) == 3
     assert [(tmp_path / name / "tries").read_text() for name in "ab"] == ["xx", "xx"]
     assert capsys.readouterr().err.count("it begins again when another has ended") == 2
+
+
+def test_nobody_else_begins_beside_those_that_left_too_little_memory(tmp_path, begin):
+    """Each arm of a long sweep would try in vain, again and again."""
+    begin({"first": WHILE_NOBODY_BUT_ONE_HAS_TRIED, "a": NO_ROOM_BESIDE_THE_FIRST, "b": NO_ROOM_BESIDE_THE_FIRST})
+    assert len(run_work([_work(tmp_path, name) for name in ("first", "a", "b")], 2, _ignore)) == 3
+    assert [(tmp_path / name / "tries").read_text() for name in "ab"] == ["xx", "x"]
 
 
 def test_arms_for_which_there_is_no_room_side_by_side_are_done_all_the_same(tmp_path, begin):
