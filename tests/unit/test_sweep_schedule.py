@@ -208,14 +208,14 @@ def test_arms_for_which_there_is_no_room_side_by_side_are_done_all_the_same(tmp_
 
 
 class _Told:
-    """Standard error that makes a file when somebody is told to wait."""
+    """Standard error that makes a file when something is said: when somebody is told to wait."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.text = folder, ""
+    def __init__(self, folder: Path, what: str = "it begins again") -> None:
+        self.folder, self.what, self.text = folder, what, ""
 
     def write(self, text: str) -> None:
         self.text += text
-        if "it begins again" in text:
+        if self.what in text:
             (self.folder / "told").touch()
 
 
@@ -237,6 +237,19 @@ def test_an_arm_that_waits_for_room_is_not_begun_again_when_what_it_starts_from_
     begin({"start": EVALUATES_UNTIL_THE_ARM_HAS_WAITED + "sys.exit('disk full')", "arm": ROOM_AT_THE_SECOND_TRY})
     with pytest.raises(MulliganError, match=r"'start' with seed 0 failed.*disk full.*not begun without it: 'arm'"):
         run_work(_start_and_arm(tmp_path), 2, _ignore)
+
+
+@pytest.mark.parametrize("code", [73, 74])
+def test_an_arm_begins_again_though_what_it_started_from_has_failed_since(tmp_path, begin, monkeypatch, code):
+    """When it was evaluated: the weights are there."""
+    monkeypatch.setattr("sys.stderr", told := _Told(tmp_path, "the others go on"))
+    fails = EVALUATES_UNTIL_THE_ARM_HAS_WAITED.replace('"told"', '"arm" / "tries"') + "sys.exit('disk full')"
+    waits = "    while not (folder.parent / 'told').exists():\n        time.sleep(0.01)\n    sys.exit"
+    begin({"start": fails, "arm": "import time" + ROOM_AT_THE_SECOND_TRY.replace("    sys.exit(73", f"{waits}({code}")})
+    with pytest.raises(MulliganError, match=r"'start' with seed 0 failed \(exit code 1\): disk full"):
+        run_work(_start_and_arm(tmp_path), 2, _ignore)
+    assert "'arm' with seed 0 failed" in told.text
+    assert (tmp_path / "arm" / "arm.json").exists()
 
 
 def test_too_little_memory_for_an_arm_alone_is_a_failure(tmp_path, begin):

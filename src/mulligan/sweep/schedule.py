@@ -49,6 +49,7 @@ def run_work(
     end = time.monotonic() + seconds
     waiting = [each for each in work if not _is_done(each)]
     done = {each.folder for each in work} - {each.folder for each in waiting}
+    trained: set[Path] = set()
     running: dict[Path, _Process] = {}
     memory_is_short = False
     failed = _Failed()
@@ -57,7 +58,6 @@ def run_work(
         while waiting or running:
             for each in list(waiting) if time.monotonic() < end else ():
                 free = cores - sum(process.work.threads for process in running.values())
-                trained = [folder for folder, process in running.items() if process.stage == EVALUATING]
                 fits = not running or (each.threads <= free and not memory_is_short)
                 if each.after in (None, *done, *trained) and fits:
                     waiting.remove(each)
@@ -72,6 +72,8 @@ def run_work(
                 raise TimeOver(f"{seconds / 60:g} minutes are over") from None
             if progress is not None:
                 running[one.folder].stage = progress["stage"]
+                if progress["stage"] == EVALUATING:
+                    trained.add(one.folder)
                 on_progress(one, progress["stage"], progress["done"], progress["total"])
                 continue
             process = running.pop(one.folder)
