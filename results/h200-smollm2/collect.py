@@ -276,17 +276,16 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def further_table(rows: Sequence[Row]) -> str:
-    """Other evaluations of the same agents: p@1, p@2 ... as means over seeds."""
+    """Other evaluations of the same agents: p@1, p@2 ... as means over the seeds that have them."""
     lines = ["| | | seeds | p@1, p@2, … |", "|---|---|---|---|"]
     for name, own in by_name(rows).items():
-        for further, found in own[0]["also"].items():
-            parts = {"": [row["also"][further]["p"] for row in own]}
-            parts |= {
-                f", {kind}": [row["also"][further]["controls"][kind] for row in own] for kind in found["controls"]
-            }
+        for further in dict.fromkeys(each for row in own for each in row["also"]):
+            found = [row["also"][further] for row in own if further in row["also"]]
+            parts = {"": [each["p"] for each in found]}
+            parts |= {f", {kind}": [each["controls"][kind] for each in found] for kind in found[0]["controls"]}
             for kind, p in parts.items():
                 shares = " / ".join(percent(each) for each in zip(*p, strict=True))
-                lines.append(f"| {name} | {further}{kind} | {len(own)} | {shares} |")
+                lines.append(f"| {name} | {further}{kind} | {len(found)} | {shares} |")
     return "\n".join(lines) + "\n"
 
 

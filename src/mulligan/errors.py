@@ -112,5 +112,10 @@ def lost_device(error: Exception, doing: str) -> DeviceLost | None:
     return DeviceLost(f"the device failed while {doing}: {line}; start again with --resume")
 
 
+def lacks_memory(said: str) -> bool:
+    """Whether somebody says that memory ran out: torch, CUDA, and cuBLAS and cuDNN each have words of their own."""
+    return any(sign in said for sign in ("out of memory", "can't allocate memory", "STATUS_ALLOC_FAILED"))
+
+
 class RunFolderError(MulliganError):
     """A run folder that cannot be read or must not be written."""

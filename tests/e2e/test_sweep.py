@@ -13,8 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from mulligan.cli import main
+from mulligan.engine.slots import SlotEngine
+from mulligan.errors import MemoryFull
 from mulligan.report.run import RunFolder, load_trials
 from mulligan.sweep import demo
 from mulligan.sweep.arms import Work, plan_work, read_sweep
@@ -232,9 +235,14 @@ def test_a_worker_leaves_when_nobody_listens_any_more(tmp_path):
         ("mulligan.errors.DeviceLost('the device failed')", "DeviceLost: the device failed", DEVICE_LOST),
         ("mulligan.errors.MemoryFull('0 GiB are free')", "MemoryFull: 0 GiB are free", MEMORY_FULL),
         ("torch.OutOfMemoryError('CUDA out of memory')", "OutOfMemoryError: CUDA out of memory", MEMORY_FULL),
+        ("torch.AcceleratorError('CUDA error: out of memory')", "CUDA error: out of memory", MEMORY_FULL),
+        ("RuntimeError('CUDA error: CUBLAS_STATUS_ALLOC_FAILED')", "CUBLAS_STATUS_ALLOC_FAILED", MEMORY_FULL),
+        ("mulligan.errors.DeviceLost('in a step (CUDA out of memory)')", "(CUDA out of memory)", MEMORY_FULL),
+        ("mulligan.errors.PolicyError('no reply: CUDA out of memory')", "CUDA out of memory", MEMORY_FULL),
+        ("mulligan.errors.PolicyError('no reply')", "PolicyError: no reply", 1),
     ],
 )
-def test_a_worker_says_by_its_exit_code_that_it_can_be_begun_again(raises, said, code):
+def test_a_worker_says_by_its_exit_code_whether_it_can_be_begun_again(raises, said, code):
     program = f"""
 import mulligan.errors, torch
 from mulligan.sweep import worker
@@ -251,6 +259,31 @@ worker.main()
         ended.stdin.flush()
         assert ended.stderr.read().strip().endswith(said)
     assert ended.returncode == code
+
+
+def test_trials_for_which_memory_ran_out_are_no_result_and_are_played_again(tmp_path, monkeypatch):
+    """One step of the engine without memory fails all trials under way, which would count as not solved."""
+    (tmp_path / "sweep.toml").write_text(SWEEP.replace('"warmstart.steps" = 2', '"warmstart.steps" = 0'))
+    arm, real, evaluated = plan_work(read_sweep(tmp_path / "sweep.toml"), tmp_path)[0], SlotEngine.step, [0, 0]
+
+    def step(engine: SlotEngine, asking: list[object]) -> None:
+        evaluated[1] += evaluated[0]
+        if evaluated[1] == 6:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        real(engine, asking)
+
+    def say(progress: dict[str, object]) -> None:
+        evaluated[0] = int(progress["stage"] == "evaluation")
+
+    work(_order(replace(arm, folder=tmp_path / "undisturbed")), lambda progress: None)
+    with monkeypatch.context() as cramped:
+        cramped.setattr(SlotEngine, "step", step)
+        with pytest.raises(MemoryFull, match=r"memory ran out in \d+ of 10 trials"):
+            work(_order(arm), say)
+    assert not (arm.folder / "arm.json").exists()
+    work(_order(arm), lambda progress: None)
+    found = [json.loads((tmp_path / name / "arm.json").read_text()) for name in (arm.folder.name, "undisturbed")]
+    assert [arm["main"] for arm in found] == [found[1]["main"]] * 2
 
 
 def test_a_warm_start_leaves_when_it_is_asked_to_though_demonstrations_are_played(tmp_path):

@@ -107,6 +107,13 @@ def test_rows_of_another_machine_join_those_that_are_kept():
     assert rows == [("RL", 0, 0), ("RL", 2, 1), ("meta-RL", 0, 0), ("meta-RL", 1, 1), ("meta-RL", 2, 0)]
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_an_evaluation_that_only_some_seeds_have_is_told_of_those(first):
+    further_table = runpy.run_path(str(PILOT.parent / "collect.py"))["further_table"]
+    rows = [{"name": "RL", "also": {}}, {"name": "RL", "also": {"notes": {"p": [0.25, 0.5], "controls": {}}}}]
+    assert further_table([rows[first], rows[1 - first]]).endswith("| RL | notes | 1 | 25.0 / 50.0 |\n")
+
+
 @pytest.mark.parametrize("view", ["boards", "cells", "hopeless"])
 def test_the_first_runs_of_sokoban_are_told_as_they_were(view):
     said = (ROOT / "docs" / "results.md").read_text()

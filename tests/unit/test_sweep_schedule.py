@@ -83,6 +83,15 @@ if not (folder.parent / "first" / "arm.json").exists():
     sys.exit(73)
 (folder / "arm.json").write_text('{"settings": {}, "preset": "test", "evaluation": {}}')
 """
+WHILE_NOBODY_BUT_ONE_HAS_TRIED = """
+import json, pathlib, sys, time
+folder = pathlib.Path(json.loads(sys.stdin.readline())["folder"])
+end = time.monotonic() + 30
+while not (tried := list(folder.parent.glob("*/tries"))) or (len(tried) < 2 and time.monotonic() < end):
+    end = min(end, time.monotonic() + 1) if tried else end
+    time.sleep(0.01)
+(folder / "arm.json").write_text('{"settings": {}, "preset": "test", "evaluation": {}}')
+"""
 WHEN_THE_OTHERS_HAVE_TRIED = """
 import json, pathlib, sys, time
 folder = pathlib.Path(json.loads(sys.stdin.readline())["folder"])
@@ -100,6 +109,25 @@ if not tries.exists():
         time.sleep(0.01)
     sys.exit(73)
 (folder / "arm.json").write_text('{"settings": {}, "preset": "test", "evaluation": {}}')
+"""
+ROOM_AT_THE_SECOND_TRY = """
+import json, pathlib, sys
+folder = pathlib.Path(json.loads(sys.stdin.readline())["folder"])
+if not (folder / "tries").exists():
+    (folder / "tries").touch()
+    sys.exit(73)
+(folder / "arm.json").write_text('{"settings": {}, "preset": "test", "evaluation": {}}')
+"""
+EVALUATES_UNTIL_THE_ARM_HAS_WAITED = """
+import json, pathlib, sys, time
+folder = pathlib.Path(json.loads(sys.stdin.readline())["folder"])
+print(json.dumps({"stage": "evaluation", "done": 0, "total": 2}), flush=True)
+if (folder / "tries").exists():
+    (folder / "arm.json").write_text('{"settings": {}, "preset": "test", "evaluation": {}}')
+    sys.exit()
+(folder / "tries").touch()
+while not (folder.parent / "told").exists():
+    time.sleep(0.01)
 """
 
 
@@ -167,9 +195,61 @@ def test_arms_that_found_too_little_memory_beside_another_begin_again_when_it_ha
     assert capsys.readouterr().err.count("it begins again when another has ended") == 2
 
 
+def test_nobody_else_begins_beside_those_that_left_too_little_memory(tmp_path, begin):
+    """Each arm of a long sweep would try in vain, again and again."""
+    begin({"first": WHILE_NOBODY_BUT_ONE_HAS_TRIED, "a": NO_ROOM_BESIDE_THE_FIRST, "b": NO_ROOM_BESIDE_THE_FIRST})
+    assert len(run_work([_work(tmp_path, name) for name in ("first", "a", "b")], 2, _ignore)) == 3
+    assert [(tmp_path / name / "tries").read_text() for name in "ab"] == ["xx", "x"]
+
+
 def test_arms_for_which_there_is_no_room_side_by_side_are_done_all_the_same(tmp_path, begin):
     begin({"a": NO_ROOM_FOR_TWO, "b": NO_ROOM_FOR_TWO})
     assert len(run_work([_work(tmp_path, name) for name in "ab"], 2, _ignore)) == 2
+
+
+class _Told:
+    """Standard error that makes a file when something is said: when somebody is told to wait."""
+
+    def __init__(self, folder: Path, what: str = "it begins again") -> None:
+        self.folder, self.what, self.text = folder, what, ""
+
+    def write(self, text: str) -> None:
+        self.text += text
+        if self.what in text:
+            (self.folder / "told").touch()
+
+
+def _start_and_arm(folder: Path) -> list[Work]:
+    return [_work(folder, "start"), Work("arm", 0, folder / "arm", {}, "test", folder / "start", {})]
+
+
+def test_of_those_without_room_side_by_side_whoever_is_started_from_comes_first(tmp_path, begin, monkeypatch):
+    """The arm began beside its start, which was still evaluated; both found too little, the arm first."""
+    monkeypatch.setattr("sys.stderr", _Told(tmp_path))
+    begin({"start": EVALUATES_UNTIL_THE_ARM_HAS_WAITED + "sys.exit(73)", "arm": ROOM_AT_THE_SECOND_TRY})
+    assert len(run_work(_start_and_arm(tmp_path), 2, _ignore)) == 2
+
+
+def test_an_arm_that_waits_for_room_is_not_begun_again_when_what_it_starts_from_has_failed(
+    tmp_path, begin, monkeypatch
+):
+    monkeypatch.setattr("sys.stderr", _Told(tmp_path))
+    begin({"start": EVALUATES_UNTIL_THE_ARM_HAS_WAITED + "sys.exit('disk full')", "arm": ROOM_AT_THE_SECOND_TRY})
+    with pytest.raises(MulliganError, match=r"'start' with seed 0 failed.*disk full.*not begun without it: 'arm'"):
+        run_work(_start_and_arm(tmp_path), 2, _ignore)
+
+
+@pytest.mark.parametrize("code", [73, 74])
+def test_an_arm_begins_again_though_what_it_started_from_has_failed_since(tmp_path, begin, monkeypatch, code):
+    """When it was evaluated: the weights are there."""
+    monkeypatch.setattr("sys.stderr", told := _Told(tmp_path, "the others go on"))
+    fails = EVALUATES_UNTIL_THE_ARM_HAS_WAITED.replace('"told"', '"arm" / "tries"') + "sys.exit('disk full')"
+    waits = "    while not (folder.parent / 'told').exists():\n        time.sleep(0.01)\n    sys.exit"
+    begin({"start": fails, "arm": "import time" + ROOM_AT_THE_SECOND_TRY.replace("    sys.exit(73", f"{waits}({code}")})
+    with pytest.raises(MulliganError, match=r"'start' with seed 0 failed \(exit code 1\): disk full"):
+        run_work(_start_and_arm(tmp_path), 2, _ignore)
+    assert "'arm' with seed 0 failed" in told.text
+    assert (tmp_path / "arm" / "arm.json").exists()
 
 
 def test_too_little_memory_for_an_arm_alone_is_a_failure(tmp_path, begin):

@@ -42,23 +42,24 @@ def run_work(
 
     An arm that fails costs the others nothing: they go on, and the failure is raised when they are done. One whose
     device failed begins again where it was saved, up to `RESTARTS` times; one that found too little memory free beside
-    others, when one of them has ended. An interruption, or the end of so many seconds (`TimeOver`), lets all save what
-    they have trained; an interruption while they do ends them at once. Asked for again, the same work goes on from
-    there.
+    others, when one of them has ended; until then nobody else begins beside them. An interruption, or the end of so
+    many seconds (`TimeOver`), lets all save what they have trained; an interruption while they do ends them at once.
+    Asked for again, the same work goes on from there.
     """
     end = time.monotonic() + seconds
     waiting = [each for each in work if not _is_done(each)]
     done = {each.folder for each in work} - {each.folder for each in waiting}
+    trained: set[Path] = set()
     running: dict[Path, _Process] = {}
-    crowded: list[Work] = []
+    memory_is_short = False
     failed = _Failed()
     said: Said = queue.Queue()
     try:
         while waiting or running:
             for each in list(waiting) if time.monotonic() < end else ():
                 free = cores - sum(process.work.threads for process in running.values())
-                trained = [folder for folder, process in running.items() if process.stage == EVALUATING]
-                if each.after in (None, *done, *trained) and (each.threads <= free or not running):
+                fits = not running or (each.threads <= free and not memory_is_short)
+                if each.after in (None, *done, *trained) and fits:
                     waiting.remove(each)
                     running[each.folder] = _Process(each, said)
                     for process in running.values():
@@ -71,24 +72,24 @@ def run_work(
                 raise TimeOver(f"{seconds / 60:g} minutes are over") from None
             if progress is not None:
                 running[one.folder].stage = progress["stage"]
+                if progress["stage"] == EVALUATING:
+                    trained.add(one.folder)
                 on_progress(one, progress["stage"], progress["done"], progress["total"])
                 continue
             process = running.pop(one.folder)
             failure = process.failure()
+            memory_is_short = process.may_fit_later
             if failure is None:
                 done.add(one.folder)
                 on_progress(one, "done", 1, 1)
             elif process.may_fit_later:
-                crowded.append(one)
+                waiting.append(one)
                 sys.stderr.write(f"{failure}; it begins again when another has ended\n")
             else:
                 waiting = failed.take(process, failure, waiting)
-                if waiting or running or crowded:
+                if waiting or running:
                     sys.stderr.write(f"{failed.said}\n")
-            if not process.may_fit_later:
-                waiting, crowded = [*crowded, *waiting], []
-            elif not running:  # all of them found too little: one after the other
-                waiting, crowded = [crowded[0], *waiting], crowded[1:]
+            waiting = [each for each in work if each in waiting]  # whoever is started from comes first
     except (KeyboardInterrupt, MulliganError) as error:
         failed.failures += _let_go(running, said)
         if isinstance(error, KeyboardInterrupt | TimeOver):

@@ -20,7 +20,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mulligan.errors import DeviceLost, MemoryFull
+from mulligan.errors import DeviceLost, MemoryFull, MulliganError, lacks_memory
 
 if TYPE_CHECKING:
     from mulligan.train.config import Config
@@ -46,7 +46,7 @@ def main() -> None:
     order = json.loads(_first_line())
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever an environment prints goes to the log, not between the lines of progress
-    import torch  # here: on Windows, loading it while another thread reads standard input never ends
+    import torch  # noqa: F401  (on Windows, loading it while another thread reads standard input never ends)
 
     threading.Thread(target=leaving.listen, daemon=True).start()
 
@@ -58,14 +58,19 @@ def main() -> None:
 
     try:
         work(order, say, leaving.asked.is_set)
-    except DeviceLost:
+    except (MulliganError, RuntimeError) as error:
         traceback.print_exc()
-        sys.exit(DEVICE_LOST)
-    except (MemoryFull, torch.OutOfMemoryError):
-        traceback.print_exc()
-        sys.exit(MEMORY_FULL)
+        sys.exit(_code(error))
     if leaving.asked.is_set():
         sys.exit(LEFT)
+
+
+def _code(error: Exception) -> int:
+    """What to exit with. Memory that runs out is not always said by `MemoryFull`: every trial may have failed for it, a
+    step of the optimiser, or CUDA's first call of all."""
+    if isinstance(error, MemoryFull) or lacks_memory(str(error)):
+        return MEMORY_FULL
+    return DEVICE_LOST if isinstance(error, DeviceLost) else 1
 
 
 class _Leaving:
@@ -197,7 +202,7 @@ def _evaluate(env: str, config: Any, folder: Path, wanted: Mapping[str, Any], sa
                 say({"stage": EVALUATING, "done": sum(counts.values()), "total": total})
 
         run = folder / (f"evaluation-{further_name(name)}" if name else "evaluation")
-        return evaluate(
+        played = evaluate(
             env,
             player,
             params={**params, **more},
@@ -213,6 +218,8 @@ def _evaluate(env: str, config: Any, folder: Path, wanted: Mapping[str, Any], sa
             resume=(run / "config.toml").is_file(),
             progress=progress,
         )
+        _need_all(played)
+        return played
 
     found = {name: play(name) for name in plays}
     main = found.pop("")
@@ -223,6 +230,13 @@ def _evaluate(env: str, config: Any, folder: Path, wanted: Mapping[str, Any], sa
         "seed_set": wanted["seed_set"],
         **({"also": also} if also else {}),
     }
+
+
+def _need_all(played: Any) -> None:
+    """Trials that failed because memory ran out are no result; those that did not are kept."""
+    for summary in (played.main, *played.controls.values()):
+        if lacks_memory(summary.failure):
+            raise MemoryFull(f"memory ran out in {summary.failed} of {summary.trials} trials ({summary.failure})")
 
 
 def _summaries(result: Any) -> dict[str, Any]:

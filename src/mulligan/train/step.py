@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from mulligan.algo.loss import LossOptions, Tokens, policy_loss, summarise, token_shares, value_loss
-from mulligan.errors import DeviceLost, MulliganError
+from mulligan.errors import DeviceLost, MulliganError, lacks_memory
 from mulligan.models.attention import compile_layers, is_never_padded, use_plans
 from mulligan.seeding import generator
 from mulligan.train import masters, optimisers
@@ -448,5 +448,4 @@ def _note(packed: Sequence[MicroBatch], name: str, logp: Sequence[Tensor]) -> No
 
 
 def _out_of_memory(error: BaseException) -> bool:
-    signs = ("can't allocate memory", "CUDA error: out of memory", "STATUS_ALLOC_FAILED")  # the last: cuBLAS and cuDNN
-    return isinstance(error, torch.OutOfMemoryError) or any(sign in str(error) for sign in signs)
+    return isinstance(error, torch.OutOfMemoryError) or lacks_memory(str(error))
