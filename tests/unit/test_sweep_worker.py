@@ -8,7 +8,7 @@ from mulligan.engine import choose
 from mulligan.eval import run as evaluation
 from mulligan.models.load import load
 from mulligan.report.run import RunFolder
-from mulligan.sweep.worker import _evaluate
+from mulligan.sweep.worker import _evaluate, work
 from mulligan.train import checkpoint
 from mulligan.train.resolve import resolve, to_tree
 
@@ -41,3 +41,16 @@ def test_an_arm_is_evaluated_on_its_device_with_its_engine(tmp_path, monkeypatch
         _evaluate("minesweeper", config, tmp_path / "arm", wanted, lambda progress: None)
     expected = {"device": "cuda:1", "slots": 7, "context": 96, "chunk": 33, "kind": "slots", "share": False}
     assert asked == expected
+
+
+@pytest.mark.parametrize("memory", ["reflection", "none"])
+def test_as_many_trials_are_announced_as_are_played(tmp_path, memory):
+    """One control needs donors, whom nobody named; without memory no control is played at all."""
+    wanted = {"tasks": 16, "seed_set": "eval", "controls": ["independent", "other-trial"], "seed": 0}
+    settings = {"task.env": "bandit", "run.updates": "1", "warmstart.steps": "0", "trial.memory": memory}
+    order = {"name": "a", "folder": str(tmp_path / "arm"), "preset": "test", "settings": settings}
+    said: list[dict[str, object]] = []
+    work({**order, "evaluation": wanted}, said.append)
+    folder = RunFolder(tmp_path / "arm" / "evaluation")
+    played = [place for arm in folder.arms() for place in folder.trials(arm)]
+    assert said[-1]["total"] == len(played) == 16 * (4 if memory == "reflection" else 1)

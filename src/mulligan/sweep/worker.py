@@ -179,6 +179,7 @@ def _is_begun_with(config: Config, folder: Path, start: str | None) -> bool:
 
 def _evaluate(env: str, config: Any, folder: Path, wanted: Mapping[str, Any], say: Say) -> dict[str, Any]:
     """The arm on frozen tasks: as it was trained, three episodes, and the controls; then the further evaluations."""
+    from mulligan.eval.plan import EvalPlan
     from mulligan.eval.run import evaluate
     from mulligan.players import as_trained, player_from
     from mulligan.sweep.arms import TASKS, further_name, split_changes
@@ -189,7 +190,11 @@ def _evaluate(env: str, config: Any, folder: Path, wanted: Mapping[str, Any], sa
     parts = {"": {"controls": wanted["controls"]}, **wanted.get("also", {})}
     plays = {name: split_changes(changes) for name, changes in parts.items()}
     sizes = {name: changes.get(TASKS, wanted["tasks"]) for name, changes in parts.items()}
-    total = sum(sizes[name] * (1 + len(controls)) for name, (_, _, controls) in plays.items())
+    arms = {
+        name: EvalPlan(env, settings=replace(settings, **own), controls=controls).arms()
+        for name, (own, _, controls) in plays.items()
+    }
+    total = sum(sizes[name] * len(arms[name]) for name in plays)
     counts: dict[tuple[str, str], int] = {}
     say({"stage": EVALUATING, "done": 0, "total": total})  # what starts from these weights may begin
 
