@@ -283,6 +283,21 @@ def test_an_interruption_at_any_moment_lets_the_workers_save(tmp_path, begin):
     assert (tmp_path / "a" / "saved").exists()
 
 
+@pytest.mark.parametrize("code", [73, 74])
+def test_one_that_can_be_begun_again_is_no_failure_as_it_is_let_go(tmp_path, begin, code):
+    """The same command goes on from there."""
+    begin({"a": TRAINS, "b": TRAINS.replace("sys.exit(75)", f"sys.exit({code})")})
+    begun: set[str] = set()
+
+    def interrupted(work: Work, *_: object) -> None:
+        begun.add(work.name)
+        if len(begun) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_work([_work(tmp_path, name) for name in "ab"], 2, interrupted)
+
+
 def test_one_that_fails_as_it_is_let_go_does_not_cost_the_others_what_they_trained(tmp_path, begin):
     fails = TRAINS.replace("sys.exit(75)", "sys.exit('no room left')")
     begin({"a": TRAINS, "b": fails, "c": TRAINS})

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from mulligan.engine.compact import why_not
 from mulligan.engine.graphs import GraphEngine
 from mulligan.engine.slots import SlotEngine
-from mulligan.errors import UsageError, lost_device
+from mulligan.errors import MemoryFull, UsageError, lacks_memory, lost_device
 
 Kind = Literal["auto", "slots", "graphs"]
 
@@ -38,6 +38,10 @@ def _failure(engine: GraphEngine) -> str | None:
     try:
         engine.device.try_out()
     except Exception as error:  # Triton raises what it likes
+        if lacks_memory(str(error)):  # nothing is wrong with the kernels
+            raise MemoryFull(
+                "the GPU's memory ran out before the first reply; lower engine.slots or engine.context"
+            ) from None
         lost = lost_device(error, "compiling kernels")
         if lost is not None:
             raise lost from None

@@ -150,7 +150,7 @@ def _let_go(running: dict[Path, _Process], said: Said) -> list[MulliganError]:
         if progress is None and one.folder in running:
             process = running.pop(one.folder)
             process.end()
-            if process.process.returncode not in (0, LEFT) and not process.may_fit_later:
+            if process.process.returncode not in (0, LEFT, DEVICE_LOST) and not process.may_fit_later:
                 failures += [failure for failure in (process.failure(),) if failure is not None]
     return failures
 

@@ -12,11 +12,12 @@ import torch
 from mulligan.engine import plain
 from mulligan.engine.choose import make_engine
 from mulligan.engine.compact import Projection, why_not
+from mulligan.engine.device import Device
 from mulligan.engine.graphs import GraphEngine
 from mulligan.engine.opening import Opening
 from mulligan.engine.slots import SlotEngine
 from mulligan.engine.state import LENGTH, SCALE, SEED, STATE, STOPS
-from mulligan.errors import ContextFull, DeviceLost, ParameterError, UsageError
+from mulligan.errors import ContextFull, DeviceLost, MemoryFull, ParameterError, UsageError
 from mulligan.models.load import LoraSettings, load, save
 from mulligan.types import Sampling
 
@@ -546,3 +547,22 @@ def test_the_engine_is_chosen_by_device_and_family():
     assert isinstance(make_engine(odd, slots=2), SlotEngine)
     with pytest.raises(UsageError, match="its activation is gelu, not silu"):
         make_engine(odd, slots=2, kind="graphs")
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), MemoryFull),
+        (RuntimeError("out of resource: shared memory"), UsageError),
+    ],
+)
+def test_memory_that_runs_out_is_not_taken_for_kernels_that_do_not_run(raised, expected, monkeypatch):
+    """Otherwise a run that begins on a crowded GPU is slow to its end."""
+
+    def fail(_: object) -> None:
+        raise raised
+
+    monkeypatch.setattr(Device, "try_out", fail)
+    with pytest.raises(expected) as found:
+        make_engine(a_model("llama"), slots=2, kind="graphs")
+    assert type(found.value) is expected
