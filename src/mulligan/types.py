@@ -128,6 +128,9 @@ class Sampling:
     def __post_init__(self) -> None:
         for name in self.__slots__:
             object.__setattr__(self, name, plain(getattr(self, name)))
+        for name in ("temperature", "top_p"):
+            if not isinstance(value := getattr(self, name), int | float):
+                raise ParameterError(f"{name}={value!r} cannot be; give a number")
         if not 0 <= self.temperature < math.inf:
             raise ParameterError(f"temperature={self.temperature} cannot be; give 0 or more")
         if not 0 < self.top_p <= 1:

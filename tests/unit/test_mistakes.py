@@ -191,9 +191,17 @@ def test_a_reward_that_cannot_be_counted_is_the_environments_failure():
     json.dumps(trial.episodes[0].reward, allow_nan=False)
 
 
-def test_a_temperature_has_an_end():
-    with pytest.raises(ParameterError, match="temperature=inf"):
-        Sampling(float("inf"))
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"temperature": float("inf")}, "temperature=inf cannot be"),
+        ({"temperature": "0.7"}, "temperature='0.7' cannot be; give a number"),
+        ({"top_p": None}, "top_p=None cannot be; give a number"),
+    ],
+)
+def test_a_reply_is_drawn_with_numbers_that_can_be(given, said):
+    with pytest.raises(ParameterError, match=said):
+        Sampling(**given)
 
 
 def test_mistakes_in_python_are_told_in_its_words():

@@ -279,7 +279,8 @@ def _draw(
     # Rounding may leave the number behind all of them: it is then in the last block that has any mass.
     chosen = tl.minimum(tl.sum((before <= number).to(tl.int32), 0), tl.max(tl.where(mass > 0.0, every, 0), 0))
     chosen = tl.where(greedy, tl.argmax(top, 0), chosen)
-    rest = number - tl.sum(tl.where(every < chosen, mass, 0.0), 0)
+    # Nor may it leave it before the first: that may be a token without any weight.
+    rest = tl.maximum(number - tl.sum(tl.where(every < chosen, mass, 0.0), 0), 0.0)
     place = chosen * BLOCK + tl.arange(0, BLOCK)
     inside = place < vocabulary
     value = tl.load(logits + row * vocabulary + place, mask=inside, other=-float("inf")).to(tl.float32) * scale
