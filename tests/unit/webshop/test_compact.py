@@ -118,6 +118,13 @@ def test_a_product_is_not_blamed_for_options_that_were_not_chosen(compact):
     assert (won.won, compact.digest(won)) == (True, "cotton b03=ok")
 
 
+def test_a_product_is_right_where_its_score_says_so_and_no_page_did(compact):
+    read = ("click[features]", "click[< prev]", "click[description]", "click[< prev]")
+    seen = ("search[cotton]", "click[b03]", *read)
+    assert compact.digest(episode_of(compact, *seen)) == "cotton b03=*"
+    assert compact.digest(episode_of(compact, *seen, "click[buy now]")) == "cotton b03=ok"
+
+
 def test_what_is_not_known_of_a_product_is_not_said(compact):
     episode = episode_of(compact, "search[cotton]", "click[b01]", "click[< prev]")
     assert compact.digest(episode) == "cotton"

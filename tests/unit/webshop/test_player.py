@@ -42,6 +42,37 @@ def test_remembers_what_was_seen_and_no_more(shirts):
     assert fields["plan"].startswith("search 'cotton', open b01, check easy care and slim fit, choose ")
 
 
+READ = ("click[features]", "click[< prev]", "click[description]", "click[< prev]")
+
+
+def test_attributes_that_no_page_names_are_not_told(shirts):
+    # The shop knows that b03 is slim fit, and b02 is not; their pages say the same.
+    digests = [told(shirts, "search[cotton]", f"click[{asin}]", *READ)[0] for asin in ("b02", "b03")]
+    assert [digest.split("\n")[1] for digest in digests] == ["b02 $12.0: lacks slim fit", "b03 $13.0: lacks slim fit"]
+
+
+def test_what_a_page_had_no_room_for_was_not_read(shirts):
+    cut = registry.make("webshop", 0, catalogue=shirts.task["catalogue"], goal=0, longest=14)
+    assert "b02 $12.0: lacks easy care, slim fit" in told(cut, "search[cotton]", "click[b02]", *READ)[0]
+
+
+def test_a_reflection_names_nothing_that_neither_pages_nor_score_told(shirts):
+    colour, size = shirts.goal.options.values()
+    actions = ("search[cotton]", "click[b02]", f"click[{colour}]", f"click[{size}]", "click[buy now]")
+    digest, _, fields = told(shirts, *actions)
+    assert "score 0.8" in digest
+    assert fields["env_answer"] == "b02: something did not match"
+    assert fields["plan"] == "not b02; look at other results, or search in other words"
+
+
+def test_a_score_tells_more_than_pages(shirts):
+    digest, _, fields = told(shirts, "search[cotton]", "click[b03]", *READ, "click[buy now]")
+    assert "b03 $13.0: fits" in digest
+    chosen = ", ".join(shirts.goal.options.values())
+    assert fields["env_answer"].startswith("b03: color ")
+    assert fields["plan"] == f"search 'cotton', open b03, choose {chosen}, buy"
+
+
 def test_remembers_options_and_prices_that_do_not_fit(tmp_path):
     only = {"color": [{"value": "green"}], "size": [{"value": "40"}]}
     entries = [item(3), item(40, customization_options=only)]

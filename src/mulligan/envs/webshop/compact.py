@@ -13,8 +13,7 @@ import re
 from typing import TYPE_CHECKING
 
 from mulligan.envs.webshop.catalogue import NO_LIMIT, Goal, Product
-from mulligan.envs.webshop.memory import Seen, Story, lacks, retell, unsure
-from mulligan.envs.webshop.reward import not_chosen
+from mulligan.envs.webshop.memory import Seen, Story, bought_right, lacks, retell, unsure
 from mulligan.types import Episode
 
 if TYPE_CHECKING:
@@ -107,12 +106,8 @@ def reflect(world: WebShop, episode: Episode) -> str:
 def _fact(seen: Seen, story: Story, goal: Goal) -> list[str]:
     """What is known of a product after an episode, as one word; none where nothing is."""
     asin, missing = seen.product.asin, lacks(seen, goal)
-    if story.bought is not None and story.match is not None and story.bought.asin == asin:
-        wrong = len(not_chosen(goal, story.chosen))
-        asked_for = len(goal.attributes) + len(goal.options) + 1
-        # Where the score lacks no more than the options that were not chosen, all else was right.
-        right = not missing and story.match.reward * asked_for > asked_for - wrong - 0.5
-        return [f"{asin}={'ok' if right else '*'}"]
+    if story.is_bought(seen.product):
+        return [f"{asin}={'ok' if bought_right(story, goal) else '*'}"]
     if missing:
         return [f"{asin}=*"]
     return [] if unsure(seen, goal) else [f"{asin}=ok"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mulligan.envs.webshop.catalogue import Goal, Product
-from mulligan.envs.webshop.reward import Match, answers, has_attribute, not_chosen
+from mulligan.envs.webshop.reward import Match, answers, is_alike, not_chosen
 from mulligan.errors import StopReason
 from mulligan.types import Episode
 
@@ -26,8 +26,8 @@ class Seen:
     """The search that showed it."""
     number: int
     """The page of results it stood on."""
-    read: set[str] = field(default_factory=set)
-    """Its sub-pages that were opened."""
+    read: dict[str, str] = field(default_factory=dict)
+    """Its sub-pages that were opened, with what they said."""
 
 
 @dataclass
@@ -42,6 +42,9 @@ class Story:
     match: Match | None = None
     """What the purchase was worth."""
 
+    def is_bought(self, product: Product) -> bool:
+        return self.bought is not None and self.bought.asin == product.asin
+
     def note(self, world: WebShop) -> None:
         """Take down what `world` shows now."""
         if world.page == "results":
@@ -52,7 +55,7 @@ class Story:
             if world.page == "done":
                 self.bought, self.chosen, self.match = item, dict(world.chosen), world.match()
             elif world.page != "item":
-                seen.read.add(world.page)
+                seen.read[world.page] = world.said(world.page)
 
 
 def retell(world: WebShop, episode: Episode) -> Story:
@@ -93,28 +96,43 @@ def named(goal: Goal, group: str) -> str:
 
 
 def lacks(seen: Seen, goal: Goal) -> list[str]:
-    """What of the goal an item is known not to meet, from the pages that were read."""
-    product = seen.product
+    """What of the goal an item does not meet, as the pages that were read tell it."""
+    said = not_offered(seen.product, goal)
+    return said + (_unsaid(seen, goal) if seen.read.keys() >= set(TELLING) else [])
+
+
+def not_offered(product: Product, goal: Goal) -> list[str]:
+    """The options of the goal that an item does not have; and the price, where it is too high."""
     have = offered(product, goal)
     said = [named(goal, group) for group in goal.options if group not in have]
-    if lowest_price(product) > goal.budget:
-        said.append(f"price under {goal.budget:g}")
-    if seen.read.issuperset(TELLING):
-        said += [wanted for wanted in goal.attributes if not has_attribute(product, wanted)]
-    return said
+    return said + ([f"price under {goal.budget:g}"] if lowest_price(product) > goal.budget else [])
 
 
 def unsure(seen: Seen, goal: Goal) -> list[str]:
     """The wanted attributes that no page that was read speaks of, while some page is unread."""
-    if seen.read.issuperset(TELLING):
+    if seen.read.keys() >= set(TELLING):
         return []
-    product = seen.product
-    texts = [product.title]
-    texts += [product.description] if "description" in seen.read else []
-    texts += product.features if "features" in seen.read else ()
-    texts += product.reviews if "reviews" in seen.read else ()
-    text = "\n".join(texts).lower()
+    text = _text(seen)
     return [wanted for wanted in goal.attributes if wanted not in text]
+
+
+def _unsaid(seen: Seen, goal: Goal) -> list[str]:
+    """The wanted attributes that no page that was read names, nor one like them: the shop may know more."""
+    text = _text(seen)
+    told = [own for own in seen.product.attributes if own.lower() in text]
+    return [each for each in goal.attributes if each not in text and not any(is_alike(own, each) for own in told)]
+
+
+def _text(seen: Seen) -> str:
+    return "\n".join([seen.product.title, *seen.read.values()]).lower()
+
+
+def bought_right(story: Story, goal: Goal) -> bool:
+    """Whether the score of a purchase tells that all was right but options that were not chosen."""
+    if story.bought is None or story.match is None or not_offered(story.bought, goal):
+        return False
+    asked_for = len(goal.attributes) + len(goal.options) + 1
+    return story.match.reward * asked_for > asked_for - len(not_chosen(goal, story.chosen)) - 0.5
 
 
 def digest(world: WebShop, episode: Episode) -> str:
@@ -124,7 +142,7 @@ def digest(world: WebShop, episode: Episode) -> str:
     if story.queries:
         lines.append("searched " + "; ".join(f"{query!r} ({found} found)" for query, found in story.queries.items()))
     for asin, seen in story.seen.items():
-        lines.append(f"{asin} {seen.product.price_tag}: {_verdict(seen, world.goal)}")
+        lines.append(f"{asin} {seen.product.price_tag}: {_verdict(seen, story, world.goal)}")
     lines.append(_bought(story))
     return "\n".join(lines)
 
@@ -162,8 +180,9 @@ def reflect(world: WebShop, episode: Episode) -> str:
     )
 
 
-def _verdict(seen: Seen, goal: Goal) -> str:
-    missing, open_questions = lacks(seen, goal), unsure(seen, goal)
+def _verdict(seen: Seen, story: Story, goal: Goal) -> str:
+    is_right = story.is_bought(seen.product) and bought_right(story, goal)
+    missing, open_questions = [] if is_right else lacks(seen, goal), unsure(seen, goal)
     if missing:
         return f"lacks {', '.join(missing)}"
     return f"not read whether {', '.join(open_questions)}" if open_questions else "fits"
@@ -177,16 +196,19 @@ def _bought(story: Story) -> str:
 
 
 def _wrong(story: Story, goal: Goal) -> str:
-    """What kept the purchase from being right."""
+    """What kept the purchase from being right, as far as pages and score tell."""
     if story.bought is None or story.match is None:
         return "no purchase was made in time"
     if story.match.success:
         return "everything matched"
-    parts = [f"not {wanted}" for wanted in story.match.missing]
-    parts += [] if story.match.price else [f"price above {goal.budget:g}"]
-    parts += [] if story.match.type == 1 else ["another kind of product"]
+    seen, parts = story.seen[story.bought.asin], list[str]()
+    if not bought_right(story, goal):
+        parts += [f"not {wanted}" for wanted in lacks(seen, goal) if wanted in goal.attributes]
+        parts += [f"price above {goal.budget:g}"] * (lowest_price(story.bought) > goal.budget)
+        parts += ["another kind of product"] * (story.match.type < 1)  # as its title says
+        parts += ["something did not match"] * (not parts)
     parts += [f"{named(goal, group)} not chosen" for group in not_chosen(goal, story.chosen)]
-    return f"{story.bought.asin}: {', '.join(parts) or 'something did not match'}"
+    return f"{story.bought.asin}: {', '.join(parts)}"
 
 
 def _plan(world: WebShop, story: Story, won: bool) -> str:
@@ -194,9 +216,10 @@ def _plan(world: WebShop, story: Story, won: bool) -> str:
     if won and story.bought is not None:
         seen = story.seen[story.bought.asin]
         return f"search {seen.query!r}, open {story.bought.asin}, choose {_choices(seen, goal)}, buy"
-    left = [seen for seen in story.seen.values() if not lacks(seen, goal)]
-    if story.match is not None and story.bought is not None and (story.match.missing or not story.match.price):
-        left = [seen for seen in left if seen.product.asin != story.bought.asin]
+    others = [seen for seen in story.seen.values() if not story.is_bought(seen.product)]
+    left = [seen for seen in others if not lacks(seen, goal)]
+    if story.bought is not None and bought_right(story, goal):
+        left = [story.seen[story.bought.asin]]
     if left:
         best = min(left, key=lambda seen: len(unsure(seen, goal)))
         open_questions = unsure(best, goal)

@@ -53,7 +53,7 @@ class Knowledge:
             if world.page == "done" and not world.match().success:
                 self.wrong.add(item.asin)
             elif world.page not in ("item", "done"):
-                seen.read.add(world.page)
+                seen.read[world.page] = world.said(world.page)
 
     def with_past(self, past: Knowledge) -> Knowledge:
         both = Knowledge()
@@ -63,7 +63,7 @@ class Knowledge:
             both.products |= part.products
             both.listed |= part.listed
             for asin, seen in part.seen.items():
-                read = both.seen[asin].read if asin in both.seen else set()
+                read = both.seen[asin].read if asin in both.seen else {}
                 both.seen[asin] = Seen(seen.product, seen.query, seen.number, read | seen.read)
         return both
 

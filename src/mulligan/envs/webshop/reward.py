@@ -81,7 +81,12 @@ def judge(product: Product, goal: Goal, chosen: Mapping[str, str]) -> Match:
 
 def has_attribute(product: Product, wanted: str) -> bool:
     """Whether one of the product's attributes is like `wanted`, or one of its texts says it."""
-    return any(likeness(own, wanted) > _ALIKE for own in product.attributes) or _says(product, wanted)
+    return any(is_alike(own, wanted) for own in product.attributes) or _says(product, wanted)
+
+
+def is_alike(own: str, wanted: str) -> bool:
+    """Whether two attributes count as the same."""
+    return likeness(own, wanted) > _ALIKE
 
 
 def not_chosen(goal: Goal, chosen: Mapping[str, str]) -> list[str]:
