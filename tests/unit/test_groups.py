@@ -7,7 +7,7 @@ import pytest
 from mulligan.envs import registry
 from mulligan.envs.bandit import Bandit
 from mulligan.errors import ParameterError, UnknownName
-from mulligan.rollout.groups import Mixture
+from mulligan.rollout.groups import Mixture, draw_tasks
 
 
 @pytest.fixture
@@ -64,3 +64,16 @@ def test_a_game_with_several_parameters_is_drawn_from_a_mixture():
     assert mixture.turns()[0] == 6
     with pytest.raises(UnknownName, match=r"did you mean|known:"):
         Mixture.parse("openspiel:hexx(num_cols=3,num_rows=4),kuhn", {})
+
+
+def test_two_environments_of_one_file_are_two_classes(tmp_path):
+    file = tmp_path / "games.py"
+    file.write_text(
+        "from mulligan.envs.bandit import Bandit\nclass Own(Bandit):\n    task_class = None\n"
+        + "class Other(Own): ...\n"
+    )
+    names = [f"{file}:Own", f"{file}:Other"]
+    assert [registry.make_task(name).task_class for name in names] == ["games:Own", "games:Other"]
+    draws = draw_tasks(Mixture.parse(",".join(names), {}), 20, seed=0, update=0, related=2)
+    assert {draw.task.env for draw in draws} == set(names)
+    assert all(other.env == draw.task.env for draw in draws for other in draw.related)

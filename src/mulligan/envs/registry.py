@@ -139,8 +139,14 @@ def task_of(name: str, seed: int, given: Mapping[str, Any]) -> Task:
     if check_turns is not None:
         check_turns(filled, int(turns))
     classify = getattr(about.build, "task_class", None)
-    task_class = classify(filled) if classify is not None else Path(name).stem if ":" in name else name
+    task_class = classify(filled) if classify is not None else _class_of(name)
     return Task(env=name, seed=seed, turns=int(turns), task_class=task_class, params=tuple(sorted(filled.items())))
+
+
+def _class_of(name: str) -> str:
+    """The task class of an environment that names none: of one in a file, the name of file and class, no folders."""
+    file, _, attribute = name.rpartition(":")
+    return f"{Path(file).stem}:{attribute}" if file.endswith(".py") else Path(name).stem if ":" in name else name
 
 
 def build(task: Task) -> Env:

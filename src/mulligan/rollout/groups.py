@@ -177,7 +177,7 @@ def _alike(mixture: Mixture, first: Task, count: int, rng: random.Random, known:
         if len(found) == count:
             return found
         other = mixture.draw(rng, known)
-        if other.task_class != first.task_class:
+        if (other.env, other.task_class) != (first.env, first.task_class):
             continue
         world = world_key(other)
         if world not in worlds or tried >= _PATIENCE:
