@@ -26,13 +26,15 @@ Options = ParamSpec("Options")
 _ENDPOINT = ("base_url", "api_key", "api_key_env", "timeout", "retries", "backoff", "extra_body")
 
 
-def evaluate(env: str, policy: str | Policy | ReplyFunction, **options: Any) -> EvalResult:
+def evaluate(env: str, policy: str | Path | Policy | ReplyFunction, **options: Any) -> EvalResult:
     """p@1 … p@N of a policy on a frozen task set, with intervals, controls, ceiling and room.
 
     ``mulligan.evaluate("minesweeper", my_function, tasks=64, memory="history")``. A string names a policy: "expert",
-    "endpoint:MODEL" (with base_url=… and what else `EndpointPolicy` takes), a run folder. All other options:
-    `mulligan.eval.run.evaluate`.
+    "endpoint:MODEL" (with base_url=… and what else `EndpointPolicy` takes), a run folder, which may be a path too. All
+    other options: `mulligan.eval.run.evaluate`.
     """
+    if isinstance(policy, Path):  # as `train` returns it
+        policy = str(policy)
     endpoint = {name: options.pop(name) for name in _ENDPOINT if name in options}
     if endpoint and not (isinstance(policy, str) and policy.partition(":")[0] == "endpoint"):
         raise UsageError(f"evaluate: {next(iter(endpoint))}= is for the policy 'endpoint:MODEL'")
@@ -101,8 +103,10 @@ def train(
     settings; others beside it are refused.
     """
     given = [name for name, value in (("env", env), ("preset", preset), ("settings", settings)) if value]
+    if resume and config is not None:
+        given.append("config")
     if given and (config is not None or resume):
-        source = "config" if config is not None else "resume"
+        source = "resume" if resume else "config"
         raise UsageError(f"train: {source}= brings its own settings; leave out {', '.join(given)}")
     from mulligan.train.loop import train as train_into
     from mulligan.train.resolve import resolve

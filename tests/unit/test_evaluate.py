@@ -462,6 +462,8 @@ def test_the_pace_is_of_what_was_played_now(tmp_path):
 def test_training_takes_its_settings_from_one_place(tmp_path):
     with pytest.raises(UsageError, match="leave out env, settings"):
         mulligan.train("bandit", run=tmp_path / "run", resume=True, settings={"run.seed": 1})
+    with pytest.raises(UsageError, match="leave out config"):  # it would count for nothing
+        mulligan.train(config=resolve("test", None, {}), run=tmp_path / "run", resume=True)
     assert not (tmp_path / "run").exists()
 
 

@@ -236,30 +236,48 @@ def test_a_note_is_asked_for_in_a_sentence_and_all_else_is_as_in_the_plain_style
     )
 
 
-@pytest.mark.parametrize("memory", ["history", "reflection", "both"])
-def test_memory_leaves_the_next_episode_its_room_in_the_context(memory):
+class Narrow(Recorder):
+    """A model with a short context, whose episodes all take the same; a token is a word."""
+
+    def __init__(self, context: int) -> None:
+        super().__init__()
+        self.context = context
+
+    def count_tokens(self, text: str) -> int:
+        return len(text.split())
+
+    async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
+        asked = "Write a short" in messages[-1]["content"]
+        text = REFLECTION if asked else "x"
+        taken, more = sum(self.count_tokens(message["content"]) for message in messages), self.count_tokens(text)
+        if taken + more > self.context:
+            raise ContextFull(f"{taken} tokens")
+        self.seen.append(list(messages))
+        return Completion(text, prompt_tokens=taken, completion_tokens=more)
+
+
+@pytest.mark.parametrize(("memory", "context"), [("history", 190), ("reflection", 290), ("both", 290)])
+def test_memory_leaves_the_next_episode_its_room_in_the_context(memory, context):
     """An environment without a digest, a model whose context holds one episode and a half."""
-
-    class Narrow(Recorder):
-        context = 190
-
-        def count_tokens(self, text: str) -> int:
-            return len(text.split())
-
-        async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
-            asked = "Write a short" in messages[-1]["content"]
-            text = REFLECTION if asked else "x"
-            taken, more = sum(self.count_tokens(message["content"]) for message in messages), self.count_tokens(text)
-            if taken + more > self.context:
-                raise ContextFull(f"{taken} tokens")
-            self.seen.append(list(messages))
-            return Completion(text, prompt_tokens=taken, completion_tokens=more)
-
-    policy = Narrow()
+    policy = Narrow(context)
     env = Counter(Task("counter", seed=1, turns=6, task_class="counter"))
     trial = play(policy, env, episodes=3, memory=memory)
-    assert [episode.stop for episode in trial.episodes] == [StopReason.TURN_LIMIT] * 3
+    assert [(episode.stop, episode.error) for episode in trial.episodes] == [(StopReason.TURN_LIMIT, "")] * 3
     assert "What you remember" in policy.seen[-1][1]["content"]
+
+
+@pytest.mark.parametrize("memory", ["history", "reflection", "both"])
+@pytest.mark.parametrize("style", ["note", "bare"])
+def test_what_had_room_in_the_first_episode_has_room_in_the_later_ones(memory, style):
+    """However little the context leaves: what memory says of itself counts too."""
+    env = Counter(Task("counter", seed=1, turns=6, task_class="counter"))
+    had_room = 0
+    for context in range(10, 300):
+        first, *later = play(Narrow(context), env, episodes=3, memory=memory, style=style).episodes
+        if first.stop is StopReason.TURN_LIMIT and not first.error:
+            had_room += 1
+            assert [(episode.stop, episode.error) for episode in later] == [(StopReason.TURN_LIMIT, "")] * 2, context
+    assert had_room > 100
 
 
 def test_window_shows_only_the_last_turns():
@@ -622,6 +640,7 @@ def test_memory_without_headlines_keeps_its_budget_in_whole_words():
     assert 10 < remembering.estimate_tokens(text) <= 20
     assert facts.endswith(f" {text}")
     assert text.startswith("b")
+    assert remembering.recall(past, "history", budget=1, max_reflections=5, headline=None) == ""  # not "=ok"
 
 
 @given(count=st.integers(1, 8), size=st.integers(0, 400), budget=st.integers(20, 400), most=st.integers(1, 6))

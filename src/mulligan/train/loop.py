@@ -231,7 +231,13 @@ class Trainer:
             began = time.perf_counter()
             self.on_update({"warmstart": 0, "steps": warm.steps, "demonstrations": warm.trials})
             found = warm_start(
-                self.config, self.learner, self.mixture, self.settings, self.loaded.renderer, self._on_warm_step
+                self.config,
+                self.learner,
+                self.mixture,
+                self.settings,
+                self.loaded.renderer,
+                self.engine.context,
+                self._on_warm_step,
             )
             found["seconds"] = time.perf_counter() - began
             self.folder.write_text("warmstart.json", json.dumps(found, indent=2) + "\n")

@@ -50,10 +50,12 @@ def warm_start(
     mixture: Mixture,
     settings: TrialSettings,
     renderer: Renderer,
+    context: int,
     on_step: Callable[[int, float, str | None], None],
 ) -> dict[str, float]:
     """Train on demonstrations; returns what the demonstrators reached and the last loss.
 
+    context  tokens of the longest sequence that an agent can play
     on_step  is told the number of each step, its loss, and what a person should know of the demonstrations, if anything
     """
     warm = config.warmstart
@@ -64,7 +66,7 @@ def warm_start(
             (episode.error for trial in trials for episode in trial.episodes if episode.error), "none has a turn"
         )
         raise MulliganError(f"nothing was demonstrated in {len(trials)} trials; the first: {said}")
-    warning = _too_long(rows, config.engine.context)
+    warning = _too_long(rows, context)
     rng = generator(config.run.seed, "warmstart")
     optimisers = learner.warm_optimisers()
     loss = math.nan
@@ -79,10 +81,10 @@ def warm_start(
 
 def _too_long(rows: Sequence[Row], context: int) -> str | None:
     """What to say of demonstrations that an agent could not play to their end."""
-    longer = [len(row.ids) for row in rows if context and len(row.ids) > context]
+    longer = [len(row.ids) for row in rows if len(row.ids) > context]
     if not longer:
         return None
     return (
-        f"{len(longer)} of {len(rows)} demonstrated sequences are longer than engine.context={context}, "
-        f"where an agent's episodes end; the longest has {max(longer)} tokens"
+        f"{len(longer)} of {len(rows)} demonstrated sequences are longer than the context of {context} tokens, "
+        f"where an agent's episodes end; the longest has {max(longer)}"
     )

@@ -63,28 +63,30 @@ def recall(
         return ""
     reflections_from = len(past) - max_reflections
     blocks: list[str] = []
-    left, dropped = budget, 0
+    left, dropped, between = budget, 0, "\n" if headline is None else "\n\n"
     for place in range(len(past) - 1, -1, -1):
         block = _block(past[place], memory, headline, with_reflection=place >= reflections_from)
         if not block:
             dropped += 1
             continue
-        size = count(block)
+        size = count(between + block if blocks else block)
         if size > left:
-            if not blocks and left > 0:  # not even the newest fits: keep its end
-                blocks.append(_shortened(block, left, count, headed=headline is not None))
-                dropped += place
-            else:
-                dropped += place + 1
+            # Where not even the newest fits, its end is kept.
+            end = "" if blocks else _shortened(block, left, count, headed=headline is not None)
+            blocks += [end] if end else []
+            dropped += place + (not end)
             break
         blocks.append(block)
         left -= size
     blocks.reverse()
-    if headline is None:
-        return "\n".join(blocks)
-    if dropped:
-        blocks.insert(0, f"[{dropped} earlier episode{'s' if dropped > 1 else ''} left out]")
-    return "\n\n".join(blocks)
+    if dropped and headline is not None:
+        blocks.insert(0, left_out(dropped))
+    return between.join(blocks)
+
+
+def left_out(episodes: int) -> str:
+    """Says that so many are not shown."""
+    return f"[{episodes} earlier episode{'s' if episodes > 1 else ''} left out]"
 
 
 def _block(past: Recollection, memory: Memory, headline: Headline | None, *, with_reflection: bool) -> str:
@@ -104,16 +106,25 @@ def _block(past: Recollection, memory: Memory, headline: Headline | None, *, wit
 
 
 def _shortened(block: str, budget: int, count: CountTokens, *, headed: bool) -> str:
-    """The end of a block that is too long, below its headline; without one, nothing is said but the memory itself."""
+    """The end of a block that is too long, below its headline; without one, nothing is said but the memory itself.
+
+    The headline alone, or nothing, where there is no room for more.
+    """
     if not headed:
         return _keep_end(block, "", budget, count)
     head, _, rest = block.partition("\n")
+    if count(head) > budget:
+        return ""
     note = "[the beginning is left out for lack of room]\n"
-    return f"{head}\n{_keep_end(rest, note, budget - count(head), count)}"
+    end = _keep_end(rest, note, budget - count(f"{head}\n"), count)
+    return f"{head}\n{end}" if end else head
 
 
 def _keep_end(text: str, note: str, budget: int, count: CountTokens) -> str:
-    """The longest tail of `text` that fits, found by halving, with `note` in front; half a word could be another."""
+    """The longest tail of `text` that fits, found by halving, with `note` in front; half a word could be another.
+
+    Empty where not a word fits.
+    """
     low, high = 0, len(text)
     while low < high:
         middle = (low + high) // 2
@@ -123,5 +134,5 @@ def _keep_end(text: str, note: str, budget: int, count: CountTokens) -> str:
             low = middle + 1
     tail = text[low:]
     if tail and low and not (text[low - 1].isspace() or tail[0].isspace()):
-        tail = tail.split(None, 1)[-1]
-    return note + tail
+        tail = "".join(tail.split(None, 1)[1:])
+    return note + tail if tail.strip() else ""

@@ -92,14 +92,19 @@ def opening(
 
     Without memory nothing is said of other episodes, so that each attempt is truly independent.
     """
+    before = remembered(memory_text, how, related=related) if memory_text else ""
     if how.bare:
-        return f"{memory_text}\n{observation}" if memory_text else observation
+        return before + observation
     if not tell_episodes:
         return observation
-    what = "earlier tasks of this kind" if related else "this task"
-    parts = [f"What you remember of {what}:\n{memory_text}"] if memory_text else []
-    parts.append(f"Episode {index + 1} of {episodes} begins.\n{observation}")
-    return "\n\n".join(parts)
+    return f"{before}Episode {index + 1} of {episodes} begins.\n{observation}"
+
+
+def remembered(memory_text: str, how: Style, *, related: bool) -> str:
+    """The memory as it stands before an episode."""
+    if how.bare:
+        return f"{memory_text}\n"
+    return f"What you remember of {'earlier tasks of this kind' if related else 'this task'}:\n{memory_text}\n\n"
 
 
 def turn(observation: str, feedback: str, turns_left: int, how: Style) -> str:

@@ -303,18 +303,30 @@ class _TrialPlay:
             self.messages.append(message)
             self.before = self.taken
             return (message,), True
-        remembered = remembering.recall(
+        remembered = self._recalled(index)
+        self.before = self._taken_by(remembered) if remembered else 0
+        said = self._opening(observation, index, remembered)
+        self.messages = [*self.head, {"role": "user", "content": said}]
+        return tuple(self.messages), False
+
+    def _recalled(self, index: int) -> str:
+        """The memory that an episode is shown in a new list; nothing where the words around it alone have no room."""
+        around = self._taken_by("" if self.style.bare else remembering.left_out(index))
+        room = min(self.settings.memory_tokens, self._left() - around)
+        if room <= 0:
+            return ""
+        return remembering.recall(
             self.past,
             self.memory,
-            budget=max(0, min(self.settings.memory_tokens, self._left())),
+            budget=room,
             max_reflections=self.settings.max_reflections,
             headline=None if self.style.bare else prompts.headline,
             count=self.count,
         )
-        self.before = self.count(remembered)
-        said = self._opening(observation, index, remembered)
-        self.messages = [*self.head, {"role": "user", "content": said}]
-        return tuple(self.messages), False
+
+    def _taken_by(self, remembered: str) -> int:
+        """Tokens of a memory as it is shown."""
+        return self.count(prompts.remembered(remembered, self.style, related=bool(self.related)))
 
     def _opening(self, observation: str, index: int, remembered: str) -> str:
         return prompts.opening(
@@ -347,7 +359,7 @@ class _TrialPlay:
         if not self.messages or self.messages[-1]["role"] != "assistant":
             return False  # the last request got no reply: that list cannot go on
         history = sum(self.count(message["content"]) for message in self.messages[len(self.head) :])
-        return history <= self.settings.memory_tokens and self.taken <= self._left()
+        return history <= self.settings.memory_tokens and self.taken + self.count(self.carry) <= self._left()
 
     def _left(self) -> int:
         """Tokens of the model's context that the longest episode so far would leave to what comes before the next."""
