@@ -33,15 +33,10 @@ def player_from(
     share: bool = True,
     **endpoint: Any,
 ) -> Policy:
-    """The policy that `spec` names; `endpoint` are options of `EndpointPolicy`, the others those of local models.
-
-    A run has the context it was trained with, unless another is given.
-    """
+    """The policy that `spec` names; `endpoint` are options of `EndpointPolicy`, the others those of local models."""
     engine = {"slots": slots, "context": context, "chunk": chunk, "kind": kind, "share": share}
-    config = trained_with(spec)
-    if config is not None:
-        own = {"context": context or config.engine.context or None}
-        return _local(spec, device, engine | own, trained=True)
+    if (Path(spec) / "config.toml").is_file():
+        return _local(spec, device, engine, trained=True)
     if spec.partition(":")[0] in LOCAL:
         return _local(spec, device, engine, trained=False)
     return policy_from(spec, **endpoint)

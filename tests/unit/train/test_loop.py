@@ -433,13 +433,9 @@ def test_train_can_be_called_again_and_again(tmp_path):
         assert checkpoint.newest(run) is not None
 
 
-def test_what_train_returns_is_evaluated_in_the_context_it_was_trained_with(tmp_path):
-    config = small(run=replace(small().run, updates=1), engine=EngineConfig(slots=16, context=40))
-    run = train(config, tmp_path / "run")
-    result = mulligan.evaluate("bandit", run, tasks=2, room=False)
-    assert result.policy == str(run)
-    assert player_from(str(run)).engine.context == 40
-    assert player_from(str(run), context=50).engine.context == 50
+def test_what_train_returns_can_be_evaluated(tmp_path):
+    run = train(small(run=replace(small().run, updates=1)), tmp_path / "run")
+    assert mulligan.evaluate("bandit", run, tasks=2, room=False).policy == str(run)
 
 
 def test_hung_worlds_are_named(monkeypatch):
