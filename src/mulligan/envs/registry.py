@@ -145,8 +145,10 @@ def task_of(name: str, seed: int, given: Mapping[str, Any]) -> Task:
 
 def _class_of(name: str) -> str:
     """The task class of an environment that names none: of one in a file, the name of file and class, no folders."""
+    if ":" not in name:
+        return name
     file, _, attribute = name.rpartition(":")
-    return f"{Path(file).stem}:{attribute}" if file.endswith(".py") else Path(name).stem if ":" in name else name
+    return f"{Path(file).stem}:{attribute}" if file.endswith(".py") else Path(name).stem
 
 
 def build(task: Task) -> Env:

@@ -150,8 +150,9 @@ def _let_go(running: dict[Path, _Process], said: Said) -> list[MulliganError]:
         if progress is None and one.folder in running:
             process = running.pop(one.folder)
             process.end()
-            if process.process.returncode not in (0, LEFT, DEVICE_LOST) and not process.may_fit_later:
-                failures += [failure for failure in (process.failure(),) if failure is not None]
+            can_go_on = process.process.returncode in (0, LEFT, DEVICE_LOST) or process.may_fit_later
+            if not can_go_on and (failure := process.failure()) is not None:
+                failures.append(failure)
     return failures
 
 
