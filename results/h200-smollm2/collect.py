@@ -3,7 +3,8 @@
     python results/h200-smollm2/collect.py runs/h200-smollm2 [--games minesweeper sokoban] [--into FOLDER] [--add]
 
 RUNS has a folder for each game, as `mulligan sweep` and `untouched.py` left it. With --add, rows of table.json that
-RUNS has nothing new for stay: seeds that were made on another machine. The curves need matplotlib.
+RUNS has nothing new for stay: seeds that were made on another machine. Of arms that were not finished there is no row;
+their metrics so far go to unfinished/. The curves need matplotlib.
 """
 
 from __future__ import annotations
@@ -51,6 +52,12 @@ def read_arms(folder: Path) -> list[Row]:
     """What every finished arm of a sweep found, with its folder."""
     paths = sorted(folder.glob("*-seed*/arm.json"))
     return [{**json.loads(path.read_text(encoding="utf-8")), "folder": path.parent} for path in paths]
+
+
+def unfinished(folder: Path) -> list[Row]:
+    """Arms that have trained and were not evaluated."""
+    paths = sorted(folder.glob("*-seed*/metrics.jsonl"))
+    return [{"folder": path.parent} for path in paths if not (path.parent / "arm.json").is_file()]
 
 
 def together(before: Sequence[Row], now: Sequence[Row]) -> list[Row]:
@@ -203,14 +210,14 @@ def keep_trials(arms: Sequence[Row], game: str, into: Path) -> None:
 
 def keep_metrics(arms: Sequence[Row], game: str, into: Path) -> None:
     """Of every update what one looks at, rounded."""
-    (into / "metrics").mkdir(exist_ok=True)
+    into.mkdir(exist_ok=True)
     for arm in arms:
         path = arm["folder"] / "metrics.jsonl"
         if path.is_file():
             lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
             kept = [{key: _rounded(line[key]) for key in KEPT if key in line} for line in lines]
             text = "".join(json.dumps(line) + "\n" for line in kept)
-            (into / "metrics" / f"{game}-{arm['folder'].name}.jsonl").write_text(text, encoding="utf-8")
+            (into / f"{game}-{arm['folder'].name}.jsonl").write_text(text, encoding="utf-8")
 
 
 def _rounded(value: Any) -> Any:
@@ -322,7 +329,10 @@ def main(runs: Path, games: Sequence[str], into: Path, add: bool) -> None:
             found = json.loads(path.read_text(encoding="utf-8"))
             rows.append(untouched_row(found, next(iter(tops.values()), math.nan)))
         keep_trials(own, game, into)
-        keep_metrics(own, game, into)
+        keep_metrics(own, game, into / "metrics")
+        keep_metrics(unfinished(runs / game), game, into / "unfinished")
+        for arm in own:  # now
+            (into / "unfinished" / f"{game}-{arm['folder'].name}.jsonl").unlink(missing_ok=True)
     rows = together(kept_rows(into / "table.json", add), rows)
     into.joinpath("table.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     tables = [f"# {game}\n\n{table(own)}\n{further_table(own)}" for game, own in by_game(rows).items()]

@@ -53,7 +53,7 @@ CONFIG = Config(
     trial=TrialConfig(episodes=3, memory="history", style="bare", max_tokens=2),
     model=ModelConfig(name="nano:hidden=32,layers=1", device="cpu"),
     engine=EngineConfig(slots=16),
-    warmstart=WarmstartConfig(steps=30, trials=20, batch=16, lr=1e-2, warmup=1),
+    warmstart=WarmstartConfig(steps=30, trials=20, batch=16, lr=1e-2, warmup=1, checkpoint_every=10),
     # What is remembered from earlier updates counts: the agent's own statistics, and the weights at the start.
     algo=AlgoConfig(estimator="grpo", baseline="agent", scale="agent", kl_weight=0.1),
     optim=OptimConfig(lr=3e-3, warmup=1, epochs=2),
@@ -262,8 +262,13 @@ def test_the_run_left_alone_holds_what_is_compared(whole):
 
 MOMENTS = [
     ("warmstart 5", False),
+    ("rename checkpoints/warmstart", True),  # what is kept of the warm start is half written
+    ("warmstart 15", False),
+    ("rename checkpoints/warmstart", False),  # what was kept before it is put aside
+    ("rmdir checkpoints/.warmstart.old", False),
     ("rename reference/weights.safetensors", True),  # the reference is half written
     ("rename checkpoints/update-00000", False),  # the first checkpoint is written, and not yet in place
+    ("rmdir checkpoints/warmstart", False),  # the first one is in place, and the warm start half deleted
     ("open checkpoints/.update-00001.tmp/optimiser.pt", True),  # the weights are half written
     ("rename checkpoints/update-00001", True),  # its state.json is half written
     ("rename trials/update-00001.jsonl.gz", True),  # the trials are half written

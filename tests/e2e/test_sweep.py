@@ -301,6 +301,23 @@ def test_a_warm_start_leaves_when_it_is_asked_to_though_demonstrations_are_playe
     assert not (tmp_path / "warm" / "checkpoints").exists()
 
 
+def test_a_warm_start_that_is_asked_to_leave_keeps_the_steps_it_has_taken(tmp_path):
+    settings = {"task.env": "bandit", "warmstart.steps": "100000", "run.updates": "0"}
+    for _ in range(2):
+        with _begin(tmp_path / "warm", settings) as worker:
+            assert worker.stdin is not None  # open until it has left: otherwise it leaves because nobody is there
+            assert worker.stdout is not None
+            done = [json.loads(worker.stdout.readline())["done"] for _ in range(4)]
+            worker.stdin.write("leave\n")
+            worker.stdin.flush()
+            worker.stdout.read()
+            assert worker.wait() == LEFT
+        kept = json.loads((tmp_path / "warm" / "checkpoints" / "warmstart" / "state.json").read_text())["steps"]
+        assert kept >= done[-1]
+    assert done[-1] > 3  # more than it could have taken by itself
+    assert done[1] == done[2] - 1
+
+
 def test_the_demonstration_in_small(tmp_path, monkeypatch, capsys):
     """Every row, the page and the JSON; what it learns is for the slow test."""
     monkeypatch.chdir(tmp_path)

@@ -198,14 +198,20 @@ def test_who_asks_to_stop_has_the_last_update_saved(trainer, capsys):
     assert call("train", "--preset", "test", "--run", "other", "--run.updates", "2") == 0
 
 
-def test_before_the_first_update_there_is_nothing_to_wait_for():
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [({"warmstart": 1, "steps": 5, "loss": 2.5}, "step"), ({"warmstart": 5, "steps": 5, "loss": 2.5}, "update"),
+     ({"update": 1}, "update")],
+)  # fmt: skip
+def test_before_the_first_step_there_is_nothing_to_wait_for(capsys, found, said):
     polite = Polite()
-    polite.on_update({"warmstart": 1})
+    polite.on_update({"warmstart": 0, "steps": 5, "demonstrations": 100})
     with pytest.raises(KeyboardInterrupt):
         polite.ask()
-    polite.on_update({"update": 1})
+    polite.on_update(found)
     polite.ask()
     assert polite.is_asked()
+    assert capsys.readouterr().err == f"stopping after this {said}; once more to stop at once\n"
     with pytest.raises(KeyboardInterrupt):
         polite.ask()
 

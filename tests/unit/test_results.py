@@ -240,7 +240,7 @@ def test_what_the_best_estimator_leaves_on_minesweeper_is_told_as_it_is():
     said = " ".join((ROOT / "docs" / "results.md").read_text().split())
     rows = [row for row in json.loads((PILOT.parent / "table.json").read_text()) if row["env"] == "minesweeper"]
     meta = [100 * row["p"][2] for row in rows if row["name"] == "meta-RL, reflection"]
-    rl = [row for row in rows if row["method"] == "RL"]
+    rl = [row for row in rows if row["name"].startswith("RL, ")]  # on the same boards, from the same demonstrator
     reached = {name: [row for row in rl if row["name"] == name] for name in {row["name"] for row in rl}}
     best = {
         name: max(
@@ -268,6 +268,24 @@ def test_what_a_seed_of_a_game_took_is_told_as_it_is(game, words):
         warm, trained = ([r["minutes"] for r in rows if r["seed"] == seed and (r["updates"] > 0) == t] for t in (0, 1))
         took.append(max(warm) + max(trained))
     assert words.format(f"{min(took):.0f} to {max(took):.0f} minutes") in said
+
+
+@pytest.mark.parametrize(
+    ("game", "name"),
+    [("sokoban", name) for name in ("05-rl-ppo", "06-rl-rloo", "07-rl-grpo", "02-rl-gigpo", "04-as-many-episodes")]
+    + [("minesweeper", name) for name in ("16-board-view", "17-board-view", "18-demonstrator", "19-demonstrator")],
+)
+def test_how_far_unfinished_runs_came_is_told_as_it_was(game, name):
+    said = (ROOT / "docs" / "results.md").read_text()
+    (path,) = (
+        path for each in ("metrics", "unfinished") for path in (PILOT.parent / each).glob(f"{game}-{name}*seed0*")
+    )
+    lines = map(json.loads, path.read_text().splitlines())
+    found = {line["update"]: line["validation/p@3"] for line in lines if "validation/p@3" in line}
+    updates = (0, 25, 50, 75, 100) if game == "sokoban" else (0, 10, 20, 30, 40, 80)
+    cells = [f"{100 * found[update]:.1f}" if update in found else "" for update in updates]
+    told = [[cell.strip() for cell in line.strip("|").split("|")] for line in said.splitlines()]
+    assert cells in [line[1:] for line in told]
 
 
 def test_as_many_episodes_as_rl_are_as_many():

@@ -15,13 +15,15 @@ _SAME_REQUEST = 1.0
 
 
 class Polite:
-    """Whether somebody has asked to stop. Before the first update there is nothing to save, and it stops at once."""
+    """Whether somebody has asked to stop. Before the first step there is nothing to save, and it stops at once."""
 
     def __init__(self) -> None:
         self.was_asked = self.has_begun = False
+        self.under_way = "update"
 
     def on_update(self, metrics: Mapping[str, Any]) -> None:
-        self.has_begun = self.has_begun or "update" in metrics
+        self.has_begun = self.has_begun or "demonstrations" not in metrics
+        self.under_way = "step" if metrics.get("warmstart", 0) < metrics.get("steps", 0) else "update"
 
     def is_asked(self) -> bool:
         return self.was_asked
@@ -30,7 +32,7 @@ class Polite:
         if self.was_asked or not self.has_begun:
             raise KeyboardInterrupt
         self.was_asked = True
-        sys.stderr.write("stopping after this update; once more to stop at once\n")
+        sys.stderr.write(f"stopping after this {self.under_way}; once more to stop at once\n")
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from typing import Any
 from mulligan.errors import MulliganError, UsageError
 from mulligan.sweep.arms import Work
 from mulligan.sweep.match import differences, read_result
-from mulligan.sweep.worker import DEVICE_LOST, EVALUATING, LEFT, MEMORY_FULL, WARMING
+from mulligan.sweep.worker import DEVICE_LOST, EVALUATING, LEFT, MEMORY_FULL
 
 OnProgress = Callable[[Work, str, int, int], None]
 """Called with the work, its stage, how much of that is done and how much there is."""
@@ -71,7 +71,6 @@ def run_work(
             except queue.Empty:
                 raise TimeOver(f"{seconds / 60:g} minutes are over") from None
             if progress is not None:
-                running[one.folder].stage = progress["stage"]
                 if progress["stage"] == EVALUATING:
                     trained.add(one.folder)
                 on_progress(one, progress["stage"], progress["done"], progress["total"])
@@ -140,8 +139,6 @@ def _let_go(running: dict[Path, _Process], said: Said) -> list[MulliganError]:
     """Ask all workers to leave, and wait until they have; returns how those failed that did."""
     if running:
         sys.stderr.write("stopping after the updates that are under way; once more to stop at once\n")
-    if any(process.work.is_warm_start and process.stage == WARMING for process in running.values()):
-        sys.stderr.write("a warm start is not finished: it will begin anew, and needs more time than it had\n")
     for process in running.values():
         process.ask_to_leave()
     failures = []
@@ -171,7 +168,7 @@ class _Process:
     """A worker under way; a thread passes on what it says, and None when it has ended."""
 
     def __init__(self, work: Work, said: Said) -> None:
-        self.work, self.stage, self.alone = work, WARMING, False
+        self.work, self.alone = work, False
         work.folder.mkdir(parents=True, exist_ok=True)
         self.log = work.folder / _LOG
         threads = str(work.threads)

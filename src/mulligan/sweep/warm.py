@@ -10,6 +10,8 @@ from mulligan.train.resolve import to_tree
 
 _NOT_OF_WARM_START = ("episodes", "temperature", "memory")
 """Entries of [trial] that demonstrations do not depend on."""
+_HOW = ("processes", "checkpoint_every")
+"""Entries of [warmstart] that change nothing in the weights."""
 _OF_WARM_START = ("beta1", "beta2", "grad_clip")
 """Entries of [optim] that the warm start's optimiser uses."""
 
@@ -21,11 +23,12 @@ def warm_key(config: Config) -> str:
 
 def _of_warm_weights(config: Config) -> dict[str, Any]:
     tree = to_tree(config)
+    warm = {name: value for name, value in tree["warmstart"].items() if name not in _HOW}
     parts = {
         "env": tree["task"].pop("params"),
         "task": tree["task"],
         "model": tree["model"],
-        "warmstart": {**tree["warmstart"], "memory": shown_memories(config)},
+        "warmstart": {**warm, "memory": shown_memories(config)},
         "trial": {name: value for name, value in tree["trial"].items() if name not in _NOT_OF_WARM_START},
         "optim": {name: tree["optim"][name] for name in _OF_WARM_START},
     }

@@ -1,9 +1,8 @@
 """One arm in a process of its own: train or go on training, evaluate, write ``arm.json``.
 
 ``python -m mulligan.sweep.worker`` reads what to do as a JSON line from standard input and says how far it is, a JSON
-line each, on standard output. Another line on standard input asks it to leave: it saves what it has trained first; a
-warm start, which keeps nothing before its last step, ends at once. When standard input ends, whoever started it is
-gone, and it goes at once.
+line each, on standard output. Another line on standard input asks it to leave: it saves what it has trained first, and
+ends at once while demonstrations are played. When standard input ends, whoever started it is gone, and it goes at once.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ class _Leaving:
         self.has_nothing = self.at_once = False
 
     def note(self, progress: Mapping[str, Any]) -> None:
-        self.has_nothing = progress["stage"] == WARMING and progress["done"] < progress["total"]
+        self.has_nothing = progress["stage"] == WARMING and not progress.get("begun")
 
     def look(self, progress: Mapping[str, Any]) -> None:
         """Leave here where that was asked for and nothing is lost: evaluations keep every trial."""
@@ -134,7 +133,8 @@ def work(order: Mapping[str, Any], say: Say, stop: Callable[[], bool] = lambda: 
         if "update" in metrics:
             say({"stage": TRAINING, "done": metrics["update"], "total": metrics["updates"]})
         else:
-            say({"stage": WARMING, "done": metrics["warmstart"], "total": metrics["steps"]})
+            own = {"begun": True} if "loss" in metrics else {}
+            say({"stage": WARMING, "done": metrics["warmstart"], "total": metrics["steps"], **own})
 
     if config.warmstart.steps and newest(folder) is None:
         say({"stage": WARMING, "done": 0, "total": config.warmstart.steps})

@@ -2,7 +2,7 @@
 
 ``checkpoints/update-00080/`` holds ``weights.safetensors`` (what is trained, and the critic), ``optimiser.pt`` and
 ``state.json`` (the next update, the running statistics, the settings it was made with). All other randomness is derived
-from (seed, update).
+from (seed, update). ``checkpoints/warmstart/`` holds the same of a warm start that is not finished.
 
 A process may be killed between any two lines here. ``.update-00080.tmp`` is being written and never read.
 ``.update-00080.old`` is on its way out: it makes room, or is being deleted, and is read only while it is whole and no
@@ -12,11 +12,12 @@ successor is in its place.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -34,38 +35,62 @@ from mulligan.train.start import find_start
 from mulligan.train.step import Learner
 
 _CRITIC = "critic."
+_WARM = "warmstart"
 _FILES = ("weights.safetensors", "optimiser.pt", "state.json")
 _READ = re.compile(r"update-(\d+)|\.update-(\d+)\.old")
 _OURS = re.compile(r"update-\d+|\.update-\d+\.(old|tmp)")
 
 
+@dataclass(frozen=True, slots=True)
+class Warmed:
+    """How far a warm start is."""
+
+    steps: int = 0
+    loss: float = math.nan
+    """Of the last step."""
+    seconds: float = 0.0
+
+
 def save(folder: Path, update: int, learner: Learner, history: History, keep: int) -> Path:
     """Write the checkpoint after `update` updates and drop all but the newest `keep`."""
+    target = folder / "checkpoints" / f"update-{update:05d}"
+    state = {"update": update, "history": history.state_dict()}
+    _write(target, learner, learner.optimiser.state_dict(), state)
+    _tidy(folder, keep)
+    return target
+
+
+def save_warm_start(
+    folder: Path, warmed: Warmed, learner: Learner, optimisers: Sequence[torch.optim.Optimizer]
+) -> None:
+    """Write how far the warm start is, in the place of what was written of it before."""
+    target = folder / "checkpoints" / _WARM
+    _write(target, learner, [optimiser.state_dict() for optimiser in optimisers], asdict(warmed))
+    shutil.rmtree(_aside(target), ignore_errors=True)
+
+
+def _write(target: Path, learner: Learner, optimiser: Any, state: Mapping[str, Any]) -> None:
+    """A checkpoint, in one stroke."""
     from safetensors.torch import save_file
 
-    checkpoints = folder / "checkpoints"
-    target = checkpoints / f"update-{update:05d}"
-    beside = checkpoints / f".{target.name}.tmp"
+    beside = target.with_name(f".{target.name}.tmp")
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True)
     save_file(_weights(learner), beside / "weights.safetensors")
-    torch.save(learner.optimiser.state_dict(), beside / "optimiser.pt")
-    state = {
-        "update": update,
-        "history": history.state_dict(),
+    torch.save(optimiser, beside / "optimiser.pt")
+    whole = {
+        **state,
         "budget": learner.budget.state_dict(),
         "bad_in_a_row": learner.bad_in_a_row,
         "settings": to_tree(learner.config),
     }
-    (beside / "state.json").write_text(json.dumps(state), encoding="utf-8")
+    (beside / "state.json").write_text(json.dumps(whole), encoding="utf-8")
     for path in (*beside.iterdir(), beside):
         _sync(path)
     if target.exists():
         _put_aside(target)
     os.replace(beside, target)
-    _sync(checkpoints)
-    _tidy(folder, keep)
-    return target
+    _sync(target.parent)
 
 
 def restore(checkpoint: Path, learner: Learner, history: History) -> int:
@@ -73,20 +98,36 @@ def restore(checkpoint: Path, learner: Learner, history: History) -> int:
 
     What a killed `save` left beside it, half written or half deleted, goes away.
     """
+    state = _put_back(checkpoint, learner, [learner.optimiser])
+    history.load_state_dict(state["history"])
+    _tidy(checkpoint.parent.parent, learner.config.run.keep)
+    return int(state["update"])
+
+
+def restore_warm_start(folder: Path, learner: Learner, optimisers: Sequence[torch.optim.Optimizer]) -> Warmed:
+    """Put what was kept of a warm start back, where something was; returns how far it is."""
+    kept = _warming(folder)
+    if kept is None:
+        return Warmed()
+    state = _put_back(kept, learner, optimisers)
+    return Warmed(state["steps"], state["loss"], state["seconds"])
+
+
+def _put_back(checkpoint: Path, learner: Learner, optimisers: Sequence[torch.optim.Optimizer]) -> dict[str, Any]:
+    """A checkpoint into the learner and these optimisers; returns the rest of its state."""
     _fill_masters(learner, load_weights(checkpoint, learner.model, learner.critic))
     state = _state(checkpoint)
     try:
         # On the CPU: moments then move to where their parameter is, and the step counts stay where AdamW keeps them.
-        optimiser = torch.load(checkpoint / "optimiser.pt", map_location="cpu", weights_only=True)
+        found = torch.load(checkpoint / "optimiser.pt", map_location="cpu", weights_only=True)
     except (OSError, EOFError, ValueError, RuntimeError, UnpicklingError) as error:
         raise _damaged(checkpoint, error) from error
-    learner.optimiser.load_state_dict(optimiser)
-    history.load_state_dict(state["history"])
+    for optimiser, own in zip(optimisers, found if isinstance(found, list) else [found], strict=True):
+        optimiser.load_state_dict(own)
     if "budget" in state:  # of earlier versions: it is found again
         learner.budget.load_state_dict(state["budget"])
     learner.bad_in_a_row = state["bad_in_a_row"]
-    _tidy(checkpoint.parent.parent, learner.config.run.keep)
-    return int(state["update"])
+    return state
 
 
 def check_settings(config: Config, run: Path) -> None:
@@ -94,7 +135,7 @@ def check_settings(config: Config, run: Path) -> None:
 
     Those of earlier versions do not say what they were made with.
     """
-    checkpoint = newest(run)
+    checkpoint = newest(run) or _warming(run)
     then = _state(checkpoint).get("settings") if checkpoint else None
     changed = changed_since(from_tree(_known(then)), config) if then else []
     if changed:
@@ -149,7 +190,7 @@ def _fill_masters(learner: Learner, weights: Mapping[str, torch.Tensor]) -> None
 
 def _damaged(checkpoint: Path, error: Exception) -> RunFolderError:
     said = str(error).partition("\n")[0] or type(error).__name__
-    return RunFolderError(f"{checkpoint} cannot be read ({said}); without that folder the one before it is used")
+    return RunFolderError(f"{checkpoint} cannot be read ({said}); without that folder, training goes on from before it")
 
 
 def save_reference(folder: Path, model: Any) -> None:
@@ -224,27 +265,43 @@ def _weights(learner: Learner) -> dict[str, torch.Tensor]:
     return named
 
 
+def _warming(folder: Path) -> Path | None:
+    """What was kept of a warm start that is not finished."""
+    place = folder / "checkpoints" / _WARM
+    return next((path for path in (place, _aside(place)) if _is_whole(path)), None)
+
+
+def _is_whole(path: Path) -> bool:
+    return all((path / file).is_file() for file in _FILES)
+
+
 def _all(folder: Path) -> list[Path]:
-    """Every whole checkpoint, the oldest first."""
+    """Every whole checkpoint of an update, the oldest first."""
     found: dict[int, Path] = {}
     for path in sorted((folder / "checkpoints").glob("*update-*")):  # those put aside first: the others supersede them
         name = _READ.fullmatch(path.name)
-        if name and all((path / file).is_file() for file in _FILES):
+        if name and _is_whole(path):
             found[int(name[1] or name[2])] = path
     return [found[update] for update in sorted(found)]
 
 
 def _put_aside(path: Path) -> Path:
     """Take a folder out of the way in one stroke, so that it is never seen half deleted."""
-    aside = path.with_name(f".{path.name}.old")
+    aside = _aside(path)
     shutil.rmtree(aside, ignore_errors=True)
     os.replace(path, aside)
     return aside
 
 
+def _aside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.old")
+
+
 def _tidy(folder: Path, keep: int) -> None:
-    """Drop all but the newest `keep` whole checkpoints, and whatever is not whole."""
+    """Drop all but the newest `keep` whole checkpoints, whatever is not whole, and the warm start, which is over."""
     whole = _all(folder)
+    for path in (folder / "checkpoints").glob(f"*{_WARM}*"):
+        shutil.rmtree(path)
     for path in sorted((folder / "checkpoints").glob("*update-*")):
         if path not in whole[-keep:] and _OURS.fullmatch(path.name):
             in_place = path in whole and not path.name.startswith(".")

@@ -17,7 +17,7 @@ MAY_CHANGE = frozenset((
     "run.save_trials_every", "run.validate_every", "run.validation_tasks", "run.validation_episodes",
     "run.diversity_tasks", "run.max_bad_steps", "trial.env_timeout", "model.device", "model.gradient_checkpointing",
     "model.compile", "engine.slots", "engine.chunk", "engine.kind", "engine.share", "warmstart.processes",
-    "optim.tokens", "optim.share",
+    "warmstart.checkpoint_every", "optim.tokens", "optim.share",
 ))  # fmt: skip
 """How long a run goes on, what it keeps and looks at, and how it is computed: not what it learns from, nor how."""
 

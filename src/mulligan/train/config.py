@@ -176,6 +176,8 @@ class WarmstartConfig:
     """Of either, during the warm start."""
     warmup: int = 30
     """Steps over which the rate rises."""
+    checkpoint_every: int = 100
+    """Steps after which it is saved how far the warm start is."""
 
 
 @dataclass(frozen=True)
@@ -313,7 +315,7 @@ _LEAST = {
         "run.tasks", "run.group", "run.concurrency", "run.checkpoint_every", "run.keep", "run.validation_tasks",
         "run.validation_episodes", "run.max_bad_steps", "trial.episodes", "trial.max_tokens", "trial.reflection_tokens",
         "trial.memory_tokens", "trial.max_reflections", "engine.slots", "engine.chunk", "warmstart.trials",
-        "warmstart.episodes", "warmstart.batch", "optim.epochs", "optim.minibatches",
+        "warmstart.episodes", "warmstart.batch", "warmstart.checkpoint_every", "optim.epochs", "optim.minibatches",
     ),
 }  # fmt: skip
 _SHARES = (

@@ -60,7 +60,8 @@ def train(
     """Train into the folder `run` and return it. With `resume`, the folder's own configuration counts, which must
     be the one it was begun with but for `mulligan.train.compare.MAY_CHANGE`.
 
-    `stop` is asked after every update: where it says yes, that update is saved, and a later `resume` goes on from it.
+    `stop` is asked after every update, and every step of the warm start: where it says yes, that is saved, and a later
+    `resume` goes on from there.
     """
     if resume:
         folder = RunFolder.open(run)
@@ -204,7 +205,9 @@ class Trainer:
 
     def _run(self) -> None:
         newest = checkpoint.newest(self.folder.path)
-        start = checkpoint.restore(newest, self.learner, self.history) if newest else self._begin()
+        if newest is None and not self._begin():
+            return
+        start = checkpoint.restore(newest, self.learner, self.history) if newest else 0
         if self.config.algo.kl_weight:
             self._load_reference()
         self.metrics.cut(start)
@@ -224,30 +227,50 @@ class Trainer:
             if stopping:
                 return
 
-    def _begin(self) -> int:
-        """Warm start, then the first checkpoint."""
-        warm = self.config.warmstart
-        if warm.steps:
-            began = time.perf_counter()
-            self.on_update({"warmstart": 0, "steps": warm.steps, "demonstrations": warm.trials})
-            found = warm_start(
-                self.config,
-                self.learner,
-                self.mixture,
-                self.settings,
-                self.loaded.renderer,
-                self.engine.context,
-                self._on_warm_step,
-            )
-            found["seconds"] = time.perf_counter() - began
-            self.folder.write_text("warmstart.json", json.dumps(found, indent=2) + "\n")
+    def _begin(self) -> bool:
+        """Warm start, then the first checkpoint; says whether it came to that."""
+        if self.config.warmstart.steps and not self._warm_start():
+            return False
         if self.config.algo.kl_weight:
             checkpoint.save_reference(self.folder.path, self.learner.model)
         checkpoint.save(self.folder.path, 0, self.learner, self.history, self.config.run.keep)
-        return 0
+        return True
 
-    def _on_warm_step(self, step: int, loss: float, warning: str | None) -> None:
-        self.on_update({"warmstart": step + 1, "steps": self.config.warmstart.steps, "loss": loss, "warning": warning})
+    def _warm_start(self) -> bool:
+        """From where it was, or from the beginning; says whether it is done."""
+        warm = self.config.warmstart
+        began = time.perf_counter()
+        optimisers = self.learner.warm_optimisers()
+        warmed = checkpoint.restore_warm_start(self.folder.path, self.learner, optimisers)
+        self.on_update({"warmstart": warmed.steps, "steps": warm.steps, "demonstrations": warm.trials})
+
+        def seconds() -> float:
+            return warmed.seconds + time.perf_counter() - began
+
+        def on_step(done: int, loss: float, warning: str | None) -> bool:
+            is_last = done == warm.steps
+            stopping = not is_last and self.stop()
+            if stopping or (done % warm.checkpoint_every == 0 and not is_last):
+                kept = checkpoint.Warmed(done, loss, seconds())
+                checkpoint.save_warm_start(self.folder.path, kept, self.learner, optimisers)
+            self.on_update({"warmstart": done, "steps": warm.steps, "loss": loss, "warning": warning})
+            return stopping
+
+        found = warm_start(
+            self.config,
+            self.learner,
+            self.mixture,
+            self.settings,
+            self.loaded.renderer,
+            self.engine.context,
+            optimisers,
+            warmed,
+            on_step,
+        )
+        if found is None:
+            return False
+        self.folder.write_text("warmstart.json", json.dumps({**found, "seconds": seconds()}, indent=2) + "\n")
+        return True
 
     def _load_reference(self) -> None:
         now = {name: p.detach().clone() for name, p in self.learner.model.named_parameters() if p.requires_grad}

@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import torch
+
 from mulligan.errors import MulliganError
 from mulligan.policy.local import Demonstrated, Renderer
 from mulligan.policy.scripted import ExpertPolicy
@@ -17,6 +19,7 @@ from mulligan.rollout import workers
 from mulligan.rollout.collect import Job
 from mulligan.rollout.groups import Mixture
 from mulligan.seeding import derive, generator
+from mulligan.train.checkpoint import Warmed
 from mulligan.train.config import Config, shown_memories, shown_params
 from mulligan.train.rows import Row, rows_of
 from mulligan.train.step import Learner
@@ -51,12 +54,16 @@ def warm_start(
     settings: TrialSettings,
     renderer: Renderer,
     context: int,
-    on_step: Callable[[int, float, str | None], None],
-) -> dict[str, float]:
-    """Train on demonstrations; returns what the demonstrators reached and the last loss.
+    optimisers: Sequence[torch.optim.Optimizer],
+    warmed: Warmed,
+    on_step: Callable[[int, float, str | None], bool],
+) -> dict[str, float] | None:
+    """Train on demonstrations; returns what the demonstrators reached and the last loss, or None where it was stopped.
 
     context  tokens of the longest sequence that an agent can play
-    on_step  is told the number of each step, its loss, and what a person should know of the demonstrations, if anything
+    warmed   how far an earlier process has come, whose weights and optimisers these are
+    on_step  is told how many steps are done, the loss, and what a person should know of the demonstrations, if
+             anything; says whether to stop
     """
     warm = config.warmstart
     trials = demonstrate(config, mixture, settings, renderer)
@@ -68,13 +75,15 @@ def warm_start(
         raise MulliganError(f"nothing was demonstrated in {len(trials)} trials; the first: {said}")
     warning = _too_long(rows, context)
     rng = generator(config.run.seed, "warmstart")
-    optimisers = learner.warm_optimisers()
-    loss = math.nan
-    for step in range(warm.steps):
+    for _ in range(warmed.steps * warm.batch):
+        rng.random()
+    loss = warmed.loss
+    for step in range(warmed.steps, warm.steps):
         chosen: list[Row] = [rows[int(rng.random() * len(rows))] for _ in range(warm.batch)]
         cosine = 0.1 + 0.9 * 0.5 * (1.0 + math.cos(math.pi * step / warm.steps))
         loss = learner.supervised(chosen, warm.lr * min(1.0, (step + 1) / max(1, warm.warmup)) * cosine, optimisers)
-        on_step(step, loss, warning)
+        if on_step(step + 1, loss, warning):
+            return None
     solved = sum(trial.solved_at is not None for trial in trials) / len(trials)
     return {"loss": loss, "demonstrated": solved, "rows": float(len(rows))}
 

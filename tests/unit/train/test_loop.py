@@ -15,7 +15,7 @@ import torch
 
 import mulligan
 from mulligan.envs.bandit import Bandit
-from mulligan.errors import MulliganError, ParameterError, RunFolderError, UnknownName
+from mulligan.errors import MulliganError, ParameterError, RunFolderError, UnknownName, UsageError
 from mulligan.models.load import load
 from mulligan.players import player_from
 from mulligan.policy.scripted import ScriptedPolicy
@@ -274,11 +274,54 @@ def test_a_loss_that_is_no_number_leaves_metrics_that_every_reader_takes(tmp_pat
 def test_a_run_that_is_asked_to_stop_goes_on_as_if_it_never_had(tmp_path):
     config = small(run=replace(small().run, updates=3, checkpoint_every=100))
     whole = train(config, tmp_path / "whole")
-    part = train(config, tmp_path / "part", stop=lambda: True)
+    said: list[dict] = []
+    part = train(config, tmp_path / "part", on_update=said.append, stop=lambda: len(said) > config.warmstart.steps)
     assert [line["update"] for line in metrics(part)] == [1]
     train(None, part, resume=True)
     assert torch.equal(weights(whole), weights(part))
     assert metrics(whole) == metrics(part)
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"warmstart": {"optimiser": "muon"}, "algo": {"estimator": "ppo"}},
+        {"model": {"dtype": "bfloat16"}, "optim": {"tokens": 64}},
+    ],
+    ids=["two optimisers and a critic", "half precision"],
+)
+def test_a_warm_start_that_is_asked_to_stop_goes_on_step_by_step(tmp_path, sections):
+    """Each process takes one step, as under a time limit that is far too short."""
+    sections["warmstart"] = {"steps": 5, "checkpoint_every": 3, **sections.get("warmstart", {})}
+    config = small(**{name: replace(getattr(small(), name), **changes) for name, changes in sections.items()})
+    whole, run, steps = train(config, tmp_path / "whole"), tmp_path / "part", []
+
+    def note(found):
+        if "loss" in found and "warmstart" in found:
+            steps.append(found["warmstart"])
+
+    for _ in range(4):
+        train(config if not steps else None, run, resume=bool(steps), on_update=note, stop=lambda: True)
+        assert [path.name for path in (run / "checkpoints").iterdir()] == ["warmstart"]
+    train(None, run, resume=True, on_update=note)
+    assert steps == [1, 2, 3, 4, 5]
+    assert torch.equal(weights(whole), weights(run))
+    assert metrics(whole) == metrics(run)
+    told = [json.loads((path / "warmstart.json").read_text()) for path in (whole, run)]
+    assert told[0]["loss"] == told[1]["loss"]
+    assert sorted(path.name for path in (run / "checkpoints").iterdir()) == ["update-00001", "update-00002"]
+
+
+def test_a_warm_start_goes_on_with_the_settings_it_was_begun_with(tmp_path):
+    run = train(small(), tmp_path / "run", stop=lambda: True)
+    file = run / "config.toml"
+    file.write_text(file.read_text().replace("lr = 0.005", "lr = 0.004"))
+    with pytest.raises(UsageError, match=r"warmstart.lr was 0.005, is 0.004"):
+        train(None, run, resume=True)
+    file.write_text(file.read_text().replace("lr = 0.004", "lr = 0.005"))
+    (run / "checkpoints" / "warmstart" / "optimiser.pt").write_bytes(b"nothing")
+    with pytest.raises(RunFolderError, match="without that folder, training goes on from before it"):
+        train(None, run, resume=True)
 
 
 def test_a_mixture_reports_each_task_class(tmp_path):
