@@ -73,7 +73,7 @@ def _write(target: Path, learner: Learner, optimiser: Any, state: Mapping[str, A
     """A checkpoint, in one stroke."""
     from safetensors.torch import save_file
 
-    beside = target.with_name(f".{target.name}.tmp")
+    beside = _beside(target)
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True)
     save_file(_weights(learner), beside / "weights.safetensors")
@@ -297,10 +297,15 @@ def _aside(path: Path) -> Path:
     return path.with_name(f".{path.name}.old")
 
 
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.tmp")
+
+
 def _tidy(folder: Path, keep: int) -> None:
     """Drop all but the newest `keep` whole checkpoints, whatever is not whole, and the warm start, which is over."""
     whole = _all(folder)
-    for path in (folder / "checkpoints").glob(f"*{_WARM}*"):
+    warm = folder / "checkpoints" / _WARM
+    for path in filter(Path.is_dir, (warm, _aside(warm), _beside(warm))):
         shutil.rmtree(path)
     for path in sorted((folder / "checkpoints").glob("*update-*")):
         if path not in whole[-keep:] and _OURS.fullmatch(path.name):

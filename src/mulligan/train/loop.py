@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
@@ -41,7 +40,7 @@ from mulligan.train.rows import Row, rows_of
 from mulligan.train.start import as_kept
 from mulligan.train.step import Learner, UpdateData
 from mulligan.train.validation import Validation
-from mulligan.train.warmstart import warm_start
+from mulligan.train.warmstart import WarmStart, demonstrate
 from mulligan.trial.runner import loop_is_running
 from mulligan.types import Group, Trial
 
@@ -229,47 +228,14 @@ class Trainer:
 
     def _begin(self) -> bool:
         """Warm start, then the first checkpoint; says whether it came to that."""
-        if self.config.warmstart.steps and not self._warm_start():
-            return False
+        if self.config.warmstart.steps:
+            warming = WarmStart(self.config, self.learner, self.folder, self.on_update)
+            trials = demonstrate(self.config, self.mixture, self.settings, self.loaded.renderer)
+            if not warming.train(trials, self.engine.context, self.stop):
+                return False
         if self.config.algo.kl_weight:
             checkpoint.save_reference(self.folder.path, self.learner.model)
         checkpoint.save(self.folder.path, 0, self.learner, self.history, self.config.run.keep)
-        return True
-
-    def _warm_start(self) -> bool:
-        """From where it was, or from the beginning; says whether it is done."""
-        warm = self.config.warmstart
-        began = time.perf_counter()
-        optimisers = self.learner.warm_optimisers()
-        warmed = checkpoint.restore_warm_start(self.folder.path, self.learner, optimisers)
-        self.on_update({"warmstart": warmed.steps, "steps": warm.steps, "demonstrations": warm.trials})
-
-        def seconds() -> float:
-            return warmed.seconds + time.perf_counter() - began
-
-        def on_step(done: int, loss: float, warning: str | None) -> bool:
-            is_last = done == warm.steps
-            stopping = not is_last and self.stop()
-            if stopping or (done % warm.checkpoint_every == 0 and not is_last):
-                kept = checkpoint.Warmed(done, loss, seconds())
-                checkpoint.save_warm_start(self.folder.path, kept, self.learner, optimisers)
-            self.on_update({"warmstart": done, "steps": warm.steps, "loss": loss, "warning": warning})
-            return stopping
-
-        found = warm_start(
-            self.config,
-            self.learner,
-            self.mixture,
-            self.settings,
-            self.loaded.renderer,
-            self.engine.context,
-            optimisers,
-            warmed,
-            on_step,
-        )
-        if found is None:
-            return False
-        self.folder.write_text("warmstart.json", json.dumps({**found, "seconds": seconds()}, indent=2) + "\n")
         return True
 
     def _load_reference(self) -> None:

@@ -6,20 +6,22 @@ is mediocre on purpose (`skill`, `recall`): the warm start teaches the form of p
 
 from __future__ import annotations
 
+import json
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-
-import torch
+from typing import Any
 
 from mulligan.errors import MulliganError
 from mulligan.policy.local import Demonstrated, Renderer
 from mulligan.policy.scripted import ExpertPolicy
+from mulligan.report.run import RunFolder
 from mulligan.rollout import workers
 from mulligan.rollout.collect import Job
 from mulligan.rollout.groups import Mixture
 from mulligan.seeding import derive, generator
-from mulligan.train.checkpoint import Warmed
+from mulligan.train import checkpoint
 from mulligan.train.config import Config, shown_memories, shown_params
 from mulligan.train.rows import Row, rows_of
 from mulligan.train.step import Learner
@@ -47,45 +49,65 @@ def demonstrate(config: Config, mixture: Mixture, settings: TrialSettings, rende
     return workers.play(ordered, player, warm.processes)
 
 
-def warm_start(
-    config: Config,
-    learner: Learner,
-    mixture: Mixture,
-    settings: TrialSettings,
-    renderer: Renderer,
-    context: int,
-    optimisers: Sequence[torch.optim.Optimizer],
-    warmed: Warmed,
-    on_step: Callable[[int, float, str | None], bool],
-) -> dict[str, float] | None:
-    """Train on demonstrations; returns what the demonstrators reached and the last loss, or None where it was stopped.
+class WarmStart:
+    """A warm start under way, from where an earlier process left it or from the beginning."""
 
-    context  tokens of the longest sequence that an agent can play
-    warmed   how far an earlier process has come, whose weights and optimisers these are
-    on_step  is told how many steps are done, the loss, and what a person should know of the demonstrations, if
-             anything; says whether to stop
-    """
-    warm = config.warmstart
-    trials = demonstrate(config, mixture, settings, renderer)
+    def __init__(
+        self, config: Config, learner: Learner, folder: RunFolder, on_update: Callable[[dict[str, Any]], None]
+    ) -> None:
+        """`on_update` is told of each step: how many are done, the loss, and a warning if there is one."""
+        self.config, self.learner, self.folder, self.on_update = config, learner, folder, on_update
+        self.began = time.perf_counter()
+        self.optimisers = learner.warm_optimisers()
+        self.before = checkpoint.restore_warm_start(folder.path, learner, self.optimisers)
+        warm = config.warmstart
+        on_update({"warmstart": self.before.steps, "steps": warm.steps, "demonstrations": warm.trials})
+
+    def train(self, trials: Sequence[Trial], context: int, stop: Callable[[], bool]) -> bool:
+        """All steps that are left, on demonstrated trials; says whether it came to the last, or `stop` was before it.
+
+        context  tokens of the longest sequence that an agent can play
+        """
+        warm = self.config.warmstart
+        rows = _rows(trials)
+        warning = _too_long(rows, context)
+        rng = generator(self.config.run.seed, "warmstart")
+        for _ in range(self.before.steps * warm.batch):  # what earlier processes have drawn
+            rng.random()
+        loss = self.before.loss
+        for done in range(self.before.steps + 1, warm.steps + 1):
+            loss = self._step([rows[int(rng.random() * len(rows))] for _ in range(warm.batch)], done - 1)
+            stopping = done < warm.steps and stop()
+            if stopping or (done < warm.steps and done % warm.checkpoint_every == 0):
+                kept = checkpoint.Warmed(done, loss, self._seconds())
+                checkpoint.save_warm_start(self.folder.path, kept, self.learner, self.optimisers)
+            self.on_update({"warmstart": done, "steps": warm.steps, "loss": loss, "warning": warning})
+            if stopping:
+                return False
+        solved = sum(trial.solved_at is not None for trial in trials) / len(trials)
+        found = {"loss": loss, "demonstrated": solved, "rows": float(len(rows)), "seconds": self._seconds()}
+        self.folder.write_text("warmstart.json", json.dumps(found, indent=2) + "\n")
+        return True
+
+    def _step(self, rows: Sequence[Row], before: int) -> float:
+        """One step after `before` others; returns its loss."""
+        warm = self.config.warmstart
+        cosine = 0.1 + 0.9 * 0.5 * (1.0 + math.cos(math.pi * before / warm.steps))
+        rise = min(1.0, (before + 1) / max(1, warm.warmup))
+        return self.learner.supervised(rows, warm.lr * rise * cosine, self.optimisers)
+
+    def _seconds(self) -> float:
+        return self.before.seconds + time.perf_counter() - self.began
+
+
+def _rows(trials: Sequence[Trial]) -> list[Row]:
+    """What there is to learn from."""
     rows = [row for row in rows_of(trials)[0] if row.spans]
     if not rows:
-        said = next(
-            (episode.error for trial in trials for episode in trial.episodes if episode.error), "none has a turn"
-        )
+        errors = (episode.error for trial in trials for episode in trial.episodes if episode.error)
+        said = next(errors, "none has a turn")
         raise MulliganError(f"nothing was demonstrated in {len(trials)} trials; the first: {said}")
-    warning = _too_long(rows, context)
-    rng = generator(config.run.seed, "warmstart")
-    for _ in range(warmed.steps * warm.batch):
-        rng.random()
-    loss = warmed.loss
-    for step in range(warmed.steps, warm.steps):
-        chosen: list[Row] = [rows[int(rng.random() * len(rows))] for _ in range(warm.batch)]
-        cosine = 0.1 + 0.9 * 0.5 * (1.0 + math.cos(math.pi * step / warm.steps))
-        loss = learner.supervised(chosen, warm.lr * min(1.0, (step + 1) / max(1, warm.warmup)) * cosine, optimisers)
-        if on_step(step + 1, loss, warning):
-            return None
-    solved = sum(trial.solved_at is not None for trial in trials) / len(trials)
-    return {"loss": loss, "demonstrated": solved, "rows": float(len(rows))}
+    return rows
 
 
 def _too_long(rows: Sequence[Row], context: int) -> str | None:

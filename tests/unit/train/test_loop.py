@@ -455,7 +455,7 @@ def test_a_replacement_that_cannot_be_played_ends_no_run(tmp_path, monkeypatch):
         return reset(world, chance)
 
     monkeypatch.setattr(Trainer, "_has_signal", lambda trainer, group: False)
-    monkeypatch.setattr(Trainer, "_begin", lambda trainer: 0)  # the demonstrated worlds are broken too
+    monkeypatch.setattr(Trainer, "_begin", lambda trainer: True)  # the demonstrated worlds are broken too
     monkeypatch.setattr(Bandit, "reset", only_the_first)
     (told,) = metrics(train(config, tmp_path / "run"))
     assert (told["failures/env_raised"], told["trials/failed"], told["groups/replaced"]) == (4, 0, 1)
