@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+
+from mulligan.train import checkpoint
 from mulligan.train.config import (
     Config,
     EngineConfig,
@@ -38,3 +41,9 @@ def metrics(run: Path) -> list[dict]:
     """All metrics but times."""
     lines = MetricsFile(run / "metrics.jsonl").read()
     return [{key: value for key, value in line.items() if not key.startswith("time/")} for line in lines]
+
+
+def weights(run: Path) -> torch.Tensor:
+    """All of a run's newest weights in a row."""
+    model = checkpoint.load_model(run).model
+    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])

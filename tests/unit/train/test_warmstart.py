@@ -1,0 +1,167 @@
+"""The warm start: what is demonstrated, what of it is imitated, and that it goes on where it was stopped."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+import mulligan
+from mulligan.envs.bandit import Bandit
+from mulligan.errors import MulliganError, ParameterError, RunFolderError, UnknownName, UsageError
+from mulligan.models.load import load
+from mulligan.rollout.groups import Mixture
+from mulligan.train import checkpoint
+from mulligan.train.config import (
+    RunConfig,
+    TaskConfig,
+    trial_settings,
+)
+from mulligan.train.loop import train
+from mulligan.train.resolve import resolve
+from mulligan.train.rows import rows_of
+from mulligan.train.warmstart import demonstrate
+from small_runs import metrics, small, weights
+
+
+def test_a_warm_start_can_show_games_that_training_leaves_out():
+    settings = {"task.env": "alfworld", "env.kind": "train", "warmstart.trials": "30"}
+    loaded = load("nano")
+
+    def kinds(shown: str) -> set[str]:
+        config = resolve("test", None, {**settings, "warmstart.params": shown})
+        mixture = Mixture.parse(config.task.env, config.task.params)
+        trials = demonstrate(config, mixture, trial_settings(config), loaded.renderer)
+        return {trial.task.task_class.partition("/")[2] for trial in trials}
+
+    assert kinds("") == {"pick", "look", "clean", "heat"}
+    assert kinds("kind=all") == {"pick", "look", "clean", "heat", "cool", "pick2"}
+    for wrong, said in (("kind", "write NAME=VALUE"), ("kind=cols", "cool"), ("kinds=all", "kind")):
+        with pytest.raises(MulliganError, match=said):
+            resolve("test", None, {**settings, "warmstart.params": wrong})
+
+
+def test_a_warm_start_can_show_several_memories():
+    config = resolve("test", None, {"warmstart.memory": "history, reflection", "warmstart.trials": "6"})
+    loaded = load(config.model.name)
+    trials = demonstrate(config, Mixture.parse(config.task.env, {}), trial_settings(config), loaded.renderer)
+    assert [trial.memory for trial in trials] == ["history", "reflection"] * 3
+    with pytest.raises(UnknownName, match="did you mean 'history'"):
+        resolve("test", None, {"warmstart.memory": "histori"})
+
+
+def test_mistakes_on_purpose_are_shown_and_not_imitated():
+    """A note whose advice loses is what the next episode remembers, and no span that is trained on."""
+    params = {"view": "cells", "lost": "hopeless", "advice": "doubtful"}
+    options = {"task.env": "sokoban", "trial.memory": "reflection", "trial.style": "note", "warmstart.player": "hasty"}
+    config = resolve("test", None, {**options, "warmstart.skill": "0", "warmstart.trials": "60"})
+    renderer = load(config.model.name).renderer
+    trials = demonstrate(
+        replace(config, task=replace(config.task, params=params)),
+        Mixture.parse("sokoban", params),
+        trial_settings(config),
+        renderer,
+    )
+    notes = wrong = 0
+    for trial in trials:
+        imitated = [span.ids for row in rows_of([trial])[0] for span in row.spans if span.reflects]
+        for episode, following in itertools.pairwise(trial.episodes):
+            note = episode.reflection
+            assert note is not None
+            assert note.completion is not None
+            assert any(note.text in message["content"] for message in following.opening)
+            assert note.completion.mistaken == (note.completion.ids not in imitated)
+            notes, wrong = notes + 1, wrong + note.completion.mistaken
+    assert notes / 4 < wrong < 3 * notes / 4
+
+
+def test_demonstrations_are_the_same_however_many_processes_play_them():
+    config = resolve("test", None, {"warmstart.memory": "history, reflection", "warmstart.trials": "200"})
+    here = load(config.model.name)
+    trials = [
+        demonstrate(
+            replace(config, warmstart=replace(config.warmstart, processes=processes)),
+            Mixture.parse(config.task.env, {}),
+            trial_settings(config),
+            here.renderer,
+        )
+        for processes in (1, 2)
+    ]
+    assert trials[0] == trials[1]
+    assert [trial.memory for trial in trials[1]] == ["history", "reflection"] * 100
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"warmstart": {"optimiser": "muon"}, "algo": {"estimator": "ppo"}},
+        {"model": {"dtype": "bfloat16"}, "optim": {"tokens": 64}},
+    ],
+    ids=["two optimisers and a critic", "half precision"],
+)
+def test_a_warm_start_that_is_asked_to_stop_goes_on_step_by_step(tmp_path, sections):
+    """Each process takes one step, as under a time limit that is far too short."""
+    sections["warmstart"] = {"steps": 5, "checkpoint_every": 3, **sections.get("warmstart", {})}
+    config = small(**{name: replace(getattr(small(), name), **changes) for name, changes in sections.items()})
+    whole, run, steps = train(config, tmp_path / "whole"), tmp_path / "part", []
+
+    def note(found):
+        if "loss" in found and "warmstart" in found:
+            steps.append(found["warmstart"])
+
+    for _ in range(4):
+        train(config if not steps else None, run, resume=bool(steps), on_update=note, stop=lambda: True)
+        assert [path.name for path in (run / "checkpoints").iterdir()] == ["warmstart"]
+    train(None, run, resume=True, on_update=note)
+    assert steps == [1, 2, 3, 4, 5]
+    assert torch.equal(weights(whole), weights(run))
+    assert metrics(whole) == metrics(run)
+    told = [json.loads((path / "warmstart.json").read_text()) for path in (whole, run)]
+    assert told[0]["loss"] == told[1]["loss"]
+    assert sorted(path.name for path in (run / "checkpoints").iterdir()) == ["update-00001", "update-00002"]
+
+
+def test_a_warm_start_goes_on_with_the_settings_it_was_begun_with(tmp_path):
+    run = train(small(), tmp_path / "run", stop=lambda: True)
+    file = run / "config.toml"
+    file.write_text(file.read_text().replace("lr = 0.005", "lr = 0.004"))
+    with pytest.raises(UsageError, match=r"warmstart.lr was 0.005, is 0.004"):
+        train(None, run, resume=True)
+    file.write_text(file.read_text().replace("lr = 0.004", "lr = 0.005"))
+    (run / "checkpoints" / "warmstart" / "optimiser.pt").write_bytes(b"nothing")
+    with pytest.raises(RunFolderError, match="without that folder, training goes on from before it"):
+        train(None, run, resume=True)
+
+
+def test_nothing_to_imitate_is_said_at_once(tmp_path, monkeypatch):
+    class Broken(Bandit):
+        def reset(self, chance: int = 0) -> str:
+            raise OSError("no simulator")
+
+    monkeypatch.setattr(mulligan.envs.registry, "_load", lambda name: Broken)
+    with pytest.raises(MulliganError, match="nothing was demonstrated in 40 trials; the first: OSError: no simulator"):
+        train(small(), tmp_path / "run")
+
+
+def test_a_warm_start_alone_is_validated_once(tmp_path):
+    run = train(small(run=RunConfig(updates=0, threads=1, validation_tasks=6)), tmp_path / "warm")
+    (line,) = metrics(run)
+    assert list(line) == ["update", "validation/p@1", "validation/p@2", "validation/p@3"]
+    assert line["update"] == 0
+    assert checkpoint.newest(run).name == "update-00000"
+    train(None, run, resume=True)  # not twice
+    assert metrics(run) == [line]
+    assert not metrics(train(small(), tmp_path / "more"))[0].get("validation/p@1")  # unless asked for
+
+
+def test_a_warm_start_alone_needs_no_more_validation_worlds_than_there_are(tmp_path):
+    """3x3 with 2 mines has 36 boards; nobody asked for 100 of them to be kept for validation."""
+    board = TaskConfig(env="minesweeper", params={"rows": 3, "cols": 3, "mines": 2, "view": "compact", "turns": 3})
+    run = RunConfig(updates=0, threads=1, validation_tasks=100)
+    (line,) = metrics(train(small(run=run, task=board), tmp_path / "warm"))
+    assert 0.0 <= line["validation/p@1"] <= line["validation/p@3"] <= 1.0
+    with pytest.raises(ParameterError, match="only about"):
+        train(small(run=replace(run, validate_every=1), task=board), tmp_path / "asked")
