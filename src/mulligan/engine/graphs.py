@@ -28,7 +28,7 @@ from mulligan.engine.base import Sampled
 from mulligan.engine.compact import CompactModel, why_not
 from mulligan.engine.device import RING, Array, Device, Flight
 from mulligan.engine.opening import Opening
-from mulligan.engine.places import Waiting, room_after, token_bytes
+from mulligan.engine.places import Waiting, need_open, room_after, token_bytes
 from mulligan.engine.state import GREEDY, LAST, LEFT, LENGTH, MOST_STOPS, SCALE, SEED, STATE, STOPS, TOP_P
 from mulligan.errors import DeviceLost, MemoryFull, ParameterError, UsageError, lost_device
 from mulligan.models.weights import free_memory
@@ -305,6 +305,7 @@ class _Stream:
     async def extend(
         self, ids: Sequence[int], sampling: Sampling, stop: Collection[int], rng: random.Random
     ) -> Sampled:
+        need_open(self.closed)
         if len(stop) > MOST_STOPS:
             raise ParameterError(f"{len(stop)} stop tokens; at most {MOST_STOPS} are possible")
         room = room_after(self.length + len(ids), sampling.max_tokens, self.engine.context)

@@ -9,7 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
-from mulligan.errors import ContextFull
+from mulligan.errors import ContextFull, UsageError
 
 
 class Closable(Protocol):
@@ -53,6 +53,12 @@ class Waiting(Generic[Stream]):
             if stream is None:
                 return
             self.queue.popleft().set_result(stream)
+
+
+def need_open(closed: bool) -> None:
+    """Refuse to extend a stream that is closed."""
+    if closed:
+        raise UsageError("the stream is closed, and its place may be another's by now; open another one")
 
 
 def room_after(length: int, wanted: int, context: int) -> int:

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from mulligan.engine.base import Sampled
-from mulligan.engine.places import Waiting, cache_heads, room_after
+from mulligan.engine.places import Waiting, cache_heads, need_open, room_after
 from mulligan.errors import DeviceLost, ParameterError, lost_device
 from mulligan.models.attention import forward, use_plans
 from mulligan.types import Sampling
@@ -139,6 +139,7 @@ class _Stream:
     ) -> Sampled:
         if self.engine.lost is not None:
             raise self.engine.lost
+        need_open(self.closed)
         self.room = room_after(self.length + len(ids), sampling.max_tokens, self.engine.context)
         self.pending += ids
         self.sampling, self.stop, self.rng = sampling, stop, rng
