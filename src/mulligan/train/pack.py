@@ -90,7 +90,8 @@ class Budget:
     """Tokens of a micro-batch: halved when memory runs out, doubled again once it has sufficed for a while.
 
     Memory is short for good where a model is large, and for a time where others share the GPU. Every doubling that
-    fails makes the next one wait twice as long; one that has held as long as it was waited for ends that.
+    fails makes the next one wait twice as long; one that has held as long as it was waited for ends that. The smaller
+    micro-batches are, the longer updates take and the sooner it is tried: a doubling that fails costs a moment.
     """
 
     def __init__(self, most: int) -> None:
@@ -103,7 +104,7 @@ class Budget:
     def proceed(self) -> None:
         """One more update, or step of the warm start, begins."""
         self.calm += 1
-        if self.calm <= self.patience:
+        if self.calm <= self.patience * min(self.most, 2 * self.tokens) // self.most:
             return
         if self.has_grown:  # and has held
             self.patience, self.has_grown = FIRST_PATIENCE, False

@@ -393,7 +393,7 @@ def test_micro_batches_grow_again_when_memory_is_free_again(monkeypatch, words):
     """Whoever shared the GPU has ended: what memory did not hold for a while, it holds now."""
     loaded = load(TINY)
     rows, advantages = hand_made_rows(loaded)
-    learner = Learner(loaded.model, config(optim=OptimConfig(lr=1e-3, warmup=1, epochs=1, tokens=4096)))
+    learner = Learner(loaded.model, config(optim=OptimConfig(lr=1e-3, warmup=1, epochs=1, tokens=512)))
     real, room = head_module.states, [400]
 
     def cramped(model, ids, *rest):

@@ -169,9 +169,17 @@ def test_once_a_doubling_has_held_memory_may_run_out_anew():
     for _ in range(5):
         budget.halve()
         budget.halve()
-        assert updates_until(budget, 2048) == updates_until(budget, 4096) == 5
+        assert (updates_until(budget, 2048), updates_until(budget, 4096)) == (3, 5)
         for _ in range(5):
             budget.proceed()
+
+
+def test_the_less_memory_was_free_the_sooner_more_of_it_is_tried():
+    """A sixteenth of the tokens takes ten times as long."""
+    budget = Budget(16384)
+    for _ in range(4):
+        budget.halve()
+    assert [updates_until(budget, tokens) for tokens in (2048, 4096, 8192, 16384)] == [1, 2, 3, 5]
 
 
 def test_a_doubling_that_fails_within_its_time_has_not_held():
