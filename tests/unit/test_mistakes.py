@@ -146,7 +146,7 @@ def test_a_damaged_checkpoint_is_named(tmp_path, file):
     train(small(), tmp_path / "run")
     newest = checkpoint.newest(tmp_path / "run")
     (newest / file).write_bytes(b"")
-    with pytest.raises(RunFolderError, match=f"{newest.name} cannot be read .*; without that folder the one before"):
+    with pytest.raises(RunFolderError, match=f"{newest.name} cannot be read .*; without that folder, training"):
         train(None, tmp_path / "run", resume=True)
 
 

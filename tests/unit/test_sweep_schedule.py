@@ -347,10 +347,11 @@ def test_time_spent_that_cannot_be_understood_is_none(tmp_path, text):
     assert worker._spent(tmp_path) == 0.0
 
 
-def test_a_warm_start_that_is_through_is_saved_before_it_leaves():
+def test_what_was_trained_is_saved_before_a_worker_leaves():
+    """It leaves at once where nothing was: while demonstrations are played, and where every trial is kept anyway."""
     leaving = worker._Leaving()
     leaving.asked.set()
-    leaving.look({"stage": worker.WARMING, "done": 5, "total": 5})
+    leaving.look({"stage": worker.WARMING, "done": 4, "total": 5, "begun": True})
     leaving.look({"stage": worker.TRAINING, "done": 1, "total": 5})
     for done in ({"stage": worker.WARMING, "done": 4, "total": 5}, {"stage": "evaluation", "done": 5, "total": 5}):
         with pytest.raises(SystemExit):
