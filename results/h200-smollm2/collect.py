@@ -331,7 +331,7 @@ def main(runs: Path, games: Sequence[str], into: Path, add: bool) -> None:
         keep_trials(own, game, into)
         keep_metrics(own, game, into / "metrics")
         keep_metrics(unfinished(runs / game), game, into / "unfinished")
-        for arm in own:  # now
+        for arm in own:  # which may have been unfinished before
             (into / "unfinished" / f"{game}-{arm['folder'].name}.jsonl").unlink(missing_ok=True)
     rows = together(kept_rows(into / "table.json", add), rows)
     into.joinpath("table.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")

@@ -133,7 +133,7 @@ def work(order: Mapping[str, Any], say: Say, stop: Callable[[], bool] = lambda: 
         if "update" in metrics:
             say({"stage": TRAINING, "done": metrics["update"], "total": metrics["updates"]})
         else:
-            own = {"begun": True} if "loss" in metrics else {}
+            own = {} if "demonstrations" in metrics else {"begun": True}
             say({"stage": WARMING, "done": metrics["warmstart"], "total": metrics["steps"], **own})
 
     if config.warmstart.steps and newest(folder) is None:

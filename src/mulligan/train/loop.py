@@ -204,9 +204,11 @@ class Trainer:
 
     def _run(self) -> None:
         newest = checkpoint.newest(self.folder.path)
-        if newest is None and not self._begin():
+        start = 0
+        if newest is not None:
+            start = checkpoint.restore(newest, self.learner, self.history)
+        elif not self._begin():
             return
-        start = checkpoint.restore(newest, self.learner, self.history) if newest else 0
         if self.config.algo.kl_weight:
             self._load_reference()
         self.metrics.cut(start)
