@@ -93,7 +93,7 @@ def load(
     name, _, rest = spec.partition(":")
     if name == "nano":
         sizes = _sizes(spec, rest)
-        model = nano_model(seed, **sizes).to(precision)  # type: ignore[arg-type]
+        model = nano_model(seed, **sizes).to(precision)
         tokenizer = nano_tokenizer(model.config.max_position_embeddings)
         renderer = Renderer(tokenizer, **(template or {}))
     else:
@@ -336,11 +336,11 @@ def _quietly() -> Iterator[None]:
     from transformers.utils import logging
 
     shown, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
     try:
         yield
     finally:
         logging.set_verbosity(verbosity)
         if shown:
-            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+            logging.enable_progress_bar()

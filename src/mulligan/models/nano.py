@@ -119,8 +119,8 @@ def nano_model(seed: int = 0, **size: int) -> LlamaForCausalLM:
         pad_token_id=tokenizer.pad_token_id,
     )
     with own_randomness(derive(seed, "nano")):
-        model = LlamaForCausalLM(config)  # type: ignore[no-untyped-call]
-    model.eval()  # type: ignore[no-untyped-call]
+        model = LlamaForCausalLM(config)
+    model.eval()
     return model
 
 
@@ -142,7 +142,7 @@ def nano_tokenizer(context: int = 1024) -> Any:
 
 def wrap(tokenizer: Tokenizer, context: int = 1024) -> Any:
     """`tokenizer` with its chat template, as transformers takes it."""
-    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+    return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         eos_token=END,
         pad_token=PAD,
