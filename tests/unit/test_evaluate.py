@@ -3,48 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import json
-import signal
-import threading
 
 import pytest
 
 import mulligan
-from mulligan import api
 from mulligan.envs.bandit import Bandit
-from mulligan.errors import ParameterError, PolicyError, RequestFailed, RunFolderError, UnknownName, UsageError
-from mulligan.eval.paid import PaidReplies
+from mulligan.errors import ParameterError, RunFolderError, UnknownName, UsageError
 from mulligan.eval.plan import Prices
 from mulligan.eval.run import evaluate
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.report.tables import eval_table, footnotes
-from mulligan.train.resolve import resolve
 from mulligan.types import Completion, Message
-
-
-class Reader:
-    """A bandit player that only knows what its memory tells: it pulls the first arm not said to have failed.
-
-    Its reflections name the arms it has seen fail, so controls that change reflections change what it does.
-    """
-
-    name = "reader"
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    def __call__(self, messages: list[Message]) -> str:
-        self.calls += 1
-        said = messages[-1]["content"]
-        if "Write a short reflection" in said:
-            failed = [line for line in said.splitlines() if line.startswith("Arm ")]
-            earlier = [line for line in messages[1]["content"].splitlines() if line.startswith("Arm ")]
-            return "<reflection>\nenv_answer:\n" + "\n".join([*earlier, *failed]) + "\n</reflection>"
-        for arm in range(1, 9):
-            if f"Arm {arm} paid 0" not in said:
-                return f"<action>{arm}</action>"
-        return "<action>1</action>"
+from readers import Reader
 
 
 class Numbering(Reader):
@@ -207,169 +178,12 @@ def test_scripted_players_that_cannot_play_are_found_out_before_anything_is_paid
     assert evaluate("bandit", reader, tasks=20, room=False).main.trials == 20
 
 
-def test_an_interrupted_evaluation_goes_on_without_repeating(tmp_path):
-    class Stopping(Reader):
-        def __call__(self, messages: list[Message]) -> str:
-            if self.calls >= 50:
-                raise KeyboardInterrupt
-            return super().__call__(messages)
-
-    options = {"tasks": 40, "run": tmp_path / "run", "room": False}
-    with pytest.raises(KeyboardInterrupt):
-        evaluate("bandit", _named(Stopping()), **options)
-    kept = mulligan.load_trials(tmp_path / "run")
-    assert 0 < len(kept) < 40
-    reader = Reader()
-    result = evaluate("bandit", _named(reader), resume=True, **options)
-    fresh = Reader()
-    whole = evaluate("bandit", _named(fresh), tasks=40, room=False)
-    assert result.main == whole.main
-    assert reader.calls < fresh.calls
-
-
-@pytest.mark.parametrize("stop_after", [1, 7, 50, 83])
-def test_not_one_paid_reply_is_asked_for_twice(tmp_path, stop_after):
-    """Interrupted in the middle of several trials at once: the calls of both runs add up to those of one."""
-
-    class Stopping(Reader):
-        async def __call__(self, messages: list[Message]) -> str:  # type: ignore[override]
-            if self.calls >= stop_after:
-                raise KeyboardInterrupt
-            answer = Reader.__call__(self, messages)
-            await asyncio.sleep(0)
-            return answer
-
-    options = {"tasks": 40, "run": tmp_path / "run", "room": False, "concurrency": 6}
-    first, second, whole = _named(Stopping()), _named(Reader()), _named(Reader())
-    with pytest.raises(KeyboardInterrupt):
-        evaluate("bandit", first, **options)
-    result = evaluate("bandit", second, resume=True, **options)
-    assert result.main == evaluate("bandit", whole, tasks=40, room=False).main
-    assert first.calls + second.calls <= whole.calls + 6  # a reply that was under way at the interruption never came
-    left = {file.name: PaidReplies(file) for file in (tmp_path / "run" / "paid").iterdir()}
-    assert left.keys() == {"independent.jsonl", "main.jsonl"}
-    assert all(any(paid.tokens) and not paid.kept for paid in left.values())  # what it took, and no reply
-
-
-def _named(reader: Reader) -> Reader:
-    reader.__name__ = "reader"  # type: ignore[attr-defined]
-    return reader
-
-
-def test_an_interrupt_in_a_notebook_ends_the_evaluation(tmp_path):
-    """Inside a running loop it is played in a thread of its own, which must not go on and pay to the end."""
-    calls = 0
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored
-
-    async def slow(messages: list[Message]) -> str:
-        nonlocal calls
-        calls += 1
-        if calls == 20:
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-        await asyncio.sleep(0.005)
-        return "<action>1</action>"
-
-    async def cell() -> None:
-        evaluate("bandit", slow, tasks=300, episodes=1, controls=(), room=False, concurrency=4, run=tmp_path / "run")
-
-    loop = asyncio.new_event_loop()  # asyncio.run would take the signal itself; a notebook's loop does not
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            loop.run_until_complete(cell())
-    finally:
-        loop.close()
-        signal.signal(signal.SIGINT, before)
-    assert calls < 60
-    assert 0 < len(mulligan.load_trials(tmp_path / "run")) < 60
-
-
-def test_paid_replies_outlive_a_full_disk(tmp_path, monkeypatch):
-    """Nothing that was paid for is written anew, so that nothing can be lost where there is no room to write."""
-    file = tmp_path / "main.jsonl"
-    PaidReplies(file).keep(1, 0, 7, Completion("a"))
-    paid = file.read_bytes()
-    file.write_bytes(paid + b'[1, 1, 8, {"te')  # killed in the middle of a write
-
-    def full(path, text, **options):
-        path.open("w").close()
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as disk:
-        disk.setattr("pathlib.Path.write_text", full)
-        assert PaidReplies(file).kept == {(1, 0): (7, Completion("a"))}
-    assert file.read_bytes() == paid
-
-
 def test_a_control_that_is_named_twice_is_played_and_paid_once(tmp_path):
     reader = Reader()
     once = evaluate("bandit", reader, tasks=6, room=False, controls=("independent",))
     calls = reader.calls
     assert evaluate("bandit", reader, tasks=6, room=False, controls=("independent",) * 2).gains == once.gains
     assert reader.calls == 2 * calls
-
-
-def test_resuming_another_evaluation_is_refused(tmp_path):
-    evaluate("bandit", "random", tasks=5, run=tmp_path / "run", room=False)
-    with pytest.raises(RunFolderError, match="tasks = 5, not 6"):
-        evaluate("bandit", "random", tasks=6, run=tmp_path / "run", resume=True)
-
-
-def test_trials_that_never_reached_their_model_are_played_again(tmp_path):
-    class Flaky(Reader):
-        broken = True
-
-        def __call__(self, messages: list[Message]) -> str:
-            if self.broken and self.calls % 3 == 2:
-                self.calls += 1
-                raise RequestFailed("gone")
-            return super().__call__(messages)
-
-    flaky = _named(Flaky())
-    first = evaluate("bandit", flaky, tasks=30, run=tmp_path / "run", room=False, controls=())
-    assert first.main.failed > 0
-    assert first.main.stop_reasons["request_failed"] > 0
-    flaky.broken = False
-    second = evaluate("bandit", flaky, tasks=30, run=tmp_path / "run", resume=True, room=False, controls=())
-    assert second.main.failed == 0
-    assert second.main == evaluate("bandit", Reader(), tasks=30, room=False, controls=()).main
-
-
-def test_trials_that_lack_a_reflection_are_played_again(tmp_path):
-    """An outage while reflections were asked for: the next episodes played without memory, and would count so."""
-
-    class Flaky(Reader):
-        broken = True
-
-        def __call__(self, messages: list[Message]) -> str:
-            if self.broken and "Write a short reflection" in messages[-1]["content"]:
-                raise RequestFailed("503: overloaded")
-            return super().__call__(messages)
-
-    flaky = _named(Flaky())
-    first = evaluate("bandit", flaky, tasks=30, run=tmp_path / "run", room=False, controls=())
-    assert first.main.failed > 0
-    assert "503: overloaded" in first.main.failure
-    flaky.broken = False
-    second = evaluate("bandit", flaky, tasks=30, run=tmp_path / "run", resume=True, room=False, controls=())
-    assert second.main == evaluate("bandit", Reader(), tasks=30, room=False, controls=()).main
-
-
-def test_failures_of_a_control_are_told():
-    """A control that could not be played well makes the memory look better than it is."""
-
-    class Dying(Reader):
-        def __call__(self, messages: list[Message]) -> str:
-            if "Episode " not in messages[-1]["content"] and self.calls > 120:  # only retries say nothing of episodes
-                raise RequestFailed("503: overloaded")
-            return super().__call__(messages)
-
-    result = evaluate("bandit", Dying(), tasks=30, room=False)
-    assert result.main.failed == 0
-    failed = result.controls["independent"].failed
-    assert failed > 0
-    told = "\n".join(footnotes(result.to_dict()))
-    assert f"Failed for reasons outside the agent: {failed} trials of independent" in told
-    assert "503: overloaded" in told
 
 
 def test_what_is_missing_is_told_of_controls_too():
@@ -403,18 +217,6 @@ def test_max_cost_starts_nothing_new():
     assert result.main.trials < 20
     with pytest.raises(ParameterError, match="price"):
         evaluate("bandit", Paid(), tasks=2, max_cost=1.0)
-
-
-def test_a_model_that_is_not_there_stops_the_run_early():
-    calls = []
-
-    def gone(messages: list[Message]) -> str:
-        calls.append(1)
-        raise RequestFailed("connection refused")
-
-    with pytest.raises(PolicyError, match="connection refused"):
-        evaluate("bandit", gone, tasks=512, concurrency=4)
-    assert len(calls) < 60
 
 
 def test_games_report_returns_and_play_on():
@@ -451,41 +253,6 @@ def test_a_mistake_leaves_no_folder(tmp_path):
         with pytest.raises(UsageError):
             evaluate(env, policy, run=tmp_path / "run", **options)
         assert not (tmp_path / "run").exists()
-
-
-def test_the_pace_is_of_what_was_played_now(tmp_path):
-    options = {"tasks": 5, "run": tmp_path / "run", "room": False}
-    assert evaluate("bandit", "random", **options).turns_per_second > 0
-    assert evaluate("bandit", "random", resume=True, **options).turns_per_second is None
-
-
-def test_training_takes_its_settings_from_one_place(tmp_path):
-    with pytest.raises(UsageError, match="leave out env, settings"):
-        mulligan.train("bandit", run=tmp_path / "run", resume=True, settings={"run.seed": 1})
-    with pytest.raises(UsageError, match="leave out config"):  # it would count for nothing
-        mulligan.train(config=resolve("test", None, {}), run=tmp_path / "run", resume=True)
-    assert not (tmp_path / "run").exists()
-
-
-def test_training_begins_with_the_preset_for_any_machine(tmp_path, monkeypatch):
-    pytest.importorskip("torch")
-    loop = importlib.import_module("mulligan.train.loop")
-    begun = []
-    monkeypatch.setattr(loop, "train", lambda config, run, **_: begun.append(config))
-    mulligan.train("bandit", run=tmp_path / "run")
-    mulligan.train("bandit", preset="cpu", run=tmp_path / "run")
-    assert begun[0] == begun[1]
-
-
-def test_a_trained_policy_is_evaluated_as_it_was_trained_unless_told_otherwise(monkeypatch):
-    given = {"task.env": "minesweeper", "env.rows": "4", "env.mines": "2", "trial.tasks": "related"}
-    monkeypatch.setattr(api, "trained_with", lambda policy: resolve("test", None, given))
-    result = mulligan.evaluate("minesweeper", "random", params={"mines": 3}, tasks=3, room=False)
-    params = dict(result.trials[0].task.params)
-    assert (params["rows"], params["mines"]) == (4, 3)
-    assert [len(trial.related) for trial in result.trials] == [2, 2, 2]
-    result = mulligan.evaluate("minesweeper", "random", tasks=3, room=False, related=False)
-    assert [len(trial.related) for trial in result.trials] == [0, 0, 0]
 
 
 def test_bad_requests_name_the_way_out():

@@ -1,104 +1,20 @@
-"""From trials to the loss: the right tokens, the right numbers, the right direction."""
+"""From rows to the loss: the right numbers, the right direction."""
 
 from __future__ import annotations
 
-import asyncio
-import functools
 import json
-import random
-from dataclasses import replace
 
 import pytest
 import torch
 
-import mulligan
-from mulligan.algo.build import batch_from_groups
-from mulligan.engine.slots import SlotEngine
-from mulligan.errors import MulliganError, UsageError
+from mulligan.errors import MulliganError
 from mulligan.models.load import LoraSettings, load, save
-from mulligan.policy.local import Demonstrated, LocalPolicy
-from mulligan.policy.scripted import ExpertPolicy
 from mulligan.train import head as head_module
-from mulligan.train import muon, optimisers
-from mulligan.train.config import (
-    AlgoConfig,
-    Config,
-    ModelConfig,
-    OptimConfig,
-    RunConfig,
-    TrialConfig,
-    WarmstartConfig,
-)
-from mulligan.train.muon import Float32Muon
+from mulligan.train.config import AlgoConfig, OptimConfig, RunConfig
 from mulligan.train.pack import pack
 from mulligan.train.rows import rows_of
 from mulligan.train.step import Learner, UpdateData
-from mulligan.trial import prompts
-from mulligan.types import Group, Sampling
-
-TINY = "nano:hidden=32,layers=2"
-
-
-def config(**sections) -> Config:
-    base = Config(
-        run=RunConfig(updates=4),
-        trial=TrialConfig(temperature=1.0),
-        model=ModelConfig(name=TINY),
-        optim=OptimConfig(lr=1e-3, warmup=1, epochs=1, lr_end=1.0),
-        algo=AlgoConfig(),
-    )
-    return replace(base, **sections)
-
-
-def play(loaded, *, memory="both", trials=4, temperature=1.0, style="plain", env="minesweeper", **options):
-    """A group of trials of a random model, through the engine."""
-    policy = LocalPolicy(SlotEngine(loaded.model, slots=8), loaded.renderer)
-    params = options.pop("params", {"rows": 3, "cols": 3, "mines": 2, "turns": 3})
-    task = mulligan.make_task(env, 5, **params)
-
-    async def all_of_them():
-        return await asyncio.gather(
-            *(
-                mulligan.run_trial(
-                    task,
-                    policy,
-                    seed=n,
-                    index=n,
-                    memory=memory,
-                    style=style,
-                    sampling=Sampling(temperature, 1.0, 6),
-                    reflection_tokens=5,
-                    stop="never",
-                    **options,
-                )
-                for n in range(trials)
-            )
-        )
-
-    return Group(task, tuple(asyncio.run(all_of_them())))
-
-
-@pytest.mark.parametrize("memory", ["none", "history", "reflection", "both"])
-@pytest.mark.parametrize("env", ["minesweeper", "examples/my_env.py:GuessNumber"])  # with and without a digest
-@pytest.mark.parametrize("window", [None, 2])
-def test_trainer_and_sampler_agree_on_every_token(memory, env, window, monkeypatch):
-    """The log-probabilities of the first pass are the sampler's: same tokens, same places, same temperature."""
-    monkeypatch.chdir(__file__.partition("/tests/")[0])
-    loaded = load(TINY)
-    params = {} if "my_env" in env else {"rows": 3, "cols": 3, "mines": 2, "turns": 3}
-    group = play(loaded, memory=memory, env=env, params=params, window=window, temperature=0.8)
-    rows, steps = rows_of(group.trials)
-    assert steps == len(batch_from_groups([group], gamma_step=1.0, gamma_traj=1.0))
-    learner = Learner(loaded.model, config(trial=TrialConfig(temperature=0.8)))
-    seen = 0
-    for batch in pack(rows, 2000):
-        with torch.no_grad():
-            scores = learner.score(batch, 0.8)
-        torch.testing.assert_close(scores.logp, batch.logp_sampler, atol=1e-4, rtol=1e-4)
-        seen += len(batch.target)
-    assert seen == sum(len(turn.reply.ids) for t in group.trials for e in t.episodes for turn in e.turns) + sum(
-        len(e.reflection.completion.ids) for t in group.trials for e in t.episodes if e.reflection
-    )
+from small_updates import TINY, config, hand_made_rows, play
 
 
 @pytest.mark.parametrize("checkpointing", [False, True])
@@ -118,26 +34,6 @@ def test_the_dropout_of_an_adapter_is_left_out(tmp_path, checkpointing):
     learner = Learner(loaded.model, config())
     learned = learner.update(UpdateData(rows, advantages), update=0, on_bad=pytest.fail)
     assert learned["sampler/mismatch"] < 1e-4
-
-
-def test_rows_follow_the_memory_mode():
-    """A row is an episode where memory starts anew, the whole trial where history goes on, a turn under a window."""
-    loaded = load(TINY)
-    env, params = f"{__file__.partition('/tests/')[0]}/examples/my_env.py:GuessNumber", {}
-    count = {
-        mode: len(rows_of(play(loaded, memory=mode, env=env, params=params, trials=2, episodes=3).trials)[0])
-        for mode in ("reflection", "history", "both", "none")
-    }
-    assert count == {"reflection": 6, "history": 2, "both": 2, "none": 6}
-    windowed = rows_of(play(loaded, memory="history", env=env, params=params, trials=1, window=1).trials)[0]
-    assert len(windowed) == 3 * 4  # a row for each of the four turns of three episodes
-
-
-def hand_made_rows(loaded):
-    group = play(loaded, trials=3, memory="reflection", episodes=2)
-    rows, steps = rows_of(group.trials)
-    rng = random.Random(0)
-    return rows, torch.tensor([rng.uniform(-1, 1) for _ in range(steps)])
 
 
 def slow_loss(model, rows, advantages, config):
@@ -269,21 +165,6 @@ def test_a_shared_beginning_changes_nothing_but_the_work(lora, tokens):
     assert seen[1] < 0.9 * seen[0]
     assert found[1] == pytest.approx(found[0], rel=1e-2, abs=1e-5)
     torch.testing.assert_close(after[1], after[0], atol=2e-5, rtol=1e-3)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("lora", [None, LoraSettings(rank=4, alpha=8)])
-@pytest.mark.parametrize("fused", [False, True])
-def test_engines_can_see_that_weights_were_written_to(lora, dtype, fused):
-    """By the versions that torch counts: keys and values of earlier weights must not be used again."""
-    loaded = load(TINY, lora=lora)
-    rows, advantages = hand_made_rows(loaded)
-    model = loaded.model.to(dtype)
-    learner = Learner(model, config())
-    learner.optimiser = optimisers.for_updates(learner.weights(), None, config(), fused=fused)
-    before = sum(parameter._version for parameter in model.parameters())
-    learner.update(UpdateData(rows, advantages), update=0, on_bad=pytest.fail)
-    assert sum(parameter._version for parameter in model.parameters()) > before
 
 
 def test_lora_trains_the_adapter_alone():
@@ -461,99 +342,3 @@ def test_minibatches_without_trials_do_not_count_in_the_metrics():
         learner = Learner(loaded.model, config(optim=optim))
         entropies.append(learner.update(UpdateData(rows, torch.ones(steps)), update=0, on_bad=pytest.fail)["entropy"])
     assert entropies[1] == pytest.approx(entropies[0], rel=1e-4)
-
-
-def test_demonstrations_carry_the_tokens_an_agent_would_sample():
-    loaded = load(TINY)
-    player = Demonstrated(ExpertPolicy(0.7, 0.5), loaded.renderer, prompts.style("bare").demonstrated)
-    task = mulligan.make_task("minesweeper", 3, view="compact", rows=4, cols=5, turns=10)
-    trial = mulligan.run_trial_sync(task, player, memory="both", style="bare")
-    rows, steps = rows_of([trial])
-    assert steps == sum(len(episode.turns) for episode in trial.episodes) + len(trial.episodes) - 1
-    for row in rows:
-        for span in row.spans:
-            assert row.ids[span.start : span.start + len(span.ids)] == list(span.ids)
-            assert span.ids[-1] in loaded.renderer.stop_ids
-            assert "<action>" not in loaded.renderer.decode_reply(span.ids)
-
-
-def test_text_without_tokens_cannot_be_trained_on():
-    trial = mulligan.run_trial_sync(mulligan.make_task("bandit", 0), ExpertPolicy())
-    with pytest.raises(UsageError, match="without tokens"):
-        rows_of([trial])
-
-
-@pytest.mark.parametrize("style", ["bare", "plain"])
-def test_rows_are_what_the_chat_template_says(style):
-    """With and without a system message, an episode's row is the template's own rendering of its messages."""
-    loaded = load(TINY)
-    player = Demonstrated(ExpertPolicy(), loaded.renderer, prompts.style(style).demonstrated)
-    task = mulligan.make_task("minesweeper", 3, view="compact", rows=3, cols=3)
-    trial = mulligan.run_trial_sync(task, player, style=style, episodes=1)
-    (row,) = rows_of([trial])[0]
-    (episode,) = trial.episodes
-    said = [dict(message) for message in episode.opening]
-    for turn, after in zip(episode.turns, [*episode.turns[1:], None], strict=True):
-        said.append({"role": "assistant", "content": turn.reply.text})
-        if after is not None:
-            left = task.turns - len([m for m in said if m["role"] == "assistant"])
-            said.append({"role": "user", "content": prompts.turn(after.observation, "", left, prompts.style(style))})
-    assert row.ids == loaded.tokenizer.apply_chat_template(said, return_dict=False)
-
-
-def test_small_steps_are_not_lost_in_bfloat16():
-    """The optimiser works on float32 copies: nearly every weight moves, however small the step."""
-    loaded = load(TINY, dtype="bfloat16")
-    rows, advantages = hand_made_rows(loaded)
-    algo = AlgoConfig(logp_old="trainer")
-    learner = Learner(loaded.model, config(algo=algo, optim=OptimConfig(lr=1e-6, warmup=1, epochs=1)))
-    before = {name: weight.detach().clone() for name, weight in learner.weights().items()}
-    learner.look_over(rows, len(advantages), 0)
-    learner.update(UpdateData(rows, advantages), update=0, on_bad=pytest.fail)
-    moved = sum(int((weight != before[name]).sum()) for name, weight in learner.weights().items())
-    assert moved > 0.5 * sum(weight.numel() for weight in before.values())
-    for name, parameter in loaded.model.named_parameters():
-        assert torch.equal(parameter, learner.weights()[name].to(torch.bfloat16))
-
-
-@pytest.mark.parametrize("adapter", [False, True])
-def test_muon_steps_the_maps_inside_the_layers_and_adamw_all_else(adapter):
-    loaded = load(TINY, lora=LoraSettings(rank=2, alpha=4) if adapter else None)
-    learner = Learner(loaded.model, config(warmstart=WarmstartConfig(optimiser="muon")))
-    found = learner.warm_optimisers()
-    stepped = [id(p) for optimiser in found for group in optimiser.param_groups for p in group["params"]]
-    assert sorted(stepped) == sorted(map(id, learner.trainable()))  # each once
-    maps = {
-        id(p)
-        for each in found
-        if not isinstance(each, torch.optim.AdamW)
-        for g in each.param_groups
-        for p in g["params"]
-    }
-    names = {name for name, p in loaded.model.named_parameters() if id(p) in maps}
-    assert len(names) == (0 if adapter else 2 * 7)  # q, k, v, o, gate, up, down of two layers
-    assert not any("embed" in name for name in names)
-
-
-@pytest.mark.parametrize("shape", [(6, 6), (4, 10), (10, 4)], ids=str)
-def test_muon_in_float32_steps_as_torchs_does(shape):
-    """Where a processor emulates bfloat16, torch's takes seconds for a step."""
-    draw = torch.Generator().manual_seed(1)
-    begin = torch.randn(shape, generator=draw)
-    gradients = [torch.randn(shape, generator=draw) for _ in range(3)]
-    found = []
-    for kind in (Float32Muon, functools.partial(torch.optim.Muon, adjust_lr_fn="match_rms_adamw")):
-        parameter = torch.nn.Parameter(begin.clone())
-        optimiser = kind([parameter], lr=0.05, weight_decay=0.1)
-        for gradient in gradients:
-            parameter.grad = gradient.clone()
-            optimiser.step()
-        found.append(parameter.detach() - begin)
-    assert found[0].norm() > 0.1
-    assert (found[0] - found[1]).norm() < 0.03 * found[0].norm()  # bfloat16 has three digits
-
-
-@pytest.mark.parametrize(("native", "expected"), [(True, torch.optim.Muon), (False, Float32Muon)])
-def test_muon_is_torchs_own_where_the_processor_multiplies_bfloat16(native, expected, monkeypatch):
-    monkeypatch.setattr(muon, "multiplies_bfloat16", lambda device: native)
-    assert type(muon.muon([torch.nn.Parameter(torch.eye(3))], lr=0.1, weight_decay=0.0)) is expected

@@ -1,0 +1,17 @@
+"""The command line, called in this process or as a program of its own."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from mulligan.cli import main
+
+COMMAND = [sys.executable, "-c", "from mulligan.cli import main; main()"]
+
+
+def call(*words: str) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        main(list(words))
+    return int(stopped.value.code or 0)

@@ -1,0 +1,64 @@
+"""Settings, trials and rows for updates of a tiny model, for the tests of the learner."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import replace
+
+import torch
+
+import mulligan
+from mulligan.engine.slots import SlotEngine
+from mulligan.policy.local import LocalPolicy
+from mulligan.train.config import AlgoConfig, Config, ModelConfig, OptimConfig, RunConfig, TrialConfig
+from mulligan.train.rows import rows_of
+from mulligan.types import Group, Sampling
+
+TINY = "nano:hidden=32,layers=2"
+
+
+def config(**sections) -> Config:
+    base = Config(
+        run=RunConfig(updates=4),
+        trial=TrialConfig(temperature=1.0),
+        model=ModelConfig(name=TINY),
+        optim=OptimConfig(lr=1e-3, warmup=1, epochs=1, lr_end=1.0),
+        algo=AlgoConfig(),
+    )
+    return replace(base, **sections)
+
+
+def play(loaded, *, memory="both", trials=4, temperature=1.0, style="plain", env="minesweeper", **options):
+    """A group of trials of a random model, through the engine."""
+    policy = LocalPolicy(SlotEngine(loaded.model, slots=8), loaded.renderer)
+    params = options.pop("params", {"rows": 3, "cols": 3, "mines": 2, "turns": 3})
+    task = mulligan.make_task(env, 5, **params)
+
+    async def all_of_them():
+        return await asyncio.gather(
+            *(
+                mulligan.run_trial(
+                    task,
+                    policy,
+                    seed=n,
+                    index=n,
+                    memory=memory,
+                    style=style,
+                    sampling=Sampling(temperature, 1.0, 6),
+                    reflection_tokens=5,
+                    stop="never",
+                    **options,
+                )
+                for n in range(trials)
+            )
+        )
+
+    return Group(task, tuple(asyncio.run(all_of_them())))
+
+
+def hand_made_rows(loaded):
+    group = play(loaded, trials=3, memory="reflection", episodes=2)
+    rows, steps = rows_of(group.trials)
+    rng = random.Random(0)
+    return rows, torch.tensor([rng.uniform(-1, 1) for _ in range(steps)])

@@ -1,0 +1,41 @@
+"""Training and evaluating from Python: where the settings come from."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+import mulligan
+from mulligan import api
+from mulligan.errors import UsageError
+from mulligan.train.resolve import resolve
+
+
+def test_training_takes_its_settings_from_one_place(tmp_path):
+    with pytest.raises(UsageError, match="leave out env, settings"):
+        mulligan.train("bandit", run=tmp_path / "run", resume=True, settings={"run.seed": 1})
+    with pytest.raises(UsageError, match="leave out config"):  # it would count for nothing
+        mulligan.train(config=resolve("test", None, {}), run=tmp_path / "run", resume=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_training_begins_with_the_preset_for_any_machine(tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    loop = importlib.import_module("mulligan.train.loop")
+    begun = []
+    monkeypatch.setattr(loop, "train", lambda config, run, **_: begun.append(config))
+    mulligan.train("bandit", run=tmp_path / "run")
+    mulligan.train("bandit", preset="cpu", run=tmp_path / "run")
+    assert begun[0] == begun[1]
+
+
+def test_a_trained_policy_is_evaluated_as_it_was_trained_unless_told_otherwise(monkeypatch):
+    given = {"task.env": "minesweeper", "env.rows": "4", "env.mines": "2", "trial.tasks": "related"}
+    monkeypatch.setattr(api, "trained_with", lambda policy: resolve("test", None, given))
+    result = mulligan.evaluate("minesweeper", "random", params={"mines": 3}, tasks=3, room=False)
+    params = dict(result.trials[0].task.params)
+    assert (params["rows"], params["mines"]) == (4, 3)
+    assert [len(trial.related) for trial in result.trials] == [2, 2, 2]
+    result = mulligan.evaluate("minesweeper", "random", tasks=3, room=False, related=False)
+    assert [len(trial.related) for trial in result.trials] == [0, 0, 0]
