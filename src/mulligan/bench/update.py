@@ -295,6 +295,8 @@ def random_model(shape: Shape, way: Way, device: Any) -> Any:
     import torch
     import transformers
 
+    from mulligan.models.checkpointing import old_name_allowed, use_checkpointing
+
     settings = getattr(transformers, f"{shape.family}Config")(**shape.sizes, tie_word_embeddings=True)
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.bfloat16 if device.type == "cuda" else torch.float32)
@@ -308,9 +310,10 @@ def random_model(shape: Shape, way: Way, device: Any) -> Any:
         from peft import LoraConfig, get_peft_model
 
         adapter = LoraConfig(r=way.lora, lora_alpha=2 * way.lora, target_modules="all-linear", task_type="CAUSAL_LM")
-        model = get_peft_model(model, adapter, autocast_adapter_dtype=False).to(device)
+        with old_name_allowed():
+            model = get_peft_model(model, adapter, autocast_adapter_dtype=False).to(device)
     if way.checkpointing:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        use_checkpointing(model)
     return model
 
 

@@ -24,6 +24,7 @@ import torch
 from mulligan.errors import ParameterError, UnknownName, UsageError
 from mulligan.models import smollm2
 from mulligan.models.attention import partial_attention
+from mulligan.models.checkpointing import old_name_allowed, use_checkpointing
 from mulligan.models.nano import nano_model, nano_tokenizer, own_randomness
 from mulligan.models.renderer import Renderer
 from mulligan.models.weights import (
@@ -106,17 +107,14 @@ def load(
         model = _add_lora(model, lora, seed, spec)
     model = model.to(place)
     if gradient_checkpointing:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        use_checkpointing(model)
     model.eval()
     return Loaded(model, tokenizer, renderer, spec)
 
 
 def as_asked(loaded: Loaded, *, gradient_checkpointing: bool) -> Loaded:
     """A model that was loaded by other settings, with gradient checkpointing or without."""
-    if gradient_checkpointing:
-        loaded.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    elif loaded.model.is_gradient_checkpointing:
-        loaded.model.gradient_checkpointing_disable()
+    use_checkpointing(loaded.model, gradient_checkpointing)
     return loaded
 
 
@@ -244,7 +242,8 @@ def _read_adapter(folder: Path, source: str, dtype: torch.dtype, device: torch.d
     weights_in(weight_files(folder, source)[0])
     model = _read_model(*_base(folder, source), dtype, device)
     try:
-        return PeftModel.from_pretrained(model, str(folder), is_trainable=True, autocast_adapter_dtype=False)
+        with old_name_allowed():
+            return PeftModel.from_pretrained(model, str(folder), is_trainable=True, autocast_adapter_dtype=False)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as failure:
         raise UsageError(f"the adapter {source!r} cannot be loaded: {said(failure)}") from failure
 
@@ -307,7 +306,7 @@ def _add_lora(model: Any, lora: LoraSettings, seed: int, spec: str) -> Any:
         target_modules=lora.target,
         task_type="CAUSAL_LM",
     )
-    with own_randomness(derive(seed, "lora")):
+    with own_randomness(derive(seed, "lora")), old_name_allowed():
         # As precise as the model: the trainer keeps float32 copies of whatever it trains (`mulligan.train.masters`).
         return get_peft_model(model, config, autocast_adapter_dtype=False)
 

@@ -20,6 +20,7 @@ from torch import Tensor
 from mulligan.algo.loss import LossOptions, Tokens, policy_loss, summarise, token_shares, value_loss
 from mulligan.errors import DeviceLost, MulliganError, lacks_memory
 from mulligan.models.attention import compile_layers, is_never_padded, use_plans
+from mulligan.models.checkpointing import is_checkpointed
 from mulligan.seeding import generator
 from mulligan.train import masters, optimisers
 from mulligan.train.config import Config
@@ -314,7 +315,7 @@ class Learner:
         """Of a whole minibatch. Returns what `policy_loss` says of each micro-batch, Σ |logp_new - logp_sampler|, and
         the critic's loss.
         """
-        self.model.train(self.model.is_gradient_checkpointing)  # which alone needs it
+        self.model.train(is_checkpointed(self.model))  # which alone needs it
         self._no_gradient()
         if len(part.old) < len(part.packed):
             part.old = []  # of a first pass that was not finished
@@ -411,7 +412,7 @@ class Learner:
 
     def _supervised_gradients(self, rows: Sequence[Row]) -> Tensor:
         """Returns the loss per token."""
-        self.model.train(self.model.is_gradient_checkpointing)  # which alone needs it
+        self.model.train(is_checkpointed(self.model))  # which alone needs it
         self._no_gradient()
         packed = self._packed(rows)
         count = sum(len(batch.target) for batch in packed)

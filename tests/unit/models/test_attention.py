@@ -14,6 +14,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCau
 
 from mulligan.models import attention
 from mulligan.models.attention import PackedPlan, compile_layers, forward, states, use_plans
+from mulligan.models.checkpointing import old_name_allowed, use_checkpointing
 from mulligan.models.opening import opening_places
 
 # Of torch's own making, while it compiles.
@@ -47,12 +48,13 @@ def llama(lora: bool = False, checkpointing: bool = False):
     if lora:
         from peft import LoraConfig, get_peft_model
 
-        model = get_peft_model(model, LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM"))
+        with old_name_allowed():
+            model = get_peft_model(model, LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM"))
         for name, parameter in model.named_parameters():
             if "lora_B" in name:  # 0 at first: their factors would get no gradient
                 torch.nn.init.normal_(parameter, std=0.1)
     if checkpointing:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        use_checkpointing(model)
     use_plans(model)
     return model
 

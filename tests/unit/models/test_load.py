@@ -22,6 +22,7 @@ from transformers import (
 from transformers.utils import logging
 
 from mulligan.errors import ParameterError, UnknownName, UsageError
+from mulligan.models.checkpointing import old_name_allowed
 from mulligan.models.load import LoraSettings, load, save
 from mulligan.models.weights import free_memory, leave_room
 
@@ -138,7 +139,8 @@ def test_a_saved_model_is_an_ordinary_one(tmp_path):
 def test_an_adapter_and_its_base_come_back_even_from_another_place(tmp_path):
     loaded = trained_adapter()
     save(loaded, tmp_path / "adapter")
-    plain = AutoPeftModelForCausalLM.from_pretrained(str(tmp_path / "adapter"))
+    with old_name_allowed():
+        plain = AutoPeftModelForCausalLM.from_pretrained(str(tmp_path / "adapter"))
     assert torch.equal(logits(plain), logits(loaded.model))
     (tmp_path / "adapter").rename(tmp_path / "moved")
     again = load(str(tmp_path / "moved"))

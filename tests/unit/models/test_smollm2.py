@@ -25,6 +25,7 @@ from transformers.utils import logging
 
 from mulligan.errors import UsageError
 from mulligan.models import smollm2
+from mulligan.models.checkpointing import old_name_allowed
 from mulligan.models.load import LoraSettings, load, save
 
 gguf = pytest.importorskip("gguf")
@@ -265,7 +266,8 @@ def test_an_adapter_finds_it_here_and_in_another_cache(cache, package, tmp_path,
     save(loaded, tmp_path / "adapter")
     assert not (tmp_path / "adapter" / "base").exists()
     expected = logits(loaded.model)
-    plain = AutoPeftModelForCausalLM.from_pretrained(str(tmp_path / "adapter"), dtype=torch.float32)
+    with old_name_allowed():
+        plain = AutoPeftModelForCausalLM.from_pretrained(str(tmp_path / "adapter"), dtype=torch.float32)
     assert torch.equal(logits(plain), expected)
     cache.rename(tmp_path / "other")
     monkeypatch.setenv("MULLIGAN_CACHE", str(tmp_path / "other"))

@@ -15,6 +15,7 @@ import torch
 import mulligan
 from mulligan.envs.bandit import Bandit
 from mulligan.errors import MulliganError, ParameterError, RunFolderError
+from mulligan.models.checkpointing import is_checkpointed
 from mulligan.players import player_from
 from mulligan.policy.scripted import ScriptedPolicy
 from mulligan.report.run import RunFolder
@@ -413,7 +414,7 @@ def test_a_run_that_starts_from_another_has_the_precision_it_asks_for(tmp_path):
     model = ModelConfig(name=str(start), dtype="bfloat16", gradient_checkpointing=True)
     loaded = checkpoint.load_base(small(model=model), "cpu", tmp_path / "run")
     assert {weight.dtype for weight in loaded.model.parameters()} == {torch.bfloat16}
-    assert loaded.model.is_gradient_checkpointing
+    assert is_checkpointed(loaded.model)
     as_it_is = checkpoint.load_base(small(model=ModelConfig(name=str(start))), "cpu", tmp_path / "run")
     assert {weight.dtype for weight in as_it_is.model.parameters()} == {torch.float32}
 

@@ -22,6 +22,7 @@ from safetensors.torch import load_file
 from mulligan.envs import registry
 from mulligan.envs.bandit import Bandit
 from mulligan.errors import DeviceLost, MulliganError, ParameterError, UnknownName, UsageError
+from mulligan.models.checkpointing import is_checkpointed
 from mulligan.policy import local
 from mulligan.policy.local import LocalPolicy
 from mulligan.policy.scripted import ExpertPolicy
@@ -300,7 +301,7 @@ def test_a_run_goes_on_with_the_full_weights_of_the_one_before(tmp_path):
         trainer.loop.close()
         for name, weight in trainer.learner.weights().items():
             assert torch.equal(weight, wanted[name]), name
-        assert not trainer.loaded.model.is_gradient_checkpointing
+        assert not is_checkpointed(trainer.loaded.model)
 
 
 def test_an_interrupt_in_a_notebook_ends_a_rollout(tmp_path, monkeypatch):

@@ -1,0 +1,103 @@
+"""Is a run that was stopped and resumed the run that was left alone, on this machine?
+
+Trains one setting three times: left alone, left alone again, and stopped by SIGTERM half way and resumed. Says at which
+update, if at any, the second and the third leave the first, in metrics (but for times) and in the last weights.
+
+    python results/resume/compare.py --out FILE [--updates 8] [-- any setting of `mulligan train`]
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+COMMAND = [sys.executable, "-c", "from mulligan.cli import main; main()", "train"]
+SMALL = ["--preset", "cpu", "--run.tasks", "8", "--warmstart.steps", "60", "--warmstart.trials", "600"]
+TIMES = ("seconds", "per_second", "time", "memory", "wall")
+"""Metrics with such a word in their name may differ."""
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--out", type=Path, required=True)
+    options.add_argument("--updates", type=int, default=8)
+    options.add_argument("settings", nargs="*")
+    asked = options.parse_args()
+    settings = [*SMALL, "--run.updates", str(asked.updates), *asked.settings]
+    with tempfile.TemporaryDirectory() as folder:
+        runs = {name: Path(folder, name) for name in ("alone", "again", "resumed")}
+        for name in ("alone", "again"):
+            subprocess.run([*COMMAND, *settings, "--run", str(runs[name])], check=True, stdout=subprocess.DEVNULL)
+        stopped_at = interrupt(
+            [*COMMAND, *settings, "--run", str(runs["resumed"])], runs["resumed"], asked.updates // 2
+        )
+        subprocess.run([*COMMAND, "--resume", str(runs["resumed"])], check=True, stdout=subprocess.DEVNULL)
+        found = {
+            "settings": settings,
+            "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+            "torch": torch.__version__,
+            "stopped after updates": stopped_at,
+            "again": difference(runs["alone"], runs["again"]),
+            "resumed": difference(runs["alone"], runs["resumed"]),
+        }
+    text = json.dumps(found, indent=1) + "\n"
+    asked.out.write_text(text)
+    sys.stdout.write(text)
+
+
+def interrupt(command: list[str], run: Path, updates: int) -> int:
+    """Start a run, ask it to stop after some updates, and say after how many it did."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    while process.poll() is None and len(lines(run)) < updates:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    process.wait()
+    return len(lines(run))
+
+
+def difference(one: Path, other: Path) -> dict[str, Any]:
+    """The first update whose metrics differ, which of them and by how much, and whether the last weights differ."""
+    left, right = lines(one), lines(other)
+    result: dict[str, Any] = {"updates": [len(left), len(right)], "first difference": None}
+    for here, there in zip(left, right, strict=False):
+        differ = {key: (here.get(key), there.get(key)) for key in here.keys() | there.keys() if not timed(key)}
+        differ = {key: pair for key, pair in differ.items() if pair[0] != pair[1]}
+        if differ:
+            result["first difference"] = {"update": here["update"], "metrics": dict(sorted(differ.items()))}
+            break
+    result["same weights"] = weights(one) == weights(other)
+    return result
+
+
+def timed(key: str) -> bool:
+    return any(word in key for word in TIMES)
+
+
+def lines(run: Path) -> list[dict[str, Any]]:
+    path = run / "metrics.jsonl"
+    if not path.exists():
+        return []
+    whole = [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    return [line for line in whole if "update" in line]
+
+
+def weights(run: Path) -> str:
+    """A fingerprint of the last checkpoint's model."""
+    last = max(run.glob("checkpoints/*"), key=lambda path: path.name)
+    files = sorted(last.rglob("*.safetensors"))
+    assert files, f"no weights in {last}"
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
+if __name__ == "__main__":
+    main()
