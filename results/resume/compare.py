@@ -34,30 +34,35 @@ def main() -> None:
     options.add_argument("settings", nargs="*")
     asked = options.parse_args()
     settings = [*SMALL, "--run.updates", str(asked.updates), *asked.settings]
+    found: dict[str, Any] = {
+        "settings": settings,
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+        "torch": torch.__version__,
+    }
     with tempfile.TemporaryDirectory() as folder:
-        runs = {name: Path(folder, name) for name in ("alone", "again", "resumed")}
-        for name in ("alone", "again"):
-            subprocess.run([*COMMAND, *settings, "--run", str(runs[name])], check=True, stdout=subprocess.DEVNULL)
-        stopped_at = interrupt(
-            [*COMMAND, *settings, "--run", str(runs["resumed"])], runs["resumed"], asked.updates // 2
-        )
-        subprocess.run([*COMMAND, "--resume", str(runs["resumed"])], check=True, stdout=subprocess.DEVNULL)
-        found = {
-            "settings": settings,
-            "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
-            "torch": torch.__version__,
-            "stopped after updates": stopped_at,
-            "again": difference(runs["alone"], runs["again"]),
-            "resumed": difference(runs["alone"], runs["resumed"]),
-        }
-    text = json.dumps(found, indent=1) + "\n"
-    asked.out.write_text(text)
-    sys.stdout.write(text)
+        alone, again, resumed = (Path(folder, name) for name in ("alone", "again", "resumed"))
+        for run in (alone, again):
+            start(settings, run)
+        found["again"] = difference(alone, again)
+        write(found, asked.out)  # time on a GPU may end before the rest does
+        found["stopped after updates"] = interrupt(settings, resumed, asked.updates // 2)
+        subprocess.run([*COMMAND, "--resume", str(resumed)], check=True, stdout=subprocess.DEVNULL)
+        found["resumed"] = difference(alone, resumed)
+    write(found, asked.out)
+    sys.stdout.write(asked.out.read_text())
 
 
-def interrupt(command: list[str], run: Path, updates: int) -> int:
+def start(settings: list[str], run: Path) -> None:
+    subprocess.run([*COMMAND, *settings, "--run", str(run)], check=True, stdout=subprocess.DEVNULL)
+
+
+def write(found: dict[str, Any], path: Path) -> None:
+    path.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def interrupt(settings: list[str], run: Path, updates: int) -> int:
     """Start a run, ask it to stop after some updates, and say after how many it did."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen([*COMMAND, *settings, "--run", str(run)], stdout=subprocess.DEVNULL)
     while process.poll() is None and len(lines(run)) < updates:
         time.sleep(0.02)
     process.send_signal(signal.SIGTERM)
