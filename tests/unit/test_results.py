@@ -114,6 +114,23 @@ def test_how_far_unfinished_runs_came_is_told_as_it_was(name):
     assert cells in [line[1:] for line in told]
 
 
+def test_after_the_same_time_is_told_as_it_was():
+    table = runpy.run_path(str(PILOT.parent / "wall_time.py"))["table"]()
+    assert table == (PILOT.parent / "wall-time.md").read_text()
+    assert table in (ROOT / "docs" / "results.md").read_text()
+
+
+def test_the_room_is_what_scripted_players_reach():
+    found = (PILOT.parent / "room.md").read_text().splitlines(keepends=True)[2:]
+    said = (ROOT / "docs" / "results.md").read_text()
+    assert all(line in said for line in found)
+    assert found[:5] == runpy.run_path(str(PILOT.parent / "room.py"))["rows"]("minesweeper")
+    reached = {line.split("|")[2].strip(): float(line.split("|")[6].split("±")[0]) for line in found[:5]}
+    gain = reached["expert with perfect memory"] - reached["expert without memory"]
+    assert f"adds to three attempts is {gain:.1f} points" in said
+    assert "from {demonstrator without memory} to {demonstrator with perfect memory}".format_map(reached) in said
+
+
 TABLES = [
     line
     for folder in (".", "sokoban-sure")
