@@ -21,10 +21,11 @@ from typing import Any
 
 import torch
 
+from mulligan.train import checkpoint
+from mulligan.train.metrics import MetricsFile
+
 COMMAND = [sys.executable, "-c", "from mulligan.cli import main; main()", "train"]
 SMALL = ["--preset", "cpu", "--run.tasks", "8", "--warmstart.steps", "60", "--warmstart.trials", "600"]
-TIMES = ("seconds", "per_second", "time", "memory", "wall")
-"""Metrics with such a word in their name may differ."""
 
 
 def main() -> None:
@@ -75,7 +76,9 @@ def difference(one: Path, other: Path) -> dict[str, Any]:
     left, right = lines(one), lines(other)
     result: dict[str, Any] = {"updates": [len(left), len(right)], "first difference": None}
     for here, there in zip(left, right, strict=False):
-        differ = {key: (here.get(key), there.get(key)) for key in here.keys() | there.keys() if not timed(key)}
+        differ = {
+            key: (here.get(key), there.get(key)) for key in here.keys() | there.keys() if not key.startswith("time/")
+        }
         differ = {key: pair for key, pair in differ.items() if pair[0] != pair[1]}
         if differ:
             result["first difference"] = {"update": here["update"], "metrics": dict(sorted(differ.items()))}
@@ -84,24 +87,15 @@ def difference(one: Path, other: Path) -> dict[str, Any]:
     return result
 
 
-def timed(key: str) -> bool:
-    return any(word in key for word in TIMES)
-
-
 def lines(run: Path) -> list[dict[str, Any]]:
-    path = run / "metrics.jsonl"
-    if not path.exists():
-        return []
-    whole = [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
-    return [line for line in whole if "update" in line]
+    return [line for line in MetricsFile(run / "metrics.jsonl").read() if line["update"]]
 
 
 def weights(run: Path) -> str:
-    """A fingerprint of the last checkpoint's model."""
-    last = max(run.glob("checkpoints/*"), key=lambda path: path.name)
-    files = sorted(last.rglob("*.safetensors"))
-    assert files, f"no weights in {last}"
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+    """A fingerprint of the last checkpoint's weights."""
+    last = checkpoint.newest(run)
+    assert last is not None, f"nothing was saved in {run}"
+    return hashlib.sha256((last / "weights.safetensors").read_bytes()).hexdigest()
 
 
 if __name__ == "__main__":
