@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-import threading
 
 import pytest
 
@@ -14,6 +12,7 @@ from mulligan.eval.paid import PaidReplies
 from mulligan.eval.run import evaluate
 from mulligan.report.tables import footnotes
 from mulligan.types import Completion, Message
+from notebooks import interrupt, run_interrupted
 from readers import Reader
 
 
@@ -69,26 +68,19 @@ def _named(reader: Reader) -> Reader:
 def test_an_interrupt_in_a_notebook_ends_the_evaluation(tmp_path):
     """Inside a running loop it is played in a thread of its own, which must not go on and pay to the end."""
     calls = 0
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored
 
     async def slow(messages: list[Message]) -> str:
         nonlocal calls
         calls += 1
         if calls == 20:
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            interrupt()
         await asyncio.sleep(0.005)
         return "<action>1</action>"
 
     async def cell() -> None:
         evaluate("bandit", slow, tasks=300, episodes=1, controls=(), room=False, concurrency=4, run=tmp_path / "run")
 
-    loop = asyncio.new_event_loop()  # asyncio.run would take the signal itself; a notebook's loop does not
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            loop.run_until_complete(cell())
-    finally:
-        loop.close()
-        signal.signal(signal.SIGINT, before)
+    run_interrupted(cell())
     assert calls < 60
     assert 0 < len(mulligan.load_trials(tmp_path / "run")) < 60
 

@@ -12,6 +12,7 @@ import pytest
 from kuhn_hands import BET, PASS, J, K, hand_of, play, world
 from mulligan.envs.kuhn import OPPONENTS, best_response_value, equilibrium, opponent_table
 from mulligan.errors import StopReason
+from reflections import FIELDS, fields_of
 
 pytest.importorskip("pyspiel")
 
@@ -114,15 +115,6 @@ def test_digest_tells_the_visible_facts() -> None:
     )
     stalled = play(env, hand_of(env, J, K), ["?"], StopReason.TURN_LIMIT)
     assert env.digest(stalled) == "You acted first. Your card: J. Betting: none. The hand was not finished."
-
-
-def fields_of(reflection: str) -> dict[str, str]:
-    lines = reflection.splitlines()
-    assert (lines[0], lines[-1]) == ("<reflection>", "</reflection>")
-    return dict(line.split(": ", 1) for line in lines[1:-1])
-
-
-FIELDS = ["strategy", "outcome", "reward", "failed_at", "reasoning", "env_answer", "error_category", "plan"]
 
 
 def test_reflections_are_truthful_and_blind_to_the_hidden_card() -> None:

@@ -16,6 +16,7 @@ from mulligan.envs.registry import build, make, make_task, spec
 from mulligan.envs.tictactoe import TicTacToe, after, hopes, optimal_moves, solution
 from mulligan.errors import MissingExtra, ParameterError, StopReason, UnknownName
 from mulligan.types import Completion, Episode, Step, Turn
+from reflections import FIELDS, fields_of
 
 pytest.importorskip("pyspiel")
 
@@ -361,15 +362,6 @@ def test_digest_of_a_game_that_was_not_finished() -> None:
     episode = play(env, 0, ["?"] * 9)
     assert episode.stop is StopReason.TURN_LIMIT
     assert env.digest(episode) == "You were X. Moves: none. The game was not finished."
-
-
-def fields_of(reflection: str) -> dict[str, str]:
-    lines = reflection.splitlines()
-    assert (lines[0], lines[-1]) == ("<reflection>", "</reflection>")
-    return dict(line.split(": ", 1) for line in lines[1:-1])
-
-
-FIELDS = ["strategy", "outcome", "reward", "failed_at", "reasoning", "env_answer", "error_category", "plan"]
 
 
 def test_reflections_name_the_move_that_gave_the_game_away() -> None:

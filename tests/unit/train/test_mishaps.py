@@ -6,10 +6,8 @@ import asyncio
 import json
 import re
 import shutil
-import signal
 import sys
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -38,6 +36,7 @@ from mulligan.train.resolve import checked, resolve
 from mulligan.train.step import Learner
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Task
+from notebooks import interrupt, run_interrupted
 from small_runs import TINY, metrics, small
 
 
@@ -306,28 +305,17 @@ def test_a_run_goes_on_with_the_full_weights_of_the_one_before(tmp_path):
 
 def test_an_interrupt_in_a_notebook_ends_a_rollout(tmp_path, monkeypatch):
     """It reaches the notebook's thread alone; the rollout's must not play on to the end."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     async def slow(self, messages, sampling):
         await asyncio.sleep(3600)
 
     monkeypatch.setattr(local._LocalConversation, "reply", slow)
 
-    def interrupt():
-        time.sleep(3)
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-
     async def cell() -> None:
-        threading.Thread(target=interrupt, daemon=True).start()
+        threading.Timer(3, interrupt).start()
         train(small(warmstart=replace(small().warmstart, steps=0)), tmp_path / "run")
 
-    loop = asyncio.new_event_loop()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            loop.run_until_complete(cell())
-    finally:
-        loop.close()
-        signal.signal(signal.SIGINT, before)
+    run_interrupted(cell())
 
 
 def test_demonstrations_in_processes_find_what_this_process_finds(tmp_path, monkeypatch):
