@@ -78,7 +78,13 @@ class Offers(Protocol):
         ...
 
     def world_key(self) -> str:
-        """Names the hidden world, so that task sets can keep evaluation worlds out of training."""
+        """Names the hidden world in canonical form: worlds that are the same but for a symmetry, a distractor or where
+        the player starts have one key. Training, validation and evaluation share no key."""
+        ...
+
+    def task_key(self) -> str:
+        """Names the task exactly, where several tasks share one `world_key` (a board and its mirror image, two options
+        of one product): a list of tasks holds each once. Without it, a list holds each `world_key` once."""
         ...
 
     def seed_set(self) -> str | None:

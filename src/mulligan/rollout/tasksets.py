@@ -1,7 +1,8 @@
 """Frozen lists of tasks: the same for every method, and disjoint between training, validation and evaluation.
 
-Seeds come from ranges that do not meet. Two seeds may still draw the same small board, so where an environment names
-its world (`world_key`), worlds are split instead: each key belongs to exactly one set, and a list holds it once.
+Seeds come from ranges that do not meet. Two seeds may still draw the same board, or its mirror image, so where an
+environment names its worlds (`world_key`, canonical), these are split: each key belongs to exactly one set. A list
+holds each task once (`task_key`, or the world's key where the environment has no finer one).
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from mulligan.errors import ParameterError, UnknownName
 from mulligan.seeding import derive
 from mulligan.types import Task, whole
 
-FIRST_SEED = {"train": 0, "validation": 1_000_000_000, "eval": 2_000_000_000}
-"""Where each set's seeds begin; each has 10^9 of its own."""
+FIRST_SEED = {"train": 0, "validation": 1_000_000_000, "eval": 3_000_000_000}
+"""Where each set's seeds begin; each has 10^9 of its own. Settings were once chosen on seeds from 2 * 10^9 on, so that
+evaluation has moved on to seeds that no run had touched."""
 SHARES = {"eval": range(45), "validation": range(45, 55), "train": range(55, 100)}
 """Percent of all worlds that belong to each set."""
 _PATIENCE, _PATIENCE_EACH = 20_000, 20
@@ -23,7 +25,7 @@ _PATIENCE, _PATIENCE_EACH = 20_000, 20
 
 
 def task_set(env: str, tasks: int, seed_set: str = "eval", **params: Any) -> list[Task]:
-    """The first `tasks` tasks of a set; where the environment names its worlds, each world once."""
+    """The first `tasks` tasks of a set; where the environment names its worlds, each task once."""
     return tasks_of(env, tasks, seed_set, params)
 
 
@@ -35,24 +37,24 @@ def tasks_of(env: str, tasks: int, seed_set: str, params: Mapping[str, Any], *, 
     if whole("tasks", tasks) < 1:
         raise ParameterError(f"tasks={tasks} leaves nothing to evaluate; give at least 1")
     found: list[Task] = []
-    worlds: set[str] = set()
+    keys: set[str] = set()
     in_vain = 0
     for task in stream(env, seed_set, params):
         if in_vain >= _PATIENCE + _PATIENCE_EACH * len(found):
             if or_fewer:
                 break
             raise ParameterError(
-                f"{env}: the {seed_set} set has only about {len(found)} different worlds with these parameters; "
+                f"{env}: the {seed_set} set has only about {len(found)} different tasks with these parameters; "
                 f"ask for at most that many tasks, not {tasks}"
             )
         in_vain += 1
         if task is None:
             continue
-        world = world_key(task)
-        if world is not None:
-            if world in worlds:
+        key = task_key(task)
+        if key is not None:
+            if key in keys:
                 continue
-            worlds.add(world)
+            keys.add(key)
         found.append(task)
         in_vain = 0
         if len(found) == tasks:
@@ -91,7 +93,16 @@ def belongs(task: Task, seed_set: str) -> bool:
 
 
 def world_key(task: Task) -> str | None:
-    """The name of a task's hidden world, where the environment gives one."""
-    if not hasattr(registry.spec(task.env).build, "world_key"):
+    """The canonical name of a task's hidden world, where the environment gives one."""
+    return _named_by(task, "world_key")
+
+
+def task_key(task: Task) -> str | None:
+    """The exact name of a task's world: of those that share a `world_key`, which one it is."""
+    return _named_by(task, "task_key") or world_key(task)
+
+
+def _named_by(task: Task, method: str) -> str | None:
+    if not hasattr(registry.spec(task.env).build, method):
         return None
-    return str(registry.build(task).world_key())  # type: ignore[attr-defined]
+    return str(getattr(registry.build(task), method)())

@@ -22,6 +22,7 @@ from functools import lru_cache
 from typing import ClassVar
 
 from mulligan.envs.base import Player, action_text
+from mulligan.envs.symmetry import least_image
 from mulligan.errors import ParameterError
 from mulligan.seeding import generator
 from mulligan.types import Episode, ParamValue, Step, Task
@@ -249,7 +250,14 @@ class MineSweeper:
         )
 
     def world_key(self) -> str:
-        return f"{self.board.rows}x{self.board.cols}:" + ",".join(map(str, self.mines))
+        """Where the mines are, up to rotation and reflection of the board."""
+        return least_image(self.board.cols, self._layout())
+
+    def task_key(self) -> str:
+        return f"{self.board.cols}:{self._layout()}"
+
+    def _layout(self) -> str:
+        return "".join("*" if count == 9 else "." for count in self.counts)
 
     def _read(self, reply: str) -> int | None:
         """The cell a reply names; None if it names none, -1 if it lies outside the board."""

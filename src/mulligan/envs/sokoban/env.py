@@ -32,6 +32,7 @@ from mulligan.envs.sokoban import levels as level_source
 from mulligan.envs.sokoban import memory, solver, views
 from mulligan.envs.sokoban.moves import blocked_feedback, listed, push, read, usual_replies
 from mulligan.envs.sokoban.planner import Planner
+from mulligan.envs.symmetry import least_image
 from mulligan.errors import ParameterError, UnknownName
 from mulligan.types import Episode, ParamValue, Step, Task
 
@@ -40,6 +41,7 @@ _SIDES = (5, 16)
 LOST, TOO_SLOW = "No way to win is left.", "No way to win is left in time."
 _RUNS, _ENDS, _HOPELESS = "runs", "ends", "hopeless"
 _SOLVER, _DOUBTFUL, _NONE = "solver", "doubtful", "none"
+_WITHOUT_PLAYER = str.maketrans({solver.PLAYER: solver.FLOOR, solver.PLAYER_ON_GOAL: solver.GOAL})
 
 
 class Sokoban:
@@ -178,7 +180,8 @@ class Sokoban:
         return Planner(self, rng, 1.0 if kind == "omniscient" else skill, recall, hasty=kind == "hasty")
 
     def world_key(self) -> str:
-        return f"{self.cols}:{self.level.cells}"
+        """Walls, goals and boxes up to rotation and reflection; where the player starts makes no new level."""
+        return least_image(self.cols, self.level.cells.translate(_WITHOUT_PLAYER))
 
     def digest(self, episode: Episode) -> str:
         return memory.digest(self, episode)
