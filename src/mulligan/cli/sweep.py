@@ -24,7 +24,7 @@ _EPILOG = """The file:
   title = "How far should credit reach?"
   preset = "cpu"
   seeds = [0, 1, 2]
-  tasks = 512                        # frozen; seed_set = "validation" while settings are still being chosen
+  tasks = 64                         # frozen, on validation worlds; seed_set = "eval" for the last run of all
   [settings]                         # of all arms
   "task.env" = "minesweeper"
   [also."4 mines"]                   # a further evaluation: of trials (memory, episodes), of the environment, controls

@@ -29,7 +29,7 @@ _ENV, _SEED = "task.env", "run.seed"
 _START, _ALSO, _SEEDS = "from", "also", "seeds"
 """Entries of an arm that are no settings."""
 _FIELDS: dict[str, type | tuple[type, ...]] = {
-    "episodes": int, "memory": str, "style": str, "stop": str, "restart": str, "memory_tokens": int,
+    "episodes": int, "announced": int, "memory": str, "style": str, "stop": str, "restart": str, "memory_tokens": int,
     "max_reflections": int, "window": int, "reflection_tokens": int, "env_timeout": (int, float), "sampling": (),
 }  # fmt: skip
 """What a further evaluation may change of `TrialSettings`, and its type; sampling is the same for all."""
@@ -63,8 +63,8 @@ class Sweep:
     preset: str | None = "cpu"
     seeds: Sequence[int] = (0,)
     tasks: int = 512
-    seed_set: str = "eval"
-    """Tasks the arms are compared on; "validation" while settings are still being chosen."""
+    seed_set: str = "validation"
+    """Tasks the arms are compared on. Settings are chosen on "validation"; "eval" is for the last run of all, once."""
     controls: Sequence[str] = ("independent",)
     settings: Mapping[str, str] = field(default_factory=dict)
     """Of all arms."""

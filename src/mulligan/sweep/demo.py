@@ -47,7 +47,8 @@ def demo_sweep(seed: int, *, recall: float = 0.2, updates: int = 80, tasks: int 
         "run.save_trials_every": "0",
         "run.checkpoint_every": "20",
     }
-    return Sweep(arms, "MineSweeper 4x5 with 3 mines, 10 turns", "cpu", (seed,), tasks, settings=settings)
+    title = "MineSweeper 4x5 with 3 mines, 10 turns"
+    return Sweep(arms, title, "cpu", (seed,), tasks, "eval", settings=settings)
 
 
 def gather(sweep: Sweep, work: Sequence[Work], found: Mapping[Path, Mapping[str, Any]]) -> dict[str, Any]:

@@ -372,7 +372,7 @@ class Trainer:
             draws,
             run.group,
             self.policy,
-            self.settings,
+            replace(self.settings, announced=self._announced()),
             seed=run.seed if not name else run.seed + 1,
             update=update,
             concurrency=run.concurrency,
@@ -380,6 +380,11 @@ class Trainer:
             on_failure=lambda trial: playing.failures.update([_why_failed(trial)]),
             on_last=playing.all_begun.set,
         )
+
+    def _announced(self) -> int:
+        """Episodes that agents are told of: with RL, whose trials have one, as many as it is evaluated on."""
+        episodes = self.settings.episodes
+        return episodes if episodes > 1 else self.config.run.validation_episodes
 
     def _turns(self, update: int) -> int | None:
         """The curriculum's turn limit: from `turns_from`, rising evenly over the first half of the run."""

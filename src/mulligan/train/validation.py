@@ -61,7 +61,8 @@ class Validation:
 
     def _played(self, jobs: list[Job], episodes: int) -> list[Trial]:
         found: dict[int, Trial] = {}
-        settings, most = replace(self.settings, episodes=episodes), self.config.concurrency
+        told = self.config.validation_episodes
+        settings, most = replace(self.settings, episodes=episodes, announced=told), self.config.concurrency
         playing = partial(collect, jobs, self.policy, settings, concurrency=most, retries=self.config.retries)
         self.run(partial(playing, on_trial=found.__setitem__))
         return [found[place] for place in sorted(found)]

@@ -332,7 +332,7 @@ class _TrialPlay:
         return prompts.opening(
             observation,
             index,
-            self.settings.episodes,
+            self.settings.announced or self.settings.episodes,
             remembered,
             self.style,
             tell_episodes=self.memory != "none",

@@ -16,6 +16,9 @@ class TrialSettings:
 
     episodes: int = 3
     """Episodes a trial has at most."""
+    announced: int | None = None
+    """Episodes the agent is told of ("Episode 1 of 3"); None: as many as there are. RL trains on trials of one episode
+    and is evaluated on three: it reads the same words in both."""
     memory: Memory | None = None
     """What of earlier episodes the next one sees."""
     style: str = "plain"
@@ -46,10 +49,11 @@ class TrialSettings:
             object.__setattr__(self, name, whole(name, getattr(self, name)))
             if getattr(self, name) < 1:
                 raise ParameterError(f"{name}={getattr(self, name)} cannot be; give at least 1")
-        if self.window is not None:
-            object.__setattr__(self, "window", whole("window", self.window))
-            if self.window < 1:
-                raise ParameterError(f"window={self.window} cannot be; give at least 1, or leave it out")
+        for name in ("announced", "window"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, whole(name, getattr(self, name)))
+                if getattr(self, name) < 1:
+                    raise ParameterError(f"{name} must be >= 1 (got {getattr(self, name)}), or left out")
         if self.env_timeout is not None and not self.env_timeout > 0:
             raise ParameterError(f"env_timeout={self.env_timeout} cannot be; give more than 0, or leave it out")
         prompts.style(self.style)

@@ -1,0 +1,63 @@
+"""No world of evaluation is trained on: not mirrored, not rotated, not with other distractors, not from another start.
+
+Worlds are drawn as the presets draw them, and compared without `world_key`: by what an agent would call the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mulligan.envs import registry
+from mulligan.rollout.groups import Mixture, draw_tasks
+from mulligan.rollout.tasksets import tasks_of
+from mulligan.train.config import shown_params
+from mulligan.train.resolve import resolve
+from mulligan.types import Task
+
+TRAINED, EVALUATED = 5_000, 512
+
+
+def images(cells: str, cols: int) -> Iterator[bytes]:
+    """A board in its eight orientations."""
+    board = np.array(list(cells.encode()), dtype=np.uint8).reshape(-1, cols)
+    for flipped in (board, board.T):
+        for quarter in range(4):
+            turned = np.rot90(flipped, quarter)
+            yield bytes([turned.shape[1]]) + turned.tobytes()
+
+
+def minesweeper(env: Any) -> set[Hashable]:
+    cells = "".join("*" if cell in env.mines else "." for cell in range(len(env.counts)))
+    return set(images(cells, env.board.cols))
+
+
+def sokoban(env: Any) -> set[Hashable]:
+    return set(images(env.level.cells.replace("P", "_").replace("+", "O"), env.cols))
+
+
+WORLDS: list[tuple[str, Callable[[Any], set[Hashable]]]] = [
+    ("cpu", minesweeper),
+    ("gpu-smollm2-minesweeper", minesweeper),
+    ("gpu-smollm2-sokoban", sokoban),
+]
+
+
+@pytest.mark.parametrize(("preset", "names_of"), WORLDS, ids=[preset for preset, _ in WORLDS])
+def test_no_evaluation_world_is_trained_on(preset: str, names_of: Callable[[Any], set[Hashable]]) -> None:
+    config = resolve(preset, None, {})
+    evaluated = tasks_of(config.task.env, EVALUATED, "eval", config.task.params)
+    kept_apart = set().union(*(names_of(registry.build(task)) for task in evaluated))
+    for seed, params in enumerate((config.task.params, shown_params(config))):  # of updates, and of the warm start
+        mixture = Mixture.parse(config.task.env, params, config.task.seed_set)
+        trained = [draw.task for draw in draw_tasks(mixture, TRAINED // 2, seed=seed, update=0)]
+        twins = [task.seed for task in trained if names_of(registry.build(task)) & kept_apart]
+        assert twins == []
+
+
+def test_a_list_holds_each_task_once() -> None:
+    tasks: list[Task] = tasks_of("minesweeper", EVALUATED, "eval", {"view": "compact", "turns": 10})
+    assert len({registry.build(task).mines for task in tasks}) == EVALUATED  # type: ignore[attr-defined]
