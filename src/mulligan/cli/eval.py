@@ -61,6 +61,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(parser: Parser, words: list[str]) -> int:
+    from mulligan.eval.evidence import without_evidence
     from mulligan.eval.run import run_plan
     from mulligan.report.run import RunFolder, to_json
 
@@ -78,7 +79,7 @@ def run(parser: Parser, words: list[str]) -> int:
     data = {**result.to_dict(), "max_cost": ready.max_cost}
     RunFolder(ready.path).write_text("result.json", to_json(data))
     if options.json:
-        sys.stdout.write(to_json(data))
+        sys.stdout.write(to_json(without_evidence(data)))
     else:
         _print(data)
     if result.says_nothing:

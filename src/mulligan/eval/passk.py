@@ -139,6 +139,13 @@ class Summary:
     """What the first of the failed trials said."""
     effective: list[float] = field(default_factory=list)
     """So many independent trials would measure p@1 … p@N as well: all of them, unless their tasks are related."""
+    outcomes: list[list[float | None]] = field(default_factory=list)
+    """For each task an entry for each attempt: 1 where it was won, else 0, also where the trial had ended before. Of
+    games against somebody the return, None where none was played to its end. Filled by `evidence`."""
+    worlds: list[int] = field(default_factory=list)
+    """For each task the number of its world: that of the first task in the list with the same `world_key`."""
+    tasks_digest: str = ""
+    """Names the list of tasks: results with equal digests can be paired task by task."""
 
 
 def tokens(trial: Trial) -> tuple[int, int]:

@@ -21,6 +21,7 @@ from typing import Any
 
 from mulligan.envs import registry
 from mulligan.errors import ParameterError, PolicyError, StopReason, UsageError
+from mulligan.eval.evidence import TaskNames
 from mulligan.eval.paid import PaidReplies, Remembering
 from mulligan.eval.passk import Summary, paired_bootstrap, summarise, tasks_behind, tokens
 from mulligan.eval.plan import EvalPlan, Prices, create_folder, named_controls, open_folder
@@ -222,6 +223,7 @@ class _Evaluation:
         self.read = self.wrote = 0
         """Tokens, of all that was ever asked for in this evaluation, whether or not it counts."""
         self.asked_before = _requests(policy)
+        self._names: TaskNames | None = None
         self.pace: float | None = None
 
     async def play(self) -> EvalResult:
@@ -347,7 +349,7 @@ class _Evaluation:
             jobs = [self._job(task) for task in self.tasks]
             with suppress(PolicyError):  # it never played, as the summary says
                 await collect(jobs, player, settings, concurrency=1, on_trial=trials.__setitem__)
-            found[name] = summarise([trials[place] for place in sorted(trials)], self.plan.settings.episodes)
+            found[name] = self._summary([trials[place] for place in sorted(trials)])
             if found[name].failed == len(trials):
                 raise UsageError(
                     f"{self.plan.env}: its scripted player {player.kind!r} cannot play: {found[name].failure}; name "
@@ -369,11 +371,11 @@ class _Evaluation:
             episodes=episodes,
             kind=registry.spec(self.plan.env).kind,
             settings=self.plan.settings,
-            main=summarise(main, episodes),
-            controls={arm: summarise(list(self.done[arm].values()), episodes) for arm in shown},
+            main=self._summary(main),
+            controls={arm: self._summary([self.done[arm][place] for place in sorted(self.done[arm])]) for arm in shown},
             room=room,
             gains={arm: self._gain(arm, both) for arm in shown if (both := self._common(arm))},
-            by_class={name: summarise(trials, episodes) for name, trials in sorted(classes.items())},
+            by_class={name: self._summary(trials) for name, trials in sorted(classes.items())},
             seconds=seconds,
             cost=self._spent(),
             complete=all(len(self.done[arm]) == len(self.tasks) for arm in self.plan.arms()),
@@ -383,6 +385,13 @@ class _Evaluation:
             requests=_requests(self.policy, self.asked_before),
             trials=main,
         )
+
+    def _summary(self, trials: Sequence[Trial]) -> Summary:
+        """What trials came to, with the outcome of each attempt."""
+        if self._names is None:  # not before it is needed: naming worlds takes as long as drawing them
+            self._names = TaskNames(self.tasks)
+        episodes = self.plan.settings.episodes
+        return self._names.evidence(summarise(trials, episodes), trials, episodes, versus=self._versus())
 
     def _common(self, arm: str) -> list[int]:
         """Places of the tasks that both main and `arm` have played; of games, to their end."""

@@ -212,9 +212,15 @@ def mend(path: Path) -> None:
     os.replace(beside, path)
 
 
+_NUMBERS = re.compile(r"\[\n([-+.,\s\deEnul]*?)\n *\]")
+"""A list of numbers and nulls in indented JSON; no string can hold a line break there."""
+
+
 def to_json(data: Any) -> str:
-    """Indented JSON that every reader takes: numbers that JSON does not know become null."""
-    return json.dumps(_finite(data), indent=2, allow_nan=False) + "\n"
+    """Indented JSON that every reader takes: numbers that JSON does not know become null. A list of numbers takes one
+    line: results hold an outcome for every attempt."""
+    text = json.dumps(_finite(data), indent=2, allow_nan=False)
+    return _NUMBERS.sub(lambda match: "[" + " ".join(match[1].split()) + "]", text) + "\n"
 
 
 def _finite(data: Any) -> Any:
