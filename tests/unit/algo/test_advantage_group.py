@@ -205,6 +205,16 @@ def test_reinforce_pp_keeps_each_turns_return_and_does_not_centre_again():
     assert plain.values == pytest.approx(expected)
 
 
+def test_reinforce_pp_takes_its_spread_over_turns_alone():
+    # γ_traj 1; episodes [0], [v] with a reflection between, v = 0, 3, 6: G of the first turn, the reflection and the
+    # second turn are all v. Others' means: 4.5, 3, 1.5, so that A before scaling is -4.5, 0, 4.5 at each of the three.
+    # Over the six turns: mean 0, squares 4 * 20.25 = 81, over 5: 16.2. Over all nine steps it would be 121.5 / 8.
+    records = [TrialRecord([[0.0], [float(v)]], reflected=[True, False]) for v in (0, 3, 6)]
+    result = advantages("reinforce_pp", records, gamma_traj=1.0)
+    expected = np.repeat([-4.5, 0.0, 4.5], 3) / np.sqrt(16.2)
+    assert result.values == pytest.approx(expected, rel=1e-5)
+
+
 @given(
     records=trials(),
     gamma_traj=st.sampled_from([0.0, 0.6, 1.0]),
