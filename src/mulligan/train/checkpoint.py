@@ -31,6 +31,7 @@ from mulligan.report.run import RunFolder
 from mulligan.train.compare import changed_since
 from mulligan.train.config import Config
 from mulligan.train.resolve import PARAMS, from_run, from_tree, settings, to_tree
+from mulligan.train.schedule import Schedule
 from mulligan.train.start import find_start
 from mulligan.train.step import Learner
 
@@ -83,6 +84,7 @@ def _write(target: Path, learner: Learner, optimiser: Any, state: Mapping[str, A
         "budget": learner.budget.state_dict(),
         "bad_in_a_row": learner.bad_in_a_row,
         "settings": to_tree(learner.config),
+        "planned": learner.schedule.updates,
     }
     (beside / "state.json").write_text(json.dumps(whole), encoding="utf-8")
     for path in (*beside.iterdir(), beside):
@@ -100,6 +102,7 @@ def restore(checkpoint: Path, learner: Learner, history: History) -> int:
     """
     state = _put_back(checkpoint, learner, [learner.optimiser])
     history.load_state_dict(state["history"])
+    learner.schedule = Schedule(_planned(state) or learner.config.run.updates)
     _tidy(checkpoint.parent.parent, learner.config.run.keep)
     return int(state["update"])
 
@@ -136,13 +139,28 @@ def check_settings(config: Config, run: Path) -> None:
     Those of earlier versions do not say what they were made with.
     """
     checkpoint = newest(run) or _warming(run)
-    then = _state(checkpoint).get("settings") if checkpoint else None
+    state = _state(checkpoint) if checkpoint else {}
+    then = state.get("settings")
     changed = changed_since(from_tree(_known(then)), config) if then else []
     if changed:
         raise UsageError(
             f"{run} was begun with other settings ({'; '.join(changed)}); put them back into {run / 'config.toml'}, "
             f"or begin another run from its weights, with --model.name {run}"
         )
+    planned = _planned(state)
+    if planned and config.run.updates > planned and not config.optim.lr_end:
+        raise UsageError(
+            f"{run}: run.updates must be <= {planned} (got {config.run.updates}), since the learning rate has fallen to "
+            f"0 by then (optim.lr_end = 0); to train on, begin another run from its weights, with --model.name {run}"
+        )
+
+
+def _planned(state: Mapping[str, Any]) -> int:
+    """Updates that the schedule of a run was made for; 0 where none has been played, so that it can still be made."""
+    if not state.get("update"):
+        return 0
+    then = state.get("settings", {}).get("run", {})  # of earlier versions
+    return int(state.get("planned", then.get("updates", 0)))
 
 
 def _known(tree: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

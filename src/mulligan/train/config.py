@@ -23,7 +23,9 @@ class RunConfig:
     seed: int = 0
     """Root of all randomness of the run."""
     updates: int = 80
-    """Updates of the policy; 0 for a warm start alone, which is evaluated on validation tasks once."""
+    """Updates of the policy; 0 for a warm start alone, which is evaluated on validation tasks once. A run that is resumed
+    with another number keeps the schedules it began with (learning rate, entropy weight, curriculum): added updates go
+    on with their last values, and a shorter run ends before it gets there."""
     tasks: int = 32
     """Tasks an update plays."""
     group: int = 8
@@ -68,7 +70,8 @@ class TaskConfig:
     seed_set: str = "train"
     """The set training tasks come from."""
     turns_from: int = 0
-    """Curriculum: the turn limit starts here and reaches the task's own at half of the updates; 0 for none."""
+    """Curriculum: the turn limit starts here and reaches the task's own at half of the updates that the run began with;
+    0 for none."""
 
 
 @dataclass(frozen=True)
@@ -217,7 +220,7 @@ class AlgoConfig:
     entropy_weight: float = 0.0
     """Weight of the entropy bonus, at the first update."""
     entropy_end: float | None = None
-    """Entropy weight at the last update; None keeps it constant."""
+    """Entropy weight at the last update that the run began with; None keeps it constant."""
     reflection_entropy: bool = False
     """Whether the entropy bonus falls on reflections too: it makes actions explore, and reflections untrue."""
     aggregate: Literal["token", "turn", "trial"] = "token"
@@ -242,7 +245,7 @@ class OptimConfig:
     lr: float = 6e-4
     """Learning rate, of AdamW."""
     lr_end: float = 0.2
-    """Share of `lr` at the last update; the fall is linear."""
+    """Share of `lr` at the last update that the run began with; the fall is linear."""
     warmup: int = 10
     """Updates over which the rate rises."""
     epochs: int = 2

@@ -387,15 +387,9 @@ class Trainer:
         return episodes if episodes > 1 else self.config.run.validation_episodes
 
     def _turns(self, update: int) -> int | None:
-        """The curriculum's turn limit: from `turns_from`, rising evenly over the first half of the run."""
+        """The curriculum's turn limit, where there is a curriculum."""
         start = self.config.task.turns_from
-        if not start:
-            return None
-        half = max(1, self.config.run.updates // 2)
-        if update >= half:
-            return None
-        most = max(self.mixture.turns())
-        return start + (most - start) * update // half
+        return self.learner.schedule.turns(update, start, max(self.mixture.turns())) if start else None
 
     def _has_signal(self, group: Group) -> bool:
         """Whether some trial of a group earned more than another: otherwise nothing can be learned from it."""

@@ -27,6 +27,7 @@ from mulligan.train.config import Config
 from mulligan.train.head import Head, Scores
 from mulligan.train.pack import Budget, MicroBatch, pack, token_budget
 from mulligan.train.rows import Row
+from mulligan.train.schedule import Schedule
 
 Result = TypeVar("Result")
 SMALLEST_BUDGET = 64
@@ -85,6 +86,8 @@ class Learner:
             if isinstance(layer, torch.nn.Dropout):
                 layer.p = 0.0
         self.model, self.config = model, config
+        self.schedule = Schedule(config.run.updates)
+        """A checkpoint replaces it by the one that the run began with."""
         self.device = next(model.parameters()).device
         self.budget = Budget(
             config.optim.tokens
@@ -197,15 +200,12 @@ class Learner:
         trainer share the model.
         """
         optim, algo = self.config.optim, self.config.algo
-        progress = update / max(1, self.config.run.updates - 1)
-        rise = min(1.0, (update + 1) / max(1, optim.warmup))
-        self._set_rates(rise * (1.0 - (1.0 - optim.lr_end) * progress))
-        entropy_end = algo.entropy_weight if algo.entropy_end is None else algo.entropy_end
+        self._set_rates(self.schedule.rate(update, optim))
         options = LossOptions(
             clip_low=algo.clip_low,
             clip_high=algo.clip_high,
             kl_weight=algo.kl_weight,
-            entropy_weight=algo.entropy_weight + (entropy_end - algo.entropy_weight) * progress,
+            entropy_weight=self.schedule.entropy_weight(update, algo),
             sampler_weight_limit=algo.sampler_weight_limit,
         )
         parts = [_Minibatch(rows) for rows in self._minibatches(data.rows, update)]
