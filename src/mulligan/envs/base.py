@@ -65,7 +65,8 @@ class Offers(Protocol):
         """A scripted player of this world.
 
         kind    "expert" sees what an agent sees; "omniscient" sees everything and gives the ceiling. An environment
-                that has others names all it has in a class variable `players`.
+                that has others names all it has in a class variable `players`, and in `room_players` those that an
+                evaluation shows beside the expert.
         skill   share of its own moves; the rest are random legal ones.
         recall  share of its moves that use what earlier episodes of the trial showed.
         A player with a `reflect(episode)` of its own is asked for it instead of the world; it may answer with a

@@ -161,6 +161,9 @@ def _check_players(task: Task) -> None:
     kinds = getattr(maker, "players", PLAYERS)
     if isinstance(kinds, str) or not (isinstance(kinds, Sequence) and all(isinstance(kind, str) for kind in kinds)):
         raise ContractBroken(f"{task.env}: players is {_shortened(kinds)}, not a list of names")
+    unknown = [kind for kind in getattr(maker, "room_players", ()) if kind not in kinds]
+    if unknown:
+        raise ContractBroken(f"{task.env}: room_players names {unknown[0]!r}, which is not one of its players {kinds}")
     for kind in kinds:
         env: Any = _built(task)
         who = f"{task.env}, seed {task.seed}: its player {kind!r}"

@@ -55,7 +55,7 @@ class EvalResult:
     controls: Mapping[str, Summary]
     room: Mapping[str, Summary]
     """Scripted players on the same tasks: ceiling (omniscient), expert and, where later episodes are of the same task,
-    expert with perfect memory."""
+    expert with perfect memory; then those that the environment names in `room_players`."""
     gains: Mapping[str, tuple[float, tuple[float, float]]]
     """main − control, by paired bootstrap over the same tasks: at p@N, or in the last episode's return for games.
 
@@ -339,6 +339,9 @@ class _Evaluation:
         players = {"ceiling": ExpertPolicy(omniscient=True), "expert": ExpertPolicy()}
         if not self.plan.related:  # a scripted player remembers one world: at the next task it would begin anew
             players["expert, perfect memory"] = ExpertPolicy(recall=1.0)
+        for kind in getattr(maker, "room_players", ()):
+            memory = "" if self.plan.related else ", perfect memory"
+            players[kind + memory] = ExpertPolicy(recall=1.0 if memory else 0.0, kind=kind)
         known = getattr(maker, "players", PLAYERS)  # an environment's own list may lack some
         found = {}
         for name, player in players.items():
