@@ -34,7 +34,14 @@ def eval_table(result: Result) -> Table:
     rows += [(ROOM_NAMES.get(name, name), summary) for name, summary in result["room"].items()]
     title = f"{result['env']}: {result['tasks']} tasks, {result['episodes']} episodes, memory {result['memory']}"
     title += ", related tasks" if result.get("related") else ""
+    title += "".join(f", {split}" for split in _named_splits(result))
     return summary_table(title, rows, result["episodes"], versus=result["kind"] == "versus", ceiling=result["ceiling"])
+
+
+def _named_splits(result: Result) -> list[str]:
+    """Splits other than the usual one, which a task class names at its end: ``webshop/original/original-split``."""
+    last_parts = {task_class.rpartition("/")[2] for task_class in result["by_class"]}
+    return sorted(part for part in last_parts if part.endswith("-split"))
 
 
 def summary_table(

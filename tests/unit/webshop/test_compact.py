@@ -99,14 +99,16 @@ def episode_of(env: WebShop, *actions: str) -> Episode:
     return run_trial_sync(env, policy, episodes=1, memory="none").episodes[0]
 
 
-def test_remembers_a_word_for_each_product(compact):
+def test_remembers_what_each_product_lacked_and_scored(compact):
     read = ("click[features]", "click[< prev]", "click[description]", "search[brand2]")
     wrong = next(value for value in ("red", "blue") if value != compact.goal.options["color"])
     actions = ("search[cotton]", "click[b05]", "click[< prev]", "click[b01]", *read, "click[b02]", "click[buy now]")
     episode = episode_of(compact, *actions[:-1], f"click[{wrong}]", "click[buy now]")
     # B05 has no size 40 or 42, B01 is seen not to be slim fit. B02 has one attribute of two and the price: 2 of 5.
-    assert compact.digest(episode) == "cotton b05=* b01=*; brand2 b02=*"
-    assert compact.reflect(episode) == "<reflection>b02=* b05=* b01=*; cotton; brand2</reflection>"
+    other_size = f"b05=* no size {compact.goal.options['size']}"
+    assert compact.digest(episode) == f"cotton {other_size}, b01=* no slim fit; brand2 b02=* 0.4"
+    told = f"b02=* 0.4, {other_size}, b01=* no slim fit; cotton; brand2"
+    assert compact.reflect(episode) == f"<reflection>{told}</reflection>"
 
 
 def test_a_product_is_not_blamed_for_options_that_were_not_chosen(compact):
@@ -121,7 +123,7 @@ def test_a_product_is_not_blamed_for_options_that_were_not_chosen(compact):
 def test_a_product_is_right_where_its_score_says_so_and_no_page_did(compact):
     read = ("click[features]", "click[< prev]", "click[description]", "click[< prev]")
     seen = ("search[cotton]", "click[b03]", *read)
-    assert compact.digest(episode_of(compact, *seen)) == "cotton b03=*"
+    assert compact.digest(episode_of(compact, *seen)) == "cotton b03=* no slim fit"
     assert compact.digest(episode_of(compact, *seen, "click[buy now]")) == "cotton b03=ok"
 
 
@@ -184,6 +186,14 @@ def test_scripted_players_answer_in_bare_words():
     said = [turn.reply.text for episode in trial.episodes for turn in episode.turns]
     assert not any("[" in reply for reply in said)
     assert all(turn.valid for episode in trial.episodes for turn in episode.turns)
+
+
+def test_a_tiny_shop_is_remembered_in_a_word_for_each_product():
+    env = registry.make("webshop", 5, **TINY)
+    others = [each for each in env.shop.products if each.kind == env.goal.kind and each.asin != env.goal.asin]
+    query, wrong = others[0].title.lower().split()[0], others[0].asin
+    episode = episode_of(registry.make("webshop", 5, **TINY), query, wrong, "buy")
+    assert env.digest(episode) == f"{query} {wrong}=*"
 
 
 def test_a_second_attempt_in_a_tiny_shop_profits_from_the_first():

@@ -1,4 +1,4 @@
-"""WebShop: pages and clicks, replies that are none, the reward by hand, goals and seeds."""
+"""WebShop: pages and clicks, replies that are none, the reward by hand, parameters."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ import pytest
 
 from mulligan.envs import registry
 from mulligan.envs.check import check_env
-from mulligan.envs.webshop.catalogue import Goal, Product, from_files, read_product
+from mulligan.envs.webshop.catalogue import Goal, Product, read_product
 from mulligan.envs.webshop.env import WebShop
-from mulligan.envs.webshop.generate import records
 from mulligan.envs.webshop.reward import answers, judge, likeness, title_share
 from mulligan.errors import ParameterError, UnknownName, UsageError
-from mulligan.rollout.tasksets import task_set
 from mulligan.types import Step
 from shirts import NOTE, item, shop_of
 
@@ -133,7 +131,7 @@ def test_progress_adds_up_to_what_the_item_is_worth(shirts):
 def test_keeps_the_contract(tmp_path):
     check_env("webshop", products=300)
     where = shop_of(tmp_path, [item(number) for number in range(1, 13)], {"B03": NOTE})
-    check_env("webshop", catalogue=where, split="all", attributes=True, per_page=3)
+    check_env("webshop", catalogue=where, attributes=True, per_page=3)
 
 
 def test_long_texts_are_cut_where_asked(tmp_path):
@@ -264,35 +262,7 @@ def test_likeness_by_hand(one, other, expected):
     assert likeness(one, other) == likeness(other, one) == expected
 
 
-# --- Goals and seeds
-
-
-def test_seed_sets_do_not_share_goals_and_evaluation_is_frozen():
-    sets = {name: task_set("webshop", 60, name, products=500) for name in ("eval", "train")}
-    worlds = {name: {registry.build(task).world_key() for task in tasks} for name, tasks in sets.items()}
-    assert not worlds["eval"] & worlds["train"]
-    assert sets["eval"] == task_set("webshop", 60, "eval", products=500)
-    assert len(worlds["eval"]) == 60
-    assert sets["eval"][0].task_class == "webshop/generated"
-
-
-def test_the_originals_split_goes_by_order(tmp_path):
-    pairs = list(records(300, 0))
-    where = shop_of(tmp_path, [entry for entry, _ in pairs], {entry["asin"]: note for entry, note in pairs})
-
-    def goals(first: int, count: int, **params: Any) -> list[int]:
-        return [registry.make("webshop", first + n, catalogue=where, **params).goal.number for n in range(count)]
-
-    total = len(from_files(where).order)
-    assert total > 1600
-    assert sorted(goals(2_000_000_000, 500)) == list(range(500))
-    assert goals(2_000_000_000, 1) == goals(2_000_000_500, 1), "after the last the first comes again"
-    assert sorted(goals(1_000_000_000, 1000)) == list(range(500, 1500))
-    assert goals(0, 2) == [1500, 1501]
-    assert goals(0, 3, split="test") == [0, 1, 2]
-    sets = [registry.make("webshop", seed, catalogue=where).seed_set() for seed in (0, 10**9, 2 * 10**9)]
-    assert sets == ["train", "validation", "eval"]
-    assert registry.make("webshop", 0, products=50).seed_set() is None
+# --- Parameters
 
 
 @pytest.mark.parametrize(
@@ -300,10 +270,10 @@ def test_the_originals_split_goes_by_order(tmp_path):
     [
         ({"products": 0}, ParameterError, "products=0 cannot be"),
         ({"per_page": 0}, ParameterError, "per_page=0 cannot be"),
-        ({"split": "tests"}, UnknownName, "did you mean 'test'"),
+        ({"split": "origin"}, UnknownName, "did you mean 'original'"),
+        ({"split": "original"}, ParameterError, "split=original needs the original's files"),
         ({"goal": -2}, ParameterError, "goal=-2 cannot be"),
         ({"goal": 10**9, "products": 50}, ParameterError, "of .* in this catalogue"),
-        ({"split": "train", "products": 20}, ParameterError, "split=train is empty"),
         ({"catalogue": "original"}, UsageError, "needs WEBSHOP_DATA"),
         ({"catalogue": "no/such/place"}, UsageError, "no folder or file 'no/such/place'"),
     ],
@@ -317,6 +287,6 @@ def test_says_what_cannot_be(monkeypatch, params, error, said):
 
 def test_the_originals_files_are_found_where_the_variable_says(tmp_path, monkeypatch):
     monkeypatch.setenv("WEBSHOP_DATA", shop_of(tmp_path, [item(3)], {"B03": NOTE}))
-    env = registry.make("webshop", 5, catalogue="original", split="all")
+    env = registry.make("webshop", 5, catalogue="original")
     assert env.task.task_class == "webshop/original"
     assert env.goal.asin == "b03"

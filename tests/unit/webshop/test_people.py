@@ -67,16 +67,16 @@ def test_the_right_purchase_is_a_success(tmp_path):
         for action in ("search[cotton]", "click[b03]", f"click[{chosen}]", "click[buy now]"):
             step = env.step(f"<action>{action}</action>")
         assert step.reward == pytest.approx(score)
-    assert len({registry.make("webshop", 0, catalogue=where, goals="human", goal=n).world_key() for n in range(3)}) == 3
+    assert len({registry.make("webshop", 0, catalogue=where, goals="human", goal=n).task_key() for n in range(3)}) == 3
 
 
 def test_the_compact_view_leaves_the_options_to_the_instruction(tmp_path):
-    env = registry.make("webshop", 0, catalogue=shop(tmp_path), goals="human", split="all", view="compact")
+    env = registry.make("webshop", 0, catalogue=shop(tmp_path), goals="human", view="compact")
     assert env.reset() == f"{env.goal.instruction.partition(', and price')[0]}; under {env.goal.budget:g}"
 
 
 def test_keeps_the_contract(tmp_path):
-    check_env("webshop", catalogue=shop(tmp_path), goals="human", split="all")
+    check_env("webshop", catalogue=shop(tmp_path), goals="human")
 
 
 @pytest.mark.parametrize(

@@ -18,16 +18,17 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mulligan.envs.webshop import files
 from mulligan.envs.webshop.search import Index, IndexBuilder
 from mulligan.errors import UsageError
-from mulligan.seeding import generator
+from mulligan.seeding import derive, generator
 
 VERSION = 1
 """Of what is kept on disk; another number makes it anew."""
@@ -129,6 +130,24 @@ class Catalogue:
         said = product.instruction
         said += " with " + ", and ".join(f"{group}: {value}" for group, value in options.items()) if options else ""
         return _goal(number, product, said, product.wanted, options)
+
+    def draw(self, seed: int) -> int:
+        """The goal that a seed draws: each product is equally likely, then each of its goals.
+
+        The original's products have from one goal to hundreds. Goals that people wrote are equally likely.
+        """
+        goals = len(self.order)
+        if self.written:
+            return derive(seed, "webshop goal") % goals
+        source = derive(seed, "webshop product") % len(self.sources)
+        first = int(self.firsts[source])
+        end = int(self.firsts[source + 1]) if source + 1 < len(self.firsts) else goals
+        return int(self._numbers[first + derive(seed, "webshop goal") % (end - first)])
+
+    @cached_property
+    def _numbers(self) -> NDArray[np.int64]:
+        """[unshuffled goal] its place in the order."""
+        return np.argsort(np.asarray(self.order))
 
     def _by_people(self, number: int, written: Written) -> Goal:
         options = {f"option {place}": value for place, value in enumerate(written.options, start=1)}

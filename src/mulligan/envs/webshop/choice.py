@@ -16,10 +16,12 @@ from mulligan.types import ParamValue, Task
 
 GENERATED = ("generated", "tiny")
 """Catalogues that are made up."""
-SPLITS = {"test": slice(0, 500), "validation": slice(500, 1500), "train": slice(1500, None), "all": slice(0, None)}
+SPLITS = ("auto", "original")
+ORIGINAL_SPLIT = {"eval": slice(0, 500), "validation": slice(500, 1500), "train": slice(1500, None)}
+"""The original's split of its goals, by their order."""
 _SEEDS_EACH = 1_000_000_000
-_BY_SEED = ("train", "validation", "test")
-"""Which split each 10^9 seeds draw from."""
+_BY_SEED = ("train", "validation", "eval")
+"""Which set of the original's split each 10^9 seeds draw from; later seeds draw from the last."""
 
 
 def check(params: Mapping[str, ParamValue]) -> None:
@@ -31,11 +33,10 @@ def check(params: Mapping[str, ParamValue]) -> None:
         ("view", ("page", "compact")),
         ("pays", ("score", "success")),
         ("goals", ("synthetic", "human")),
+        ("split", SPLITS),
     ):
         if params[name] not in known:
             raise UnknownName(f"webshop {name}", str(params[name]), known)
-    if params["split"] not in ("auto", *SPLITS):
-        raise UnknownName("webshop split", str(params["split"]), ("auto", *SPLITS))
     if int(params["goal"]) < -1:
         raise ParameterError(f"webshop: goal={params['goal']} cannot be; -1 lets the seed choose, others count from 0")
     if int(params["world"]) < -1:
@@ -44,12 +45,15 @@ def check(params: Mapping[str, ParamValue]) -> None:
         )
     if params["catalogue"] == "tiny" and int(params["products"]) > MOST:
         raise ParameterError(f"webshop: products={params['products']} is too many for catalogue=tiny; give 1 to {MOST}")
+    for name, value in (("goals", "human"), ("split", "original")):
+        if params["catalogue"] in GENERATED and params[name] == value:
+            raise ParameterError(
+                f"webshop: {name}={value} needs the original's files; give catalogue=original or their path"
+            )
     if params["catalogue"] not in GENERATED:
         source = files.find(_where(str(params["catalogue"])))
         if params["goals"] == "human":
             files.by_people(source)
-    elif params["goals"] == "human":
-        raise ParameterError("webshop: goals=human needs the original's files; give catalogue=original or their path")
 
 
 def catalogue(task: Task) -> Catalogue:
@@ -78,15 +82,18 @@ def goal_number(task: Task, shop: Catalogue) -> int:
         raise ParameterError(f"webshop: goal={number} of {goals} in this catalogue; they count from 0")
     if number >= 0:
         return number
-    split = task.text("split")
-    if split == "auto":
-        own = min(max(0, task.seed) // _SEEDS_EACH, len(_BY_SEED) - 1)
-        split = "all" if task.text("catalogue") in GENERATED else _BY_SEED[own]
-    numbers = range(goals)[SPLITS[split]]
+    if task.text("split") == "auto":
+        return shop.draw(task.seed)
+    part = _BY_SEED[min(max(0, task.seed) // _SEEDS_EACH, len(_BY_SEED) - 1)]
+    numbers = range(goals)[ORIGINAL_SPLIT[part]]
     if not numbers:
         raise ParameterError(
-            f"webshop: split={split} is empty: the catalogue has {goals} goals, and the first 500 are for test"
+            f"webshop: split=original has no goal for {part}: the catalogue has {goals} goals, of which the first 500 "
+            "are for evaluation and the next 1,000 for validation"
         )
-    if split == "all":
-        return numbers[derive(task.seed, "webshop goal") % len(numbers)]
     return numbers[task.seed % _SEEDS_EACH % len(numbers)]
+
+
+def original_set(number: int) -> str:
+    """The set that the original's split puts a goal in."""
+    return next(part for part, numbers in ORIGINAL_SPLIT.items() if numbers.stop is None or number < numbers.stop)

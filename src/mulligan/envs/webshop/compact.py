@@ -2,8 +2,9 @@
 
 A page leaves out what is the same on all pages of its kind and what the episode has shown before: the instruction, a
 product's title and price, the options beside one that was chosen. Prices are rounded up, which changes nothing beside
-budgets of whole tens. Of an earlier episode each search is told with what became known of its products, a word each:
-``b3=*`` for one that was bought and was not right, or seen to lack something, ``b3=ok`` for one that has everything.
+budgets of whole tens. Of an earlier episode each search is told with what became known of its products: ``b3=ok`` for
+one that has everything, ``b3=* 0.8`` for one that was bought for a score of 0.8, ``b3=* no easy care`` for one that was
+seen to lack something. In the tiny shop these are one word each: ``b3=*``.
 """
 
 from __future__ import annotations
@@ -25,15 +26,21 @@ _LONGEST = 60
 """Characters of a title among results; a longer one stands in full on the item's page."""
 SEARCH_PAGE = "search"
 """What the search page says when the instruction has been shown."""
-RULES = (
+_RULES = (
     "You shop online. You are told what to buy: a kind of product, attributes it must have, options and a highest "
     "price. Your score is the share of these that the product you buy meets; you win with all of them.\n"
     "search[words] lists products whose texts fit. click[x] clicks: an id opens the product; on its page an option "
-    "chooses it, [description] and [features] tell of attributes that are not in the title, [< prev] goes back, "
+    "chooses it, {telling} of attributes that are not in the title, [< prev] goes back, "
     "[buy now] buys with the chosen options and ends the episode. Of earlier episodes, b3=* means that b3 lacks "
     "something, as its page or the score of its purchase told, b3=ok that it has everything.\n"
     "Answer with one action: <action>search[blue cotton shirt]</action> or <action>click[buy now]</action>"
 )
+
+
+def rules(world: WebShop) -> str:
+    """The game in words, with the sub-pages that this shop has for attributes."""
+    telling = " and ".join(f"[{page}]" for page in world.telling)
+    return _RULES.format(telling=f"{telling} {'tells' if len(world.telling) == 1 else 'tell'}")
 
 
 def whole_words(text: str) -> str:
@@ -87,10 +94,10 @@ def _line(world: WebShop, product: Product) -> str:
 def digest(world: WebShop, episode: Episode) -> str:
     """An episode in a line: each search, and what became of the products it showed."""
     story = retell(world, episode)
-    told: dict[str, list[str]] = {query: [query] for query in story.queries}
+    facts: dict[str, list[str]] = {query: [] for query in story.queries}
     for seen in story.seen.values():
-        told[seen.query] += _fact(seen, story, world.goal)
-    return "; ".join(" ".join(words) for words in told.values()) or "nothing"
+        facts[seen.query] += _fact(world, seen, story)
+    return "; ".join(f"{query} {_joined(world, known)}".strip() for query, known in facts.items()) or "nothing"
 
 
 def reflect(world: WebShop, episode: Episode) -> str:
@@ -98,16 +105,23 @@ def reflect(world: WebShop, episode: Episode) -> str:
     story = retell(world, episode)
     bought = story.bought.asin if story.bought is not None else ""
     seen = sorted(story.seen.values(), key=lambda each: each.product.asin != bought)
-    facts = " ".join(fact for each in seen for fact in _fact(each, story, world.goal))
+    facts = _joined(world, [fact for each in seen for fact in _fact(world, each, story)])
     searched = "; ".join(story.queries)
     return f"<reflection>{'; '.join(filter(None, [facts, searched])) or 'nothing'}</reflection>"
 
 
-def _fact(seen: Seen, story: Story, goal: Goal) -> list[str]:
-    """What is known of a product after an episode, as one word; none where nothing is."""
-    asin, missing = seen.product.asin, lacks(seen, goal)
-    if story.is_bought(seen.product):
-        return [f"{asin}={'ok' if bought_right(story, goal) else '*'}"]
-    if missing:
-        return [f"{asin}=*"]
-    return [] if unsure(seen, goal) else [f"{asin}=ok"]
+def _joined(world: WebShop, facts: list[str]) -> str:
+    return (" " if world.tiny else ", ").join(facts)
+
+
+def _fact(world: WebShop, seen: Seen, story: Story) -> list[str]:
+    """What is known of a product after an episode; nothing where nothing is."""
+    asin, goal = seen.product.asin, world.goal
+    missing, is_bought = lacks(seen, goal), story.is_bought(seen.product)
+    if bought_right(story, goal) if is_bought else not (missing or unsure(seen, goal)):
+        return [f"{asin}=ok"]
+    if not (is_bought or missing):
+        return []
+    reasons = [f"{story.match.reward:.2g}"] if is_bought and story.match is not None else []
+    reasons += [f"no {', '.join(missing)}"] if missing else []
+    return [f"{asin}=*"] if world.tiny else [f"{asin}=* {' '.join(reasons)}"]

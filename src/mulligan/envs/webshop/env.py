@@ -14,8 +14,9 @@ world       the seed of their catalogue; -1 lets the seed of the task draw a cat
 goals       which goals the original's files give: ``synthetic`` ones are instructions from a template, with every
             combination of a product's options; ``human`` ones were written by people (`items_human_ins.json`)
 goal        which goal, counted from 0; -1 lets the seed of the task choose
-split       which of the original's goals the seed chooses from: the first 500 are ``test``, the next 1,000
-            ``validation``, the rest ``train``; ``auto`` goes by the set that the seed belongs to, ``all`` takes all
+split       ``auto`` splits by product: what one set of tasks asks for, no other asks for, with whatever options;
+            ``original`` is the split of the original's files by the order of their goals, in which the sets share
+            products: the first 500 goals are for evaluation, the next 1,000 for validation, the rest for training
 per_page    products on a page of results
 longest     characters of a description, of the features or the reviews that are shown; 0 shows all
 attributes  whether an item has the page [attributes], which the original shows on request
@@ -35,7 +36,7 @@ from typing import ClassVar
 from mulligan.envs.base import LONGEST_REPLY, Player, action_text
 from mulligan.envs.webshop import compact
 from mulligan.envs.webshop.catalogue import Goal, Product
-from mulligan.envs.webshop.choice import GENERATED, SPLITS, catalogue, check, goal_number
+from mulligan.envs.webshop.choice import GENERATED, catalogue, check, goal_number, original_set
 from mulligan.envs.webshop.reward import Match, judge
 from mulligan.envs.webshop.tiny import names_of
 from mulligan.errors import UnknownName
@@ -90,6 +91,8 @@ class WebShop:
         "pays": "score",
     }
     turns: ClassVar[int] = 12
+    players: ClassVar[tuple[str, ...]] = ("expert", "first-listed", "omniscient")
+    room_players: ClassVar[tuple[str, ...]] = ("first-listed",)
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -100,6 +103,8 @@ class WebShop:
         self.made_up = task.text("catalogue") in GENERATED
         self.tiny = task.text("catalogue") == "tiny"
         self.sub_pages = (*SUB_PAGES, "attributes") if task["attributes"] else SUB_PAGES
+        self.telling = ("features",) if self.made_up else ("features", "description")
+        """The sub-pages that name attributes which the title does not."""
         self.worth: dict[tuple[str, ...], Match] = {}
         """What a purchase would bring, for those that were thought of."""
         self.reset()
@@ -111,12 +116,13 @@ class WebShop:
 
     @staticmethod
     def task_class(params: Mapping[str, ParamValue]) -> str:
-        kind = str(params["catalogue"])
-        return f"webshop/{kind if kind in (*GENERATED, 'original') else 'file'}"
+        catalogue = str(params["catalogue"])
+        known = catalogue in (*GENERATED, "original")
+        return f"webshop/{catalogue if known else 'file'}" + "/original-split" * (params["split"] == "original")
 
     def rules(self) -> str:
         if self.compact:
-            return compact.RULES
+            return compact.rules(self)
         return (
             "You shop online. The instruction says what to buy: a kind of product, attributes it must have, options "
             "to choose, and a highest price. Your score is the share of these that the product you buy meets; you win "
@@ -236,10 +242,13 @@ class WebShop:
         return next((bare.replace(long, short) for long, short in _BRIEF.items() if long in bare), bare)
 
     def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
+        from mulligan.envs.webshop.first_listed import FirstListed
         from mulligan.envs.webshop.player import Shopper
 
-        if kind not in ("expert", "omniscient"):
-            raise UnknownName("player", kind, ("expert", "omniscient"))
+        if kind not in self.players:
+            raise UnknownName("player", kind, self.players)
+        if kind == "first-listed":
+            return FirstListed(self, rng, skill, recall)
         return Shopper(self, kind, rng, skill, recall)
 
     def digest(self, episode: Episode) -> str:
@@ -253,15 +262,14 @@ class WebShop:
         return compact.reflect(self, episode) if self.compact else reflect(self, episode)
 
     def world_key(self) -> str:
-        own = str(self.goal.number) if self.goal.human else ",".join(self.goal.options.values())
-        return f"{self.shop.name}:{self.goal.asin}:{own}"
+        return f"{self.shop.name}:{self.goal.asin}"
+
+    def task_key(self) -> str:
+        return f"{self.world_key()}:{self.goal.number if self.goal.human else ','.join(self.goal.options.values())}"
 
     def seed_set(self) -> str | None:
-        """The set of tasks that the original's split puts the goal in; None where worlds are split by their names."""
-        if self.task.text("catalogue") in GENERATED:
-            return None
-        place = self.goal.number
-        return "eval" if place < SPLITS["test"].stop else "validation" if place < SPLITS["validation"].stop else "train"
+        """The set of tasks that the original's split puts the goal in; None where products are split by their names."""
+        return original_set(self.goal.number) if self.task.text("split") == "original" else None
 
     def match(self) -> Match:
         """What buying the item on the page would bring."""

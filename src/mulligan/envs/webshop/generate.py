@@ -3,10 +3,12 @@
 Products come in the form of the original's files, so that they go the same way as those. What makes shopping hard:
 
 - A kind of product has three names. The instruction uses any of them, whatever the product's own texts say.
-- A product has five attributes: one in the title, two in the description, two on the features page, which search does
-  not see. An instruction asks for three.
-- Products of a kind share their attributes and options in part, and no two alike, so that most of what a search finds
-  lacks something that only the product's pages tell.
+- Products come in families: six or seven of one kind that share the attribute in their titles and their options. All
+  that a search sees of them is alike, so that their order in a list says nothing of which one is asked for.
+- Three more attributes of a product stand on its features page alone, which search does not see. No two products of a
+  family have two of these in common. An instruction asks for the attribute of the title and two of the hidden ones, so
+  that one product of the family is right, and only its features tell which.
+- Prices differ within a family, and a budget leaves some products out.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from mulligan.envs.webshop.catalogue import Catalogue, from_records
 from mulligan.envs.webshop.words import BRANDS, DEPARTMENTS, Department, Kind
@@ -22,25 +24,28 @@ from mulligan.seeding import generator
 
 Record = tuple[dict[str, Any], dict[str, Any]]
 """A product's entry, and what the file of instructions says of it."""
-_ATTRIBUTES, _WANTED = 5, 3
+_FAMILY = (6, 7)
+"""Products of a family: at least and at most."""
+_OPEN_FAMILIES = 8
+"""Families that products are drawn from at a time, so that products of one do not follow each other."""
+_PRICES = (0.75, 1.25)
+"""Prices of a family's products, as shares of its usual price."""
+_HIDDEN, _WANTED = 3, 2
+"""Attributes on the features page, and how many of them an instruction asks for."""
+_TRIES = 500
 _KINDS = tuple((department, kind) for department in DEPARTMENTS for kind in department.kinds)
 _INSTRUCTIONS = (
-    "Find me {0}, {1} {name} with {2}",
-    "I need {name} with {0}, {1} and {2}",
-    "Looking for {0} {name}, {1}, {2}",
-    "Find me {name}: {0}, {1}, {2}",
+    "Find me {0} {name} with {1} and {2}",
+    "I need {0} {name}, {1}, {2}",
+    "Looking for {0} {name} with {1}, {2}",
+    "Find me {0} {name}: {1}, {2}",
 )
 _FIRST = (
     "{name} by {brand}, made of {material}",
     "The {material} is chosen by hand for every {name}",
     "{a} {name} of {material} from the {brand} workshop",
 )
-_FEATURES = (
-    "{0}: tested for years of use",
-    "{0}, so that you can enjoy it every day",
-    "What customers like most: {0}",
-    "Comes with {0}",
-)
+_FEATURES = ("{0}, tested", "{0} for every day", "Customers like: {0}", "Comes with {0}")
 _REVIEWS = (
     "{0}, just as promised.",
     "Bought it for the {use}. {0} indeed.",
@@ -48,10 +53,23 @@ _REVIEWS = (
     "Does what it should: {0}.",
 )
 _DESCRIPTIONS = (
-    "This {material} {name} for the {use} comes from {brand}. It is known for {0} and {1}.",
-    "{brand} made {an} {name} that offers {0}. With {1}, it suits any {use}.",
-    "For your {use}: {an} {name} in {material}. {brand} stands for {0}; {1} is included.",
+    "This {material} {name} for the {use} comes from {brand}. It is known for {0}.",
+    "{brand} made {an} {name} that offers {0}. It suits any {use}.",
+    "For your {use}: {an} {name} in {material}. {brand} stands for {0}.",
 )
+
+
+class _Family(NamedTuple):
+    """Products that search cannot tell apart."""
+
+    department: Department
+    kind: Kind
+    titled: str
+    """The attribute in the titles."""
+    options: dict[str, list[dict[str, str]]]
+    price: float
+    hidden: list[list[str]]
+    """The hidden attributes of each product that is still to come."""
 
 
 @lru_cache(maxsize=4)
@@ -64,28 +82,54 @@ def records(products: int, seed: int) -> Iterator[Record]:
     """The products of a catalogue, one by one: the first n are the same in every catalogue of a seed."""
     rng = generator(seed, "webshop")
     width = max(4, len(str(products - 1)))
+    untitled: dict[str, list[str]] = {}
+    families = [_family(untitled, rng) for _ in range(_OPEN_FAMILIES)]
     for number in range(products):
-        yield _record(f"B{number:0{width}d}", *rng.choice(_KINDS), rng)
+        place = rng.randrange(_OPEN_FAMILIES)
+        yield _record(f"B{number:0{width}d}", families[place], rng)
+        if not families[place].hidden:
+            families[place] = _family(untitled, rng)
 
 
-def _record(asin: str, department: Department, kind: Kind, rng: random.Random) -> Record:
+def _family(untitled: dict[str, list[str]], rng: random.Random) -> _Family:
+    """A new family; `untitled` has the attributes that no family of a kind has in its titles yet."""
+    department, kind = rng.choice(_KINDS)
+    attributes = untitled.get(kind.names[0]) or rng.sample(department.attributes, len(department.attributes))
+    titled, untitled[kind.names[0]] = attributes[0], attributes[1:]
+    pool = [attribute for attribute in department.attributes if attribute != titled]
+    hidden = _apart(pool, rng.randint(*_FAMILY), rng)
+    return _Family(department, kind, titled, _options(department, kind, rng), rng.uniform(*kind.prices), hidden)
+
+
+def _apart(pool: list[str], count: int, rng: random.Random) -> list[list[str]]:
+    """`count` samples of the pool, of which no two have two attributes in common; fewer where chance leaves no more."""
+    samples: list[list[str]] = []
+    for _ in range(_TRIES):
+        sample = rng.sample(pool, _HIDDEN)
+        if all(len({*sample} & {*other}) < _WANTED for other in samples):
+            samples.append(sample)
+        if len(samples) == count:
+            break
+    return samples
+
+
+def _record(asin: str, family: _Family, rng: random.Random) -> Record:
+    """The next product of a family."""
+    department, kind, hidden = family.department, family.kind, family.hidden.pop()
     name, brand, material = rng.choice(kind.names), rng.choice(BRANDS), rng.choice(department.materials)
-    attributes = rng.sample(department.attributes, _ATTRIBUTES)
     article = "an" if name[0].lower() in "aeiou" else "a"
     fill = {"name": name, "brand": brand, "material": material, "use": kind.use, "an": article, "a": article.title()}
-    title = f"{brand} {attributes[0]} {material} {name}".title() + f" for {kind.use.title()}"
     features = [rng.choice(_FIRST).format(**fill)]
-    features += [
-        said.format(attribute) for said, attribute in zip(rng.sample(_FEATURES, 2), attributes[3:], strict=True)
-    ]
-    low = round(rng.uniform(*kind.prices), 2)
+    features += [said.format(attribute) for said, attribute in zip(rng.sample(_FEATURES, 3), hidden, strict=True)]
+    low = round(family.price * rng.uniform(*_PRICES), 2)
+    attributes = [family.titled, *hidden]
     entry = {
         "asin": asin,
-        "name": title,
-        "full_description": rng.choice(_DESCRIPTIONS).format(attributes[1], attributes[2], **fill),
+        "name": f"{brand} {family.titled} {material} {name}".title() + f" for {kind.use.title()}",
+        "full_description": rng.choice(_DESCRIPTIONS).format(family.titled, **fill),
         "small_description": [feature[0].upper() + feature[1:] for feature in features],
         "pricing": [low] if rng.random() < 0.9 else [low, round(low * rng.uniform(1.1, 1.5), 2)],
-        "customization_options": _options(department, kind, rng),
+        "customization_options": family.options,
         "category": department.category,
         "query": kind.names[0],
         "product_category": f"{department.title} › {kind.names[0].title()}",
@@ -95,7 +139,7 @@ def _record(asin: str, department: Department, kind: Kind, rng: random.Random) -
             for said, attribute in zip(rng.sample(_REVIEWS, 2), rng.sample(attributes, 2), strict=True)
         ],
     }
-    wanted = rng.sample(attributes, _WANTED)
+    wanted = [family.titled, *rng.sample(hidden, _WANTED)]
     asked = rng.choice(_INSTRUCTIONS).format(*wanted, name=rng.choice(kind.names))
     return entry, {"attributes": attributes, "instruction": asked, "instruction_attributes": wanted}
 

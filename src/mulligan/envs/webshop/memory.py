@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,9 +14,6 @@ from mulligan.types import Episode
 if TYPE_CHECKING:
     from mulligan.envs.webshop.env import WebShop
 
-TELLING = ("features", "description")
-"""The pages where attributes stand that the title does not name."""
-
 
 @dataclass
 class Seen:
@@ -26,8 +24,19 @@ class Seen:
     """The search that showed it."""
     number: int
     """The page of results it stood on."""
+    telling: tuple[str, ...]
+    """The sub-pages that name attributes."""
     read: dict[str, str] = field(default_factory=dict)
     """Its sub-pages that were opened, with what they said."""
+
+    @classmethod
+    def in_shop(cls, world: WebShop, item: Product) -> Seen:
+        """The item that `world` shows, with nothing read."""
+        return cls(item, world.query, world.number, world.telling)
+
+    @property
+    def all_read(self) -> bool:
+        return self.read.keys() >= set(self.telling)
 
 
 @dataclass
@@ -51,7 +60,7 @@ class Story:
             self.queries[world.query] = len(world.hits)
         elif world.item is not None:
             item = world.item
-            seen = self.seen.setdefault(item.asin, Seen(item, world.query, world.number))
+            seen = self.seen.setdefault(item.asin, Seen.in_shop(world, item))
             if world.page == "done":
                 self.bought, self.chosen, self.match = item, dict(world.chosen), world.match()
             elif world.page != "item":
@@ -98,7 +107,7 @@ def named(goal: Goal, group: str) -> str:
 def lacks(seen: Seen, goal: Goal) -> list[str]:
     """What of the goal an item does not meet, as the pages that were read tell it."""
     said = not_offered(seen.product, goal)
-    return said + (_unsaid(seen, goal) if seen.read.keys() >= set(TELLING) else [])
+    return said + (_unsaid(seen, goal) if seen.all_read else [])
 
 
 def not_offered(product: Product, goal: Goal) -> list[str]:
@@ -110,7 +119,7 @@ def not_offered(product: Product, goal: Goal) -> list[str]:
 
 def unsure(seen: Seen, goal: Goal) -> list[str]:
     """The wanted attributes that no page that was read speaks of, while some page is unread."""
-    if seen.read.keys() >= set(TELLING):
+    if seen.all_read:
         return []
     text = _text(seen)
     return [wanted for wanted in goal.attributes if wanted not in text]
@@ -129,10 +138,17 @@ def _text(seen: Seen) -> str:
 
 def bought_right(story: Story, goal: Goal) -> bool:
     """Whether the score of a purchase tells that all was right but options that were not chosen."""
-    if story.bought is None or story.match is None or not_offered(story.bought, goal):
+    if story.bought is None or story.match is None:
+        return False
+    return is_right(story.bought, story.chosen, story.match, goal)
+
+
+def is_right(product: Product, chosen: Mapping[str, str], match: Match, goal: Goal) -> bool:
+    """Whether the score of buying `product` tells that it lacks nothing but the options that were not chosen."""
+    if not_offered(product, goal):
         return False
     asked_for = len(goal.attributes) + len(goal.options) + 1
-    return story.match.reward * asked_for > asked_for - len(not_chosen(goal, story.chosen)) - 0.5
+    return match.reward * asked_for > asked_for - len(not_chosen(goal, chosen)) - 0.5
 
 
 def digest(world: WebShop, episode: Episode) -> str:
