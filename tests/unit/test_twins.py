@@ -39,10 +39,17 @@ def sokoban(env: Any) -> set[Hashable]:
     return set(images(env.level.cells.replace("P", "_").replace("+", "O"), env.cols))
 
 
+def webshop(env: Any) -> set[Hashable]:
+    """The product that is asked for, with whatever options: its texts, since ids may be given anew."""
+    product = next(each for each in env.shop.products if each.asin == env.goal.asin)
+    return {(product.title, product.features, product.price)}
+
+
 WORLDS: list[tuple[str, Callable[[Any], set[Hashable]]]] = [
     ("cpu", minesweeper),
     ("gpu-smollm2-minesweeper", minesweeper),
     ("gpu-smollm2-sokoban", sokoban),
+    ("gpu-smollm2-webshop", webshop),
 ]
 
 

@@ -38,6 +38,7 @@ from mulligan.envs.webshop import compact
 from mulligan.envs.webshop.catalogue import Goal, Product
 from mulligan.envs.webshop.choice import GENERATED, catalogue, check, goal_number, original_set
 from mulligan.envs.webshop.reward import Match, judge
+from mulligan.envs.webshop.search import as_query
 from mulligan.envs.webshop.tiny import names_of
 from mulligan.errors import UnknownName
 from mulligan.types import Episode, ParamValue, Step, Task
@@ -50,7 +51,6 @@ _TITLE = 60
 _CANONICAL = re.compile(r"<action>(search|click)\[([^\[\]<>]*|< prev|next >)\]</action>")
 _COMMAND = re.compile(r"(search|click)\s*\[(.*)\]", re.IGNORECASE | re.DOTALL)
 _ARROWS = re.compile(r"<\s*(prev)|(next)\s*>", re.IGNORECASE)
-_UNSEARCHABLE = re.compile(r"[^\w.'|-]+")
 _BRACKETS = re.compile(r"(?:search|click)\[([^\]]*)\]")
 _BRIEF = {BUY: "buy", BACK: "back", PREVIOUS: "prev", NEXT: "next"}
 _SHORT = {
@@ -231,7 +231,7 @@ class WebShop:
                 compact.asked(goal).partition(";")[0] if self.compact else goal.instruction.partition(", and price")[0]
             )
             queries = (whole, " ".join([*goal.attributes, *goal.options.values()]))
-            return [search(_UNSEARCHABLE.sub(" ", query)) for query in queries]
+            return [search(as_query(query)) for query in queries]
         return [self.write(click(text)) for text in self.clickables()]
 
     def write(self, reply: str) -> str:

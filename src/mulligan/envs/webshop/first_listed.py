@@ -8,18 +8,16 @@ did not offer the options. An agent that reads pages and learns from purchases m
 from __future__ import annotations
 
 import random
-import re
 from typing import TYPE_CHECKING
 
 from mulligan.envs.webshop.catalogue import Product
 from mulligan.envs.webshop.memory import lowest_price, offered
 from mulligan.envs.webshop.names import kind_names
+from mulligan.envs.webshop.search import as_query
 from mulligan.types import Step
 
 if TYPE_CHECKING:
     from mulligan.envs.webshop.env import WebShop
-
-_UNSEARCHABLE = re.compile(r"[^\w.'|-]+")
 
 
 class FirstListed:
@@ -30,14 +28,14 @@ class FirstListed:
         self.names = kind_names(world)
         self.passed: set[str] = set()
         """Products that earlier episodes, or this one, bought or left."""
-        self.recalls = False
-        """Whether this episode uses memory."""
+        self.lists_ended = 0
+        """Lists of this episode that had nothing more to buy."""
 
     def act(self) -> str:
         world = self.world
         if not world.moves:
-            self.recalls = self.rng.random() < self.recall
-            if not self.recalls:
+            self.lists_ended = 0
+            if self.rng.random() >= self.recall:
                 self.passed.clear()
         if self.rng.random() >= self.skill:
             return self.rng.choice(world.legal())
@@ -68,22 +66,27 @@ class FirstListed:
         return self.world.task.turns - self.world.moves >= 3 + len(self.world.goal.options)
 
     def _query(self) -> str:
-        """Every name of the kind, the attributes and the options; in the tiny shop a search is a name alone."""
+        """Every name of the kind, the attributes and the options; in the tiny shop one name after the other.
+
+        Of files only the instruction is searched for: what the shop calls the kind stands on no page.
+        """
         goal = self.world.goal
         if self.world.tiny:
-            return max(self.names, key=lambda name: name in goal.instruction.lower())
+            asked_first = sorted(self.names, key=lambda name: name not in goal.instruction.lower())
+            return asked_first[self.lists_ended % len(asked_first)]
         if not self.world.made_up:
-            asked = goal.instruction.partition(", and price lower than")[0]
-        else:
-            asked = " ".join([*self.names, *goal.attributes, *goal.options.values()])
-        return _UNSEARCHABLE.sub(" ", asked.lower()).strip()
+            return as_query(goal.instruction.partition(", and price lower than")[0])
+        return as_query(" ".join([*self.names, *goal.attributes, *goal.options.values()]))
 
     def _choice(self) -> str:
         """The first product on the page to buy; the next page where there is none, and after the last a new search."""
         for product in self.world.listed():
             if product.asin not in self.passed and self._looks_right(product):
                 return product.asin
-        return "next >" if "next >" in self.world.clickables() else "back to search"
+        if "next >" in self.world.clickables():
+            return "next >"
+        self.lists_ended += 1
+        return "back to search"
 
     def _looks_right(self, product: Product) -> bool:
         title = product.title.lower()

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from mulligan.envs.webshop.catalogue import Product
 from mulligan.envs.webshop.memory import Seen, is_right, lacks, lowest_price, not_offered, offered, unsure
 from mulligan.envs.webshop.names import kind_names
+from mulligan.envs.webshop.search import as_query
 from mulligan.types import Step
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 _PAGES = 2
 """Pages of results it looks at before it searches in other words."""
 _ASKING = re.compile(r"^(find me|i need|looking for)\s+|,? and price lower than .*$", re.IGNORECASE)
-_UNSEARCHABLE = re.compile(r"[^\w.'|-]+")
 
 
 class Knowledge:
@@ -229,19 +229,14 @@ def _queries(world: WebShop, names: tuple[str, ...]) -> Iterator[str]:
 
 def made_up_queries(names: tuple[str, ...], attributes: tuple[str, ...]) -> Iterator[str]:
     """All names of the kind at once, with the attribute that is asked for first, then with all of them."""
-    yield _plain(" ".join([*names, attributes[0]]))
-    yield _plain(" ".join([*names, *attributes]))
+    yield as_query(" ".join([*names, attributes[0]]))
+    yield as_query(" ".join([*names, *attributes]))
 
 
 def queries(instruction: str, kind: str, attributes: tuple[str, ...]) -> Iterator[str]:
     """The instruction's own words; then the kind and the attributes alone."""
-    yield _plain(_ASKING.sub("", _ASKING.sub("", instruction.strip())))
-    yield _plain(" ".join([kind, *attributes]))
-
-
-def _plain(text: str) -> str:
-    """A text as the shop repeats it when it is searched for."""
-    return _UNSEARCHABLE.sub(" ", text.lower()).strip()
+    yield as_query(_ASKING.sub("", _ASKING.sub("", instruction.strip())))
+    yield as_query(" ".join([kind, *attributes]))
 
 
 def _click(text: str) -> str:
@@ -249,4 +244,4 @@ def _click(text: str) -> str:
 
 
 def _search(query: str) -> str:
-    return f"<action>search[{_plain(query)}]</action>"
+    return f"<action>search[{as_query(query)}]</action>"

@@ -27,6 +27,7 @@ _STOP = frozenset(
         "this to was will with"
     )
 )
+_UNSEARCHABLE = re.compile(r"[^\w.'|-]+")
 _LONGEST = 32
 """Bytes of a stem that count: the vocabulary is an array of fixed width, searched by halving where it lies."""
 _PIECE = 4_000_000
@@ -53,6 +54,11 @@ def stemmer() -> Callable[[str], str]:
 def words(text: str) -> list[str]:
     """The words of a text that count, in lower case."""
     return [word for word in _WORD.findall(text.lower()) if word not in _STOP]
+
+
+def as_query(text: str) -> str:
+    """A text without signs that mean nothing to a search or end a reply's brackets, in lower case."""
+    return _UNSEARCHABLE.sub(" ", text.lower()).strip()
 
 
 @dataclass(frozen=True)
