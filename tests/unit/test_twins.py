@@ -40,9 +40,11 @@ def sokoban(env: Any) -> set[Hashable]:
 
 
 def webshop(env: Any) -> set[Hashable]:
-    """The product that is asked for, with whatever options: its texts, since ids may be given anew."""
-    product = next(each for each in env.shop.products if each.asin == env.goal.asin)
-    return {(product.title, product.features, product.price)}
+    """All products that a shopper looks at: of the kind, with the attribute that is asked for first in the title."""
+    kind, attribute = env.goal.kind, env.goal.attributes[0]
+    alike = [each for each in env.shop.products if each.kind == kind and attribute in each.title.lower()]
+    assert env.goal.asin in {product.asin for product in alike}
+    return {(product.title, product.features, product.price) for product in alike}
 
 
 WORLDS: list[tuple[str, Callable[[Any], set[Hashable]]]] = [

@@ -15,8 +15,9 @@ goals       which goals the original's files give: ``synthetic`` ones are instru
             combination of a product's options; ``human`` ones were written by people (`items_human_ins.json`)
 goal        which goal, counted from 0; -1 lets the seed of the task choose
 split       ``auto`` splits by product: what one set of tasks asks for, no other asks for, with whatever options;
-            ``original`` is the split of the original's files by the order of their goals, in which the sets share
-            products: the first 500 goals are for evaluation, the next 1,000 for validation, the rest for training
+            generated products go by families, a kind and the attribute in the title. ``original`` is the split of the
+            original's files by the order of their goals, whose sets share products: the first 500 goals are for
+            evaluation, the next 1,000 for validation, the rest for training
 per_page    products on a page of results
 longest     characters of a description, of the features or the reviews that are shown; 0 shows all
 attributes  whether an item has the page [attributes], which the original shows on request
@@ -262,10 +263,16 @@ class WebShop:
         return compact.reflect(self, episode) if self.compact else reflect(self, episode)
 
     def world_key(self) -> str:
-        return f"{self.shop.name}:{self.goal.asin}"
+        """The product that is asked for; of the generated catalogue its family, which is all that a shopper looks at.
+
+        Pages of the other products of a family are read on the way to the right one, and remembered as wrong.
+        """
+        family = f"{self.goal.kind}:{self.goal.attributes[0]}"
+        return f"{self.shop.name}:{family if self.made_up and not self.tiny else self.goal.asin}"
 
     def task_key(self) -> str:
-        return f"{self.world_key()}:{self.goal.number if self.goal.human else ','.join(self.goal.options.values())}"
+        which = str(self.goal.number) if self.goal.human else ",".join(self.goal.options.values())
+        return f"{self.shop.name}:{self.goal.asin}:{which}"
 
     def seed_set(self) -> str | None:
         """The set of tasks that the original's split puts the goal in; None where products are split by their names."""

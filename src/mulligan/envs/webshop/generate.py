@@ -3,7 +3,7 @@
 Products come in the form of the original's files, so that they go the same way as those. What makes shopping hard:
 
 - A kind of product has three names. The instruction uses any of them, whatever the product's own texts say.
-- Products come in families: six or seven of one kind that share the attribute in their titles and their options. All
+- Products come in families: six to eight of one kind that share the attribute in their titles and their options. All
   that a search sees of them is alike, so that their order in a list says nothing of which one is asked for.
 - Three more attributes of a product stand on its features page alone, which search does not see. No two products of a
   family have two of these in common. An instruction asks for the attribute of the title and two of the hidden ones, so
@@ -24,11 +24,11 @@ from mulligan.seeding import generator
 
 Record = tuple[dict[str, Any], dict[str, Any]]
 """A product's entry, and what the file of instructions says of it."""
-_FAMILY = (6, 7)
+_FAMILY = (6, 8)
 """Products of a family: at least and at most."""
 _OPEN_FAMILIES = 8
 """Families that products are drawn from at a time, so that products of one do not follow each other."""
-_PRICES = (0.75, 1.25)
+_PRICES = (0.6, 1.4)
 """Prices of a family's products, as shares of its usual price."""
 _HIDDEN, _WANTED = 3, 2
 """Attributes on the features page, and how many of them an instruction asks for."""
