@@ -261,6 +261,14 @@ class Alone(Fine):
         return None
 
 
+class Crowded(Fine):
+    """Names a player for the room that it does not have."""
+
+    room_players: ClassVar[tuple[str, ...]] = ("hasty",)
+
+    def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> None: ...
+
+
 class Pointing(Fine):
     """Its player moves with numbers."""
 
@@ -334,6 +342,7 @@ def test_a_world_that_keeps_it(named):
         (Mute, r"legal\(\) returned None before the episode was over"),
         (Alone, r"player 'expert' cannot play: TypeError.*; it is made by player\(kind, rng, skill, recall\)"),
         (Nameless, r"players is 2, not a list of names"),
+        (Crowded, r"room_players names 'hasty', which is not one of its players"),
         (Pointing, r"player 'expert' moves with act\(\) = 1, which is no text"),
         (Untyped, "returned tuple"),
         (Unfinished, "won without being done"),

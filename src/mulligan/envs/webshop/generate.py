@@ -33,6 +33,7 @@ _PRICES = (0.6, 1.4)
 _HIDDEN, _WANTED = 3, 2
 """Attributes on the features page, and how many of them an instruction asks for."""
 _TRIES = 500
+"""Samples that are drawn for a family at most; eight that are apart take 18 on average, and 49 at most in 2,000 families."""
 _KINDS = tuple((department, kind) for department in DEPARTMENTS for kind in department.kinds)
 _INSTRUCTIONS = (
     "Find me {0} {name} with {1} and {2}",
@@ -120,7 +121,8 @@ def _record(asin: str, family: _Family, rng: random.Random) -> Record:
     article = "an" if name[0].lower() in "aeiou" else "a"
     fill = {"name": name, "brand": brand, "material": material, "use": kind.use, "an": article, "a": article.title()}
     features = [rng.choice(_FIRST).format(**fill)]
-    features += [said.format(attribute) for said, attribute in zip(rng.sample(_FEATURES, 3), hidden, strict=True)]
+    phrases = rng.sample(_FEATURES, _HIDDEN)
+    features += [phrase.format(attribute) for phrase, attribute in zip(phrases, hidden, strict=True)]
     low = round(family.price * rng.uniform(*_PRICES), 2)
     attributes = [family.titled, *hidden]
     entry = {
@@ -135,8 +137,8 @@ def _record(asin: str, family: _Family, rng: random.Random) -> Record:
         "product_category": f"{department.title} › {kind.names[0].title()}",
         "average_rating": round(rng.uniform(2.8, 5.0), 1),
         "reviews": [
-            said.format(attribute, **fill).capitalize()
-            for said, attribute in zip(rng.sample(_REVIEWS, 2), rng.sample(attributes, 2), strict=True)
+            phrase.format(attribute, **fill).capitalize()
+            for phrase, attribute in zip(rng.sample(_REVIEWS, 2), rng.sample(attributes, 2), strict=True)
         ],
     }
     wanted = [family.titled, *rng.sample(hidden, _WANTED)]
@@ -145,7 +147,7 @@ def _record(asin: str, family: _Family, rng: random.Random) -> Record:
 
 
 def _options(department: Department, kind: Kind, rng: random.Random) -> dict[str, list[dict[str, str]]]:
-    """Three or four colours and two or three of the kind's own values; one product in six has no choice of colour."""
+    """Three or four colours and two or three of the kind's own values; one family in six has no choice of colour."""
     values = rng.sample(kind.values, min(len(kind.values), rng.randint(2, 3)))
     options = {kind.group: [{"value": value} for value in kind.values if value in values]}
     if rng.random() > 1 / 6:
