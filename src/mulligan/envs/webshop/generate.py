@@ -33,7 +33,7 @@ _PRICES = (0.6, 1.4)
 _HIDDEN, _WANTED = 3, 2
 """Attributes on the features page, and how many of them an instruction asks for."""
 _TRIES = 500
-"""Samples that are drawn for a family at most; eight that are apart take 18 on average, and 49 at most in 2,000 families."""
+"""Samples that are drawn for a family at most; eight take 18 on average, and 49 at most in 2,000 families."""
 _KINDS = tuple((department, kind) for department in DEPARTMENTS for kind in department.kinds)
 _INSTRUCTIONS = (
     "Find me {0} {name} with {1} and {2}",
