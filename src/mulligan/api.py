@@ -13,9 +13,10 @@ from mulligan.envs.base import Env
 from mulligan.errors import UsageError
 from mulligan.eval import run as evaluation
 from mulligan.eval.run import EvalResult
-from mulligan.players import as_trained, player_from, trained_with
+from mulligan.players import Plays, as_trained, player_from, trained_with
 from mulligan.policy.base import Policy, ReplyFunction
 from mulligan.trial import runner
+from mulligan.trial.settings import TrialSettings
 from mulligan.types import Task, Trial
 
 if TYPE_CHECKING:
@@ -49,11 +50,19 @@ def evaluate(env: str, policy: str | Path | Policy | ReplyFunction, **options: A
             **options,
             "params": {**params, **(options.get("params") or {})},
         }
-    result = evaluation.evaluate(env, player_from(policy, **endpoint) if isinstance(policy, str) else policy, **options)
+    player = player_from(policy, plays=_plays(env, options), **endpoint) if isinstance(policy, str) else policy
+    result = evaluation.evaluate(env, player, **options)
     if result.says_nothing:
         said = f"every trial failed for reasons outside the agent; the figures say nothing of it: {result.main.failure}"
         warnings.warn(said, stacklevel=2)
     return result
+
+
+def _plays(env: str, options: Mapping[str, Any]) -> Plays:
+    """What `evaluate` is about to play with these options."""
+    overrides = {name: value for name, value in options.items() if name in TrialSettings.__slots__}
+    settings = runner.with_overrides(options.get("settings") or TrialSettings(), overrides)
+    return Plays(env, options.get("params") or {}, settings, options.get("seed_set", "eval"))
 
 
 def _telling(play: Callable[Options, Coroutine[Any, Any, Trial]]) -> Callable[Options, Coroutine[Any, Any, Trial]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mulligan.errors import MissingExtra, UsageError
 from mulligan.policy.base import Policy
@@ -19,7 +19,17 @@ from mulligan.types import ParamValue, Sampling
 
 if TYPE_CHECKING:
     from mulligan.engine.choose import Kind
+    from mulligan.models.load import Loaded
     from mulligan.train.config import Config
+
+
+class Plays(NamedTuple):
+    """What a policy is about to play."""
+
+    env: str
+    params: Mapping[str, Any]
+    settings: TrialSettings
+    seed_set: str = "eval"
 
 
 def player_from(
@@ -31,14 +41,19 @@ def player_from(
     chunk: int = 512,
     kind: Kind = "auto",
     share: bool = True,
+    plays: Plays | None = None,
     **endpoint: Any,
 ) -> Policy:
-    """The policy that `spec` names; `endpoint` are options of `EndpointPolicy`, the others those of local models."""
+    """The policy that `spec` names; `endpoint` are options of `EndpointPolicy`, the others those of local models.
+
+    Without a `context`, a run has the one it was trained with, and an untrained model what the trials that it `plays`
+    need; where nobody says what it plays, its own limit.
+    """
     engine = {"slots": slots, "context": context, "chunk": chunk, "kind": kind, "share": share}
     if (Path(spec) / "config.toml").is_file():
-        return _local(spec, device, engine, trained=True)
+        return _local(spec, device, engine, plays, trained=True)
     if spec.partition(":")[0] in LOCAL:
-        return _local(spec, device, engine, trained=False)
+        return _local(spec, device, engine, plays, trained=False)
     return policy_from(spec, **endpoint)
 
 
@@ -72,14 +87,16 @@ def as_trained(config: Config, env: str) -> tuple[TrialSettings, dict[str, Param
     return settings, mixture.own_params(env) if known else {}
 
 
-def _local(spec: str, device: str, engine: Mapping[str, Any], *, trained: bool) -> Policy:
+def _local(spec: str, device: str, engine: Mapping[str, Any], plays: Plays | None, *, trained: bool) -> Policy:
     try:
         import torch
 
         from mulligan.engine.choose import make_engine
         from mulligan.models.load import load
         from mulligan.policy.local import LocalPolicy
+        from mulligan.report.run import RunFolder
         from mulligan.train.checkpoint import load_model
+        from mulligan.train.context import trained_context
     except ImportError as error:
         if (error.name or "").partition(".")[0] == "mulligan":
             raise
@@ -88,4 +105,17 @@ def _local(spec: str, device: str, engine: Mapping[str, Any], *, trained: bool) 
     where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     loaded = load_model(spec, where) if trained else load(spec, device=where)
     loaded.model.eval()
-    return LocalPolicy(make_engine(loaded.model, **engine), loaded.renderer, name=spec.rstrip("/"))
+    context = engine["context"]
+    if not context:
+        context = trained_context(RunFolder.open(spec), loaded) if trained else _needed_context(plays, loaded)
+    made = make_engine(loaded.model, **{**engine, "context": context})
+    return LocalPolicy(made, loaded.renderer, name=spec.rstrip("/"))
+
+
+def _needed_context(plays: Plays | None, loaded: Loaded) -> int | None:
+    from mulligan.rollout.groups import Mixture
+    from mulligan.train.context import played_context
+
+    if plays is None:
+        return None
+    return played_context(Mixture.parse(plays.env, plays.params, plays.seed_set), plays.settings, loaded)

@@ -102,14 +102,15 @@ class _Ready(NamedTuple):
 
 def _new(parser: Parser, words: list[str]) -> _Ready:
     from mulligan.eval.plan import Prices, create_folder
-    from mulligan.players import player_from
+    from mulligan.players import Plays, player_from
 
     trained_on = take_defaults_of_run(parser, words)
     options, given = parser.read(words)
     check_endpoint(options)
     plan = _plan(options, {**trained_on, **given})
     prices = Prices(options.price_in or 0.0, options.price_out or 0.0)
-    policy = player_from(options.policy, **endpoint_options(options))
+    plays = Plays(plan.env, plan.params, plan.settings, plan.seed_set)
+    policy = player_from(options.policy, plays=plays, **endpoint_options(options))
     path = Path(options.run or new_run_path("eval", plan.env, policy.name))
     more = {
         "policy_spec": options.policy,
@@ -126,7 +127,7 @@ def _new(parser: Parser, words: list[str]) -> _Ready:
 def _resumed(parser: Parser, words: list[str]) -> _Ready:
     """The evaluation of a run folder; what would make it another one is refused."""
     from mulligan.eval.plan import Prices, plan_from_config
-    from mulligan.players import player_from
+    from mulligan.players import Plays, player_from
     from mulligan.report.run import RunFolder
 
     options, params = parser.read(words)
@@ -153,7 +154,8 @@ def _resumed(parser: Parser, words: list[str]) -> _Ready:
     # What `max_cost` may be exceeded by are the trials under way: not more of them than were asked for.
     as_before = "concurrency" not in on_line and "concurrency" in config
     concurrency = config["concurrency"] if as_before else options.concurrency
-    policy = player_from(config["policy_spec"], **endpoint)
+    plays = Plays(plan.env, plan.params, plan.settings, plan.seed_set)
+    policy = player_from(config["policy_spec"], plays=plays, **endpoint)
     return _Ready(plan, policy, folder, folder.path, prices, paid["max_cost"], concurrency)
 
 

@@ -29,8 +29,12 @@ def run(parser: Parser, words: list[str]) -> int:
     try:
         from mulligan.models.load import save
         from mulligan.train.checkpoint import load_model
+        from mulligan.train.context import trained_context
     except ModuleNotFoundError as error:
         raise missing_extra("export", error) from error
-    save(load_model(run_folder.path), target, merge=options.merge)
-    sys.stdout.write(f"Model: {target}\n")
+    loaded = load_model(run_folder.path)
+    context = trained_context(run_folder, loaded)
+    loaded.tokenizer.model_max_length = context  # where transformers, vLLM and `mulligan eval` look for it
+    save(loaded, target, merge=options.merge)
+    sys.stdout.write(f"Model: {target} (context: {context:,} tokens)\n")
     return 0

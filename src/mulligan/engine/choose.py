@@ -6,8 +6,10 @@ from typing import Any, Literal
 
 from mulligan.engine.compact import why_not
 from mulligan.engine.graphs import GraphEngine
+from mulligan.engine.places import slots_that_fit, token_bytes
 from mulligan.engine.slots import SlotEngine
 from mulligan.errors import MemoryFull, UsageError, lacks_memory, lost_device
+from mulligan.models.weights import free_memory
 
 Kind = Literal["auto", "slots", "graphs"]
 
@@ -20,9 +22,19 @@ def make_engine(
     chunk: int = 512,
     kind: Kind = "auto",
     share: bool = True,
+    reserved: int = 0,
 ) -> SlotEngine | GraphEngine:
-    """The engine for `model`: "auto" takes CUDA graphs on a GPU, where the model's family is known, else the slots."""
-    on_gpu = next(model.parameters()).device.type == "cuda"
+    """The engine for `model`: "auto" takes CUDA graphs on a GPU, where the model's family is known, else the slots.
+
+    The context is what it is asked to be, or the model's own limit; on a GPU the slots are as many of those asked for
+    as its memory holds at that context, less the bytes `reserved` for what comes later.
+    """
+    weight = next(model.parameters())
+    on_gpu = weight.device.type == "cuda"
+    if on_gpu:
+        longest = int(model.config.max_position_embeddings)
+        token, free = token_bytes(model.config, weight.dtype), free_memory(weight.device) or 0
+        slots = slots_that_fit(slots, min(context or longest, longest), token, free, reserved)
     if kind == "graphs" or (kind == "auto" and on_gpu and why_not(model) is None):
         engine = GraphEngine(model, slots=slots, context=context, share=share)
         failure = _failure(engine)

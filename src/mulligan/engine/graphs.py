@@ -28,20 +28,15 @@ from mulligan.engine.base import Sampled
 from mulligan.engine.compact import CompactModel, why_not
 from mulligan.engine.device import RING, Array, Device, Flight
 from mulligan.engine.opening import Opening
-from mulligan.engine.places import Waiting, need_open, room_after, token_bytes
+from mulligan.engine.places import Waiting, need_open, room_after
 from mulligan.engine.state import GREEDY, LAST, LEFT, LENGTH, MOST_STOPS, SCALE, SEED, STATE, STOPS, TOP_P
 from mulligan.errors import DeviceLost, MemoryFull, ParameterError, UsageError, lost_device
-from mulligan.models.weights import free_memory
 from mulligan.types import Sampling
 
 PATIENCE = 4
 """Decoding steps that a prompt waits for others at most."""
 CROWD = 16
 """Prompts are read together once one in so many live streams waits for it."""
-SHARE_OF_MEMORY = 0.35
-"""Of what is free, for keys and values, unless the context is set."""
-SHORTEST = 1024
-"""A context shorter than this is not chosen without asking."""
 HANDED_OUT = 32
 """Replies handed out between two steps: however many end at once, the GPU is not left waiting while all are played."""
 
@@ -49,7 +44,7 @@ HANDED_OUT = 32
 class GraphEngine:
     """`slots` streams at a time; the others wait for a place. Prompts are read `chunk` tokens at a time at most.
 
-    context: the longest sequence; None: the model's own limit, or on a GPU what a third of its free memory holds.
+    context: the longest sequence; None: the model's own limit.
     ahead: decoding steps that are queued before the results of the first are looked at.
     share: read once what prompts begin with in common.
     """
@@ -71,7 +66,7 @@ class GraphEngine:
             raise UsageError(f"the engine for GPUs cannot run this model: {reason}")
         longest = model.config.max_position_embeddings
         self.model, self.slots, self.ahead = model, slots, ahead
-        self.context = min(context or _affordable(model, slots), longest)
+        self.context = min(context or longest, longest)
         self.device = Device(compact(model, slots, self.context), slots, chunk)
         self.opening = Opening(model) if share else None
         self.free = list(range(slots))
@@ -345,23 +340,6 @@ class _Stream:
             if self.reply is not None:
                 self.reply.cancel()
             self.engine.release(self)
-
-
-def _affordable(model: Any, slots: int) -> int:
-    """The longest context for so many slots that leaves memory to whatever else is done with the model."""
-    weight = next(model.parameters())
-    longest = int(model.config.max_position_embeddings)
-    if weight.device.type != "cuda":
-        return longest
-    token = token_bytes(model.config, weight.dtype)
-    free = free_memory(weight.device) or 0
-    fits = int(free * SHARE_OF_MEMORY / (token * (slots + 2))) // 256 * 256
-    if fits < min(longest, SHORTEST):
-        raise MemoryFull(
-            f"keys and values of {slots} slots leave each {fits} tokens in a third of the GPU's free memory "
-            f"({free / 2**30:.0f} GiB); lower engine.slots, or set engine.context"
-        )
-    return min(fits, longest)
 
 
 def compact(model: Any, slots: int, context: int) -> CompactModel:

@@ -9,7 +9,12 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
-from mulligan.errors import ContextFull, UsageError
+from mulligan.errors import ContextFull, MemoryFull, UsageError
+
+SHARE_OF_MEMORY = 0.35
+"""Of what is free, for keys and values."""
+SPARE_SLOTS = 2
+"""Slots that nobody plays in: one holds the common opening, one takes what idle rows write."""
 
 
 class Closable(Protocol):
@@ -79,3 +84,23 @@ def token_bytes(config: Any, dtype: torch.dtype) -> int:
     """Bytes that the keys and values of one token take."""
     heads, size = cache_heads(config)
     return int(2 * config.num_hidden_layers * heads * size * dtype.itemsize)
+
+
+def slots_that_fit(slots: int, context: int, token: int, free: int, reserved: int = 0) -> int:
+    """How many of `slots` sequences of `context` tokens the memory holds; `MemoryFull` where it holds none.
+
+    token     bytes of keys and values of one token (`token_bytes`)
+    free      bytes that are free now
+    reserved  of them, bytes that something else will need later
+    """
+    room = min(SHARE_OF_MEMORY * free, free - reserved)
+    fits = int(room // (token * context)) - SPARE_SLOTS
+    if fits < 1:
+        raise MemoryFull(
+            f"no sequence of {context:,} tokens fits the GPU's memory: keys and values of {1 + SPARE_SLOTS} slots x "
+            f"{context:,} tokens x {token:,} bytes = {(1 + SPARE_SLOTS) * context * token / 2**30:.1f} GiB, and "
+            f"{max(0.0, room) / 2**30:.1f} GiB are left for them ({free / 2**30:.1f} GiB are free, of which training "
+            f"will take {reserved / 2**30:.1f}); lower trial.max_tokens or engine.context, or train an adapter "
+            "(model.lora_rank)"
+        )
+    return min(slots, fits)

@@ -21,6 +21,7 @@ from typing import Any
 
 from mulligan.envs import registry
 from mulligan.errors import ParameterError, PolicyError, StopReason, UsageError
+from mulligan.eval.cut import CutReplies, cut_replies
 from mulligan.eval.evidence import TaskNames
 from mulligan.eval.paid import PaidReplies, Remembering
 from mulligan.eval.passk import Summary, paired_bootstrap, summarise, tasks_behind, tokens
@@ -72,6 +73,8 @@ class EvalResult:
     """Pace of the main arm; None when none of it had to be played now."""
     requests: Mapping[str, Any] | None = None
     """What an endpoint had to be asked: requests, answers, retries, faults by kind."""
+    cut: CutReplies = field(default_factory=CutReplies)
+    """Replies of the main arm that a limit ended."""
     trials: Sequence[Trial] = field(repr=False, default=())
 
     @property
@@ -113,6 +116,7 @@ class EvalResult:
             "seconds": self.seconds,
             "turns_per_second": self.turns_per_second,
             "requests": self.requests,
+            "cut_replies": self.cut.to_dict(),
             "run": self.run,
         }
 
@@ -386,6 +390,7 @@ class _Evaluation:
             related=self.plan.related,
             turns_per_second=self.pace,
             requests=_requests(self.policy, self.asked_before),
+            cut=cut_replies(main, self.plan.settings),
             trials=main,
         )
 

@@ -120,6 +120,7 @@ def footnotes(result: Result) -> list[str]:
         lines.append("±: half of the 95 % interval; near 0 and 100 it lies on the inner side only")
     if result["faults"]:
         lines.append("Faulty replies: " + _counted(result["faults"]))
+    lines += _cut(result)
     lines += _failures(result)
     if result["reflections"]:
         lines.append(
@@ -160,6 +161,14 @@ def _is_lopsided(result: Result) -> bool:
         for summary in (result, *result["controls"].values())
         for share, (low, high) in zip(summary["p"], summary["ci"], strict=True)
     )
+
+
+def _cut(result: Result) -> list[str]:
+    """Replies that a limit ended; results of earlier versions did not count them."""
+    cut = result.get("cut_replies")
+    if not cut or not cut["share"]:
+        return []
+    return [f"Warning: {cut['warning']}" if cut["warning"] else f"Cut replies: {100 * cut['share']:.1f} %"]
 
 
 def _failures(result: Result) -> list[str]:

@@ -170,6 +170,8 @@ def _is_begun_with(config: Config, folder: Path, start: str | None) -> bool:
     from mulligan.train.start import as_kept, starting_from
 
     found = from_run(RunFolder.open(folder))
+    if not config.engine.context:  # left open: the run has fixed it
+        config = replace(config, engine=replace(config.engine, context=found.engine.context))
     if not config.run.updates and not found.run.updates:  # warm starts: other settings do not concern them
         return warm_parts(found) in (warm_parts(config), warm_parts(as_kept(config, folder)))
     if start is not None and Path(found.model.name).name == Path(start).name:
@@ -182,11 +184,13 @@ def _evaluate(env: str, config: Any, folder: Path, wanted: Mapping[str, Any], sa
     from mulligan.eval.plan import EvalPlan
     from mulligan.eval.run import evaluate
     from mulligan.players import as_trained, player_from
+    from mulligan.report.run import RunFolder
     from mulligan.sweep.arms import TASKS, further_name, split_changes
+    from mulligan.train.resolve import from_run
 
     settings, params = as_trained(config, env)
-    engine = {**asdict(config.engine), "context": config.engine.context or None}
-    player = player_from(str(folder), device=config.model.device, **engine)
+    kept = from_run(RunFolder.open(folder)).engine  # with the context that the run was trained with
+    player = player_from(str(folder), device=config.model.device, **asdict(kept))
     parts = {"": {"controls": wanted["controls"]}, **wanted.get("also", {})}
     plays = {name: split_changes(changes) for name, changes in parts.items()}
     sizes = {name: changes.get(TASKS, wanted["tasks"]) for name, changes in parts.items()}

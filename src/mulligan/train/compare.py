@@ -12,6 +12,7 @@ from mulligan.train.resolve import to_tree
 Pairs = dict[str, tuple[Any, Any]]
 """Dotted key -> what it was, and what it is."""
 _MODEL = "model.name"
+_CONTEXT = "engine.context"
 MAY_CHANGE = frozenset((
     "run.updates", "run.retries", "run.concurrency", "run.threads", "run.checkpoint_every", "run.keep",
     "run.save_trials_every", "run.validate_every", "run.validation_tasks", "run.validation_episodes",
@@ -36,9 +37,12 @@ def in_words(pairs: Pairs) -> list[str]:
 def changed_since(then: Config, now: Config) -> list[str]:
     """What makes `now` another run than the one begun with `then`, in words.
 
-    Of a model that is a folder, the name counts and not where it lies.
+    Of a model that is a folder, the name counts and not where it lies. A context of 0 was left open then, and is a
+    number since.
     """
     pairs = apart(_flat(then), _flat(now))
+    if pairs.get(_CONTEXT, (None,))[0] == 0:
+        del pairs[_CONTEXT]
     if _MODEL in pairs and len({Path(name).name for name in pairs[_MODEL]}) == 1:
         del pairs[_MODEL]
     return in_words({name: pair for name, pair in pairs.items() if name not in MAY_CHANGE})

@@ -132,9 +132,9 @@ class EngineConfig:
     """How replies are sampled."""
 
     slots: int = 256
-    """Sequences at a time."""
+    """Sequences at a time; on a GPU, as many of them as its memory holds at the run's context."""
     context: int = 0
-    """Longest sequence; 0: the model's own limit, or on a GPU what a third of the free memory holds."""
+    """Longest sequence; 0: what a trial can need, fixed as a number when the run begins and kept in its folder."""
     chunk: int = 512
     """Prompt tokens of one sequence that one step takes in at most (on a GPU the engine chooses)."""
     kind: Literal["auto", "slots", "graphs"] = "auto"

@@ -27,6 +27,7 @@ from mulligan.algo.loss import mismatch_warning
 from mulligan.algo.normalise import History
 from mulligan.engine.choose import make_engine
 from mulligan.errors import MulliganError, StopReason, lost_device
+from mulligan.eval.cut import WARN_FROM, CutReplies, cut_replies
 from mulligan.models.load import Loaded
 from mulligan.models.weights import leave_room
 from mulligan.policy.local import LocalPolicy
@@ -34,6 +35,7 @@ from mulligan.report.run import RunFolder
 from mulligan.rollout.groups import Mixture, all_failed, draw_tasks, play_groups
 from mulligan.train import checkpoint
 from mulligan.train.config import Config, trial_settings
+from mulligan.train.context import bytes_to_come, fixed_context, keep_context
 from mulligan.train.metrics import MetricsFile, describe_groups
 from mulligan.train.resolve import checked, from_run, to_tree
 from mulligan.train.rows import Row, rows_of
@@ -73,6 +75,7 @@ def train(
             if resume:
                 checkpoint.check_settings(config, folder.path)
             trainer = Trainer(config, folder, on_update or (lambda metrics: None), stop=stop)
+            keep_context(trainer.config, folder)
         except BaseException:
             if not resume:  # what cannot be trained leaves no folder behind
                 folder.discard()
@@ -151,12 +154,18 @@ class Trainer:
         stop: Callable[[], bool] = lambda: False,
     ) -> None:
         """`loaded`: the model, where it is not the one that the configuration names (a benchmark's)."""
-        self.config, self.folder, self.on_update, self.stop = config, folder, on_update, stop
+        self.folder, self.on_update, self.stop = folder, on_update, stop
         if config.run.threads:
             torch.set_num_threads(config.run.threads)
         device = config.model.device
         self.device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
         self.loaded = loaded or checkpoint.load_base(config, self.device, folder.path)
+        is_begun = checkpoint.newest(folder.path) is not None
+        config, notice = fixed_context(config, self.loaded, is_begun=is_begun)
+        self.config = config
+        self.notices = [notice] if notice else []
+        """What is still to be said once in this run."""
+        self.has_warned_of_cuts = False
         critic = heads(config.algo.form) if config.algo.estimator == "ppo" else 0
         self.learner = Learner(self.loaded.model, config, critic)
         if loaded is None:
@@ -165,10 +174,11 @@ class Trainer:
         self.engine = make_engine(
             self.loaded.model,
             slots=engine.slots,
-            context=engine.context or None,
+            context=engine.context,
             chunk=engine.chunk,
             kind=engine.kind,
             share=engine.share,
+            reserved=bytes_to_come(self.loaded.model, config, engine.context),
         )
         self.policy = LocalPolicy(self.engine, self.loaded.renderer, config.model.name)
         self.settings = trial_settings(config)
@@ -212,6 +222,9 @@ class Trainer:
         if self.config.algo.kl_weight:
             self._load_reference()
         self.metrics.cut(start)
+        if start:  # an earlier process has said it
+            self.notices = []
+        self.has_warned_of_cuts = any(line.get("replies/cut", 0.0) >= WARN_FROM for line in self.metrics.read())
         if self.validation is not None and start == 0 and not self.metrics.read():
             self.metrics.write({"update": 0, **self._validate()})
         for update in range(start, self.config.run.updates):
@@ -231,7 +244,8 @@ class Trainer:
     def _begin(self) -> bool:
         """Warm start, then the first checkpoint; says whether it came to that."""
         if self.config.warmstart.steps:
-            warming = WarmStart(self.config, self.learner, self.folder, self.on_update)
+            warming = WarmStart(self.config, self.learner, self.folder, self.on_update, notices=self.notices)
+            self.notices = []
             trials = demonstrate(self.config, self.mixture, self.settings, self.loaded.renderer)
             if not warming.train(trials, self.engine.context, self.stop):
                 return False
@@ -267,8 +281,10 @@ class Trainer:
         ended = time.perf_counter()
         self._keep_trials(update, groups)
         sampled = sum(len(span.ids) for row in rows for span in row.spans)
+        cut = cut_replies([trial for group in groups for trial in group.trials], self.settings)
         return {
             **describe_groups(groups, self.settings.episodes),
+            "replies/cut": cut.share,
             **{f"loss/{name}": value for name, value in learned.items()},
             **advantages.metrics,
             "groups/replaced": played_out.replaced,
@@ -277,7 +293,7 @@ class Trainer:
             "tokens/rows": sum(len(row.ids) for row in rows),
             "tokens/sampled": sampled,
             "optim/tokens": self.learner.tokens,
-            "warning": self._warning(learned, budget, groups),
+            "warning": self._warning(learned, budget, groups, cut),
             "time/rollout": played - began,
             "time/update": ended - played,
             "time/engine_tokens_per_s": (self.engine.tokens - tokens) / max(1e-9, played - began),
@@ -300,10 +316,12 @@ class Trainer:
         leave_room(self.learner.device)
         return advantages, learned
 
-    def _warning(self, learned: dict[str, float], budget: int, groups: list[Group]) -> str | None:
+    def _warning(self, learned: dict[str, float], budget: int, groups: list[Group], cut: CutReplies) -> str | None:
         """What a person should know of this update, if anything."""
-        # Trials that began before the last update were drawn from other weights: that is no fault.
-        said = [mismatch_warning(learned)] if not self.config.run.staleness else []
+        said: list[str | None] = [*self.notices]
+        self.notices = []
+        if not self.config.run.staleness:  # trials that began before the last update were drawn from other weights
+            said.append(mismatch_warning(learned))
         if self.learner.tokens < budget:
             said.append(f"out of memory: micro-batches now hold {self.learner.tokens} tokens instead of {budget}")
         stops = [episode.stop for group in groups for trial in group.trials for episode in trial.episodes]
@@ -314,6 +332,9 @@ class Trainer:
             )
         if learned["skipped"]:
             said.append(f"{learned['skipped']:.0f} steps skipped: the loss was not finite; the batch is in bad/")
+        if not self.has_warned_of_cuts and (text := cut.warning()):
+            said.append(text)
+            self.has_warned_of_cuts = True
         return "; ".join(text for text in said if text) or None
 
     def _played(self, update: int) -> _Playing:

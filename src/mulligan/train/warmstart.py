@@ -53,15 +53,22 @@ class WarmStart:
     """A warm start under way, from where an earlier process left it or from the beginning."""
 
     def __init__(
-        self, config: Config, learner: Learner, folder: RunFolder, on_update: Callable[[dict[str, Any]], None]
+        self,
+        config: Config,
+        learner: Learner,
+        folder: RunFolder,
+        on_update: Callable[[dict[str, Any]], None],
+        notices: Sequence[str] = (),
     ) -> None:
-        """`on_update` is told of each step: how many are done, the loss, and a warning if there is one."""
+        """`on_update` is told of each step: how many are done, the loss, and a warning if there is one; before the
+        first, `notices` are its warning."""
         self.config, self.learner, self.folder, self.on_update = config, learner, folder, on_update
         self.began = time.perf_counter()
         self.optimisers = learner.warm_optimisers()
         self.before = checkpoint.restore_warm_start(folder.path, learner, self.optimisers)
         warm = config.warmstart
-        on_update({"warmstart": self.before.steps, "steps": warm.steps, "demonstrations": warm.trials})
+        begins = {"warmstart": self.before.steps, "steps": warm.steps, "demonstrations": warm.trials}
+        on_update({**begins, **({"warning": "; ".join(notices)} if notices else {})})
 
     def train(self, trials: Sequence[Trial], context: int, stop: Callable[[], bool]) -> bool:
         """All steps that are left, on demonstrated trials; says whether it came to the last, or `stop` was before it.
