@@ -59,10 +59,20 @@ GPU = Setup(
 CPU = Setup("cpu", {"warmstart.steps": "0", "engine.slots": "64", "trial.reflection_tokens": "12"}, 8, 0)
 
 
-def run(shape: str = "") -> Report:
-    """shape: "" for the comparison; or a model of that size drawn at random, for one update of the papers' size."""
+def run(
+    shape: str = "", preset: str = "", env: str = "", *, tasks: int = 0, group: int = 0, episodes: int = 0
+) -> Report:
+    """shape: "" for the comparison; or a model of that size drawn at random, for one update of the papers' size.
+
+    preset: with a shape, one update of that preset at full length (`mulligan.bench.preset`) instead; of so many tasks,
+    trials a task and episodes, or as the preset says.
+    """
     import torch
 
+    if preset:
+        from mulligan.bench import preset as at_full_length
+
+        return at_full_length.run(shape, preset, env=env, tasks=tasks, group=group, episodes=episodes)
     if shape:
         return _large(shape)
     gpu = torch.cuda.is_available()

@@ -52,15 +52,28 @@ class Way:
     """Whether what all rows begin with is computed once."""
 
 
-_NANO = {"vocab_size": 2000, "hidden_size": 96, "intermediate_size": 256, "num_hidden_layers": 2}
-_SMOLLM2 = {"vocab_size": 49152, "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30}
-_QWEN3 = {"vocab_size": 151936, "hidden_size": 2560, "intermediate_size": 9728, "num_hidden_layers": 36}
+def _sizes(vocabulary: int, hidden: int, inner: int, layers: int, heads: int, key_heads: int, longest: int) -> Any:
+    """Sizes of a model, as transformers names them; `longest` is its own limit of positions."""
+    return {
+        "vocab_size": vocabulary,
+        "hidden_size": hidden,
+        "intermediate_size": inner,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": key_heads,
+        "max_position_embeddings": longest,
+    }
+
+
+_NANO = _sizes(2000, 96, 256, 2, 4, 4, longest=40_960)  # as much as Qwen3: the papers' presets in small
+_SMOLLM2 = _sizes(49_152, 576, 1536, 30, 9, 3, longest=8192)
+_QWEN3 = {**_sizes(151_936, 2560, 9728, 36, 32, 8, longest=40_960), "head_dim": 128}
+_LLAMA3 = {**_sizes(128_256, 4096, 14_336, 32, 32, 8, longest=131_072), "tie_word_embeddings": False}
 SHAPES = {
-    "nano": Shape("Llama", {**_NANO, "num_attention_heads": 4, "num_key_value_heads": 4}, 80, (60, 140), 25),
-    "smollm2": Shape("Llama", {**_SMOLLM2, "num_attention_heads": 9, "num_key_value_heads": 3}, 512, (300, 700), 190),
-    "qwen3-4b": Shape(
-        "Qwen3", {**_QWEN3, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128}, 128, (300, 700), 190
-    ),
+    "nano": Shape("Llama", _NANO, 80, (60, 140), 25),
+    "smollm2": Shape("Llama", _SMOLLM2, 512, (300, 700), 190),
+    "qwen3-4b": Shape("Qwen3", _QWEN3, 128, (300, 700), 190),
+    "llama3.1-8b": Shape("Llama", _LLAMA3, 128, (300, 700), 190),
 }
 WAYS = {
     "nano": (Way("eager", "off"), Way("eager, logits in slices", "off")),
@@ -76,6 +89,7 @@ WAYS = {
         Way("LoRA", lora=16),
         Way("LoRA, rules once", lora=16, share="on"),
     ),
+    "llama3.1-8b": (Way("LoRA", lora=16), Way("LoRA, rules once", lora=16, share="on")),
 }
 
 
@@ -292,14 +306,15 @@ class _Bench:
 
 
 def random_model(shape: Shape, way: Way, device: Any) -> Any:
+    """A model of this shape; on the device "meta" its sizes without its weights."""
     import torch
     import transformers
 
     from mulligan.models.checkpointing import old_name_allowed, use_checkpointing
 
-    settings = getattr(transformers, f"{shape.family}Config")(**shape.sizes, tie_word_embeddings=True)
+    settings = getattr(transformers, f"{shape.family}Config")(**{"tie_word_embeddings": True, **shape.sizes})
     before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.bfloat16 if device.type == "cuda" else torch.float32)
+    torch.set_default_dtype(torch.float32 if device.type == "cpu" else torch.bfloat16)
     try:
         with torch.random.fork_rng(), torch.device(device):
             torch.manual_seed(0)

@@ -10,10 +10,18 @@ from mulligan.bench import NAMES, Report
 from mulligan.cli.options import Parser
 from mulligan.errors import UnknownName, UsageError
 
+_OF_PRESET = ("preset", "env", "tasks", "group", "episodes")
+
 
 def add_options(parser: Parser) -> None:
     parser.add_argument("name", nargs="?", default="all", help="; ".join(f"{k}: {v}" for k, v in NAMES.items()))
     parser.add_argument("--shape", help="of 'update' and 'step': a model of this size drawn at random, e.g. qwen3-4b")
+    of_preset = parser.add_argument_group("one update of a preset at full length ('step' with --shape)")
+    of_preset.add_argument("--preset", metavar="NAME", help="the preset, e.g. lamer-qwen3-4b or mage")
+    of_preset.add_argument("--env", metavar="NAME", help="the environment (the preset's)")
+    of_preset.add_argument("--tasks", type=int, metavar="N", help="tasks of the update (the preset's)")
+    of_preset.add_argument("--group", type=int, metavar="N", help="trials of each task (the preset's)")
+    of_preset.add_argument("--episodes", type=int, metavar="N", help="episodes of a trial (the preset's)")
     parser.add_argument("--json", action="store_true", help="for programs")
 
 
@@ -24,7 +32,9 @@ def run(parser: Parser, words: list[str]) -> int:
     wanted = list(NAMES) if options.name == "all" else [options.name]
     if options.shape and options.name not in ("update", "step"):
         raise UsageError("--shape is for 'update' and 'step'")
-    given = {"shape": options.shape} if options.shape else {}
+    given = {name: getattr(options, name) for name in ("shape", *_OF_PRESET) if getattr(options, name) is not None}
+    if any(name in given for name in _OF_PRESET) and not (options.name == "step" and options.shape and options.preset):
+        raise UsageError("--preset, --env, --tasks, --group and --episodes are for 'step' with --shape and --preset")
     found = {}
     for name in wanted:
         report: Report = importlib.import_module(f"mulligan.bench.{name}").run(**given)

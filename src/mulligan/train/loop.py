@@ -284,6 +284,7 @@ class Trainer:
         cut = cut_replies([trial for group in groups for trial in group.trials], self.settings)
         return {
             **describe_groups(groups, self.settings.episodes),
+            "replies": cut.replies,
             "replies/cut": cut.share,
             **{f"loss/{name}": value for name, value in learned.items()},
             **advantages.metrics,
@@ -291,6 +292,7 @@ class Trainer:
             "episodes/replaced": played_out.replaced_episodes,
             **{f"failures/{name}": count for name, count in sorted(played_out.failures.items())},
             "tokens/rows": sum(len(row.ids) for row in rows),
+            "tokens/longest_row": max(len(row.ids) for row in rows),
             "tokens/sampled": sampled,
             "optim/tokens": self.learner.tokens,
             "warning": self._warning(learned, budget, groups, cut),
