@@ -380,8 +380,16 @@ def test_a_mirror_that_is_not_installed(trainer, monkeypatch, capsys, folder, fl
 def models(monkeypatch):
     """Stands in for loading and saving models; keeps what was asked for."""
     asked: list[tuple[object, ...]] = []
-    _replace(monkeypatch, "mulligan.train.checkpoint", load_model=lambda run: f"model of {run}")
-    _replace(monkeypatch, "mulligan.models.load", save=lambda model, path, *, merge: asked.append((model, path, merge)))
+
+    def load_model(run):
+        return SimpleNamespace(name=f"model of {run}", tokenizer=SimpleNamespace(model_max_length=1))
+
+    def save(loaded, path, *, merge):
+        asked.append((loaded.name, loaded.tokenizer.model_max_length, path, merge))
+
+    _replace(monkeypatch, "mulligan.train.checkpoint", load_model=load_model)
+    _replace(monkeypatch, "mulligan.train.context", trained_context=lambda run, loaded: 96)
+    _replace(monkeypatch, "mulligan.models.load", save=save)
     return asked
 
 
@@ -390,8 +398,8 @@ def test_export_writes_the_model_of_a_run(trainer, models, folder, capsys):
     (folder / "empty").mkdir()
     assert call("export", "mine", "out") == 0
     assert call("export", "mine", "empty", "--merge") == 0
-    assert models == [("model of mine", Path("out"), False), ("model of mine", Path("empty"), True)]
-    assert "Model: out" in capsys.readouterr().out
+    assert models == [("model of mine", 96, Path("out"), False), ("model of mine", 96, Path("empty"), True)]
+    assert "Model: out (context: 96 tokens)" in capsys.readouterr().out
 
 
 def test_export_overwrites_nothing(trainer, models, folder, capsys):

@@ -148,6 +148,75 @@ def _attend(
         tl.store(out + to, mixed.to(out.dtype.element_ty), mask=real[:, None])
 
 
+@triton.jit
+def _attend_share(
+    packed, slots, positions, keys, values, mixed_out, best_out, total_out, scale, stride_slot, stride_head,
+    QUERY: tl.constexpr, KV: tl.constexpr, SIZE: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr,
+    KEYS: tl.constexpr, SHARES: tl.constexpr,
+):  # fmt: skip
+    token, head, share = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    slot, position = tl.load(slots + token).to(tl.int64), tl.load(positions + token)
+    row, column = tl.arange(0, ROWS), tl.arange(0, SIZE)
+    real = row < GROUP
+    width: tl.constexpr = (QUERY + 2 * KV) * SIZE
+    at = token.to(tl.int64) * width + (head * GROUP + row)[:, None] * SIZE + column[None, :]
+    query = tl.load(packed + at, mask=real[:, None], other=0.0)
+    past = slot * stride_slot + head * stride_head
+    best = tl.full([ROWS], -float("inf"), tl.float32)
+    total = tl.zeros([ROWS], tl.float32)
+    mixed = tl.zeros([ROWS, SIZE], tl.float32)
+    # 100 keys in 3 shares of whole blocks of 32: [0, 64), [64, 100) and nothing.
+    end = position + 1
+    length = ((end + SHARES - 1) // SHARES + KEYS - 1) // KEYS * KEYS
+    last = tl.minimum(end, (share + 1) * length)
+    for begin in range(share * length, last, KEYS):
+        key_at = begin + tl.arange(0, KEYS)
+        there = key_at < last
+        key = tl.load(keys + past + key_at[None, :] * SIZE + column[:, None], mask=there[None, :], other=0.0)
+        score = tl.dot(query, key, input_precision="ieee") * scale
+        score = tl.where(there[None, :], score, -float("inf"))
+        highest = tl.maximum(best, tl.max(score, 1))
+        weight = tl.exp2(score - highest[:, None])
+        shrink = tl.exp2(best - highest)
+        total = total * shrink + tl.sum(weight, 1)
+        value = tl.load(values + past + key_at[:, None] * SIZE + column[None, :], mask=there[:, None], other=0.0)
+        mixed = mixed * shrink[:, None] + tl.dot(weight.to(value.dtype), value, input_precision="ieee")
+        best = highest
+    to = ((token.to(tl.int64) * KV + head) * SHARES + share) * GROUP + row
+    tl.store(best_out + to, best, mask=real)
+    tl.store(total_out + to, total, mask=real)
+    tl.store(mixed_out + to[:, None] * SIZE + column[None, :], mixed, mask=real[:, None])
+
+
+@triton.jit
+def _join_shares(
+    mixed_in, best_in, total_in, out,
+    KV: tl.constexpr, SIZE: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr, SHARES: tl.constexpr,
+):  # fmt: skip
+    token, head = tl.program_id(0), tl.program_id(1)
+    row, column = tl.arange(0, ROWS), tl.arange(0, SIZE)
+    real = row < GROUP
+    best = tl.full([ROWS], -float("inf"), tl.float32)
+    total = tl.zeros([ROWS], tl.float32)
+    mixed = tl.zeros([ROWS, SIZE], tl.float32)
+    for share in range(SHARES):  # the first is never empty, so that the highest score is a number from there on
+        at = ((token.to(tl.int64) * KV + head) * SHARES + share) * GROUP + row
+        own = tl.load(best_in + at, mask=real, other=0.0)
+        highest = tl.maximum(best, own)
+        kept, added = tl.exp2(best - highest), tl.exp2(own - highest)
+        total = total * kept + tl.load(total_in + at, mask=real, other=1.0) * added
+        part = tl.load(mixed_in + at[:, None] * SIZE + column[None, :], mask=real[:, None], other=0.0)
+        mixed = mixed * kept[:, None] + part * added[:, None]
+        best = highest
+    mixed = mixed / total[:, None]
+    to = (token.to(tl.int64) * (KV * GROUP) + head * GROUP + row)[:, None] * SIZE + column[None, :]
+    tl.store(out + to, mixed.to(out.dtype.element_ty), mask=real[:, None])
+
+
+LONG = 2048
+"""In contexts longer than this, few sequences have their keys shared out among many programs."""
+PROGRAMS = 1024
+"""Programs that keep a GPU's memory busy, about eight on each multiprocessor of an H200."""
 DECODE, PREFILL = (32, 1, 2), (128, 4, 3)
 """How attention is laid out on the GPU: keys a turn, warps, stages; the fastest of those tried on an H200."""
 TILE_ROWS = 64
@@ -181,7 +250,10 @@ def attend(
     # The exponential's base is 2 on the GPU: log2(e) goes into the scale.
     given: list[Any] = [keys, values, out, scale * 1.4426950408889634]
     strides = [keys.stride(0), keys.stride(1)]
-    if decoding:
+    shares = _shares(decoding, kv, keys.shape[2])
+    if shares > 1:
+        _attend_in_shares(packed, slots, positions, decoding, keys, values, given[3], out, shares)
+    elif decoding:
         block, warps, stages = DECODE
         _attend[(decoding, kv)](
             packed, slots, positions, slots, slots, *given, 0, *strides,
@@ -195,6 +267,39 @@ def attend(
             query, kv, size, group, max(16, triton.next_power_of_2(tile_tokens(group) * group)), block, True,
             num_warps=warps, num_stages=stages,
         )  # fmt: skip
+
+
+def _shares(decoding: int, kv: int, context: int) -> int:
+    """Among how many programs the keys of one sequence and head are shared out: a power of 2, 1 for short contexts."""
+    if not decoding or context <= LONG:
+        return 1
+    return 1 << max(1, min(32, PROGRAMS // (decoding * kv))).bit_length() - 1
+
+
+def _attend_in_shares(
+    packed: Tensor,
+    slots: Tensor,
+    positions: Tensor,
+    decoding: int,
+    keys: Tensor,
+    values: Tensor,
+    scale: float,
+    out: Tensor,
+    shares: int,
+) -> None:
+    """As `attend`, of the tokens that decode: each share of the keys by itself, then all of them together."""
+    _, kv, _, size = keys.shape
+    query = packed.shape[1] // size - 2 * kv
+    group = query // kv
+    rows = max(16, triton.next_power_of_2(group))
+    mixed = torch.empty(decoding, kv, shares, group, size, device=packed.device, dtype=torch.float32)
+    best, total = (torch.empty(mixed.shape[:-1], device=packed.device, dtype=torch.float32) for _ in range(2))
+    block, warps, stages = DECODE
+    _attend_share[(decoding, kv, shares)](
+        packed, slots, positions, keys, values, mixed, best, total, scale, keys.stride(0), keys.stride(1),
+        query, kv, size, group, rows, block, shares, num_warps=warps, num_stages=stages,
+    )  # fmt: skip
+    _join_shares[(decoding, kv)](mixed, best, total, out, kv, size, group, rows, shares, num_warps=warps)
 
 
 @triton.jit

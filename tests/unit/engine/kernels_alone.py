@@ -69,6 +69,30 @@ def test_attention_over_slots(kv, group, size, normed, kind):
     torch.testing.assert_close(out, its, rtol=close, atol=close)
 
 
+@pytest.mark.parametrize("kind", PRECISIONS)
+@pytest.mark.parametrize(("kv", "group", "size"), [(3, 3, 16), (2, 4, 32)])
+def test_attention_in_shares(kv, group, size, kind, monkeypatch):
+    """In a long context the keys of a sequence are shared out; some shares of a short sequence are empty."""
+    monkeypatch.setattr(kernels, "LONG", 100)
+    slots, positions = whole(2, 0, 1, 3), whole(0, 31, 64, 199)
+    assert kernels._shares(4, kv, 200) == 32
+    packed = numbers(4, (kv * group + 2 * kv) * size).to(kind)
+    caches = [numbers(5, kv, 200, size, seed=seed).to(kind) for seed in (1, 2)]
+    out = torch.zeros(4, kv * group * size, device=DEVICE, dtype=kind)
+    its = out.clone()
+    kernels.attend(packed, slots, positions, 4, None, *caches, size**-0.5, out)
+    plain.attend(packed, slots, positions, 4, None, *caches, size**-0.5, its)
+    close = 1e-4 if kind == torch.float32 else 2e-2
+    torch.testing.assert_close(out, its, rtol=close, atol=close)
+
+
+def test_short_contexts_and_many_sequences_are_not_shared_out():
+    assert kernels._shares(8, 8, 2048) == 1
+    assert kernels._shares(8, 8, 12_544) == 16
+    assert kernels._shares(21, 8, 12_544) == 4
+    assert kernels._shares(128, 8, 12_544) == 1
+
+
 def drawn_alike(logits, state, rows):
     """Draw by the kernels and plainly, and compare; returns the plain way's state, and what both say of the replies."""
     other = state.clone()
