@@ -1,6 +1,7 @@
 """The lengths of what environments say, measured on a few trials of a player that makes random legal moves.
 
-The sample does not depend on the run's seed: runs that differ in nothing else have the same context.
+The sample does not depend on the run's seed, nor on which worlds are for training: runs that differ in nothing else
+have the same context.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from dataclasses import replace
 from random import Random
 
 from mulligan.envs import registry
+from mulligan.errors import MulliganError
 from mulligan.policy.base import World
 from mulligan.policy.local import Demonstrated, Renderer
 from mulligan.rollout.groups import Mixture
+from mulligan.rollout.tasksets import FIRST_SEED
 from mulligan.seeding import generator
 from mulligan.trial import prompts
 from mulligan.trial.lengths import Lengths
@@ -30,15 +33,19 @@ def sampled_lengths(mixture: Mixture, settings: TrialSettings, renderer: Rendere
 
 
 def _lengths(name: str, mixture: Mixture, settings: TrialSettings, renderer: Renderer) -> Lengths:
-    alone = Mixture(((name, 1.0),), mixture.own_params(name), mixture.seed_set)
-    lengths = Lengths(turns=registry.task_of(name, 0, alone.params).turns)
-    rng = generator(0, "lengths", name)
+    params = mixture.own_params(name)
+    lengths = Lengths(turns=registry.task_of(name, 0, params).turns)
     style = prompts.style(settings.style)
     player = Demonstrated(_RandomMoves(), renderer, style.demonstrated)
     # Two episodes, so that a reflection is asked for after the first.
     settings = replace(settings, episodes=2, memory="reflection", stop="never", window=None)
-    for _ in range(TASKS):
-        env = registry.build(alone.draw(rng))
+    for number in range(TASKS):
+        try:
+            env = registry.build(registry.task_of(name, FIRST_SEED["train"] + number, params))
+        except MulliganError:
+            raise
+        except Exception:  # a world that cannot be built is passed over here, and said where it is drawn
+            continue
         digest = getattr(env, "digest", None)
         trial = run_trial_sync(env, player, settings=settings)
         digests = [renderer.count(digest(episode)) for episode in _played(trial)] if digest is not None else []
