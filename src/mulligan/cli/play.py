@@ -44,7 +44,7 @@ def run(parser: Parser, words: list[str]) -> int:
     from rich.console import Console
 
     from mulligan.envs import registry
-    from mulligan.players import player_from
+    from mulligan.players import Plays, player_from
     from mulligan.policy.human import HumanPolicy
     from mulligan.trial.runner import run_trial_sync
 
@@ -65,7 +65,8 @@ def run(parser: Parser, words: list[str]) -> int:
             console = Console(force_terminal=False)
         policy: Policy = HumanPolicy(console, glyphs=about.glyphs)
     else:
-        policy = Watched(player_from(options.policy, **endpoint_options(options)), console)
+        plays = Plays(options.env, params, settings)
+        policy = Watched(player_from(options.policy, plays=plays, **endpoint_options(options)), console)
     console.print(f"[bold]{about.name}[/]  {task.task_class}, seed {task.seed}", highlight=False)
     console.print(env.rules(), markup=False, highlight=False)
     console.print(f"Up to {settings.episodes} episodes of {task.turns} turns.\n", highlight=False)
