@@ -119,7 +119,7 @@ def _row_token_bytes(model: Any, *, checkpointing: bool) -> int:
 
 
 def _short(context: int, env: str, need: Need) -> str:
-    then = "memory is shortened" if need.replies <= context else "replies are cut"
+    then = "memory is shortened" if need.replies <= context else "replies are cut and episodes end early"
     return (
         f"a trial of {env} could need more than the context of {context:,} tokens: {need}; "
         f"where replies are as long as their limits, {then}"
