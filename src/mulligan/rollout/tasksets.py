@@ -32,7 +32,8 @@ def task_set(env: str, tasks: int, seed_set: str = "eval", **params: Any) -> lis
 def tasks_of(env: str, tasks: int, seed_set: str, params: Mapping[str, Any], *, or_fewer: bool = False) -> list[Task]:
     """As `task_set`, whatever the parameters are called.
 
-    With `or_fewer`, a set that has not so many gives all it has, instead of an error.
+    A validation set that has fewer gives all it has: small worlds have few, and settings can be chosen on them. An
+    evaluation set that has fewer is an error. With `or_fewer` any set gives what it has, be it nothing.
     """
     if whole("tasks", tasks) < 1:
         raise ParameterError(f"tasks={tasks} leaves nothing to evaluate; give at least 1")
@@ -41,7 +42,7 @@ def tasks_of(env: str, tasks: int, seed_set: str, params: Mapping[str, Any], *, 
     in_vain = 0
     for task in stream(env, seed_set, params):
         if in_vain >= _PATIENCE + _PATIENCE_EACH * len(found):
-            if or_fewer:
+            if or_fewer or (found and seed_set == "validation"):
                 break
             raise ParameterError(
                 f"{env}: the {seed_set} set has only about {len(found)} different tasks with these parameters; "

@@ -31,11 +31,12 @@ MOMENTS, GRADIENT = 8, 4
 
 
 def fixed_context(config: Config, loaded: Loaded, *, is_begun: bool = False) -> tuple[Config, str | None]:
-    """`config` with its context as a number; and a warning where a trial could need more than that.
+    """`config` with its context as a number; and a warning where the model's limit is shorter than a trial may need.
 
     Replies that no context of this model can hold are refused with the arithmetic, unless the run `is_begun`: an
     earlier version left its context open, and it goes on with all that the model has. Memory that finds no room beside
-    the replies is shortened, as the runner always does, and warned of.
+    the replies is shortened, as the runner always does, and warned of. A context that was asked for is not questioned:
+    the arithmetic is that of the longest replies, and where real ones are cut, metrics and evaluations say so.
     """
     limit = model_limit(loaded)
     env, need = longest_sequence(config, loaded.renderer)
@@ -44,7 +45,8 @@ def fixed_context(config: Config, loaded: Loaded, *, is_begun: bool = False) -> 
             raise UsageError(_too_long(config, limit, env, need))
         config = replace(config, engine=replace(config.engine, context=chosen_context(need, limit)))
     context = min(config.engine.context, limit)
-    return config, _short(context, env, need) if context < need.total else None
+    is_asked_for = context < limit and need.replies <= limit
+    return config, _short(context, env, need) if context < need.total and not is_asked_for else None
 
 
 def keep_context(config: Config, folder: RunFolder) -> None:
