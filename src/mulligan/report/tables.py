@@ -127,7 +127,7 @@ def footnotes(result: Result) -> list[str]:
         )
     lines += _shown(result)
     for name, found in result["gains"].items():
-        lines.append(f"Against {name}: {_gain(found, result)} (same tasks, bootstrap)")
+        lines.append(f"Against {name}: {_gain(found, result)} (same tasks)")
     if len(result["by_class"]) > 1:
         for name, summary in result["by_class"].items():
             shares = " / ".join(f"{100 * share:.1f}" for share in summary["p"])
