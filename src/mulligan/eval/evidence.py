@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mulligan.eval.intervals import share_interval, solved_within
 from mulligan.eval.passk import Interval, Summary
 from mulligan.rollout.tasksets import task_key, world_key
 from mulligan.seeding import derive
@@ -53,6 +52,8 @@ class TaskNames:
 
 def _intervals(summary: Summary, wins: Sequence[Outcomes], worlds: Sequence[int]) -> list[Interval]:
     """Of p@1 … p@N."""
+    from mulligan.eval.intervals import share_interval, solved_within  # numpy, which a command's help does without
+
     if not wins:
         return summary.ci
     effects = [summary.trials / effective for effective in summary.effective]

@@ -20,12 +20,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from mulligan.envs import registry
 from mulligan.errors import ParameterError, PolicyError, StopReason, UsageError
 from mulligan.eval.evidence import TaskNames
-from mulligan.eval.intervals import interval_of_mean
 from mulligan.eval.paid import PaidReplies, Remembering
 from mulligan.eval.passk import Summary, design_effect, summarise, tasks_behind, tokens
 from mulligan.eval.plan import EvalPlan, Prices, create_folder, named_controls, open_folder
@@ -410,6 +407,10 @@ class _Evaluation:
         return [place for place in both if not any(self.done[name][place].failed for name in ("main", arm))]
 
     def _gain(self, arm: str, both: list[int]) -> tuple[float, tuple[float, float]]:
+        import numpy as np  # here: a command's help does without it
+
+        from mulligan.eval.intervals import interval_of_mean
+
         score = _last_return if self._versus() else _solved
         first, second = ([self.done[name][place] for place in both] for name in ("main", arm))
         gains = [score(one) - score(other) for one, other in zip(first, second, strict=True)]
