@@ -37,7 +37,7 @@ def test_spread_by_hand():
     found = spread(np.array([ones("1100"), ones("1000")]))
     assert found.mean == pytest.approx(3 / 8)
     assert found.world_variance == pytest.approx(44 / 1024)
-    assert found.seed_variance == pytest.approx(1 / 32 - 0.5 * 24 / 1024)
+    assert found.seed_variance == pytest.approx(1 / 32 - (0.75 * 24 / 1024) ** 2 * 32)
 
 
 def test_seeds_that_solve_the_same_tasks_are_worth_one():
