@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mulligan.errors import Fault, StopReason
-from mulligan.eval.passk import design_effect, mean_interval, paired_bootstrap, pass_at, summarise, tokens, wilson
+from mulligan.eval.intervals import interval_of_mean
+from mulligan.eval.passk import design_effect, mean_interval, pass_at, summarise, tokens, wilson
 from mulligan.types import Completion, Episode, Reflection, Task, Trial, Turn
 
 TASK = Task("bandit", 0, 1, "bandit/4")
@@ -114,17 +116,6 @@ def test_mean_interval_by_hand():
     assert math.isnan(mean_interval([])[0])
 
 
-def test_paired_bootstrap_sees_a_paired_difference():
-    first = [1.0] * 60 + [0.0] * 40
-    second = [1.0] * 40 + [0.0] * 60
-    gain, (low, high) = paired_bootstrap(first, second)
-    assert gain == pytest.approx(0.2)
-    # differences are 20 ones among 100: sd of the mean sqrt(0.2·0.8/100) = 0.04
-    assert low == pytest.approx(0.2 - 1.96 * 0.04, abs=0.03)
-    assert high == pytest.approx(0.2 + 1.96 * 0.04, abs=0.03)
-    assert paired_bootstrap(first, first)[1] == (0.0, 0.0)
-
-
 def related(solved: str, k: int = 2) -> list[Trial]:
     """Trials that play their own task and the next ones, in a circle; "x" where the last episode is won."""
     tasks = [replace(TASK, seed=seed) for seed in range(len(solved))]
@@ -155,9 +146,10 @@ def test_trials_that_share_tasks_are_worth_fewer_independent_ones(solved, effect
 def test_differences_over_shared_tasks_have_wider_intervals():
     trials = related("xx--xx--" * 4)
     tasks = [(one.task, *one.related) for one in trials]
-    first, second = [float(one.solved_at is not None) for one in trials], [0.0] * 32
-    mean, (low, high) = paired_bootstrap(first, second)
-    _, (lower, higher) = paired_bootstrap(first, second, tasks=tasks)
-    wider = math.sqrt(design_effect(first, tasks))
-    assert wider == pytest.approx(math.sqrt(32 / 29))
+    gains = [float(one.solved_at is not None) for one in trials]
+    effect = design_effect(gains, tasks)
+    assert effect == pytest.approx(32 / 29)
+    mean, (low, high) = interval_of_mean(np.array([gains]))
+    _, (lower, higher) = interval_of_mean(np.array([gains]), effect=effect)
+    wider = math.sqrt(effect)
     assert (mean - lower, higher - mean) == pytest.approx((wider * (mean - low), wider * (high - mean)))

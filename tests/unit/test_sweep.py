@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mulligan.errors import MulliganError, ParameterError, UnknownName, UsageError
+from mulligan.eval.intervals import share_interval
 from mulligan.sweep.arms import Arm, Sweep, further_name, plan_work, read_sweep
 from mulligan.sweep.results import combine, markdown
 from mulligan.train.resolve import resolve
@@ -151,7 +153,7 @@ def test_a_wrong_setting_is_found_before_anything_runs(tmp_path):
     [
         (Sweep([Arm("a", {"run.updates": "0"})]), "trains nothing"),
         (Sweep([Arm("a")], tasks=0), "tasks=0"),
-        (Sweep([Arm("a")], tasks=2000), "only about"),
+        (Sweep([Arm("a")], tasks=2000, seed_set="eval"), "only about"),
         (Sweep([Arm("a")], seed_set="tests"), "seed set"),
         (Sweep([Arm("a", also=["b"])], also={"b": {"mine": 4}}), "did you mean 'mines'"),
         (Sweep([Arm("a", also=["b"])], also={"b": {"episodes": 0}}), "episodes=0"),
@@ -204,22 +206,34 @@ def _found(name: str, seed: int, p: list[float], trials: int = 100):
     return {"name": name, "seed": seed, "main": summary, "controls": alone, "updates": 5, "seconds": 60.0}
 
 
-def test_seeds_are_averaged_and_all_their_trials_make_the_interval():
+def test_seeds_are_averaged():
     rows = combine([_found("a", 0, [0.2, 0.4]), _found("a", 1, [0.4, 0.8]), _found("b", 0, [0.1, 0.1])])
     assert [row["method"] for row in rows] == ["a", "a, independent retries", "b", "b, independent retries"]
     first = rows[0]
     assert first["p"] == pytest.approx([0.3, 0.6])
     assert first["seeds"] == {"0": [0.2, 0.4], "1": [0.4, 0.8]}
-    # Wilson for 60 of 200: centre (0.3 + 1.9207/200) / (1 + 3.8415/200) = 0.3038,
-    # half 1.96 / 1.0192 × sqrt(0.21/200 + 3.8415/160000) = 0.0630
-    assert first["ci"][0] == pytest.approx([0.2408, 0.3668], abs=2e-4)
+    # Without outcomes two seeds are worth one. Wilson for 30 of 100: centre (0.3 + 1.9207/100) / (1 + 3.8415/100) =
+    # 0.3074, half 1.96 / 1.0384 × sqrt(0.21/100 + 3.8415/40000) = 0.0884
+    assert first["ci"][0] == pytest.approx([0.2190, 0.3958], abs=2e-4)
+
+
+def test_outcomes_make_the_interval_one_over_seeds_and_tasks():
+    first, second = ([float(won) for won in word] for word in ("11110000" * 8, "11100000" * 8))
+
+    def found(seed, wins):
+        evidence = {"outcomes": [[win] for win in wins], "worlds": [*range(64)], "tasks_digest": "x", "effective": [64]}
+        arm = _found("a", seed, [sum(wins) / 64], 64)
+        return {**arm, "main": {**arm["main"], **evidence}}
+
+    row = combine([found(0, first), found(1, second)])[0]
+    assert row["ci"][0] == pytest.approx(share_interval(np.array([first, second])))
 
 
 def test_the_table_shows_every_arm_with_its_seeds():
     text = markdown(combine([_found("a", 0, [0.2, 0.4]), _found("a", 1, [0.4, 0.8])]))
     lines = text.splitlines()
     assert lines[0] == "| arm | p@1 | p@2 | p@2 by seed | updates | minutes |"
-    assert "| a | 30.0 ± 6.3 | 60.0 ± 6.7 | 40.0 / 80.0 | 5 | 1.0 |" in lines
+    assert "| a | 30.0 ± 8.8 | 60.0 ± 9.4 | 40.0 / 80.0 | 5 | 1.0 |" in lines
     assert lines[3].startswith("| a, independent retries | 10.0")
 
 

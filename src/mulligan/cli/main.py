@@ -18,6 +18,7 @@ COMMANDS = {
     "train": "meta-RL or RL, from a preset, a file and the command line",
     "export": "the model of a training run as Hugging Face files",
     "sweep": "compare training runs: arms side by side, over seeds, by one protocol",
+    "compare": "results side by side: p@k over seeds, paired differences, cost, curves",
     "demo": "RL and meta-RL from one warm start, in minutes on two cores",
     "show": "read a trial of a run folder",
     "check": "test an environment against the contract",

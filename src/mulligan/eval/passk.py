@@ -2,25 +2,24 @@
 
 p@k is the mean over tasks of [solved in one of the first k episodes]. Where several trials of one task are given, each
 is counted on its own; the interval then treats them as independent. Trials of related tasks share tasks with their
-neighbours, and are worth fewer independent ones: see `design_effect`.
+neighbours, and are worth fewer independent ones: see `design_effect`. Intervals over seeds and worlds, and differences
+between methods: `intervals`.
 """
 
 from __future__ import annotations
 
 import math
-import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from mulligan.seeding import generator
 from mulligan.types import Task, Trial
 
 Z95 = 1.959963984540054
 Interval = tuple[float, float]
 
 
-def wilson(successes: int, total: float, z: float = Z95, *, effect: float = 1.0) -> Interval:
+def wilson(successes: float, total: float, z: float = Z95, *, effect: float = 1.0) -> Interval:
     """Wilson's score interval for a share; (0, 1) when nothing was counted. `effect`: see `design_effect`."""
     if total == 0:
         return (0.0, 1.0)
@@ -79,31 +78,6 @@ def mean_interval(values: Sequence[float], effect: float = 1.0) -> tuple[float, 
     return (mean, (mean - half, mean + half))
 
 
-def paired_bootstrap(
-    first: Sequence[float],
-    second: Sequence[float],
-    *,
-    tasks: Sequence[Sequence[Task]] = (),
-    samples: int = 2000,
-    rng: random.Random | None = None,
-) -> tuple[float, Interval]:
-    """Mean of first − second over the same tasks, with its 95 % bootstrap interval.
-
-    Where `tasks` says what is behind each pair, it is wider by the root of the differences' `design_effect`.
-    """
-    differences = [a - b for a, b in zip(first, second, strict=True)]
-    count = len(differences)
-    if count == 0:
-        return (math.nan, (math.nan, math.nan))
-    rng = rng or generator(0, "bootstrap")
-    means = sorted(sum(rng.choices(differences, k=count)) / count for _ in range(samples))
-    mean, low, high = sum(differences) / count, means[int(0.025 * samples)], means[int(0.975 * samples) - 1]
-    if any(tasks):
-        wider = math.sqrt(design_effect(differences, tasks))
-        low, high = mean - wider * (mean - low), mean + wider * (high - mean)
-    return (mean, (low, high))
-
-
 @dataclass(frozen=True, slots=True)
 class Summary:
     """What is reported of a list of trials; lists have one entry for each episode index."""
@@ -112,7 +86,7 @@ class Summary:
     p: list[float]
     """p@1 … p@N."""
     ci: list[Interval]
-    """Their Wilson 95 % intervals."""
+    """Their Wilson 95 % intervals, with `worlds` as what was drawn independently."""
     played: list[int]
     """How many trials played that episode."""
     returns: list[float | None]

@@ -16,6 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from mulligan.errors import ParameterError, PolicyError, StopReason, UsageError
 from mulligan.eval.cut import CutReplies, cut_replies
 from mulligan.eval.evidence import TaskNames
 from mulligan.eval.paid import PaidReplies, Remembering
-from mulligan.eval.passk import Summary, paired_bootstrap, summarise, tasks_behind, tokens
+from mulligan.eval.passk import Summary, design_effect, summarise, tasks_behind, tokens
 from mulligan.eval.plan import EvalPlan, Prices, create_folder, named_controls, open_folder
 from mulligan.policy.base import Policy, ReplyFunction, as_policy
 from mulligan.policy.scripted import ExpertPolicy
@@ -58,7 +59,7 @@ class EvalResult:
     """Scripted players on the same tasks: ceiling (omniscient), expert and, where later episodes are of the same task,
     expert with perfect memory; then those that the environment names in `room_players`."""
     gains: Mapping[str, tuple[float, tuple[float, float]]]
-    """main − control, by paired bootstrap over the same tasks: at p@N, or in the last episode's return for games.
+    """main − control, paired by task: at p@N, or in the last episode's return for games.
 
     A control that has no task in common with main, because the money ran out, is left out.
     """
@@ -227,7 +228,6 @@ class _Evaluation:
         self.read = self.wrote = 0
         """Tokens, of all that was ever asked for in this evaluation, whether or not it counts."""
         self.asked_before = _requests(policy)
-        self._names: TaskNames | None = None
         self.pace: float | None = None
 
     async def play(self) -> EvalResult:
@@ -394,10 +394,13 @@ class _Evaluation:
             trials=main,
         )
 
+    @cached_property
+    def _names(self) -> TaskNames:
+        """Made when it is needed: naming worlds takes as long as drawing them."""
+        return TaskNames(self.tasks)
+
     def _summary(self, trials: Sequence[Trial]) -> Summary:
         """What trials came to, with the outcome of each attempt."""
-        if self._names is None:  # not before it is needed: naming worlds takes as long as drawing them
-            self._names = TaskNames(self.tasks)
         episodes = self.plan.settings.episodes
         return self._names.evidence(summarise(trials, episodes), trials, episodes, versus=self._versus())
 
@@ -409,10 +412,16 @@ class _Evaluation:
         return [place for place in both if not any(self.done[name][place].failed for name in ("main", arm))]
 
     def _gain(self, arm: str, both: list[int]) -> tuple[float, tuple[float, float]]:
+        import numpy as np  # here: a command's help does without it
+
+        from mulligan.eval.intervals import interval_of_mean
+
         score = _last_return if self._versus() else _solved
         first, second = ([self.done[name][place] for place in both] for name in ("main", arm))
+        gains = [score(one) - score(other) for one, other in zip(first, second, strict=True)]
         behind = tasks_behind(first, self.plan.settings.episodes)
-        return paired_bootstrap([*map(score, first)], [*map(score, second)], tasks=behind)
+        effect = design_effect(gains, behind) if any(behind) else 1.0
+        return interval_of_mean(np.array([gains]), self._names.worlds(first), effect=effect)
 
     def _versus(self) -> bool:
         return registry.spec(self.plan.env).kind == "versus"

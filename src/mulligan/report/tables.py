@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -128,7 +129,7 @@ def footnotes(result: Result) -> list[str]:
         )
     lines += _shown(result)
     for name, found in result["gains"].items():
-        lines.append(f"Against {name}: {_gain(found, result)} (same tasks, bootstrap)")
+        lines.append(f"Against {name}: {_gain(found, result)} (same tasks)")
     if len(result["by_class"]) > 1:
         for name, summary in result["by_class"].items():
             shares = " / ".join(f"{100 * share:.1f}" for share in summary["p"])
@@ -202,10 +203,12 @@ def _shown(result: Result) -> list[str]:
 
 
 def _gain(found: Mapping[str, Any], result: Result) -> str:
-    (low, high), last = found["ci"], result["episodes"]
-    if result["kind"] == "versus":
-        return f"{found['gain']:+.2f} return in the last episode played [{low:+.2f}, {high:+.2f}]"
-    return f"{100 * found['gain']:+.1f} points at p@{last} [{100 * low:+.1f}, {100 * high:+.1f}]"
+    versus, last = result["kind"] == "versus", result["episodes"]
+    scale, digits = (1, 2) if versus else (100, 1)
+    low, high = (f"{scale * bound:+.{digits}f}" for bound in found["ci"])
+    interval = f"[{low}, {high}]" if math.isfinite(found["ci"][0]) else "(one task has no interval)"
+    measured = "return in the last episode played" if versus else f"points at p@{last}"
+    return f"{scale * found['gain']:+.{digits}f} {measured} {interval}"
 
 
 def _counted(counts: Mapping[str, int]) -> str:

@@ -17,7 +17,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from mulligan.eval.passk import paired_bootstrap
+import numpy as np
+
+from mulligan.eval.intervals import difference
 from mulligan.eval.run import evaluate
 from mulligan.players import as_trained
 from mulligan.policy.scripted import ExpertPolicy
@@ -59,6 +61,7 @@ def gather(sweep: Sweep, work: Sequence[Work], found: Mapping[Path, Mapping[str,
     scripted, ceiling = _scripted(sweep)
     order = [WARM_START, RL, f"{RL}, independent retries", LONGER, MYOPIC, META, f"{META}, independent retries"]
     solved = {name: _solved(folders[name]) for name in (RL, META, MYOPIC)}
+    worlds = found[folders[META]]["main"].get("worlds")
     trials = _to_read(load_trials(folders[RL] / "evaluation"), load_trials(folders[META] / "evaluation"))
     return {
         "title": sweep.title,
@@ -69,8 +72,8 @@ def gather(sweep: Sweep, work: Sequence[Work], found: Mapping[Path, Mapping[str,
         "episodes": len(rows[RL]["p"]),
         "ceiling": ceiling,
         "rows": [scripted, *({name: rows[row][name] for name in _SHOWN} for row in order if row in rows)],
-        "gap": _gap(solved[META], solved[RL]),
-        "gap_to_myopic": _gap(solved[META], solved[MYOPIC]),
+        "gap": _gap(solved[META], solved[RL], worlds),
+        "gap_to_myopic": _gap(solved[META], solved[MYOPIC], worlds),
         "only_meta": sum(meta > rl for meta, rl in zip(solved[META], solved[RL], strict=True)),
         "only_rl": sum(rl > meta for meta, rl in zip(solved[META], solved[RL], strict=True)),
         "validation_tasks": config.run.validation_tasks,
@@ -112,9 +115,9 @@ def _scripted(sweep: Sweep) -> tuple[dict[str, Any], float]:
     return {**row, **{key: value for key, value in asdict(shown).items() if key in _SHOWN}}, ceiling
 
 
-def _gap(first: Sequence[float], second: Sequence[float]) -> dict[str, Any]:
-    """Points between two agents in boards solved, with the bootstrap interval over the boards."""
-    gap, interval = paired_bootstrap(first, second)
+def _gap(first: Sequence[float], second: Sequence[float], worlds: Sequence[int] | None) -> dict[str, Any]:
+    """Points between two agents in boards solved, with the interval over the boards' worlds."""
+    gap, interval = difference(np.array([first]), np.array([second]), worlds)
     return {"points": 100 * gap, "ci": [100 * bound for bound in interval]}
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mulligan.eval.intervals import over_seeds
 from mulligan.eval.passk import wilson
 from mulligan.report.tables import CONTROL_NAMES, pays_in_part, what_failed
 
@@ -15,9 +16,8 @@ Found = Mapping[str, Any]
 def combine(found: Sequence[Found]) -> list[dict[str, Any]]:
     """One row an arm, and one for each of its controls and further evaluations, in the order of `found`.
 
-    p@k is the mean over seeds; its interval is Wilson's over the trials of all seeds, as if all were independent. All
-    seeds play the same tasks, and training differs from seed to seed: look at `seeds` for how far they are apart, which
-    has p@k of each or, of games against somebody, the returns.
+    p@k is the mean over seeds; its interval is over seeds and worlds (`eval.intervals`). `seeds` has p@k of each or, of
+    games against somebody, the returns.
     """
     rows = []
     for name in dict.fromkeys(result["name"] for result in found):
@@ -48,19 +48,15 @@ def _classes(parts: Sequence[Found]) -> dict[str, list[float]]:
 
 
 def _row(name: str, own: Sequence[Found], summaries: Sequence[Found], versus: bool) -> dict[str, Any]:
-    trials = sum(summary["trials"] for summary in summaries)
     episodes = len(summaries[0]["p"])
-    solved = [sum(round(summary["p"][k] * summary["trials"]) for summary in summaries) for k in range(episodes)]
-    # Trials that share tasks are worth fewer; evaluations of earlier versions do not say so.
-    worth = [summary.get("effective") or [summary["trials"]] * episodes for summary in summaries]
-    effects = [trials / sum(each[k] for each in worth) for k in range(episodes)]
+    shares = [sum(summary["p"][k] for summary in summaries) / len(summaries) for k in range(episodes)]
     measure = "returns" if versus else "p"
     return {
         "method": name,
-        "p": [count / trials for count in solved],
-        "ci": [list(wilson(count, trials, effect=effect)) for count, effect in zip(solved, effects, strict=True)],
+        "p": shares,
+        "ci": [list(bounds) for bounds in _intervals(shares, summaries, versus)],
         "best": [sum(s.get("best", s["p"])[k] for s in summaries) / len(summaries) for k in range(episodes)],
-        **({"games": [_games(summaries, k) for k in range(episodes)]} if versus else {}),
+        **({"games": _games(summaries)} if versus else {}),
         "tasks": summaries[0]["trials"],
         "valid": sum(summary["valid"] for summary in summaries) / len(summaries),
         "failed": sum(summary.get("failed", 0) for summary in summaries),
@@ -71,17 +67,30 @@ def _row(name: str, own: Sequence[Found], summaries: Sequence[Found], versus: bo
     }
 
 
-def _games(summaries: Sequence[Found], k: int) -> dict[str, float] | None:
-    """Of games against somebody, episode k: the mean return over seeds, half its interval, and the share won."""
-    played = [summary for summary in summaries if summary["returns"][k] is not None]
-    if not played:
-        return None
-    intervals = [summary["returns_ci"][k] or (math.nan, math.nan) for summary in played]
-    return {
-        "return": sum(summary["returns"][k] for summary in played) / len(played),
-        "half": math.hypot(*((high - low) / 2 for low, high in intervals)) / len(played),
-        "won": sum(summary["won"][k] for summary in played) / len(played),
-    }
+def _intervals(shares: Sequence[float], summaries: Sequence[Found], versus: bool) -> list[tuple[float, float]]:
+    """Of p@1 … p@N. Without outcomes (results of earlier versions), as if all seeds had solved the same tasks."""
+    found = None if versus else over_seeds(summaries)
+    if found is not None:
+        return found
+    worth = [summary.get("effective") or [summary["trials"]] * len(shares) for summary in summaries]
+    return [wilson(share * min(each), min(each)) for share, each in zip(shares, zip(*worth, strict=True), strict=True)]
+
+
+def _games(summaries: Sequence[Found]) -> list[dict[str, float] | None]:
+    """Of games against somebody, for each episode: the mean return over seeds, half its interval, and the share won."""
+    found = over_seeds(summaries, versus=True)
+    games: list[dict[str, float] | None] = []
+    for n in range(len(summaries[0]["p"])):
+        played = [summary for summary in summaries if summary["returns"][n] is not None]
+        if not played:
+            games.append(None)
+            continue
+        intervals = [summary["returns_ci"][n] or (math.nan, math.nan) for summary in played]
+        half = math.hypot(*((high - low) / 2 for low, high in intervals)) / len(played)  # each seed on its own
+        mean = sum(summary["returns"][n] for summary in played) / len(played)
+        won = sum(summary["won"][n] for summary in played) / len(played)
+        games.append({"return": mean, "half": (found[n][1] - found[n][0]) / 2 if found else half, "won": won})
+    return games
 
 
 def markdown(rows: Sequence[Found]) -> str:
