@@ -78,7 +78,10 @@ def _figures(section: Data) -> Grid:
         line += ["" if row["retry"] is None else _number(row["retry"], versus)] if has_retries else []
         line += [_gap(row["difference"], versus)] if section["against"] else []
         cells.append(line)
-    return Grid(f"{section['title']}: {section['tasks']} tasks, {count} episodes", columns, cells)
+    tasks = f"{section['tasks']} tasks"
+    tasks += f" in {section['worlds']} worlds" if section["worlds"] < section["tasks"] else ""
+    ceiling = "" if section["ceiling"] is None else f", ceiling {100 * section['ceiling']:.1f}"
+    return Grid(f"{section['title']}: {tasks}, {count} episodes{ceiling}", columns, cells)
 
 
 def _cost(section: Data) -> Grid | None:

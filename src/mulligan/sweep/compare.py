@@ -145,20 +145,31 @@ def _control(part: Row, control: str) -> Row | None:
 def _section(own: Sequence[Entry], against: str | None) -> dict[str, Any] | None:
     """The rows of one list of tasks; None where the only row is a further evaluation that no other has."""
     reference = _reference(own, against)
-    shown = [entry for entry in own if entry.control != RETRIES]
+    shown = [entry for entry in own if entry.control != RETRIES and not _is_repeated(entry, own)]
     if shown[0].further and len(shown) < 2:
         return None
     first, words = shown[0], [word for word in shown[0].further.split(", ") if word not in MEMORIES]
+    part = next(iter(first.parts.values()))
     retries = {entry.label: entry for entry in own if entry.control == RETRIES}
     return {
         "env": first.row["env"],
         "title": ", ".join([first.row["env"], *filter(None, words)]),
         "kind": "versus" if first.versus else "solve",
         "episodes": first.episodes,
-        "tasks": next(iter(first.parts.values()))["tasks"],
+        "tasks": part["tasks"],
+        "worlds": len(set(part.get("worlds", range(part["tasks"])))),
+        "ceiling": None if first.further else first.row.get("ceiling"),
         "against": reference.label if reference else None,
         "rows": [_row(entry, retries.get(f"{entry.label}, {CONTROL_NAMES[RETRIES]}"), reference) for entry in shown],
     }
+
+
+def _is_repeated(entry: Entry, own: Sequence[Entry]) -> bool:
+    """Whether a further evaluation only played its arm's own evaluation again, for the sake of its controls."""
+    if not entry.further or entry.control or not entry.has_outcomes:
+        return False
+    first = next(each for each in own if each.row["name"] == entry.row["name"])
+    return first is not entry and first.has_outcomes and np.array_equal(first.values(), entry.values(), equal_nan=True)
 
 
 def _reference(own: Sequence[Entry], against: str | None) -> Entry | None:
