@@ -170,8 +170,14 @@ class ALFWorld:
         return world_key(self.world, self.view)
 
     def task_key(self) -> str:
-        """An official game's name; of generated games that are one world, a list holds one."""
-        return self.world_key() if self.task.text("games") == GENERATED else self.world.name
+        """An official game's name. Of generated games that are one world a list holds one; in cells, where worlds are
+        few, one for each way to number the receptacles."""
+        if self.task.text("games") != GENERATED:
+            return self.world.name
+        if self.task.text("view") != "cells":
+            return self.world_key()
+        facts = self.view.facts(self.world, list(enumerate(self.world.inside)))
+        return f"{self.view.intro(self.world)}\n{' '.join(facts)}"
 
     def digest(self, episode: Episode) -> str:
         """What was seen where, and what was done; in a short view only what the task is about."""
