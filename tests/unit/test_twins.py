@@ -47,11 +47,25 @@ def webshop(env: Any) -> set[Hashable]:
     return {(product.title, product.features, product.price) for product in alike}
 
 
+def alfworld(env: Any) -> set[Hashable]:
+    """Room, goal and where the wanted things lie, receptacles by their type."""
+    world = env.world
+    room = [kind for kind, place in zip(world.r_types, world.places, strict=True) if place >= 0]
+    holders = [
+        kind
+        for kind, inside in zip(world.r_types, world.inside, strict=True)
+        if any(world.object_types[each] == world.goal.object_type for each in inside)
+    ]
+    return {(tuple(sorted(room)), world.goal, tuple(sorted(holders)))}
+
+
 WORLDS: list[tuple[str, Callable[[Any], set[Hashable]]]] = [
     ("cpu", minesweeper),
     ("gpu-smollm2-minesweeper", minesweeper),
     ("gpu-smollm2-sokoban", sokoban),
     ("gpu-smollm2-webshop", webshop),
+    ("cpu-alfworld", alfworld),
+    ("gpu-smollm2-alfworld", alfworld),
 ]
 
 

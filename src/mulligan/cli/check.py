@@ -1,10 +1,20 @@
-"""Test an environment against the contract every environment keeps."""
+"""Test an environment against the contract every environment keeps, and look at how its worlds are kept apart."""
 
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 from mulligan.cli.options import Parser
+
+if TYPE_CHECKING:
+    from mulligan.rollout.worlds import Survey
+
+_ABOUT_KEYS = """\
+world_key() names the hidden world of a task. Each key belongs to one of training, validation and evaluation.
+It must be canonical: worlds that differ only in a symmetry (rotated, mirrored, renumbered), in a distractor
+or in where the player starts have one key. Otherwise evaluation asks for worlds that were trained on.
+docs/own-env.md has an example."""
 
 
 def add_options(parser: Parser) -> None:
@@ -13,8 +23,29 @@ def add_options(parser: Parser) -> None:
 
 def run(parser: Parser, words: list[str]) -> int:
     from mulligan.envs.check import check_env
+    from mulligan.rollout.worlds import survey
 
     options, params = parser.read(words)
     check_env(options.env, **params)
     sys.stdout.write(f"{options.env} keeps the contract\n")
+    sys.stdout.write(f"{_about_worlds(survey(options.env, params))}\n")
     return 0
+
+
+def _about_worlds(found: Survey) -> str:
+    """How training and evaluation are kept apart; a warning where they are not, or where worlds are few."""
+    if found.separation == "game":
+        return "Worlds: a game against somebody is the same in training and evaluation; keep an opponent for evaluation"
+    counted = f"{found.worlds} in {found.tasks} tasks"
+    if found.separation == "shared":
+        about = f"Warning: training and evaluation share worlds: tasks begin alike ({counted}), without a world_key()."
+    elif found.separation == "seeds":
+        about = "Warning: worlds are told apart by their seeds alone: two seeds may draw the same one. No world_key()."
+    elif found.few:
+        about = (
+            f"Warning: world_key() has few values ({counted}): a handful for training, another for evaluation.\n"
+            "Make more worlds; or leave world_key() out, and tables say that worlds are shared."
+        )
+    else:
+        about = f"Worlds: {counted} by world_key(); training, validation and evaluation share none."
+    return f"{about}\n{_ABOUT_KEYS}"

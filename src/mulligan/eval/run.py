@@ -33,6 +33,7 @@ from mulligan.policy.spec import policy_from
 from mulligan.report.run import SCHEMA_VERSION, RunFolder
 from mulligan.rollout.collect import Job, Judge, collect
 from mulligan.rollout.tasksets import next_alike, tasks_of
+from mulligan.rollout.worlds import Separation, separation
 from mulligan.seeding import generator
 from mulligan.trial.runner import ReflectionSource, run_async, with_overrides
 from mulligan.trial.settings import TrialSettings
@@ -70,6 +71,8 @@ class EvalResult:
     run: str | None
     related: bool = False
     """Whether later episodes were other tasks of the class."""
+    separation: Separation = "split"
+    """Whether these worlds were kept apart from those of training (`mulligan.rollout.worlds`)."""
     turns_per_second: float | None = None
     """Pace of the main arm; None when none of it had to be played now."""
     requests: Mapping[str, Any] | None = None
@@ -106,6 +109,7 @@ class EvalResult:
             "memory": self.settings.memory_mode,
             "style": self.settings.style,
             **({"related": True} if self.related else {}),
+            "separation": self.separation,
             **main,
             "ceiling": self.ceiling,
             "controls": {name: asdict(summary) for name, summary in self.controls.items()},
@@ -388,6 +392,7 @@ class _Evaluation:
             complete=all(len(self.done[arm]) == len(self.tasks) for arm in self.plan.arms()),
             run=str(self.folder.path) if self.folder else None,
             related=self.plan.related,
+            separation=separation(self.plan.env, _beginnings(main)),
             turns_per_second=self.pace,
             requests=_requests(self.policy, self.asked_before),
             cut=cut_replies(main, self.plan.settings),
@@ -425,6 +430,11 @@ class _Evaluation:
 
     def _versus(self) -> bool:
         return registry.spec(self.plan.env).kind == "versus"
+
+
+def _beginnings(trials: Sequence[Trial]) -> list[str]:
+    """The first observation of each trial that had one."""
+    return [trial.episodes[0].turns[0].observation for trial in trials if trial.episodes and trial.episodes[0].turns]
 
 
 def _requests(policy: Policy, before: Mapping[str, Any] | None = None) -> dict[str, Any] | None:

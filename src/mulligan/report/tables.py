@@ -24,6 +24,13 @@ CONTROL_NAMES = {
 }
 
 
+_WORLDS = {
+    "shared": "\ntraining and evaluation share worlds: tasks begin alike",
+    "seeds": "\nworlds are told apart by their seeds alone",
+}
+"""What the heading says of worlds that are not kept apart, by `mulligan.rollout.worlds.Separation`."""
+
+
 def eval_table(result: Result) -> Table:
     """One evaluation: the policy, its controls, then the scripted players that show the room."""
     rows = [(str(result["policy"]), result)]
@@ -36,6 +43,7 @@ def eval_table(result: Result) -> Table:
     title = f"{result['env']}: {result['tasks']} tasks, {result['episodes']} episodes, memory {result['memory']}"
     title += ", related tasks" if result.get("related") else ""
     title += "".join(f", {split}" for split in _named_splits(result))
+    title += _WORLDS.get(result.get("separation", ""), "")
     return summary_table(title, rows, result["episodes"], versus=result["kind"] == "versus", ceiling=result["ceiling"])
 
 

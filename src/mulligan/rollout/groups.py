@@ -93,7 +93,10 @@ class Mixture:
                 if broken == _BROKEN:
                     said = f"{type(error).__name__}: {error}"
                     raise MulliganError(f"{name}, seed {task.seed}: the world cannot be built: {said}") from error
-        raise ParameterError(f"{name}: no world of the {self.seed_set} set in {_TRIES} tries; use a larger world")
+        raise ParameterError(
+            f"{name}: no world of the {self.seed_set} set in {_TRIES} tries; use a larger world, or one that is not "
+            "kept for another set"
+        )
 
     def _seed(self, rng: random.Random) -> int:
         return FIRST_SEED[self.seed_set] + int(rng.random() * SEEDS)

@@ -44,6 +44,11 @@ def tasks_of(env: str, tasks: int, seed_set: str, params: Mapping[str, Any], *, 
         if in_vain >= _PATIENCE + _PATIENCE_EACH * len(found):
             if or_fewer or (found and seed_set == "validation"):
                 break
+            if not found:
+                raise ParameterError(
+                    f"{env}: of {in_vain} tasks with these parameters none is for {seed_set}: their worlds belong to "
+                    "other sets"
+                )
             raise ParameterError(
                 f"{env}: the {seed_set} set has only about {len(found)} different tasks with these parameters; "
                 f"ask for at most that many tasks, not {tasks}"

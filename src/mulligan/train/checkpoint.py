@@ -150,8 +150,8 @@ def check_settings(config: Config, run: Path) -> None:
     planned = _planned(state)
     if planned and config.run.updates > planned and not config.optim.lr_end:
         raise UsageError(
-            f"{run}: run.updates must be <= {planned} (got {config.run.updates}), since the learning rate has fallen to "
-            f"0 by then (optim.lr_end = 0); to train on, begin another run from its weights, with --model.name {run}"
+            f"{run}: run.updates must be <= {planned} (got {config.run.updates}), since the learning rate is 0 from "
+            f"then on (optim.lr_end = 0); to train on, begin another run from its weights, with --model.name {run}"
         )
 
 

@@ -23,9 +23,9 @@ class RunConfig:
     seed: int = 0
     """Root of all randomness of the run."""
     updates: int = 80
-    """Updates of the policy; 0 for a warm start alone, which is evaluated on validation tasks once. A run that is resumed
-    with another number keeps the schedules it began with (learning rate, entropy weight, curriculum): added updates go
-    on with their last values, and a shorter run ends before it gets there."""
+    """Updates of the policy; 0 for a warm start alone, which is evaluated on validation tasks once. A run that is
+    resumed with another number keeps the schedules it began with (learning rate, entropy weight, curriculum): added
+    updates go on with their last values, and a shorter run ends before it gets there."""
     tasks: int = 32
     """Tasks an update plays."""
     group: int = 8

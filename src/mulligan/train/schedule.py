@@ -1,8 +1,8 @@
 """What changes in the course of a run: learning rate, entropy weight and turn limit.
 
-All of it is a function of the update and of the length that the run was planned with. A run that is resumed with another
-`run.updates` keeps its plan: the rate never jumps, whenever the run was interrupted. Planned are 81 updates in which the
-rate falls from 1 to 0.2, 0.01 an update; the run is interrupted at update 40, with rate 0.6:
+All of it is a function of the update and of the length that the run was planned with. A run that is resumed with
+another `run.updates` keeps its plan: the rate never jumps, whenever the run was interrupted. Planned are 81 updates in
+which the rate falls from 1 to 0.2, 0.01 an update; the run is interrupted at update 40, with rate 0.6:
 
     resumed with 160 updates   from update 80 on the rate stays at 0.2
     resumed with 61 updates    the run ends early, at update 60 with rate 0.4

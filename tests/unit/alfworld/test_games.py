@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from mulligan.envs.alfworld.choice import pick
 from mulligan.envs.alfworld.game import Game
-from mulligan.envs.alfworld.games import GameError, find, load, pick, source
+from mulligan.envs.alfworld.games import GameError, find, load, source
 from mulligan.envs.alfworld.generate import FITS, make
 from mulligan.envs.alfworld.goal import FOLDERS, KINDS, read_goal, task_line
 from mulligan.envs.alfworld.pddl import read_problem, write_problem

@@ -15,8 +15,9 @@ import pytest
 
 import mulligan
 from mulligan.envs.alfworld import games
+from mulligan.envs.alfworld.choice import pick
 from mulligan.envs.alfworld.game import Game
-from mulligan.envs.alfworld.games import GameError, Unsolvable, find, fingerprint, load, pick, source
+from mulligan.envs.alfworld.games import GameError, Unsolvable, find, fingerprint, load, source
 from mulligan.envs.alfworld.generate import make
 from mulligan.envs.alfworld.goal import FOLDERS, KINDS
 from mulligan.envs.alfworld.pddl import write_problem

@@ -9,7 +9,9 @@ world.py       a household: what all games of one problem share
 plan.py        the shortest way to the goal, and how far along a game is
 goal.py        the six kinds of task
 pddl.py        problems, read and written
-games.py       the official games
+canonical.py   what makes two games the same world
+games.py       the official games: files, read and checked
+choice.py      which official game a task plays, and for which set it is
 generate.py    new games
 oracle.py      TextWorld on the same games, to compare with
 """

@@ -6,8 +6,10 @@ is spent on searching, and a second one can profit from what the first one found
 
 Parameters (`--env.NAME`):
 
-games     ``generated``, or official ones: ``train``, ``valid_seen``, ``valid_unseen`` or all (``official``) of the
-          folder that `ALFWORLD_DATA` names, or the path of games
+games     ``generated``, or official ones: ``train``, ``valid_train``, ``valid_seen``, ``valid_unseen`` or all
+          (``official``) of the folder that `ALFWORLD_DATA` names, or the path of games. ``train`` is trained on,
+          ``valid_train`` validates (also with ``games=train``), the other two are evaluated
+          (`mulligan.envs.alfworld.choice`)
 game      the number of an official one; -1 lets the seed of the task choose
 kind      of task: pick, look, clean, heat, cool, pick2; ``train`` is the first four, ``ood`` the others, ``all`` all
 plan      a game can be won in so many steps
@@ -24,8 +26,9 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, cast, get_args
 
 from mulligan.envs.alfworld import generate, memory
+from mulligan.envs.alfworld.canonical import world_key
+from mulligan.envs.alfworld.choice import pick, seed_set
 from mulligan.envs.alfworld.game import Game
-from mulligan.envs.alfworld.games import pick
 from mulligan.envs.alfworld.generate import Rooms
 from mulligan.envs.alfworld.goal import KINDS
 from mulligan.envs.alfworld.memory import read
@@ -37,6 +40,7 @@ from mulligan.errors import ParameterError, UnknownName
 from mulligan.seeding import derive
 from mulligan.types import Episode, ParamValue, Step, Task
 
+GENERATED = "generated"
 SPARE = 2
 """Turns that a game's plan must leave over."""
 _GROUPS: dict[str, tuple[Kind, ...]] = {
@@ -53,7 +57,7 @@ class ALFWorld:
     __slots__ = ("_done", "begun", "game", "show_commands", "task", "view", "world")
 
     defaults: ClassVar[dict[str, ParamValue]] = {
-        "games": "generated", "game": -1, "kind": "train", "plan": 8, "places": 10, "rooms": "seen",
+        "games": GENERATED, "game": -1, "kind": "train", "plan": 8, "places": 10, "rooms": "seen",
         "view": "text", "commands": False,
     }  # fmt: skip
     turns: ClassVar[int] = 10
@@ -85,7 +89,7 @@ class ALFWorld:
         if params["rooms"] not in get_args(Rooms):
             raise UnknownName("rooms of alfworld", str(params["rooms"]), get_args(Rooms))
         kinds = _GROUPS.get(name) or (cast(Kind, name),)
-        if games != "generated":
+        if games != GENERATED:
             if params["rooms"] == "unseen":
                 raise ParameterError(
                     "alfworld: rooms='unseen' is of generated games; the official ones have games='valid_unseen'"
@@ -119,11 +123,9 @@ class ALFWorld:
         return f"alfworld/{params['kind']}"
 
     def seed_set(self) -> str | None:
-        """The set of tasks that the games are for: those that were set apart for evaluation have no part for training.
-
-        None where worlds are split by their names.
-        """
-        return "eval" if self.task.text("games") in ("valid_seen", "valid_unseen") else None
+        """Of an official game, the set of tasks that its split is for; None where worlds are split by `world_key`."""
+        games = self.task.text("games")
+        return None if games == GENERATED else seed_set(games, self.task.integer("game"))
 
     def rules(self) -> str:
         return self.view.rules()
@@ -164,11 +166,18 @@ class ALFWorld:
         return Searcher(self, kind, rng, skill, recall)
 
     def world_key(self) -> str:
-        """The game's name; in cells, its places and what is wanted where, so that games that look alike are one."""
-        if self.task.text("view") != "cells":
+        """Floor plan, goal and where the wanted things lie (`mulligan.envs.alfworld.canonical`)."""
+        return world_key(self.world, self.view)
+
+    def task_key(self) -> str:
+        """An official game's name. Of generated games that are one world a list holds one; in cells, where worlds are
+        few, one for each way to number the receptacles."""
+        if self.task.text("games") != GENERATED:
             return self.world.name
-        held = list(enumerate(self.world.inside))
-        return f"{self.view.intro(self.world)}\n{' '.join(self.view.facts(self.world, held))}"
+        if self.task.text("view") != "cells":
+            return self.world_key()
+        facts = self.view.facts(self.world, list(enumerate(self.world.inside)))
+        return f"{self.view.intro(self.world)}\n{' '.join(facts)}"
 
     def digest(self, episode: Episode) -> str:
         """What was seen where, and what was done; in a short view only what the task is about."""
@@ -198,7 +207,7 @@ class ALFWorld:
 
 def _world(task: Task) -> World:
     games, kind = task.text("games"), cast(Kind, task.text("kind"))
-    if games == "generated":
+    if games == GENERATED:
         return generate.generate(
             task.seed, kind, task.integer("places"), task.integer("plan"), cast(Rooms, task.text("rooms"))
         )

@@ -56,38 +56,6 @@ class Place(NamedTuple):
         return f"alfworld: {self.file!r}" + (f", line {self.line}" if self.line else "")
 
 
-def pick(games: str, number: int, seed: int, kinds: tuple[str, ...], longest: int) -> tuple[int, World]:
-    """Game number `number` of `games`; where it is negative, the first from the seed on that fits.
-
-    `games` is ``official`` (all under ALFWORLD_DATA), one of its splits such as ``valid_seen``, or a path. A game fits
-    when it is of one of `kinds` and its plan has at most `longest` steps; an asked-for number must fit too.
-    """
-    places = find(games)
-    if number >= len(places):
-        raise GameError(f"alfworld: game={number} is beyond the {len(places)} of games={games!r}")
-    if number >= 0:
-        world = load(places[number])
-        if world.goal.kind not in kinds:
-            raise GameError(f"{places[number]}: its task is {world.goal.kind!r}, and kind asks for {', '.join(kinds)}")
-        if (steps := plan_length(places[number])) > longest:
-            raise GameError(f"{places[number]}: its plan has {steps} steps; give plan={steps} and turns={steps + 2}")
-        return number, world
-    for offset in range(len(places)):
-        found = (seed + offset) % len(places)
-        if _kind_by_name(places[found]) not in (*kinds, ""):
-            continue
-        try:
-            world = load(places[found])
-        except Unsolvable:
-            continue
-        if world.goal.kind in kinds and plan_length(places[found]) <= longest:
-            return found, world
-    raise GameError(
-        f"alfworld: none of the {len(places)} games of games={games!r} is of kind {', '.join(kinds)} with a plan of at "
-        f"most {longest} steps; give a larger plan, or another kind"
-    )
-
-
 def find(games: str) -> tuple[Place, ...]:
     """The places of all games behind the parameter `games`, in a fixed order."""
     split = games if games in SPLITS else ""
@@ -125,7 +93,7 @@ def _stamp(file: Path) -> int:
     return file.stat().st_mtime_ns
 
 
-def _kind_by_name(place: Place) -> str:
+def kind_by_name(place: Place) -> str:
     """The kind of task as the folder's name says; empty where it does not."""
     if place.line:
         return ""
@@ -163,7 +131,7 @@ def _plan_length(place: Place, stamp: int) -> int:
     return len(plan(Game(_load(place, stamp))) or ())
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=512)
 def _load(place: Place, stamp: int) -> World:
     name, problem, task = source(place)
     return build(read_problem(problem, str(place)), task, name, str(place))
@@ -181,14 +149,32 @@ def source(place: Place) -> tuple[str, str, str]:
         raise GameError(f"{place}: is no ALFWorld game: it has no pddl_problem")
     if data.get("solvable") is False:
         raise Unsolvable(f"{place}: the game says of itself that it cannot be solved; choose another")
-    return _name(data, place), data["pddl_problem"], _task(data, str(place))
+    return name_of(place, str(data.get("id") or "")), data["pddl_problem"], _task(data, str(place))
 
 
-def _name(data: dict[str, Any], place: Place) -> str:
-    """Task and trial, wherever the game lies: the same trial may stand in several splits, and is one world."""
+def ident(place: Place) -> str:
+    """The id that a line of games gives; "" where it gives none."""
+    return _idents(place.file, _stamp(Path(place.file)))[place.line - 1] if place.line else ""
+
+
+@lru_cache(maxsize=16)
+def _idents(file: str, stamp: int) -> tuple[str, ...]:
+    return tuple(map(_ident, _lines(file, stamp)))
+
+
+def _ident(line: str) -> str:
+    try:
+        data = json.loads(line)
+    except (json.JSONDecodeError, RecursionError):  # a damaged line is refused when it is loaded
+        return ""
+    return str(data.get("id") or "") if isinstance(data, dict) else ""
+
+
+def name_of(place: Place, ident: str) -> str:
+    """Task and trial, wherever the game lies: the same trial may stand in several splits, and is one game."""
     if not place.line:
         return "/".join(Path(place.file).absolute().parts[-3:-1])
-    return "/".join(str(data.get("id") or f"{Path(place.file).name}/{place.line}").split("/")[-2:])
+    return "/".join((ident or f"{Path(place.file).name}/{place.line}").split("/")[-2:])
 
 
 def build(problem: Problem, task: str, name: str, where: str) -> World:

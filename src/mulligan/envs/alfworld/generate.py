@@ -83,6 +83,7 @@ FITS: dict[str, str] = {
     "TVStand": "TissueBox",
 }
 """What can be put where, as in the official games."""
+_HOLDS = {receptacle: frozenset(things.split()) for receptacle, things in FITS.items()}
 _TRAITS: dict[str, frozenset[str]] = {
     trait: frozenset(kinds.split())
     for trait, kinds in {
@@ -197,7 +198,7 @@ def _furnish(
     scene = _Scene(receptacles)
     wanted = [thing for thing in things if kind not in _ACTS or thing in _TRAITS[_ACTS[kind]]]
     thing = _one(rng, wanted)
-    targets = sorted({r for r in receptacles if thing in FITS[r].split() and not (easy and r in _OPENABLE)})
+    targets = sorted({r for r in receptacles if thing in _HOLDS[r] and not (easy and r in _OPENABLE)})
     if kind == "look":
         stands = [r for r in range(len(receptacles)) if receptacles[r] in _LAMP_STANDS]
         targets = [_one(rng, _LAMPS)] if stands else []
@@ -233,7 +234,7 @@ class _Scene:
         fitting = [
             number
             for number, kind in enumerate(self.receptacles)
-            if thing in FITS[kind].split() and kind != avoid and not (easy and kind in _OPENABLE)
+            if thing in _HOLDS[kind] and kind != avoid and not (easy and kind in _OPENABLE)
         ]
         if fitting:
             self.put(thing, fitting[int(rng.random() * len(fitting))])
@@ -254,7 +255,7 @@ class _Scene:
             ("canContain", f"{r_kind}Type", f"{kind}Type")
             for r_kind in r_kinds
             for kind in kinds
-            if kind in FITS[r_kind].split()
+            if kind in _HOLDS[r_kind]
         ]
         for name, (kind, receptacle) in zip(things, self.objects, strict=True):
             facts += [("objectType", name, f"{kind}Type"), ("inReceptacle", name, stands[receptacle])]

@@ -67,6 +67,12 @@ class View(Protocol):
     def facts(self, world: World, seen: list[tuple[int, tuple[int, ...]]]) -> list[str]:
         """What is worth remembering of the receptacles that were seen, with what they hold at first."""
 
+    def signs(self, world: World) -> list[str]:
+        """For each receptacle what an agent can tell of it from afar, without its number, which is arbitrary."""
+
+    def goal(self, world: World) -> str:
+        """What an agent can tell of the goal, beyond the signs of receptacles."""
+
 
 def view_of(name: str, world: World) -> View:
     """The view called `name` of a world."""
@@ -139,6 +145,13 @@ class Words:
         vain = [world.r_names[r] for r, inside in seen if not goal.union(lamps).intersection(inside)]
         return [*found, f"not in {', '.join(vain)}"] if vain else found
 
+    def signs(self, world: World) -> list[str]:
+        return [kind.removesuffix("type") for kind in world.r_types]
+
+    def goal(self, world: World) -> str:
+        goal = world.goal
+        return f"{goal.kind} {goal.object_type.removesuffix('type')} {goal.target_type.removesuffix('type')}"
+
 
 class Cells:
     """In cells; the letter says of what family a receptacle is, the number which one."""
@@ -208,6 +221,17 @@ class Cells:
         found = [f"{self.names[r]}=ok" for r, inside in seen if goal.intersection(inside)]
         found += [f"{self.names[r]}=*" for r, inside in seen if lamps.intersection(inside)]
         return found + [f"{self.names[r]}=0" for r, inside in seen if not goal.union(lamps).intersection(inside)]
+
+    def signs(self, world: World) -> list[str]:
+        """The letter, and whether the task names the receptacle to do or to put something there."""
+        treats = world.appliances(world.goal.state) if world.goal.state else []
+        return [
+            _LETTERS.get(kind, _OTHERS) + "d" * (r in treats) + "p" * (r in world.goal_targets)
+            for r, kind in enumerate(world.r_types)
+        ]
+
+    def goal(self, world: World) -> str:
+        return "lamp" if world.goal.kind == "look" else "two" if world.goal.count == 2 else "one"
 
     def _choices(self, game: Game) -> list[str]:
         """The commands that can be carried out here and that a short action stands for, targets first."""
