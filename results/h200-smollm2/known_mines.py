@@ -1,6 +1,6 @@
 """How many later deaths are on a mine that an earlier episode of the trial has hit, from the trials of evaluations.
 
-    python results/h200-smollm2/known_mines.py runs/h200-smollm2/minesweeper/*-seed0/evaluation
+python results/h200-smollm2/known_mines.py runs/h200-smollm2/minesweeper/*-seed0/evaluation
 """
 
 from __future__ import annotations
