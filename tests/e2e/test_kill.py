@@ -422,7 +422,10 @@ def test_checkpoints_are_ordered_by_number(tmp_path):
 def test_metrics_that_are_gone_begin_anew(player, run, whole):
     (run / "metrics.jsonl").unlink()
     assert player.play(run) == 0
-    assert content(run / "metrics.jsonl") == content(whole / "metrics.jsonl")[3:]
+    again, before = content(run / "metrics.jsonl"), content(whole / "metrics.jsonl")[3:]
+    for line in (*again, *before):  # what was warned of once was in the lines that are gone: it is said again
+        line.pop("warning", None)
+    assert again == before
     shutil.copy(whole / "metrics.jsonl", run)
     assert_same(run, whole)
 
