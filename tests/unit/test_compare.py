@@ -116,6 +116,38 @@ def test_further_evaluations_are_compared_on_their_own_tasks(tmp_path):
     assert rows_of(section)["meta-RL, cool"]["difference"]["mean"] == pytest.approx(0.75)
 
 
+def test_evaluations_of_one_list_of_tasks_in_other_ways_are_no_reference(tmp_path):
+    """More turns on the same boards: the list of tasks is the same, what was played is not."""
+    write_arm(tmp_path, "meta-RL", 0, META, also={"20 turns": summary("1" * 16)})
+    write_arm(tmp_path, "RL", 0, RL, changes=ONE, also={"20 turns": summary("1" * 14 + "00")})
+    first, second = compare(read_rows([tmp_path]))["sections"]
+    assert (first["title"], first["against"]) == ("minesweeper", "RL")
+    assert rows_of(first)["meta-RL"]["difference"]["mean"] == pytest.approx(0.5)
+    assert (second["title"], second["against"]) == ("minesweeper, 20 turns", "RL, 20 turns")
+    assert rows_of(second)["meta-RL, 20 turns"]["difference"]["mean"] == pytest.approx(2 / 16)
+
+
+def test_an_evaluation_played_again_for_its_controls_is_shown_once(tmp_path):
+    folder = write_arm(
+        tmp_path, "meta-RL", 0, META, also={"notes": summary(META), "history": summary("2" * 12 + "0000")}
+    )
+    arm = json.loads((folder / "arm.json").read_text())
+    arm["also"]["notes"]["controls"] = {"removed": summary(RL)}
+    (folder / "arm.json").write_text(json.dumps(arm))
+    (section,) = compare(read_rows([tmp_path]))["sections"]
+    # With its history the agent solves the same boards, all of them at once: that is a row of its own.
+    assert list(rows_of(section)) == ["meta-RL", "meta-RL, notes, reflection removed", "meta-RL, history"]
+
+
+def test_a_control_that_was_cut_short_is_not_paired(tmp_path):
+    """The money ran out after ten tasks of the control."""
+    write_arm(tmp_path, "meta-RL", 0, META)
+    write_arm(tmp_path, "RL", 0, RL, changes=ONE, retries="1" * 10)
+    (section,) = compare(read_rows([tmp_path]))["sections"]
+    assert section["against"] == "RL, independent retries"
+    assert rows_of(section)["meta-RL"]["difference"] == {"mean": pytest.approx(-0.25), "ci": None, "same_seeds": True}
+
+
 def test_classes_of_tasks_are_compared_on_request(sweep):
     assert len(compare(read_rows([sweep]))["sections"]) == 1
     _, first, second = compare(read_rows([sweep], classes=True))["sections"]
@@ -148,6 +180,12 @@ def test_a_table_is_read_back_as_it_was_written(sweep, tmp_path):
     assert len(table.read_text().splitlines()) == 4 + 2
 
 
+def test_a_table_beside_runs_does_not_hide_them(sweep):
+    (sweep / "table.json").write_text(as_table(read_rows([sweep])))
+    write_arm(sweep, "RL, RLOO", 0, META, changes=ONE)
+    assert "RL, RLOO" in {row["name"] for row in read_rows([sweep])}
+
+
 def test_later_inputs_replace_rows_and_leave_other_seeds(sweep, tmp_path):
     table, new = tmp_path / "table.json", tmp_path / "new"
     table.write_text(as_table(read_rows([sweep], main=["meta-RL"])))
@@ -178,8 +216,9 @@ def test_games_are_compared_by_their_returns(sweep):
     rows = read_rows([sweep])
     for row in rows:
         value = 1.0 if row["name"] == "meta-RL" else -0.5
-        row |= {"kind": "versus", "outcomes": [[0.0, value]] * 15 + [[0.0, None]]}
+        row |= {"kind": "versus", "outcomes": [[0.0, value]] * 15 + [[0.0, None]], "ceiling": 0.4}
     section = compare(rows, "RL, PPO")["sections"][0]
+    assert section["ceiling"] is None  # a share of games won, where returns are shown
     assert rows_of(section)["meta-RL"]["p"] == [0.0, 1.0]
     assert rows_of(section)["meta-RL"]["difference"]["mean"] == pytest.approx(1.5)
     assert "+1.00 ± 0.00" in markdown({"sections": [section], "settings": {}, "curves": []})

@@ -1,16 +1,16 @@
 """Rows of results side by side: p@k over seeds and worlds, differences to a reference, cost, settings, curves.
 
-Rows are compared where they were played on the same tasks: a section has the evaluations of one list of tasks with as
-many episodes, those of the rows themselves first, then further ones (other kinds of task, more episodes). In each
-section the reference is by default the best RL: the highest p@N among its rows, with whatever memory it was evaluated,
-and without any (independent retries).
+Rows are compared where they were played on the same tasks in the same way: a section has the evaluations of one list of
+tasks with as many episodes, those of the rows themselves first, then further ones by their names (other kinds of task,
+more turns), of which memories are no part. In each section the reference is by default the best RL: the highest p@N
+among its rows, with whatever memory it was evaluated, and without any (independent retries).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,15 @@ class Entry:
     """Seed -> its figures and outcomes."""
     control: str = ""
     """The name of the control; empty for what the agent does with its memory."""
+    repeated: Entry | None = None
+    """The arm's evaluation that this one only played again, for the sake of its controls."""
+
+    @property
+    def topic(self) -> str:
+        """The further evaluation's name without memories: what else than the memory it may have changed."""
+        if self.repeated is not None:
+            return self.repeated.topic
+        return ", ".join(word for word in self.further.split(", ") if word not in MEMORIES)
 
     @property
     def versus(self) -> bool:
@@ -49,13 +58,15 @@ class Entry:
         return max(len(part["p"]) for part in self.parts.values())
 
     @property
-    def section(self) -> tuple[str, str, int]:
-        """Environment, list of tasks and episodes: what must be equal for entries to be compared."""
+    def section(self) -> tuple[str, str, str, int]:
+        """Environment, list of tasks, topic and episodes: what must be equal for entries to be compared.
+
+        A list of tasks names their worlds alone, so that an evaluation with more turns has the same one.
+        """
         digests = {part.get("tasks_digest", "") for part in self.parts.values()}
         if len(digests) > 1:
             raise UsageError(f"the rows were played on different tasks: the seeds of {self.label!r}")
-        words = [word for word in self.further.split(", ") if word not in MEMORIES]
-        return (self.row["env"], digests.pop() or ", ".join(words), self.episodes)
+        return (self.row["env"], digests.pop(), self.topic, self.episodes)
 
     @property
     def has_outcomes(self) -> bool:
@@ -100,7 +111,7 @@ def compare(rows: Sequence[Row], against: str | None = None) -> dict[str, Any]:
                 f"the rows were played on different tasks: {first.label!r} ({_task_set(first)}) and {entry.label!r} "
                 f"({_task_set(entry)}); compare them one set at a time"
             )
-    sections: dict[tuple[str, str, int], list[Entry]] = {entry.section: [] for entry in own}
+    sections: dict[tuple[str, str, str, int], list[Entry]] = {entry.section: [] for entry in own}
     for entry in entries(rows):
         sections.setdefault(entry.section, []).append(entry)
     if against is not None and not any(_named(against, each) for each in sections.values()):
@@ -116,11 +127,25 @@ def entries(rows: Sequence[Row]) -> Iterable[Entry]:
     """Every evaluation of every arm, each followed by its controls."""
     for env, name in dict.fromkeys((row["env"], row["name"]) for row in rows):
         own = [row for row in rows if (row["env"], row["name"]) == (env, name)]
-        yield from _with_controls(Entry(name, own[0], "", {row["seed"]: row for row in own}))
+        played = [Entry(name, own[0], "", {row["seed"]: row for row in own})]
+        yield from _with_controls(played[0])
         for further in dict.fromkeys(each for row in own for each in row.get("also", ())):
             parts = {row["seed"]: {"tasks": row["tasks"], **row["also"][further]}
                      for row in own if further in row.get("also", ())}  # fmt: skip
-            yield from _with_controls(Entry(f"{name}, {further}", own[0], further, parts))
+            entry = Entry(f"{name}, {further}", own[0], further, parts)
+            entry = replace(entry, repeated=next((each for each in played if _repeats(entry, each)), None))
+            played.append(entry)
+            yield from _with_controls(entry)
+
+
+def _repeats(entry: Entry, earlier: Entry) -> bool:
+    """Whether `entry` has the very outcomes of an earlier evaluation of its arm; another memory may have by chance."""
+    return bool(entry.topic) and all(
+        seed in earlier.parts
+        and part.get("outcomes")
+        and all(part.get(name) == earlier.parts[seed].get(name) for name in ("outcomes", "tasks_digest"))
+        for seed, part in entry.parts.items()
+    )
 
 
 def _with_controls(entry: Entry) -> Iterable[Entry]:
@@ -131,45 +156,42 @@ def _with_controls(entry: Entry) -> Iterable[Entry]:
         parts = {seed: found for seed, part in entry.parts.items() if (found := _control(part, control))}
         if parts:
             label = f"{entry.label}, {CONTROL_NAMES.get(control, control)}"
-            yield Entry(label, entry.row, entry.further, parts, control)
+            yield replace(entry, label=label, parts=parts, control=control)
 
 
 def _control(part: Row, control: str) -> Row | None:
-    """A control's figures and outcomes; of tables of earlier versions, the last share of independent retries alone."""
+    """A control's figures and outcomes; of tables of earlier versions, the last share of independent retries alone.
+
+    Outcomes of fewer tasks than the agent played (the money ran out) cannot be paired, and are left out.
+    """
     shares = part.get("controls", {}).get(control)
     if shares is None and control == RETRIES and part.get("retry") is not None:
         shares = [math.nan] * (len(part["p"]) - 1) + [part["retry"]]
-    return shares and {**part, "p": shares, "outcomes": part.get("control_outcomes", {}).get(control)}
+    outcomes = part.get("control_outcomes", {}).get(control)
+    is_whole = outcomes is not None and len(outcomes) == part["tasks"]
+    return shares and {**part, "p": shares, "outcomes": outcomes if is_whole else None}
 
 
 def _section(own: Sequence[Entry], against: str | None) -> dict[str, Any] | None:
     """The rows of one list of tasks; None where the only row is a further evaluation that no other has."""
     reference = _reference(own, against)
-    shown = [entry for entry in own if entry.control != RETRIES and not _is_repeated(entry, own)]
+    shown = [entry for entry in own if entry.control != RETRIES and (entry.control or not entry.repeated)]
     if shown[0].further and len(shown) < 2:
         return None
-    first, words = shown[0], [word for word in shown[0].further.split(", ") if word not in MEMORIES]
+    first = shown[0]
     part = next(iter(first.parts.values()))
     retries = {entry.label: entry for entry in own if entry.control == RETRIES}
     return {
         "env": first.row["env"],
-        "title": ", ".join([first.row["env"], *filter(None, words)]),
+        "title": ", ".join(filter(None, [first.row["env"], first.topic])),
         "kind": "versus" if first.versus else "solve",
         "episodes": first.episodes,
         "tasks": part["tasks"],
         "worlds": len(set(part.get("worlds", range(part["tasks"])))),
-        "ceiling": None if first.further else first.row.get("ceiling"),
+        "ceiling": None if first.further or first.versus else first.row.get("ceiling"),
         "against": reference.label if reference else None,
         "rows": [_row(entry, retries.get(f"{entry.label}, {CONTROL_NAMES[RETRIES]}"), reference) for entry in shown],
     }
-
-
-def _is_repeated(entry: Entry, own: Sequence[Entry]) -> bool:
-    """Whether a further evaluation only played its arm's own evaluation again, for the sake of its controls."""
-    if not entry.further or entry.control or not entry.has_outcomes:
-        return False
-    first = next(each for each in own if each.row["name"] == entry.row["name"])
-    return first is not entry and first.has_outcomes and np.array_equal(first.values(), entry.values(), equal_nan=True)
 
 
 def _reference(own: Sequence[Entry], against: str | None) -> Entry | None:

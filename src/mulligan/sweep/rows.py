@@ -68,10 +68,12 @@ def _read(path: Path, classes: bool) -> list[Row]:
         if not isinstance(data, dict) or path.name not in (RESULT, EVALUATION):
             raise UsageError(f"{path} is no table of results: a list of rows with {', '.join(_NAMED)}")
         path = path.parent
-    for name in (RESULT, EVALUATION, TABLE):
+    for name in (RESULT, EVALUATION):
         if (path / name).is_file():
             return _of_folder(path, name, classes)
     inside = sorted((*path.glob(f"*/{RESULT}"), *path.glob(f"*/{EVALUATION}")))
+    if not inside and (path / TABLE).is_file():  # beside runs, a table may be older than they are
+        return _read(path / TABLE, classes)
     if not inside:
         raise UsageError(
             f"{path} holds no results: give a sweep's folder (*/{RESULT}), an evaluation's ({EVALUATION}) or a {TABLE}"
@@ -80,8 +82,6 @@ def _read(path: Path, classes: bool) -> list[Row]:
 
 
 def _of_folder(folder: Path, name: str, classes: bool) -> list[Row]:
-    if name == TABLE:
-        return _read(folder / name, classes)
     data = _json(folder / name)
     try:
         return [arm_row(data, folder, classes)] if name == RESULT else evaluation_rows(data, folder, classes)
