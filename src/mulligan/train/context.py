@@ -74,11 +74,12 @@ def longest_sequence(config: Config, renderer: Renderer) -> tuple[str, Need]:
     """The environment whose trials need the longest sequence, and what they need.
 
     Trials of evaluations count too: RL plays one episode in training and three in evaluation, in one context. So does
-    every memory that the warm start shows: an agent that knows several may be evaluated with each.
+    every memory that the warm start shows, be it another run's (a sweep's arms): an agent that knows several may be
+    evaluated with each.
     """
     settings = trial_settings(config)
     episodes = max(settings.episodes, config.run.validation_episodes, TrialSettings().episodes)
-    memories = dict.fromkeys((settings.memory_mode, *(shown_memories(config) if config.warmstart.steps else ())))
+    memories = dict.fromkeys((settings.memory_mode, *shown_memories(config)))
     mixture = Mixture.parse(config.task.env, config.task.params, config.task.seed_set)
     played = [replace(settings, episodes=episodes, memory=memory) for memory in memories]
     needs = [

@@ -20,6 +20,7 @@ from mulligan.models.nano import nano_tokenizer
 from mulligan.models.renderer import Renderer
 from mulligan.players import Plays, player_from
 from mulligan.report.run import RunFolder, to_toml
+from mulligan.sweep.arms import Arm, Sweep, plan_work
 from mulligan.sweep.worker import _is_begun_with
 from mulligan.train.config import EngineConfig, TaskConfig, TrialConfig
 from mulligan.train.context import bytes_to_come, chosen_context, fixed_context, longest_sequence
@@ -116,6 +117,17 @@ def test_a_context_that_was_left_open_is_a_number_from_the_start(tmp_path):
     assert config.engine.context == 1024
     assert engine_context(run) == 1024
     assert _is_begun_with(quick(), run, None)
+
+
+def test_arms_that_share_a_warm_start_have_its_context(tmp_path):
+    """RL without memory is evaluated with the notes that its warm start taught, beside arms trained on them."""
+    changes = {"warmstart.memory": "history,reflection", "trial.reflection_tokens": "200"}
+    arms = [Arm("meta-RL", {"trial.memory": "reflection"}), Arm("RL", {"trial.episodes": "1", "trial.memory": "none"})]
+    work = plan_work(Sweep(arms, preset="cpu", tasks=4, settings=changes), tmp_path)
+    renderer = load("nano").renderer
+    needs = {each.name: longest_sequence(resolve(each.preset, None, each.settings), renderer)[1] for each in work}
+    assert [*needs] == ["warm start", "meta-RL", "RL"]
+    assert len(set(needs.values())) == 1
 
 
 def test_a_run_of_an_earlier_version_gets_its_context_when_it_goes_on(tmp_path):
