@@ -101,6 +101,13 @@ def test_a_folder_that_is_a_split_is_known_by_its_name(data: Path) -> None:
     assert listing(str(one)).sets == ("eval",)
 
 
+def test_a_file_that_is_a_split_is_trained_on_without_the_games_of_those_beside_it(data: Path) -> None:
+    if not (data / "train.jsonl").exists():
+        pytest.skip("of files only")
+    (data / "valid_seen.txt").write_text("no games")
+    assert played(str(data / "train.jsonl"), "train") == played("official", "train")
+
+
 def test_games_of_no_split_are_split_by_their_worlds(tmp_path: Path) -> None:
     file = tmp_path / "mine.jsonl"
     file.write_text("\n".join(json.dumps(game(seed, f"game/{seed}")) for seed in range(30)))

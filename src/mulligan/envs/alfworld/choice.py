@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from mulligan.envs.alfworld.games import (
     DATA,
+    LINES,
     SPLITS,
     Place,
     Unsolvable,
@@ -95,7 +96,7 @@ def listing(games: str) -> Listing:
 @lru_cache(maxsize=16)
 def _listing(games: str, root: str, stamp: int) -> Listing:
     places = find(games)
-    beside = find(str(Path(root).parent if Path(root).name in SPLITS else Path(root)))
+    beside = _beside(Path(root))
     if games == TRAIN:
         places += tuple(place for place in beside if split_of(place) == "valid_train")
     apart = _kept_apart(beside)
@@ -104,6 +105,21 @@ def _listing(games: str, root: str, stamp: int) -> Listing:
     for number, seed_set in enumerate(sets):
         by_set.setdefault(seed_set, []).append(number)
     return Listing(places, sets, by_set)
+
+
+def _beside(root: Path) -> tuple[Place, ...]:
+    """All games of the data that `root` is part of: beside a split, those of the other splits."""
+    if root.name in SPLITS:
+        return find(str(root.parent))
+    if not (root.is_file() and _named(root) in SPLITS):
+        return find(str(root))
+    files = [file for file in sorted(root.parent.iterdir()) if _named(file) in SPLITS and file.name.endswith(LINES)]
+    return tuple(place for file in files for place in find(str(file)))
+
+
+def _named(file: Path) -> str:
+    """The name of a file without its endings."""
+    return file.name.partition(".")[0]
 
 
 def _kept_apart(places: Iterable[Place]) -> dict[str, str]:
@@ -115,7 +131,7 @@ def _kept_apart(places: Iterable[Place]) -> dict[str, str]:
 def split_of(place: Place) -> str:
     """The official split that a game belongs to, "" for none: ``valid_*`` before ``train`` where names disagree."""
     path = Path(place.file).absolute()
-    named = [part for part in (ident(place).partition("/")[0], path.name.partition(".")[0]) if part in SPLITS]
+    named = [part for part in (ident(place).partition("/")[0], _named(path)) if part in SPLITS]
     named += [part for part in reversed(path.parts[:-1]) if part in SPLITS][:1]
     return next((split for split in named if split != TRAIN), TRAIN if named else "")
 

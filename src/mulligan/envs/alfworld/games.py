@@ -28,7 +28,8 @@ DATA = "ALFWORLD_DATA"
 """Environment variable that names the folder of the official games."""
 SPLITS = ("train", "valid_train", "valid_seen", "valid_unseen")
 GAME_FILE = "game.tw-pddl"
-_LINES = (".jsonl", ".jsonl.gz")
+LINES = (".jsonl", ".jsonl.gz")
+"""How files of many games end."""
 _TASK = "Your task is to: "
 _TASK_RULE = re.compile(r'"task"\s*:\s*\[\s*\{\s*"rhs"\s*:\s*("(?:[^"\\]|\\.)*")')
 _SPECIAL = frozenset(';|"<>[]#{}\n\t')
@@ -81,7 +82,7 @@ def _find(named: str, split: str, stamp: int) -> tuple[Place, ...]:
         inside = file.relative_to(path).parts if file != path else (file.name,)
         if split and split not in (*inside[:-1], file.name.partition(".")[0]):
             continue
-        if file.name.endswith(_LINES):
+        if file.name.endswith(LINES):
             lines = _lines(str(file), _stamp(file))
             places += [Place(str(file), number) for number, line in enumerate(lines, 1) if line.strip()]
         elif (file.name == GAME_FILE or file == path) and not any("movable" in p or "Sliced" in p for p in inside):
