@@ -15,10 +15,13 @@ import pytest
 import mulligan
 from mulligan.adapters import as_gymnasium
 from mulligan.envs.adapters import textarena as textarena_games
+from mulligan.envs.adapters.gymnasium import narrow_seed
 from mulligan.envs.check import check_env
 from mulligan.envs.registry import make, make_task
 from mulligan.errors import MulliganError, ParameterError, StopReason, UnknownName, UsageError
 from mulligan.policy.scripted import RandomPolicy, ScriptedPolicy
+from mulligan.rollout.groups import SEEDS
+from mulligan.rollout.tasksets import FIRST_SEED
 from mulligan.trial.runner import run_trial_sync
 
 with warnings.catch_warnings():
@@ -212,6 +215,13 @@ class Echo(gymnasium.Env):
 
     def step(self, action):
         return "ok", float(action == self.word), True, False, {}
+
+
+@pytest.mark.parametrize("number", [0, 7, 2**29, SEEDS - 1])
+def test_seeds_of_training_and_evaluation_stay_apart_in_31_bits(number):
+    narrow = {name: narrow_seed(first + number) for name, first in FIRST_SEED.items()}
+    assert len({seed // 2**29 for seed in narrow.values()}) == len(FIRST_SEED)
+    assert max(narrow.values()) < 2**31
 
 
 def test_text_is_shown_as_it_is_and_the_seed_decides():

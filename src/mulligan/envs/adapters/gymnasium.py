@@ -29,7 +29,8 @@ from mulligan.types import ParamValue, Step, Task
 _TURNS = 100
 """Where the environment itself has no limit."""
 _LONGEST_RULES = 1_500
-_SEEDS = 2**31
+_SEEDS_EACH = 1_000_000_000
+"""Seeds of training, of validation and of evaluation (`mulligan.rollout.tasksets`)."""
 _COLOURED = re.compile(r"\x1b\[[\d;]*m([^\x1b]*)\x1b\[0m")
 """What a terminal would show in colour, as a player's place."""
 
@@ -94,7 +95,7 @@ class Wrapped:
     # ----------------------------------------------------------------------------------------------------------------
 
     def reset(self, chance: int = 0) -> str:
-        observation, info = self.env.reset(seed=self.task.seed % _SEEDS)
+        observation, info = self.env.reset(seed=narrow_seed(self.task.seed))
         self.over = False
         self.seen = self.show(observation, info)
         return self.seen
@@ -162,6 +163,15 @@ class Wrapped:
 
     def _allowed(self) -> str:
         return f"one of {', '.join(self.names)}" if self.names else "a text that the environment takes"
+
+
+def narrow_seed(seed: int) -> int:
+    """A seed of 31 bits, since some environments take no more: 29 within its set, and two for which set it is of.
+
+    0 stays 0, and 3,000,000,000, the first of evaluation, is 3 * 2**29: no other set has that seed.
+    """
+    seed_set, number = divmod(seed, _SEEDS_EACH)
+    return seed_set % 4 * 2**29 + number % 2**29
 
 
 def _options(ident: str, text: str) -> dict[str, Any]:
