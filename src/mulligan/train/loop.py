@@ -44,6 +44,7 @@ from mulligan.train.step import Learner, UpdateData
 from mulligan.train.validation import Validation
 from mulligan.train.warmstart import WarmStart, demonstrate
 from mulligan.trial.runner import loop_is_running
+from mulligan.trial.settings import TrialSettings
 from mulligan.types import Group, Trial
 
 OnUpdate = Callable[[dict[str, Any]], None]
@@ -405,9 +406,12 @@ class Trainer:
         )
 
     def _announced(self) -> int:
-        """Episodes that agents are told of: with RL, whose trials have one, as many as it is evaluated on."""
+        """Episodes that agents are told of: with RL, whose trials have one, as many as every policy is evaluated on.
+
+        Not those of validation, which a run that goes on may change.
+        """
         episodes = self.settings.episodes
-        return episodes if episodes > 1 else self.config.run.validation_episodes
+        return episodes if episodes > 1 else TrialSettings().episodes
 
     def _turns(self, update: int) -> int | None:
         """The curriculum's turn limit, where there is a curriculum."""

@@ -38,6 +38,7 @@ from mulligan.train.loop import Trainer, train
 from mulligan.train.metrics import MetricsFile
 from mulligan.train.step import Learner
 from mulligan.train.validation import Validation
+from mulligan.trial import prompts
 from mulligan.trial.runner import run_trial_sync
 from mulligan.types import Group, Sampling, Step
 from small_runs import TINY, metrics, small, weights
@@ -493,3 +494,21 @@ def test_what_goes_wrong_in_the_next_update_is_said_when_it_is_its_turn(tmp_path
     with pytest.raises(MulliganError, match="the second update breaks"):
         train(replace(base, run=replace(base.run, staleness=1)), tmp_path / "run")
     assert [line["update"] for line in metrics(tmp_path / "run")] == [1]
+
+
+@pytest.mark.parametrize("validation_episodes", [1, 3])
+def test_rl_reads_the_same_words_in_training_and_evaluation(tmp_path, monkeypatch, validation_episodes):
+    """Its trials have one episode, and say "Episode 1 of 3" as those of an evaluation do."""
+    told: list[int] = []
+
+    def opening(observation, index, episodes, *rest, **more):
+        told.append(episodes)
+        return original(observation, index, episodes, *rest, **more)
+
+    original = prompts.opening
+    config = small(trial=TrialConfig(episodes=1, memory="history", style="bare", max_tokens=2))
+    config = replace(config, run=replace(config.run, validation_episodes=validation_episodes))
+    trainer = Trainer(config, RunFolder.create(tmp_path / "run", {}), lambda metrics: None)
+    monkeypatch.setattr(prompts, "opening", opening)
+    trainer.run()
+    assert set(told) == {3}
