@@ -44,6 +44,16 @@ class SameSign(Corridor):
     signs: ClassVar[int] = 1
 
 
+class SignInRules(Corridor):
+    """Worlds that the rules tell apart."""
+
+    def rules(self) -> str:
+        return f"Choose a door. Over them is written {self.sign}."
+
+    def reset(self, chance: int = 0) -> str:
+        return "You stand before the doors."
+
+
 class FewNames(Corridor):
     """Worlds with names, and there are three of them."""
 
@@ -70,6 +80,7 @@ def as_bandit(monkeypatch: pytest.MonkeyPatch):
     ("kind", "expected", "few"),
     [
         (Corridor, Survey("seeds", 64, 64), False),
+        (SignInRules, Survey("seeds", 64, 64), False),
         (SameSign, Survey("shared", 64, 1), True),
         (FewNames, Survey("split", 64, 3), True),
         (ManyNames, Survey("split", 64, 64), False),
@@ -96,6 +107,7 @@ def test_built_in_environments_keep_their_worlds_apart():
     ("kind", "heading"),
     [
         (Corridor, "told apart by their seeds alone"),
+        (SignInRules, "told apart by their seeds alone"),
         (SameSign, "training and evaluation share worlds"),
         (ManyNames, ""),
     ],

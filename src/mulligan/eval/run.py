@@ -33,7 +33,7 @@ from mulligan.policy.spec import policy_from
 from mulligan.report.run import SCHEMA_VERSION, RunFolder
 from mulligan.rollout.collect import Job, Judge, collect
 from mulligan.rollout.tasksets import next_alike, tasks_of
-from mulligan.rollout.worlds import Separation, separation
+from mulligan.rollout.worlds import SAMPLED, Separation, separation
 from mulligan.seeding import generator
 from mulligan.trial.runner import ReflectionSource, run_async, with_overrides
 from mulligan.trial.settings import TrialSettings
@@ -392,7 +392,7 @@ class _Evaluation:
             complete=all(len(self.done[arm]) == len(self.tasks) for arm in self.plan.arms()),
             run=str(self.folder.path) if self.folder else None,
             related=self.plan.related,
-            separation=separation(self.plan.env, _beginnings(main)),
+            separation=_separation(self.plan.env, main),
             turns_per_second=self.pace,
             requests=_requests(self.policy, self.asked_before),
             cut=cut_replies(main, self.plan.settings),
@@ -432,9 +432,16 @@ class _Evaluation:
         return registry.spec(self.plan.env).kind == "versus"
 
 
-def _beginnings(trials: Sequence[Trial]) -> list[str]:
-    """The first observation of each trial that had one."""
-    return [trial.episodes[0].turns[0].observation for trial in trials if trial.episodes and trial.episodes[0].turns]
+def _separation(env: str, trials: Sequence[Trial]) -> Separation:
+    """How the worlds of `trials` were kept apart from those of training, by rules and first observation."""
+    begun = [trial for trial in trials if trial.episodes and trial.episodes[0].turns]
+    observations = [trial.episodes[0].turns[0].observation for trial in begun]
+    found = separation(env, observations)
+    if found != "shared":
+        return found
+    # Rules may tell tasks apart that are shown alike. They are not kept: worlds are built for them, of a few tasks.
+    rules = [registry.build(trial.task).rules() for trial in begun[:SAMPLED]]
+    return separation(env, [f"{rule}\n{shown}" for rule, shown in zip(rules, observations, strict=False)])
 
 
 def _requests(policy: Policy, before: Mapping[str, Any] | None = None) -> dict[str, Any] | None:

@@ -22,7 +22,8 @@ _ALIKE = 0.5
 as one of equally many training tasks about as often."""
 _FEW = 4
 """Worlds are few when there are that many tasks, or more, to each."""
-_SAMPLED = 64
+SAMPLED = 64
+"""Tasks that are looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Survey:
 
 
 def separation(env: str, beginnings: Sequence[str]) -> Separation:
-    """How the worlds of `env` are kept apart. beginnings: [task] the first observation of each."""
+    """How the worlds of `env` are kept apart. beginnings: [task] rules and first observation of each."""
     about = registry.spec(env)
     if hasattr(about.build, "world_key") or hasattr(about.build, "seed_set"):
         return "split"
@@ -56,7 +57,7 @@ def separation(env: str, beginnings: Sequence[str]) -> Separation:
 def survey(env: str, params: Mapping[str, Any]) -> Survey:
     """Look at some tasks of training and of evaluation."""
     firsts = (FIRST_SEED["train"], FIRST_SEED["eval"])
-    tasks = [registry.task_of(env, first + number, params) for first in firsts for number in range(_SAMPLED // 2)]
+    tasks = [registry.task_of(env, first + number, params) for first in firsts for number in range(SAMPLED // 2)]
     beginnings, worlds = [], set()
     for task in tasks:
         world = registry.build(task)
