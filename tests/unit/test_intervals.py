@@ -101,3 +101,8 @@ def test_intervals_hold_the_truth_in_about_95_of_100(seeds, deviation, share):
         low, high = share_interval(wins)
         held += low <= share <= high
     assert 0.92 <= held / 400 <= 0.985
+
+
+def test_tasks_of_one_world_are_worth_one_trial():
+    solved = np.array([[1.0, 0.0, 1.0, 1.0]])
+    assert share_interval(solved, [0] * 4) == pytest.approx(wilson(0.75, 1))

@@ -78,7 +78,7 @@ def share_interval(solved: Values, worlds: Sequence[int] | None = None, *, effec
     seeds, tasks = solved.shape
     found = spread(solved, worlds)
     binomial = found.mean * (1 - found.mean) / (seeds * tasks)
-    if binomial <= 0:  # all alike: worth one trial a world
+    if binomial <= 0 or len(found.shared) < 2:  # nothing tells how worlds differ: worth one trial a world
         return wilson(found.mean * tasks, tasks, effect=max(effect, tasks / len(found.shared)))
     variance = effect * found.world_variance
     if seeds > 1:
