@@ -105,11 +105,12 @@ def model_limit(loaded: Loaded) -> int:
 
 def bytes_to_come(model: Any, config: Config, context: int) -> int:
     """Memory that training will take beside the weights and their float32 copies, which are there: moments, gradients,
-    the reference of a KL term, and the activations of the longest row."""
+    the reference of a KL term, and the activations of the longest row, which the model's own limit may cut."""
+    longest = min(context, int(model.config.max_position_embeddings))
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     references = 1 if config.algo.kl_weight else 0
     weights: int = sum(each.numel() * (MOMENTS + GRADIENT + references * each.dtype.itemsize) for each in trained)
-    return weights + context * _row_token_bytes(model, checkpointing=config.model.gradient_checkpointing)
+    return weights + longest * _row_token_bytes(model, checkpointing=config.model.gradient_checkpointing)
 
 
 def _row_token_bytes(model: Any, *, checkpointing: bool) -> int:

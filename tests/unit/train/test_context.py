@@ -103,6 +103,12 @@ def engine_context(run, **options) -> int:
     return player_from(str(run), **options).engine.context
 
 
+def test_no_memory_is_kept_for_rows_longer_than_the_models_limit():
+    model = load("nano").model  # its limit is 1,024
+    assert bytes_to_come(model, quick(), 100_000) == bytes_to_come(model, quick(), 1024)
+    assert bytes_to_come(model, quick(), 1024) > bytes_to_come(model, quick(), 512)
+
+
 def test_a_run_is_evaluated_in_the_context_it_was_trained_in(tmp_path):
     run = train(quick(engine=EngineConfig(slots=16, context=96)), tmp_path / "run")
     assert engine_context(run) == 96
