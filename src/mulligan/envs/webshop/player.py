@@ -206,7 +206,7 @@ class Shopper:
             if place >= 0:
                 return _click(goal.asin if page == world.number else "next >" if page > world.number else "< prev")
         if world.item is None or world.item.asin != goal.asin:
-            searched = sum(query == goal.title for query, _ in self.now.pages)
+            searched = any(query == " ".join(as_query(goal.title).split()) for query, _ in self.now.pages)
             return _search(goal.title if not searched else f"{goal.title} {goal.instruction}")
         if world.page != "item":
             return _click("< prev")
