@@ -64,7 +64,7 @@ def test_every_sweep_can_be_run(sweep: Path, tmp_path: Path) -> None:
     assert plan_work(read_sweep(sweep), tmp_path)
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/results.md"])
+@pytest.mark.parametrize("document", ["README.md", "docs/results.md", "docs/ablations.md"])
 def test_tables_of_the_documents_repeat_those_of_the_results(document: str) -> None:
     """Rows whose first cell names a row of a table, and whose shares are p@k with ±, are in a results table."""
     shown = [line for line in (ROOT / document).read_text().splitlines() if re.match(r"\|.*\d ± \d", line)]
