@@ -47,7 +47,7 @@ def tasks_of(env: str, tasks: int, seed_set: str, params: Mapping[str, Any], *, 
             if not found:
                 raise ParameterError(
                     f"{env}: of {in_vain} tasks with these parameters none is for {seed_set}: their worlds belong to "
-                    "other sets"
+                    "other sets; choose parameters that name worlds of it (of ALFWorld, games=valid_seen)"
                 )
             raise ParameterError(
                 f"{env}: the {seed_set} set has only about {len(found)} different tasks with these parameters; "
