@@ -54,11 +54,11 @@ def run(
     sizes = {"run.tasks": tasks, "run.group": group, "trial.episodes": episodes}
     flags = {**({"task.env": env} if env else {}), **_ALWAYS, **(changes or {})}
     config = resolve(preset, None, {**flags, **{name: str(count) for name, count in sizes.items() if count}})
-    whole = resolve(preset, None, {"task.env": config.task.env})
+    published = resolve(preset, None, {"task.env": config.task.env})
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with tempfile.TemporaryDirectory() as folder:
         row = _measured(shape, preset, config, device, Path(folder))
-    then, now = _sizes(whole), _sizes(config)
+    then, now = _sizes(published), _sizes(config)
     less = [f"{count} {name} instead of {then[name]}" for name, count in now.items() if count != then[name]]
     note = f"; less than the preset: {', '.join(less)}" if less else ""
     return Report(f"One update of {preset} on {config.task.env}, {shape} drawn at random{note}", COLUMNS, (row,))
@@ -96,12 +96,12 @@ def _measured(shape: str, preset: str, config: Any, device: Any, folder: Path) -
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     run_folder = RunFolder.create(folder / "run", {"kind": "train", **to_tree(config)})
-    trainer = Trainer(config, run_folder, lambda metrics: None, loaded=loaded)
+    trainer = Trainer(config, run_folder, lambda _: None, loaded=loaded)
     try:
         if config.algo.kl_weight:
             trainer.learner.keep_reference()
         began = time.perf_counter()
-        found = trainer._update(0)
+        metrics = trainer._update(0)
         if device.type == "cuda":
             torch.cuda.synchronize()
         spent = time.perf_counter() - began
@@ -113,12 +113,12 @@ def _measured(shape: str, preset: str, config: Any, device: Any, folder: Path) -
         config.run.tasks * config.run.group,
         trainer.engine.context,
         trainer.engine.slots,
-        found["replies"],
-        f"{100 * found['replies/cut']:.0f} %",
-        found["tokens/sampled"],
-        found["tokens/longest_row"],
-        found["time/rollout"],
-        spent - found["time/rollout"],
+        metrics["replies"],
+        f"{100 * metrics['replies/cut']:.0f} %",
+        metrics["tokens/sampled"],
+        metrics["tokens/longest_row"],
+        metrics["time/rollout"],
+        spent - metrics["time/rollout"],
         spent,
         peak,
     )

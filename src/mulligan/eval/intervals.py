@@ -76,23 +76,23 @@ def share_interval(solved: Values, worlds: Sequence[int] | None = None, *, effec
     """Wilson's interval for the mean of ones and zeros [seed, task], as for so many independent trials as have its
     variance. `effect` is the `design_effect` of related tasks."""
     seeds, tasks = solved.shape
-    found = spread(solved, worlds)
-    binomial = found.mean * (1 - found.mean) / (seeds * tasks)
-    if binomial <= 0 or len(found.shared) < 2:  # nothing tells how worlds differ: worth one trial a world
-        return wilson(found.mean * tasks, tasks, effect=max(effect, tasks / len(found.shared)))
-    variance = effect * found.world_variance
+    parts = spread(solved, worlds)
+    binomial = parts.mean * (1 - parts.mean) / (seeds * tasks)
+    if binomial <= 0 or len(parts.shared) < 2:  # nothing tells how worlds differ: worth one trial a world
+        return wilson(parts.mean * tasks, tasks, effect=max(effect, tasks / len(parts.shared)))
+    variance = effect * parts.world_variance
     if seeds > 1:
-        variance += (student(seeds - 1) / Z95) ** 2 * found.seed_variance / seeds
-    return wilson(found.mean * seeds * tasks, seeds * tasks, effect=max(1.0, variance / binomial))
+        variance += (student(seeds - 1) / Z95) ** 2 * parts.seed_variance / seeds
+    return wilson(parts.mean * seeds * tasks, seeds * tasks, effect=max(1.0, variance / binomial))
 
 
 def interval_of_mean(
     values: Values, worlds: Sequence[int] | None = None, *, effect: float = 1.0
 ) -> tuple[float, Interval]:
     """The mean of `values` [seed, task] and its interval; both are infinite where one value is all there is."""
-    found = spread(values, worlds)
-    half = _half(found.shared, found.seed_variance / len(found.by_seed), len(found.by_seed) - 1, effect)
-    return (found.mean, (found.mean - half, found.mean + half))
+    parts = spread(values, worlds)
+    half = _half(parts.shared, parts.seed_variance / len(parts.by_seed), len(parts.by_seed) - 1, effect)
+    return (parts.mean, (parts.mean - half, parts.mean + half))
 
 
 def difference(

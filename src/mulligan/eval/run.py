@@ -436,9 +436,9 @@ def _separation(env: str, trials: Sequence[Trial]) -> Separation:
     """How the worlds of `trials` were kept apart from those of training, by rules and first observation."""
     begun = [trial for trial in trials if trial.episodes and trial.episodes[0].turns]
     observations = [trial.episodes[0].turns[0].observation for trial in begun]
-    found = separation(env, observations)
-    if found != "shared":
-        return found
+    by_observation = separation(env, observations)
+    if by_observation != "shared":
+        return by_observation
     # Rules may tell tasks apart that are shown alike. They are not kept: worlds are built for them, of a few tasks.
     rules = [registry.build(trial.task).rules() for trial in begun[:SAMPLED]]
     return separation(env, [f"{rule}\n{shown}" for rule, shown in zip(rules, observations, strict=False)])

@@ -87,13 +87,13 @@ def _figures(section: Data) -> Grid:
 def _cost(section: Data) -> Grid | None:
     """Columns in which something is known; None where nothing was trained."""
     rows = [row for row in section["rows"] if not row["is_further"]]
-    known = [name for name in _COST if any(row.get(name) for row in rows)]
+    columns = [name for name in _COST if any(row.get(name) for row in rows)]
     if not any(row.get("updates") for row in rows):
         return None
     lines = [
-        [row["name"], *("" if row[name] is None else f"{row[name]:{_COST[name]}}" for name in known)] for row in rows
+        [row["name"], *("" if row[name] is None else f"{row[name]:{_COST[name]}}" for name in columns)] for row in rows
     ]
-    return Grid(f"{section['title']}: training, mean over seeds", ["", *known], lines)
+    return Grid(f"{section['title']}: training, mean over seeds", ["", *columns], lines)
 
 
 def _curves(env: str, curves: Sequence[Data]) -> Grid:

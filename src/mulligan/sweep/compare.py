@@ -246,8 +246,8 @@ def _difference(entry: Entry, reference: Entry | None) -> dict[str, Any] | None:
 
 def _mean(entry: Entry, name: str) -> float | None:
     """Of the rows of all seeds that have it."""
-    known = [part[name] for part in entry.parts.values() if part.get(name) is not None]
-    return sum(known) / len(known) if known else None
+    values = [part[name] for part in entry.parts.values() if part.get(name) is not None]
+    return sum(values) / len(values) if values else None
 
 
 def _task_set(entry: Entry) -> str:

@@ -69,16 +69,16 @@ def _row(name: str, own: Sequence[Found], summaries: Sequence[Found], versus: bo
 
 def _intervals(shares: Sequence[float], summaries: Sequence[Found], versus: bool) -> list[tuple[float, float]]:
     """Of p@1 … p@N. Without outcomes (results of earlier versions), as if all seeds had solved the same tasks."""
-    found = None if versus else over_seeds(summaries)
-    if found is not None:
-        return found
+    intervals = None if versus else over_seeds(summaries)
+    if intervals is not None:
+        return intervals
     worth = [summary.get("effective") or [summary["trials"]] * len(shares) for summary in summaries]
     return [wilson(share * min(each), min(each)) for share, each in zip(shares, zip(*worth, strict=True), strict=True)]
 
 
 def _games(summaries: Sequence[Found]) -> list[dict[str, float] | None]:
     """Of games against somebody, for each episode: the mean return over seeds, half its interval, and the share won."""
-    found = over_seeds(summaries, versus=True)
+    intervals = over_seeds(summaries, versus=True)
     games: list[dict[str, float] | None] = []
     for n in range(len(summaries[0]["p"])):
         played = [summary for summary in summaries if summary["returns"][n] is not None]
@@ -89,7 +89,9 @@ def _games(summaries: Sequence[Found]) -> list[dict[str, float] | None]:
         half = math.hypot(*((high - low) / 2 for low, high in intervals)) / len(played)  # each seed on its own
         mean = sum(summary["returns"][n] for summary in played) / len(played)
         won = sum(summary["won"][n] for summary in played) / len(played)
-        games.append({"return": mean, "half": (found[n][1] - found[n][0]) / 2 if found else half, "won": won})
+        games.append(
+            {"return": mean, "half": (intervals[n][1] - intervals[n][0]) / 2 if intervals else half, "won": won}
+        )
     return games
 
 

@@ -61,8 +61,8 @@ class Validation:
 
     def _played(self, jobs: list[Job], episodes: int) -> list[Trial]:
         found: dict[int, Trial] = {}
-        told = self.config.validation_episodes
-        settings, most = replace(self.settings, episodes=episodes, announced=told), self.config.concurrency
+        settings = replace(self.settings, episodes=episodes, announced=self.config.validation_episodes)
+        most = self.config.concurrency
         playing = partial(collect, jobs, self.policy, settings, concurrency=most, retries=self.config.retries)
         self.run(partial(playing, on_trial=found.__setitem__))
         return [found[place] for place in sorted(found)]
