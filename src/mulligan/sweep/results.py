@@ -78,7 +78,7 @@ def _intervals(shares: Sequence[float], summaries: Sequence[Found], versus: bool
 
 def _games(summaries: Sequence[Found]) -> list[dict[str, float] | None]:
     """Of games against somebody, for each episode: the mean return over seeds, half its interval, and the share won."""
-    intervals = over_seeds(summaries, versus=True)
+    over_all = over_seeds(summaries, versus=True)
     games: list[dict[str, float] | None] = []
     for n in range(len(summaries[0]["p"])):
         played = [summary for summary in summaries if summary["returns"][n] is not None]
@@ -89,9 +89,7 @@ def _games(summaries: Sequence[Found]) -> list[dict[str, float] | None]:
         half = math.hypot(*((high - low) / 2 for low, high in intervals)) / len(played)  # each seed on its own
         mean = sum(summary["returns"][n] for summary in played) / len(played)
         won = sum(summary["won"][n] for summary in played) / len(played)
-        games.append(
-            {"return": mean, "half": (intervals[n][1] - intervals[n][0]) / 2 if intervals else half, "won": won}
-        )
+        games.append({"return": mean, "half": (over_all[n][1] - over_all[n][0]) / 2 if over_all else half, "won": won})
     return games
 
 
