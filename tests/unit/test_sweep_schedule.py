@@ -83,9 +83,10 @@ if not tries.exists() or len(tries.read_text()) < 2:
 NO_ROOM_BESIDE_THE_FIRST = """
 import json, pathlib, sys
 folder = pathlib.Path(json.loads(sys.stdin.readline())["folder"])
+is_alone = (folder.parent / "first" / "arm.json").exists()  # before it tells the first that it has tried
 with (folder / "tries").open("a") as file:
     file.write("x")
-if not (folder.parent / "first" / "arm.json").exists():
+if not is_alone:
     sys.exit(73)
 (folder / "arm.json").write_text('{"settings": {}, "preset": "test", "evaluation": {}}')
 """
