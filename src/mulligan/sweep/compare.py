@@ -8,7 +8,6 @@ among its rows, with whatever memory it was evaluated, and without any (independ
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -150,26 +149,22 @@ def _repeats(entry: Entry, earlier: Entry) -> bool:
 
 def _with_controls(entry: Entry) -> Iterable[Entry]:
     yield entry
-    for control in dict.fromkeys(
-        name for part in entry.parts.values() for name in (RETRIES, *part.get("controls", ()))
-    ):
-        parts = {seed: found for seed, part in entry.parts.items() if (found := _control(part, control))}
+    for control in dict.fromkeys(name for part in entry.parts.values() for name in part.get("controls", ())):
+        parts = {seed: row for seed, part in entry.parts.items() if (row := _control(part, control))}
         if parts:
             label = f"{entry.label}, {CONTROL_NAMES.get(control, control)}"
             yield replace(entry, label=label, parts=parts, control=control)
 
 
 def _control(part: Row, control: str) -> Row | None:
-    """A control's figures and outcomes; of tables of earlier versions, the last share of independent retries alone.
+    """A control's figures and outcomes.
 
     Outcomes of fewer tasks than the agent played (the money ran out) cannot be paired, and are left out.
     """
     shares = part.get("controls", {}).get(control)
-    if shares is None and control == RETRIES and part.get("retry") is not None:
-        shares = [math.nan] * (len(part["p"]) - 1) + [part["retry"]]
     outcomes = part.get("control_outcomes", {}).get(control)
-    is_whole = outcomes is not None and len(outcomes) == part["tasks"]
-    return shares and {**part, "p": shares, "outcomes": outcomes if is_whole else None}
+    is_complete = outcomes is not None and len(outcomes) == part["tasks"]
+    return shares and {**part, "p": shares, "outcomes": outcomes if is_complete else None}
 
 
 def _section(own: Sequence[Entry], against: str | None) -> dict[str, Any] | None:

@@ -17,8 +17,7 @@ from mulligan.players import as_trained
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.report.run import RunFolder
 from mulligan.report.tables import ROOM_NAMES
-from mulligan.sweep.arms import WARM_START
-from mulligan.sweep.worker import RESULT
+from mulligan.sweep.arms import RESULT, WARM_START
 from mulligan.train.config import Config
 from mulligan.train.metrics import MetricsFile
 from mulligan.train.resolve import from_run, resolve
