@@ -95,8 +95,8 @@ def _report(title: str, folder: Path, results: Mapping[Path, Mapping[str, Any]],
 
     rows = read_rows([folder])
     RunFolder(folder).write_text("table.json", as_table(rows))
-    RunFolder(folder).write_text("table.md", markdown(compare(rows)))
-    chosen = compare(read_rows(results))
+    RunFolder(folder).write_text("table.md", markdown(compare(rows, show_all=True)))
+    chosen = compare(read_rows(results), show_all=True)
     sys.stdout.write(to_json(chosen) if as_json else f"{title}\n\n{markdown(chosen)}\nRuns: {folder}\n")
     for path, result in results.items():
         for summary in (result["main"], *result["controls"].values()):

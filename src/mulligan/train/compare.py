@@ -14,8 +14,8 @@ Changes = dict[str, tuple[Any, Any]]
 """Dotted key -> value before and after; None where it is missing."""
 MAY_CHANGE = frozenset((
     "run.updates", "run.threads", "run.checkpoint_every", "run.keep", "run.save_trials_every", "run.validate_every",
-    "run.validation_tasks", "run.diversity_tasks", "model.device", "model.gradient_checkpointing", "engine.slots",
-    "warmstart.processes", "optim.tokens",
+    "run.validation_tasks", "run.diversity_tasks", "trial.env_timeout", "model.device", "model.gradient_checkpointing",
+    "engine.slots", "warmstart.processes", "optim.tokens",
 ))  # fmt: skip
 """How long a run goes on, what it keeps and measures, and how it is computed: not what it learns from, nor how."""
 
@@ -28,8 +28,11 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Changes:
 
 def in_words(changes: Changes) -> list[str]:
     """``algo.gamma_traj was 0.6, is 0.1``, one for each setting."""
-    shown = {None: "not set"}
-    return [f"{name} was {shown.get(was, was)}, is {shown.get(now, now)}" for name, (was, now) in changes.items()]
+    return [f"{name} was {_shown(before)}, is {_shown(now)}" for name, (before, now) in changes.items()]
+
+
+def _shown(value: Any) -> str:
+    return "not set" if value is None else str(value)
 
 
 def changed_settings(before: Config, after: Config) -> Changes:

@@ -151,7 +151,6 @@ class AlgoConfig:
     length_penalty: Annotated[
         float, "Taken from a reply as long as its limit; it rises linearly from half of that.", AT_LEAST_0
     ] = 0.0
-    clip_high: Annotated[float, "The ratio is clipped above 1 + this, and below 0.8.", AT_LEAST_0] = 0.2
     kl_weight: Annotated[float, "Weight of KL to the policy that training started from.", AT_LEAST_0] = 0.0
     entropy_weight: Annotated[float, "Weight of the entropy bonus at the first update.", AT_LEAST_0] = 0.0
     entropy_end: Annotated[
@@ -200,30 +199,25 @@ class Config:
         sampling = self.trial.sampling
         if not sampling.temperature > 0:
             raise ParameterError(f"trial.temperature must be > 0 in training (got {sampling.temperature:g})")
-        for name, fixed in _FIXED.items():
-            value = settings_of(TrialSettings)[name].of(self.trial)
-            if value != fixed:
-                raise ParameterError(f"trial.{name} must be {fixed} in training (got {value})")
+        if sampling.top_p != 1:
+            raise ParameterError(f"trial.top_p must be 1 in training (got {sampling.top_p:g})")
         if self.run.updates == 0 and not self.warmstart.steps:
             raise ParameterError("run.updates must be >= 1 without a warm start (got 0)")
         if self.run.group < 2 and self.algo.estimator != "ppo":
             raise ParameterError(f"run.group must be >= 2 for {self.algo.estimator}, which compares trials (got 1)")
 
 
-_FIXED: Mapping[str, Any] = {"top_p": 1.0, "env_timeout": None}
-"""Settings of trials that training does not have. Log-probabilities are those of the tempered distribution, all of it;
-a run that is resumed is the same to the bit, and nothing in it depends on the clock."""
-
-
 @lru_cache(maxsize=1)
 def settings() -> Mapping[str, Setting]:
-    """Every setting but the environment's parameters by dotted key, in the order of the tree."""
-    left_out = {f"trial.{name}" for name in _FIXED}
+    """Every setting but the environment's parameters by dotted key, in the order of the tree.
+
+    `top_p` is none of training: the log-probabilities that are trained on are those of the whole distribution.
+    """
     tree: dict[str, Setting] = {}
     for section in fields(Config):
         default = TaskConfig() if section.name == "task" else section.default
         for key, setting in settings_of(type(default), f"{section.name}.").items():
-            if key not in left_out:
+            if key != "trial.top_p":
                 tree[key] = replace(setting, default=setting.of(default))
     return tree
 

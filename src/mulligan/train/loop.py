@@ -59,7 +59,7 @@ def train(
     on_update: OnUpdate | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Path:
-    """Train into the folder `run` and return it. With `resume`, without a `config`, the folder's own counts; another may
+    """Train into the folder `run` and return it. With `resume`, without a `config`, the folder's own counts; it may
     change `mulligan.train.compare.MAY_CHANGE`.
 
     `stop` is asked after every update, and every step of the warm start: where it says yes, that is saved, and a later

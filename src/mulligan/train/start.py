@@ -17,9 +17,11 @@ _MODELS = ("nano", "smollm2", "hf")
 
 def as_kept(config: Config, run: Path) -> Config:
     """`config` as the folder `run` keeps it: where it starts from a run folder, that is named as seen from `run`."""
-    if _is_model(config.model.name) or _is_run(run / config.model.name) or not _is_run(Path(config.model.name)):
+    name = config.model.name
+    is_kept_already = name.startswith("../") and _is_run(run.parent / name.removeprefix("../"))
+    if _is_model(name) or is_kept_already or not _is_run(Path(name)):
         return config
-    start = Path(abspath(config.model.name))
+    start = Path(abspath(name))
     is_beside = start.parent.resolve() == Path(run).resolve().parent  # as seen through a link, too
     return replace(config, model=replace(config.model, name=f"../{start.name}" if is_beside else str(start)))
 

@@ -32,16 +32,12 @@ from mulligan.train.schedule import Schedule
 Result = TypeVar("Result")
 SMALLEST_BUDGET = 64
 """Tokens of a micro-batch below which running out of memory is final."""
-CLIP_LOW = 0.2
-"""The ratio is clipped below 1 - this: PPO's value. Papers that tune clipping raise the upper bound alone (DAPO)."""
+CLIP_LOW = CLIP_HIGH = 0.2
+"""The ratio is clipped below 1 - CLIP_LOW and above 1 + CLIP_HIGH: PPO's values, and those of both papers."""
 GRAD_CLIP = 1.0
 """Norm that gradients are clipped to, in the warm start too; as in LaMer's and MAGE's scripts."""
 MAX_BAD_STEPS = 3
 """Steps in a row with a loss that is not finite, before the run stops: one bad batch may be chance."""
-AGGREGATE = "token"
-"""All tokens of a step count alike in the loss, as in LaMer's and MAGE's scripts."""
-REFLECTION_WEIGHT = 1.0
-"""Weight of reflection tokens in the loss: they are replies like any other."""
 VALUE_WEIGHT, VALUE_LR = 0.5, 1e-3
 """Weight of the critic's loss and learning rate of its heads (ppo). The heads start from zero and are small, so that
 their rate is far above that of the weights."""
@@ -230,7 +226,7 @@ class Learner:
         self._set_rates(self.schedule.rate(update, optim))
         options = LossOptions(
             clip_low=CLIP_LOW,
-            clip_high=algo.clip_high,
+            clip_high=CLIP_HIGH,
             kl_weight=algo.kl_weight,
             entropy_weight=self.schedule.entropy_weight(update, algo),
         )
@@ -384,12 +380,12 @@ class Learner:
         """Each token's share of the whole step, cut into the micro-batches. Computed on the host, which knows all."""
         spans = [span for batch in packed for span in batch.spans]
         sizes = np.array([len(span.ids) for span in spans])
-        step, trial, reflects = (
+        step, trial = (
             torch.from_numpy(np.repeat(np.array([getattr(span, name) for span in spans]), sizes))
-            for name in ("step", "trial", "reflects")
+            for name in ("step", "trial")
         )
-        weight = 1.0 + (REFLECTION_WEIGHT - 1.0) * reflects.float()
-        shares = token_shares(step, trial, weight, AGGREGATE)
+        # All tokens count alike, those of reflections too, as in LaMer's and MAGE's scripts.
+        shares = token_shares(step, trial, torch.ones(len(step)))
         return list(torch.split(shares.to(self.device), [len(batch.target) for batch in packed]))
 
     def _critic_loss(self, batch: MicroBatch, scores: Scores, targets: Tensor, spans: int) -> Tensor:
