@@ -4,7 +4,7 @@
 line, Python and the help texts read it from there. A field whose type is a dataclass (`Sampling`) is a group: its
 fields stand beside the others. Fields without a help text are no settings.
 
-Pydantic would do the parsing. It costs 150 ms of import before ``mulligan eval`` answers and a compiled dependency of
+Pydantic would do the parsing. It costs 125 ms of import before ``mulligan eval`` answers and a compiled dependency of
 the core, and its errors of several lines would have to be worded again.
 """
 
