@@ -37,12 +37,10 @@ tasks = 10
 [also."longer"]
 episodes = 4
 arms = 3
-tasks = 6
 [arms."RL"]
 "trial.episodes" = 1
 also = ["longer"]
 [arms."meta-RL"]
-from = "RL"
 """
 
 
@@ -59,7 +57,7 @@ def test_a_sweep_trains_evaluates_and_is_not_done_twice(tmp_path, monkeypatch, c
     data = json.loads(capsys.readouterr().out)
     shown = [[row["name"] for row in section["rows"]] for section in data["sections"]]
     assert shown == [["warm start", "RL", "meta-RL"], ["RL, longer"]]
-    assert [(section["tasks"], section["episodes"]) for section in data["sections"]] == [(10, 3), (6, 4)]
+    assert [(section["tasks"], section["episodes"]) for section in data["sections"]] == [(10, 3), (10, 4)]
     (further,) = Path("out").glob("*/evaluation-longer")
     assert {trial.task["arms"] for trial in load_trials(further)} == {3}
     curves = {curve["name"]: [update for update, _ in curve["seeds"]["0"]] for curve in data["curves"]}

@@ -162,7 +162,6 @@ def test_a_damaged_line_of_metrics_is_named(tmp_path):
     [
         ("[arms.a]\n'run.seed' = 3\n", r"'a' .*run\.seed"),
         ("[settings]\n'run.seed' = 3\n[arms.a]\n", r"'a' .*run\.seed"),
-        ("[arms.a]\nfrom = 'b'\n[arms.b]\n", "'b'"),
     ],
 )
 def test_what_a_sweep_would_ignore_is_refused(tmp_path, text, said):

@@ -27,7 +27,7 @@ episodes = 1
 "algo.gamma_traj" = 0.9
 also = ["one"]
 [arms."more"]
-from = "meta"
+"run.group" = 6
 """
 
 

@@ -151,7 +151,7 @@ def _ignore(*_: object) -> None:
 def test_an_arm_that_fails_costs_the_others_nothing(tmp_path, begin, monkeypatch):
     monkeypatch.setattr("sys.stderr", told := _Told(tmp_path, "the others go on"))
     begin({"a": BEGUN + UNTIL_TOLD + TRAINED, "bad": FAILS, "b": BEGUN + TRAINED, "last": TRAINED})
-    begun_after = {"last": tmp_path / "b", "lost": tmp_path / "bad", "lost too": tmp_path / "lost"}
+    begun_after = {"last": tmp_path / "b", "lost": tmp_path / "bad", "lost too": tmp_path / "bad"}
     work = [
         Work(name, 0, tmp_path / name, {}, "test", begun_after.get(name), {})
         for name in ("a", "bad", "b", "last", "lost", "lost too")

@@ -34,11 +34,6 @@ _EPILOG = """The file:
   "trial.episodes" = 1
   "run.group" = 24
   also = ["4 mines"]                 # takes part in it
-  seeds = [0]                        # of the sweep's; without it all
-  [arms."RL, twice the updates"]
-  from = "RL"                        # goes on where that arm ended
-  "trial.episodes" = 1
-  "run.group" = 24
   [arms."meta-RL"]
 
 Results: RUN/table.json and RUN/table.md, as `mulligan compare RUN` shows them. The same command continues an

@@ -1,7 +1,7 @@
 """What is compared: arms, each a training run under its own settings, and the order in which they can run.
 
 Arms that would begin with the same warm start share it: it is a run of its own (`run.updates = 0`), and the arms start
-from its weights. An arm may also go on from where another one ended (`start`).
+from its weights.
 """
 
 from __future__ import annotations
@@ -37,12 +37,8 @@ class Arm:
     name: str
     settings: Mapping[str, str] = field(default_factory=dict)
     """Dotted keys, as on the command line, on top of the sweep's own."""
-    start: str | None = None
-    """The arm whose last weights it starts from (``from`` in a file); None: its warm start."""
     also: Sequence[str] = ()
     """Further evaluations of the sweep that it takes part in."""
-    seeds: Sequence[int] | None = None
-    """Those of the sweep's seeds that it is trained with; None: all."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +56,8 @@ class Sweep:
     settings: Mapping[str, str] = field(default_factory=dict)
     """Of all arms."""
     also: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Further evaluations, by name: settings of trials or parameters of the environment that they change; `controls`
-    lists their controls, and `tasks` says how many tasks, where not as many as the others."""
+    """Further evaluations, by name: settings of trials or parameters of the environment that they change, and
+    `controls`."""
 
     def __post_init__(self) -> None:
         _check_list("seeds", self.seeds, int)
@@ -71,8 +67,8 @@ class Sweep:
         names = [arm.name for arm in self.arms]
         if not names or len(set(names)) < len(names):
             raise ParameterError(f"a sweep needs one or more arms with different names (got {names})")
-        for number, arm in enumerate(self.arms):
-            self._check_arm(arm, self.arms[:number])
+        for arm in self.arms:
+            self._check_arm(arm)
 
     def _check_also(self) -> None:
         folders = [further_name(name) for name in self.also]
@@ -81,9 +77,6 @@ class Sweep:
                 raise ParameterError(
                     f"the names of further evaluations must differ in letters or digits (got {name!r})"
                 )
-            tasks = self.also[name].get("tasks", 1)
-            if type(tasks) is not int or tasks < 1:
-                raise ParameterError(f"also.{name}.tasks must be a whole number >= 1 (got {tasks!r})")
         for where, controls in (
             ("controls", self.controls),
             *((f"also.{name}.controls", changes.get("controls", ())) for name, changes in self.also.items()),
@@ -93,7 +86,7 @@ class Sweep:
                 if control not in CONTROLS:
                     raise UnknownName("control", control, CONTROLS)
 
-    def _check_arm(self, arm: Arm, before: Sequence[Arm]) -> None:
+    def _check_arm(self, arm: Arm) -> None:
         if arm.name.startswith(WARM_START):
             raise ParameterError(f"an arm cannot be called {arm.name!r}: warm starts are listed under that name")
         if "run.seed" in {**self.settings, **arm.settings}:
@@ -102,15 +95,6 @@ class Sweep:
         for name in arm.also:
             if name not in self.also:
                 raise UnknownName("further evaluation", name, self.also)
-        starts = {other.name: other for other in before}
-        if arm.start is not None and arm.start not in starts:
-            raise UnknownName(f"arm before {arm.name!r}, to start from,", arm.start, starts)
-        _check_list(f"arms.{arm.name}.seeds", arm.seeds or (), int)
-        start = starts[arm.start] if arm.start is not None else None
-        possible = start.seeds if start is not None and start.seeds is not None else self.seeds
-        wanted = self.seeds if arm.seeds is None else arm.seeds
-        if not wanted or not set(wanted) <= set(possible):
-            raise ParameterError(f"arms.{arm.name}.seeds must be among {list(possible)} (got {list(wanted)})")
 
 
 @dataclass(frozen=True)
@@ -124,7 +108,7 @@ class Work:
     """Everything that differs from the preset."""
     preset: str | None
     after: Path | None
-    """Folder of the work it starts from."""
+    """Folder of its warm start."""
     evaluation: Mapping[str, Any]
     threads: int = 1
 
@@ -136,8 +120,8 @@ class Work:
 def read_sweep(path: str | Path) -> Sweep:
     """The sweep of a TOML file: `title`, `preset`, `seeds`, `tasks`, `seed_set`, `[settings]`, and `[arms."NAME"]`.
 
-    Settings are dotted keys, ``"algo.gamma_traj" = 0.9``; ``from = "NAME"`` lets an arm start where another one ended,
-    ``also = ["NAME"]`` has it play a further evaluation, ``[also."NAME"]``, too.
+    Settings are dotted keys, ``"algo.gamma_traj" = 0.9``; ``also = ["NAME"]`` has an arm play a further evaluation,
+    ``[also."NAME"]``, too.
     """
     tree, where = read_toml(Path(path), "a sweep"), f" in {path}"
     kinds = {"title": str, "preset": str, "seeds": list, "tasks": int, "seed_set": str, "controls": list}
@@ -149,15 +133,13 @@ def read_sweep(path: str | Path) -> Sweep:
     arms = []
     for name, table in as_table(tree.get("arms", {}), "arms", where).items():
         settings = dict(as_table(table, f"arms.{name}", where))
-        start, also, seeds = settings.pop("from", None), settings.pop("also", ()), settings.pop("seeds", None)
-        if not isinstance(start, str | None):
-            raise ParameterError(f"arms.{name}.from{where} must be the name of an arm (got {start!r})")
-        arms.append(Arm(name, _flags(settings, f"arms.{name}", where), start, also, seeds))
-    also = as_table(tree.get("also", {}), "also", where)
+        also = settings.pop("also", ())
+        arms.append(Arm(name, _flags(settings, f"arms.{name}", where), also))
+    further = as_table(tree.get("also", {}), "also", where)
     return Sweep(
         arms,
         settings=_flags(as_table(tree.get("settings", {}), "settings", where), "settings", where),
-        also={name: as_table(changes, f"also.{name}", where) for name, changes in also.items()},
+        also={name: as_table(changes, f"also.{name}", where) for name, changes in further.items()},
         **{name: tree[name] for name in kinds if name in tree},
     )
 
@@ -172,7 +154,7 @@ def plan_work(
 ) -> list[Work]:
     """Everything to run, in an order in which nothing waits for what comes later; all settings are checked here.
 
-    only   names of arms: these, and those they start from; empty for all.
+    only   names of arms; empty for all.
     seeds  of the sweep's, these; None for all.
     What is chosen is planned as it is among all the others: in the same folder, with the same settings.
     """
@@ -180,32 +162,32 @@ def plan_work(
     settings = {arm.name: _settings(sweep, arm) for arm in sweep.arms}
     configs = {name: resolve(sweep.preset, None, flags) for name, flags in settings.items()}
     _check_evaluations(sweep, configs)
-    _check_adapters(sweep, configs)
     warm_starts = _warm_starts(sweep, configs)
     planned: dict[Path, Work] = {}
     for seed in sweep.seeds:
-        for arm in sweep.arms:
-            if arm.seeds is not None and seed not in arm.seeds:
-                continue
+        for arm_number, arm in enumerate(sweep.arms, 1):
             flags, evaluation = {**settings[arm.name], "run.seed": str(seed)}, {**protocol, "seed": seed}
-            start = None if arm.start is None else folder / _folder_name(sweep, arm.start, seed)
-            if arm.start is None and configs[arm.name].warmstart.steps:
+            start = None
+            if configs[arm.name].warmstart.steps:
                 number, name = warm_starts[warm_key(configs[arm.name])]
                 start = folder / f"00-warm-start-{number}-seed{seed}"
                 # Three episodes, as demonstrations have, whichever arm comes first.
                 alone = {**flags, "run.updates": "0", "trial.episodes": "3", "run.threads": str(warm_threads)}
                 planned.setdefault(start, Work(name, seed, start, alone, sweep.preset, None, evaluation, warm_threads))
-            if start is not None:
                 flags |= {"warmstart.steps": "0", "model.name": f"../{start.name}"}
                 if configs[arm.name].model.lora_rank:
-                    flags["model.lora_rank"] = "0"  # the start's adapter is trained on
+                    flags["model.lora_rank"] = "0"  # the warm start's adapter is trained on
             if arm.also:
                 evaluation = {**evaluation, "also": {name: dict(sweep.also[name]) for name in arm.also}}
-            path = folder / _folder_name(sweep, arm.name, seed)
+            short = re.sub(r"[^a-z0-9.]+", "-", arm.name.lower()).strip("-")
+            path = folder / f"{arm_number:02d}-{short}-seed{seed}"
             planned[path] = Work(arm.name, seed, path, flags, sweep.preset, start, evaluation)
-    wanted = _with_starts(sweep, only)
-    chosen = {each.folder for each in planned.values() if each.name in wanted and (seeds is None or each.seed in seeds)}
-    needed = chosen | {each.after for each in planned.values() if each.folder in chosen}
+    for name in only:
+        if name not in settings:
+            raise UnknownName("arm", name, settings)
+    arms = [each for each in planned.values() if not each.is_warm_start]
+    chosen = [each for each in arms if each.name in (only or settings) and each.seed in (seeds or sweep.seeds)]
+    needed = {each.folder for each in chosen} | {each.after for each in chosen}
     return [each for each in planned.values() if each.folder in needed]
 
 
@@ -260,7 +242,7 @@ def _warm_starts(sweep: Sweep, configs: Mapping[str, Config]) -> dict[str, tuple
     """Key of each warm start -> its number and its name, by the first arm that needs it."""
     warm_starts: dict[str, tuple[int, str]] = {}
     for arm in sweep.arms:
-        if arm.start is None and configs[arm.name].warmstart.steps:
+        if configs[arm.name].warmstart.steps:
             name = WARM_START if not warm_starts else f"{WARM_START} of {arm.name}"
             warm_starts.setdefault(warm_key(configs[arm.name]), (len(warm_starts) + 1, name))
     return warm_starts
@@ -277,19 +259,6 @@ def _settings(sweep: Sweep, arm: Arm) -> dict[str, str]:
     return settings
 
 
-def _check_adapters(sweep: Sweep, configs: Mapping[str, Config]) -> None:
-    """An arm goes on training the adapter of the arm it starts from, if that has one, and cannot have another."""
-    ranks: dict[str, int] = {}
-    for arm in sweep.arms:
-        rank = configs[arm.name].model.lora_rank
-        ranks[arm.name] = rank if arm.start is None else ranks[arm.start]
-        if rank and rank != ranks[arm.name]:
-            raise ParameterError(
-                f"model.lora_rank of arm {arm.name!r} must be 0 or {ranks[arm.name]}, as in {arm.start!r}, from which "
-                f"it starts (got {rank})"
-            )
-
-
 def _check_evaluations(sweep: Sweep, configs: Mapping[str, Config]) -> None:
     """Whether every arm trains anything and can be evaluated: better learned before the first warm start."""
     checked: set[str] = set()
@@ -300,10 +269,9 @@ def _check_evaluations(sweep: Sweep, configs: Mapping[str, Config]) -> None:
         settings, params = as_trained(config, config.task.env)
         for changes in ({}, *(sweep.also[name] for name in arm.also)):
             _, more_params = changed_trial(settings, changes)
-            tasks = changes.get("tasks", sweep.tasks)
-            worlds = f"{config.task.env} {params} {more_params} {tasks}"
+            worlds = f"{config.task.env} {params} {more_params}"
             if worlds not in checked:
-                tasks_of(config.task.env, tasks, sweep.seed_set, {**params, **more_params})
+                tasks_of(config.task.env, sweep.tasks, sweep.seed_set, {**params, **more_params})
                 checked.add(worlds)
 
 
@@ -311,28 +279,8 @@ def changed_trial(settings: TrialSettings, changes: Mapping[str, Any]) -> tuple[
     """How trials of a further evaluation are played, and the environment's parameters that it changes."""
     known = settings_of(TrialSettings)
     values = {name: known[name].check(value) for name, value in changes.items() if name in known}
-    params = {name: value for name, value in changes.items() if name not in (*known, "controls", "tasks")}
+    params = {name: value for name, value in changes.items() if name not in (*known, "controls")}
     return with_values(settings, values), params
-
-
-def _with_starts(sweep: Sweep, only: Sequence[str]) -> set[str]:
-    """The arms that were chosen, and those they start from."""
-    starts = {arm.name: arm.start for arm in sweep.arms}
-    chosen: set[str] = set()
-    for name in only or starts:
-        if name not in starts:
-            raise UnknownName("arm", name, starts)
-        start: str | None = name
-        while start is not None:
-            chosen.add(start)
-            start = starts[start]
-    return chosen
-
-
-def _folder_name(sweep: Sweep, name: str, seed: int) -> str:
-    number = next(number for number, arm in enumerate(sweep.arms, 1) if arm.name == name)
-    short = re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")
-    return f"{number:02d}-{short}-seed{seed}"
 
 
 def further_name(name: str) -> str:

@@ -110,11 +110,7 @@ class _Scheduler:
 
     def _give_up(self, work: Work, failure: str) -> None:
         """Note a failure, and leave out whoever waits to start from it."""
-        missing, lost = {work.folder}, list[Work]()
-        for each in self.waiting:
-            if each.after in missing:
-                missing.add(each.folder)
-                lost.append(each)
+        lost = [each for each in self.waiting if each.after == work.folder]
         self.waiting = [each for each in self.waiting if each not in lost]
         if lost:
             names = ", ".join(f"{each.name!r} with seed {each.seed}" for each in lost)

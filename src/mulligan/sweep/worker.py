@@ -172,7 +172,7 @@ def _evaluate(config: Config, folder: Path, protocol: Mapping[str, Any], report:
         plans[name] = EvalPlan(
             env=env,
             params={**trained_params, **params},
-            tasks=changes.get("tasks", protocol["tasks"]),
+            tasks=protocol["tasks"],
             seed_set=protocol["seed_set"],
             seed=protocol["seed"],
             settings=settings,
