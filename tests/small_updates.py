@@ -11,7 +11,7 @@ import torch
 import mulligan
 from mulligan.engine.slots import SlotEngine
 from mulligan.policy.local import LocalPolicy
-from mulligan.train.config import AlgoConfig, Config, ModelConfig, OptimConfig, RunConfig, TrialConfig
+from mulligan.train.config import AlgoConfig, Config, ModelConfig, OptimConfig, RunConfig
 from mulligan.train.rows import rows_of
 from mulligan.types import Group, Sampling
 
@@ -21,7 +21,6 @@ TINY = "nano:hidden=32,layers=2"
 def config(**sections) -> Config:
     base = Config(
         run=RunConfig(updates=4),
-        trial=TrialConfig(temperature=1.0),
         model=ModelConfig(name=TINY),
         optim=OptimConfig(lr=1e-3, warmup=1, epochs=1, lr_end=1.0),
         algo=AlgoConfig(),

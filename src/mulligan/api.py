@@ -46,7 +46,7 @@ def evaluate(env: str, policy: str | Path | Policy | ReplyFunction, **options: A
         settings, params = as_trained(config, env)
         options = {
             "settings": settings,
-            "related": config.trial.tasks == "related",
+            "related": config.task.related,
             **options,
             "params": {**params, **(options.get("params") or {})},
         }

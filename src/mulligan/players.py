@@ -76,10 +76,8 @@ def as_trained(config: Config, env: str) -> tuple[TrialSettings, dict[str, Param
 
     Three episodes whatever it was trained with, so that all methods are compared by one protocol, at temperature 0.7.
     """
-    from mulligan.train.config import trial_settings
-
-    sampling = Sampling(max_tokens=config.trial.max_tokens)
-    settings = replace(trial_settings(config), episodes=TrialSettings().episodes, sampling=sampling)
+    sampling = Sampling(max_tokens=config.trial.sampling.max_tokens)
+    settings = replace(config.trial, episodes=TrialSettings().episodes, sampling=sampling)
     from mulligan.rollout.groups import Mixture
 
     mixture = Mixture.parse(config.task.env, config.task.params)

@@ -31,7 +31,7 @@ import torch
 from mulligan.algo.normalise import History
 from mulligan.models.load import load, save
 from mulligan.report.run import read_lines
-from mulligan.train import checkpoint
+from mulligan.train import checkpoint, warmstart
 from mulligan.train.config import (
     AlgoConfig,
     Config,
@@ -40,11 +40,12 @@ from mulligan.train.config import (
     OptimConfig,
     RunConfig,
     TaskConfig,
-    TrialConfig,
     WarmstartConfig,
 )
 from mulligan.train.loop import train
 from mulligan.train.step import Learner
+from mulligan.trial.settings import TrialSettings
+from mulligan.types import Sampling
 
 TASKS, GROUP, UPDATES = 3, 4, 4
 CONFIG = Config(
@@ -52,10 +53,10 @@ CONFIG = Config(
         updates=UPDATES, tasks=TASKS, group=GROUP, threads=1, checkpoint_every=1, keep=2, save_trials_every=1
     ),
     task=TaskConfig(env="bandit", params={"arms": 2}),
-    trial=TrialConfig(episodes=3, memory="history", style="bare", max_tokens=2),
+    trial=TrialSettings(episodes=3, memory="history", style="bare", sampling=Sampling(1.0, 1.0, 2)),
     model=ModelConfig(name="nano:hidden=32,layers=1", device="cpu"),
     engine=EngineConfig(slots=16),
-    warmstart=WarmstartConfig(steps=30, trials=20, batch=16, lr=1e-2, warmup=1, checkpoint_every=10),
+    warmstart=WarmstartConfig(steps=30, trials=20, batch=16, lr=1e-2, warmup=1),
     # What is remembered from earlier updates counts: the agent's own statistics, and the weights at the start.
     algo=AlgoConfig(estimator="grpo", baseline="agent", scale="agent", kl_weight=0.1),
     optim=OptimConfig(lr=3e-3, warmup=1, epochs=2),
@@ -138,7 +139,9 @@ def play(run: str, log: str | None, at: str | int | None, torn: bool) -> None:
         name = "warmstart" if "warmstart" in found else "update"
         sys.audit(STEP, f"{name} {found[name]}")
 
-    train(CONFIG, run, resume=(Path(run) / "config.toml").exists(), on_update=on_update)
+    warmstart.CHECKPOINT_EVERY = 10
+    is_begun = (Path(run) / "config.toml").exists()
+    train(None if is_begun else CONFIG, run, resume=is_begun, on_update=on_update)
     if log:
         Path(log).write_text(json.dumps(watch.changes), encoding="utf-8")
 

@@ -61,7 +61,7 @@ def test_a_game_with_several_parameters_is_drawn_from_a_mixture():
     mixture = Mixture.parse(f"{name}:2,kuhn:1", {})
     assert dict(mixture.weights) == {name: 2, "kuhn": 1}
     # 3 x 4 cells, of which a player fills every other one at most.
-    assert mixture.turns()[0] == 6
+    assert registry.make_task(name).turns == 6
     with pytest.raises(UnknownName, match=r"did you mean|known:"):
         Mixture.parse("openspiel:hexx(num_cols=3,num_rows=4),kuhn", {})
 

@@ -159,6 +159,7 @@ class _Bench:
         config = self._config(META, 1)
         run = RunFolder.create(folder / "run", {"kind": "train", **to_tree(config)})
         self.trainer = Trainer(config, run, lambda metrics: None, loaded=loaded)
+        self.trainer.concurrency = 4096
         if hasattr(self.trainer.engine, "warm_up"):
             self.trainer.engine.warm_up()
         gc.collect()
@@ -171,7 +172,7 @@ class _Bench:
     def _config(self, settings: Mapping[str, str], tasks: int) -> Any:
         from mulligan.train.resolve import resolve
 
-        always = {"run.tasks": str(tasks), "run.concurrency": "4096", "run.save_trials_every": "0", "run.updates": "99"}
+        always = {"run.tasks": str(tasks), "run.save_trials_every": "0", "run.updates": "99"}
         flags = {**self.setup.common, **always, "trial.stop": "never", **settings}
         return resolve(self.setup.preset, None, flags)
 
@@ -202,11 +203,9 @@ class _Bench:
 
     def _measure(self, config: Any) -> dict[str, float]:
         """The mean of two updates after one that is not counted; of small ones, which vary, of four after two."""
-        from mulligan.train.config import trial_settings
-
         trainer = self.trainer
         trainer.config = trainer.learner.config = config
-        trainer.settings = trial_settings(config)
+        trainer.settings = config.trial
         trainer.playing.clear()
         spans = []
         before, counted = (1, 2) if config.run.tasks >= self.setup.full else (2, 4)
@@ -320,13 +319,12 @@ class _LockStep:
 def _lock_step(loaded: Any, config: Any) -> int:
     """Play an update's trials in lock-step; returns the tokens sampled."""
     from mulligan.rollout.groups import Mixture, draw_tasks
-    from mulligan.train.config import trial_settings
     from mulligan.trial.runner import run_trial
 
-    room = _LockStep(loaded, config.trial.max_tokens)
-    mixture = Mixture.parse(config.task.env, config.task.params, config.task.seed_set)
+    room = _LockStep(loaded, config.trial.sampling.max_tokens)
+    mixture = Mixture.parse(config.task.env, config.task.params)
     draws = draw_tasks(mixture, config.run.tasks, seed=0, update=0)
-    settings = trial_settings(config)
+    settings = config.trial
     loaded.model.eval()
     loaded.model.set_attn_implementation("sdpa")
 

@@ -175,19 +175,17 @@ class _Bench:
     def __init__(self, shape: Shape, way: Way, device: Any, tokens: int, epochs: int) -> None:
         import torch
 
-        from mulligan.train.config import AlgoConfig, Config, ModelConfig, OptimConfig
+        from mulligan.train.config import Config, ModelConfig, OptimConfig
         from mulligan.train.step import Learner, UpdateData
 
         self.device = device
         model = random_model(shape, way, device)
-        choice: Any = way.compile
-        share: Any = way.share
         config = Config(
-            model=ModelConfig(compile=choice, gradient_checkpointing=way.checkpointing),
-            algo=AlgoConfig(logp_old="trainer"),
-            optim=OptimConfig(lr=1e-6, warmup=1, lr_end=1.0, epochs=epochs, tokens=tokens, share=share),
+            model=ModelConfig(gradient_checkpointing=way.checkpointing),
+            optim=OptimConfig(lr=1e-6, warmup=1, lr_end=1.0, epochs=epochs, tokens=tokens),
         )
-        self.learner = Learner(model, config)
+        compiles, shares = way.compile == "on", way.share == "on"
+        self.learner = Learner(model, config, compiles=compiles, shares_openings=shares, uses_own_logp=True)
         if way.whole_logits:
             self.learner.head.few = 2**62
         elif "slices" in way.name:

@@ -35,24 +35,26 @@ def run(parser: Parser, words: list[str]) -> int:
     check_installed("mulligan demo")
     from mulligan.report.page import write_page
     from mulligan.report.run import to_json
-    from mulligan.sweep.arms import plan_work
+    from mulligan.sweep.arms import plan_work, refuse_edits
     from mulligan.sweep.demo import demo_sweep, gather
     from mulligan.sweep.schedule import run_work
 
     folder = Path(options.run or new_run_path("demo", "minesweeper"))
     check_holds_runs(folder)
     cores = available_cores(options.cores)
-    asked = {"recall": options.recall, "updates": options.updates, "tasks": options.tasks, "longer": options.longer}
-    sweep = demo_sweep(options.seed, **asked)
+    sweep = demo_sweep(
+        options.seed, recall=options.recall, updates=options.updates, tasks=options.tasks, longer=options.longer
+    )
     work = plan_work(sweep, folder.absolute(), warm_threads=2)  # whatever the machine: threads change the last bits
+    refuse_edits(work)
     try:
         with ended_as_interrupted(), work_progress(work, quiet=options.json) as progress:
-            found = run_work(work, cores, progress)
+            results = run_work(work, cores, progress)
     except KeyboardInterrupt:
-        again = shlex.join(["mulligan", "demo", *words] + ([] if options.run else ["--run", str(folder)]))
-        sys.stderr.write(f"interrupted; continue with: {again}\n")
+        command = shlex.join(["mulligan", "demo", *words] + ([] if options.run else ["--run", str(folder)]))
+        sys.stderr.write(f"interrupted; continue with: {command}\n")
         return 130
-    data = gather(sweep, work, found)
+    data = gather(sweep, work, results)
     data |= {"minutes": round((time.perf_counter() - began) / 60, 2), "cores": cores, "run": str(folder)}
     data["command"] = shlex.join(["mulligan", "demo", *words])
     (folder / "demo.json").write_text(to_json(data), encoding="utf-8")

@@ -41,7 +41,7 @@ def make_engine(
         if failure is None:
             return engine
         if kind == "graphs":
-            raise UsageError(f"the kernels do not run on this GPU: {failure}; leave engine.kind at 'auto'")
+            raise UsageError(f"the kernels do not run on this GPU: {failure}")
     return SlotEngine(model, slots=slots, context=context, chunk=chunk)
 
 

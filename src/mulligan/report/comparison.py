@@ -19,7 +19,7 @@ _POINTS = 6
 """Updates that a table of curves shows at the most."""
 _COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#777777")
 """Okabe and Ito's, which colour-blind readers can tell apart."""
-_COST = {"updates": ",.0f", "minutes": ",.1f", "episodes": ",.0f", "tokens": ",.0f", "valid": ".1%"}
+_COST = {"updates": ",.0f", "minutes": ",.1f", "episodes": ",.0f", "tokens": ",.0f", "valid": ".1%", "score": ".1%"}
 
 
 @dataclass(frozen=True)

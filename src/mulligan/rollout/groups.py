@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from mulligan.envs import registry
@@ -70,10 +70,6 @@ class Mixture:
         """The parameters that environment `name` knows."""
         defaults = registry.spec(name).defaults
         return {key: value for key, value in self.params.items() if key in defaults or key == "turns"}
-
-    def turns(self) -> list[int]:
-        """The turn limit of each environment."""
-        return [registry.task_of(name, 0, self.own_params(name)).turns for name, _ in self.weights]
 
     def draw(self, rng: random.Random, known: Known | None = None) -> Task:
         """One task of the set."""
@@ -155,11 +151,10 @@ def draw_tasks(
     seed: int,
     update: int,
     related: int = 0,
-    turns: int | None = None,
     name: str = "",
     known: Known | None = None,
 ) -> list[Draw]:
-    """The tasks of an update; `related` more of the same class for each, `turns` as a lower turn limit.
+    """The tasks of an update; `related` more of the same class for each.
 
     They are the same whether or not it is `known` of some worlds that they belong to the set.
     """
@@ -168,7 +163,7 @@ def draw_tasks(
     for _ in range(count):
         first = mixture.draw(rng, known)
         others = _alike(mixture, first, related, rng, known)
-        draws.append(Draw(_limited(first, turns), tuple(_limited(other, turns) for other in others)))
+        draws.append(Draw(first, tuple(others)))
     return draws
 
 
@@ -187,10 +182,6 @@ def _alike(mixture: Mixture, first: Task, count: int, rng: random.Random, known:
             found.append(other)
             worlds |= {world} - {None}
     raise ParameterError(f"{first.task_class}: too few other tasks of this class for related episodes; give same ones")
-
-
-def _limited(task: Task, turns: int | None) -> Task:
-    return task if turns is None else replace(task, turns=min(turns, task.turns))
 
 
 async def play_groups(

@@ -16,9 +16,8 @@ from mulligan.eval.run import evaluate
 from mulligan.players import as_trained
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.report.run import RunFolder
-from mulligan.report.tables import ROOM_NAMES
-from mulligan.sweep.arms import WARM_START
-from mulligan.sweep.worker import RESULT
+from mulligan.report.tables import ROOM_NAMES, pays_in_part
+from mulligan.sweep.arms import RESULT, WARM_START
 from mulligan.train.config import Config
 from mulligan.train.metrics import MetricsFile
 from mulligan.train.resolve import from_run, resolve
@@ -162,6 +161,8 @@ def _evaluation(main: Mapping[str, Any], controls: Mapping[str, Mapping[str, Any
         part["worlds"] = main["worlds"]
     if any(each != main["trials"] for each in main.get("effective", ())):
         part["effective"] = main["effective"]
+    if main.get("best") and pays_in_part(main):  # then the mean reward says more than success
+        part["score"] = main["best"][-1]
     return {
         **part,
         "tasks": main["trials"],

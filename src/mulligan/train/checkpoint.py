@@ -29,8 +29,8 @@ from mulligan.errors import RunFolderError, UsageError
 from mulligan.models.load import Loaded, LoraSettings, Precision, as_asked, load
 from mulligan.report.run import RunFolder
 from mulligan.train.compare import changed_since
-from mulligan.train.config import Config
-from mulligan.train.resolve import PARAMS, from_run, from_tree, settings, to_tree
+from mulligan.train.config import Config, settings
+from mulligan.train.resolve import PARAMS, from_run, from_tree, to_tree
 from mulligan.train.schedule import Schedule
 from mulligan.train.start import find_start
 from mulligan.train.step import Learner
@@ -245,7 +245,7 @@ def load_model(run: str | Path, device: str = "cpu", dtype: Precision = "auto") 
 
 def take_masters(config: Config, run: Path, learner: Learner) -> None:
     """Where a run starts from another one's weights in half precision: the float32 copies as that run left them."""
-    start = find_start(config.model.name, run, is_trained=newest(run) is not None)
+    start = find_start(config.model.name, run)
     if start is None or not learner.masters:
         return
     before = newest(Path(start))
@@ -256,16 +256,14 @@ def take_masters(config: Config, run: Path, learner: Learner) -> None:
 def load_base(config: Config, device: str, run: Path) -> Loaded:
     """The model of `run` as it was before training; where `model.name` is a run folder, as that run left it."""
     model = config.model
-    start = find_start(model.name, run, is_trained=newest(run) is not None)
+    start = find_start(model.name, run)
     if start is not None:
         if model.lora_rank:
             raise UsageError(
                 f"model.name={model.name}: no adapter can be put on a run folder; export it, and use hf:DIR"
             )
         return as_asked(load_model(start, device, model.dtype), gradient_checkpointing=model.gradient_checkpointing)
-    lora = (
-        LoraSettings(rank=model.lora_rank, alpha=model.lora_alpha or 2 * model.lora_rank) if model.lora_rank else None
-    )
+    lora = LoraSettings(rank=model.lora_rank, alpha=2 * model.lora_rank) if model.lora_rank else None
     return load(
         model.name,
         seed=config.run.seed,

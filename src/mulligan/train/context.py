@@ -17,8 +17,8 @@ from mulligan.policy.local import Renderer
 from mulligan.report.run import RunFolder, to_toml
 from mulligan.rollout.groups import Mixture
 from mulligan.rollout.sample import sampled_lengths
-from mulligan.train.config import Config, shown_memories, trial_settings
-from mulligan.train.resolve import from_run
+from mulligan.train.config import Config, shown_memories
+from mulligan.train.resolve import from_run, to_tree
 from mulligan.trial.lengths import Need, needed
 from mulligan.trial.settings import TrialSettings
 
@@ -49,12 +49,12 @@ def fixed_context(config: Config, loaded: Loaded, *, is_begun: bool = False) -> 
     return config, _short(context, env, need) if context < need.total and not is_asked_for else None
 
 
-def keep_context(config: Config, folder: RunFolder) -> None:
-    """Write the context of `config` into the run folder: whatever evaluates the run or goes on with it uses that."""
-    tree = folder.config()
-    engine = tree.get("engine", {})
-    if engine.get("context") != config.engine.context:
-        folder.write_text("config.toml", to_toml({**tree, "engine": {**engine, "context": config.engine.context}}))
+def keep_settings(config: Config, folder: RunFolder) -> None:
+    """Write `config`, whose context is fixed now, into the run folder: what evaluates or resumes the run reads it."""
+    before = folder.config()
+    tree = {**before, **to_tree(config)}
+    if tree != before:
+        folder.write_text("config.toml", to_toml(tree))
 
 
 def trained_context(folder: RunFolder, loaded: Loaded) -> int:
@@ -77,10 +77,10 @@ def longest_sequence(config: Config, renderer: Renderer) -> tuple[str, Need]:
     every memory that the warm start shows, be it another run's (a sweep's arms): an agent that knows several may be
     evaluated with each.
     """
-    settings = trial_settings(config)
-    episodes = max(settings.episodes, config.run.validation_episodes, TrialSettings().episodes)
+    settings = config.trial
+    episodes = max(settings.episodes, TrialSettings().episodes)
     memories = dict.fromkeys((settings.memory_mode, *shown_memories(config)))
-    mixture = Mixture.parse(config.task.env, config.task.params, config.task.seed_set)
+    mixture = Mixture.parse(config.task.env, config.task.params)
     played = [replace(settings, episodes=episodes, memory=memory) for memory in memories]
     needs = [
         (env, needed(each, lengths))

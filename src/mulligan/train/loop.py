@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 import torch
 
 from mulligan.algo.advantage import Options, estimator
-from mulligan.algo.advantage.base import Advantages, compares, without_signal
+from mulligan.algo.advantage.base import Advantages
 from mulligan.algo.advantage.ppo import heads
-from mulligan.algo.batch import StepBatch, samples_of
+from mulligan.algo.batch import StepBatch
 from mulligan.algo.build import batch_from_groups
 from mulligan.algo.loss import mismatch_warning
 from mulligan.algo.normalise import History
@@ -34,14 +34,14 @@ from mulligan.policy.local import LocalPolicy
 from mulligan.report.run import RunFolder
 from mulligan.rollout.groups import Mixture, all_failed, draw_tasks, play_groups
 from mulligan.train import checkpoint
-from mulligan.train.config import Config, trial_settings
-from mulligan.train.context import bytes_to_come, fixed_context, keep_context
+from mulligan.train.config import Config
+from mulligan.train.context import bytes_to_come, fixed_context, keep_settings
 from mulligan.train.metrics import MetricsFile, describe_groups
 from mulligan.train.resolve import checked, from_run, to_tree
 from mulligan.train.rows import Row, rows_of
 from mulligan.train.start import as_kept
 from mulligan.train.step import Learner, UpdateData
-from mulligan.train.validation import Validation
+from mulligan.train.validation import RETRIES, TRIALS_AT_A_TIME, Validation
 from mulligan.train.warmstart import WarmStart, demonstrate
 from mulligan.trial.runner import loop_is_running
 from mulligan.trial.settings import TrialSettings
@@ -59,15 +59,15 @@ def train(
     on_update: OnUpdate | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Path:
-    """Train into the folder `run` and return it. With `resume`, the folder's own configuration counts, which must
-    be the one it was begun with but for `mulligan.train.compare.MAY_CHANGE`.
+    """Train into the folder `run` and return it. With `resume`, without a `config`, the folder's own counts; it may
+    change `mulligan.train.compare.MAY_CHANGE`.
 
     `stop` is asked after every update, and every step of the warm start: where it says yes, that is saved, and a later
     `resume` goes on from there.
     """
     if resume:
         folder = RunFolder.open(run)
-        config = from_run(folder)
+        config = config or from_run(folder)
     else:
         config = as_kept(checked(config or Config()), Path(run))
         folder = RunFolder.create(run, {"kind": "train", **to_tree(config)})
@@ -76,7 +76,7 @@ def train(
             if resume:
                 checkpoint.check_settings(config, folder.path)
             trainer = Trainer(config, folder, on_update or (lambda metrics: None), stop=stop)
-            keep_context(trainer.config, folder)
+            keep_settings(trainer.config, folder)
         except BaseException:
             if not resume:  # what cannot be trained leaves no folder behind
                 folder.discard()
@@ -103,8 +103,6 @@ class _Playing:
     """Every trial has begun: places that become free are the next update's."""
     failures: Counter[str] = field(default_factory=Counter)
     """Failed attempts by reason, also those that a retry mended."""
-    replaced: int = 0
-    replaced_episodes: int = 0
 
 
 class _Loop:
@@ -176,17 +174,15 @@ class Trainer:
             self.loaded.model,
             slots=engine.slots,
             context=engine.context,
-            chunk=engine.chunk,
-            kind=engine.kind,
-            share=engine.share,
             reserved=bytes_to_come(self.loaded.model, config, engine.context),
         )
         self.policy = LocalPolicy(self.engine, self.loaded.renderer, config.model.name)
-        self.settings = trial_settings(config)
+        self.settings = config.trial
         algo = config.algo
         estimator(algo.estimator)
-        self.options = Options(algo.baseline, algo.scale, algo.step_weight, algo.gae_lambda)
-        self.mixture = Mixture.parse(config.task.env, config.task.params, config.task.seed_set)
+        self.options = Options(algo.baseline, algo.scale)
+        self.mixture = Mixture.parse(config.task.env, config.task.params)
+        self.concurrency = TRIALS_AT_A_TIME
         self.history = History()
         self.loop = _Loop()
         self.playing: dict[int, _Playing] = {}
@@ -289,8 +285,6 @@ class Trainer:
             "replies/cut": cut.share,
             **{f"loss/{name}": value for name, value in learned.items()},
             **advantages.metrics,
-            "groups/replaced": played_out.replaced,
-            "episodes/replaced": played_out.replaced_episodes,
             **{f"failures/{name}": count for name, count in sorted(played_out.failures.items())},
             "tokens/rows": sum(len(row.ids) for row in rows),
             "tokens/longest_row": max(len(row.ids) for row in rows),
@@ -371,39 +365,25 @@ class Trainer:
         return playing
 
     async def _play(self, update: int, playing: _Playing) -> None:
-        """The groups of an update; with dynamic sampling, those that teach nothing are replaced once."""
-        playing.groups = groups = await self._groups(update, self.config.run.tasks, "", playing)
-        if all_failed(groups):
-            raise MulliganError(f"every trial of update {update + 1} failed; the first failure: {_first_error(groups)}")
-        if not self.config.algo.dynamic_sampling:
-            return
-        dull = [place for place, group in enumerate(groups) if not self._has_signal(group)]
-        playing.replaced = len(dull)
-        if dull:
-            playing.replaced_episodes = sum(len(t.episodes) for place in dull for t in groups[place].trials)
-            again = await self._groups(update, len(dull), "again", playing)
-            for place, group in zip(dull, again, strict=True):
-                if not all_failed([group]):
-                    groups[place] = group
-
-    async def _groups(self, update: int, count: int, name: str, playing: _Playing) -> list[Group]:
+        """Play the groups of an update."""
         run = self.config.run
-        related = self.settings.episodes - 1 if self.config.trial.tasks == "related" else 0
-        draws = draw_tasks(
-            self.mixture, count, seed=run.seed, update=update, related=related, turns=self._turns(update), name=name
-        )
-        return await play_groups(
+        related = self.settings.episodes - 1 if self.config.task.related else 0
+        draws = draw_tasks(self.mixture, run.tasks, seed=run.seed, update=update, related=related)
+        playing.groups = await play_groups(
             draws,
             run.group,
             self.policy,
             replace(self.settings, announced=self._announced()),
-            seed=run.seed if not name else run.seed + 1,
+            seed=run.seed,
             update=update,
-            concurrency=run.concurrency,
-            retries=run.retries,
+            concurrency=self.concurrency,
+            retries=RETRIES,
             on_failure=lambda trial: playing.failures.update([_why_failed(trial)]),
             on_last=playing.all_begun.set,
         )
+        if all_failed(playing.groups):
+            error = _first_error(playing.groups)
+            raise MulliganError(f"every trial of update {update + 1} failed; the first failure: {error}")
 
     def _announced(self) -> int:
         """Episodes that agents are told of: with RL, whose trials have one, as many as every policy is evaluated on.
@@ -412,16 +392,6 @@ class Trainer:
         """
         episodes = self.settings.episodes
         return episodes if episodes > 1 else TrialSettings().episodes
-
-    def _turns(self, update: int) -> int | None:
-        """The curriculum's turn limit, where there is a curriculum."""
-        start = self.config.task.turns_from
-        return self.learner.schedule.turns(update, start, max(self.mixture.turns())) if start else None
-
-    def _has_signal(self, group: Group) -> bool:
-        """Whether some trial of a group earned more than another: otherwise nothing can be learned from it."""
-        samples = samples_of(self._batch([group]))
-        return not bool(without_signal(samples, compares(samples, self.options.baseline)).all())
 
     def _batch(self, groups: list[Group]) -> StepBatch:
         algo = self.config.algo
@@ -433,7 +403,7 @@ class Trainer:
             shaping_weight=algo.shaping,
             invalid_penalty=algo.invalid_penalty,
             length_penalty=algo.length_penalty,
-            length_limit=self.config.trial.max_tokens,
+            length_limit=self.config.trial.sampling.max_tokens,
             reflection_limit=self.config.trial.reflection_tokens,
         )
 

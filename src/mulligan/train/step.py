@@ -32,6 +32,15 @@ from mulligan.train.schedule import Schedule
 Result = TypeVar("Result")
 SMALLEST_BUDGET = 64
 """Tokens of a micro-batch below which running out of memory is final."""
+CLIP_LOW = CLIP_HIGH = 0.2
+"""The ratio is clipped below 1 - CLIP_LOW and above 1 + CLIP_HIGH: PPO's values, and those of both papers."""
+GRAD_CLIP = 1.0
+"""Norm that gradients are clipped to, in the warm start too; as in LaMer's and MAGE's scripts."""
+MAX_BAD_STEPS = 3
+"""Steps in a row with a loss that is not finite, before the run stops: one bad batch may be chance."""
+VALUE_WEIGHT, VALUE_LR = 0.5, 1e-3
+"""Weight of the critic's loss and learning rate of its heads (ppo). The heads start from zero and are small, so that
+their rate is far above that of the weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +87,27 @@ class Learner:
     """The model with its optimiser; knows tokens and advantages, and nothing of trials or estimators."""
 
     def __init__(
-        self, model: Any, config: Config, heads: int = 0, *, backend: str | Callable[..., Any] = "inductor"
+        self,
+        model: Any,
+        config: Config,
+        heads: int = 0,
+        *,
+        compiles: bool | None = None,
+        backend: str | Callable[..., Any] = "inductor",
+        shares_openings: bool | None = None,
+        uses_own_logp: bool | None = None,
     ) -> None:
-        """`backend`: of torch.compile, where `model.compile` asks for it."""
+        """None: as suits the device.
+
+        compiles         have torch.compile, with `backend`, fuse the layers for training
+        shares_openings  compute once what all rows of a step begin with, such as the rules
+        uses_own_logp    take the ratio to the trainer's own log-probabilities, not to the sampler's
+        """
         use_plans(model)
         for layer in model.modules():  # what was sampled and what is trained must be one and the same policy
             if isinstance(layer, torch.nn.Dropout):
                 layer.p = 0.0
-        self.model, self.config = model, config
+        self.model, self.config, self.own_logp = model, config, uses_own_logp
         self.schedule = Schedule(config.run.updates)
         """A checkpoint replaces it by the one that the run began with."""
         self.device = next(model.parameters()).device
@@ -93,10 +115,11 @@ class Learner:
             config.optim.tokens
             or token_budget(model.config, self.device, checkpointing=config.model.gradient_checkpointing)
         )
-        self.shares_openings = _chosen(config.optim.share, is_never_padded(self.device, model.dtype))
+        is_padded = not is_never_padded(self.device, model.dtype)
+        self.shares_openings = not is_padded if shares_openings is None else shares_openings
         self.bad_in_a_row = 0
         self.last_bad = ""
-        compiled = _chosen(config.model.compile, _has_compiler(self.device))
+        compiled = _has_compiler(self.device) if compiles is None else compiles
         self.head = Head(model, compiled, backend)
         if compiled:
             compile_layers(model, backend)
@@ -159,7 +182,7 @@ class Learner:
     @torch.no_grad()
     def _look_over(self, rows: Sequence[Row], steps: int, update: int) -> Tensor | None:
         self.model.eval()
-        temperature = self.config.trial.temperature
+        temperature = self.config.trial.sampling.temperature
         critic = self.critic
         later = self._later_rows(rows, update) if self._uses_own_logp() else []
         values = None if critic is None else torch.zeros(steps, critic.out_features, device=self.device)
@@ -202,11 +225,10 @@ class Learner:
         optim, algo = self.config.optim, self.config.algo
         self._set_rates(self.schedule.rate(update, optim))
         options = LossOptions(
-            clip_low=algo.clip_low,
-            clip_high=algo.clip_high,
+            clip_low=CLIP_LOW,
+            clip_high=CLIP_HIGH,
             kl_weight=algo.kl_weight,
             entropy_weight=self.schedule.entropy_weight(update, algo),
-            sampler_weight_limit=algo.sampler_weight_limit,
         )
         parts = [_Minibatch(rows) for rows in self._minibatches(data.rows, update)]
         metrics: dict[str, float] = {}
@@ -231,7 +253,7 @@ class Learner:
     def _set_rates(self, factor: float) -> None:
         self.optimiser.param_groups[0]["lr"] = self.config.optim.lr * factor
         if self.critic is not None:
-            self.optimiser.param_groups[1]["lr"] = self.config.algo.value_lr * factor
+            self.optimiser.param_groups[1]["lr"] = VALUE_LR * factor
 
     def _minibatches(self, rows: Sequence[Row], update: int) -> list[list[Row]]:
         """Rows of whole trials, dealt out into equally many parts for every update."""
@@ -248,11 +270,11 @@ class Learner:
         return [row for part in self._minibatches(rows, update)[1:] for row in part]
 
     def _uses_own_logp(self) -> bool:
-        choice = self.config.algo.logp_old
+        if self.own_logp is not None:
+            return self.own_logp
         weight = next(self.model.parameters())
         # Trials that began before the last update were drawn from other weights, whatever the numerics.
-        differs = weight.is_cuda or weight.dtype != torch.float32 or self.config.run.staleness > 0
-        return choice == "trainer" or (choice == "auto" and differs)
+        return weight.is_cuda or weight.dtype != torch.float32 or self.config.run.staleness > 0
 
     def _step(self, part: _Minibatch, data: UpdateData, options: LossOptions) -> dict[str, float]:
         """One optimiser step: its gradients in micro-batches that fit, and then the step itself, once."""
@@ -325,7 +347,7 @@ class Learner:
         value_part = apart = torch.zeros((), device=self.device)
         with masters.taking_gradients(self.model, self.masters):
             for place, (batch, share) in enumerate(zip(part.packed, part.shares, strict=True)):
-                scores = self.score(batch, self.config.trial.temperature)
+                scores = self.score(batch, self.config.trial.sampling.temperature)
                 own = self._logp_old(part, place, scores)
                 tokens = Tokens(
                     logp_new=scores.logp,
@@ -340,7 +362,7 @@ class Learner:
                 if self.critic is not None and data.targets is not None:
                     critic = self._critic_loss(batch, scores, data.targets, spans)
                     value_part = value_part + critic.detach()
-                    loss = loss + self.config.algo.value_weight * critic
+                    loss = loss + VALUE_WEIGHT * critic
                 apart = apart + (scores.logp.detach() - batch.logp_sampler).abs().sum()
                 sums.append(found)
                 loss.backward()  # type: ignore[no-untyped-call]
@@ -358,12 +380,12 @@ class Learner:
         """Each token's share of the whole step, cut into the micro-batches. Computed on the host, which knows all."""
         spans = [span for batch in packed for span in batch.spans]
         sizes = np.array([len(span.ids) for span in spans])
-        step, trial, reflects = (
+        step, trial = (
             torch.from_numpy(np.repeat(np.array([getattr(span, name) for span in spans]), sizes))
-            for name in ("step", "trial", "reflects")
+            for name in ("step", "trial")
         )
-        weight = 1.0 + (self.config.algo.reflection_weight - 1.0) * reflects.float()
-        shares = token_shares(step, trial, weight, self.config.algo.aggregate)
+        # All tokens count alike, those of reflections too, as in LaMer's and MAGE's scripts.
+        shares = token_shares(step, trial, torch.ones(len(step)))
         return list(torch.split(shares.to(self.device), [len(batch.target) for batch in packed]))
 
     def _critic_loss(self, batch: MicroBatch, scores: Scores, targets: Tensor, spans: int) -> Tensor:
@@ -377,7 +399,7 @@ class Learner:
     def _apply(self, loss: Tensor, optimisers: Sequence[torch.optim.Optimizer]) -> dict[str, float]:
         """Clip and step, unless loss or gradient is not finite."""
         parameters = [p for optimiser in optimisers for group in optimiser.param_groups for p in group["params"]]
-        clipped = torch.nn.utils.clip_grad_norm_(parameters, self.config.optim.grad_clip)
+        clipped = torch.nn.utils.clip_grad_norm_(parameters, GRAD_CLIP)
         found, norm = torch.stack([loss.float(), clipped.float()]).tolist()
         if math.isfinite(found) and math.isfinite(norm):
             for optimiser in optimisers:
@@ -393,7 +415,7 @@ class Learner:
 
     def _end_if_hopeless(self) -> None:
         """Called when a bad step's batch has been kept."""
-        if self.bad_in_a_row >= self.config.run.max_bad_steps:
+        if self.bad_in_a_row >= MAX_BAD_STEPS:
             raise MulliganError(
                 f"the loss was not finite in {self.bad_in_a_row} steps in a row ({self.last_bad}); "
                 "a lower learning rate is the usual way out; batches of updates are kept under bad/ in the run folder"
@@ -423,10 +445,6 @@ class Learner:
                 loss.backward()  # type: ignore[no-untyped-call]
                 total = total + loss.detach()
         return total
-
-
-def _chosen(choice: str, by_itself: bool) -> bool:
-    return by_itself if choice == "auto" else choice == "on"
 
 
 def _has_compiler(device: torch.device) -> bool:

@@ -29,6 +29,11 @@ from mulligan.trial import prompts
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Trial
 
+EPISODES = 3
+"""Episodes of a demonstrated trial, the same for RL and meta-RL, so that both start from the same weights."""
+CHECKPOINT_EVERY = 100
+"""Steps after which a warm start is saved: some minutes of a GPU. A warm start that is asked to stop is saved too."""
+
 
 def demonstrate(config: Config, mixture: Mixture, settings: TrialSettings, renderer: Renderer) -> list[Trial]:
     """The demonstrated trials, with the tokens an agent should have sampled. Always with several episodes: RL and
@@ -36,7 +41,7 @@ def demonstrate(config: Config, mixture: Mixture, settings: TrialSettings, rende
     warm, seed = config.warmstart, config.run.seed
     style = prompts.style(settings.style)
     player = Demonstrated(ExpertPolicy(warm.skill, warm.recall, kind=warm.player), renderer, style.demonstrated)
-    related = warm.episodes - 1 if config.trial.tasks == "related" else 0
+    related = EPISODES - 1 if config.task.related else 0
     mixture = replace(mixture, params=shown_params(config))
     draws = workers.draw(
         mixture, warm.trials, seed=seed, update=-1, related=related, name="warmstart", processes=warm.processes
@@ -44,7 +49,7 @@ def demonstrate(config: Config, mixture: Mixture, settings: TrialSettings, rende
     jobs = [
         Job(draw.task, derive(seed, "demonstration", place), related=draw.related) for place, draw in enumerate(draws)
     ]
-    shown = [replace(settings, episodes=warm.episodes, memory=memory) for memory in shown_memories(config)]
+    shown = [replace(settings, episodes=EPISODES, memory=memory) for memory in shown_memories(config)]
     ordered = [(job, shown[place % len(shown)]) for place, job in enumerate(jobs)]
     return workers.play(ordered, player, warm.processes)
 
@@ -85,7 +90,7 @@ class WarmStart:
         for done in range(self.before.steps + 1, warm.steps + 1):
             loss = self._step([rows[int(rng.random() * len(rows))] for _ in range(warm.batch)], done - 1)
             stopping = done < warm.steps and stop()
-            if stopping or (done < warm.steps and done % warm.checkpoint_every == 0):
+            if stopping or (done < warm.steps and done % CHECKPOINT_EVERY == 0):
                 kept = checkpoint.Warmed(done, loss, self._seconds())
                 checkpoint.save_warm_start(self.folder.path, kept, self.learner, self.optimisers)
             self.on_update({"warmstart": done, "steps": warm.steps, "loss": loss, "warning": warning})

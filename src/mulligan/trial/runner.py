@@ -34,7 +34,7 @@ from mulligan.trial import memory as remembering
 from mulligan.trial import prompts
 from mulligan.trial.guard import Hung, call_with_timeout
 from mulligan.trial.reflection import parse_reflection
-from mulligan.trial.settings import TrialSettings
+from mulligan.trial.settings import MAX_REFLECTIONS, TrialSettings
 from mulligan.types import Completion, Episode, Message, Reflection, Sampling, Step, Task, Trial, Turn, whole
 
 _NOT_THE_MODELS = (UsageError, DeviceLost, RunFolderError)
@@ -319,7 +319,7 @@ class _TrialPlay:
             self.past,
             self.memory,
             budget=room,
-            max_reflections=self.settings.max_reflections,
+            max_reflections=MAX_REFLECTIONS,
             headline=None if self.style.bare else prompts.headline,
             count=self.count,
         )

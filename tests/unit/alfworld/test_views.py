@@ -171,7 +171,7 @@ def test_games_that_look_alike_in_cells_are_one_world() -> None:
 
 def test_the_preset_needs_one_token_a_command() -> None:
     config = resolve("cpu-alfworld")
-    assert config.trial.max_tokens == 1
+    assert config.trial.sampling.max_tokens == 1
     tokenizer = nano_tokenizer()
     for seed in range(40):
         world = registry.build(mulligan.make_task("alfworld", seed, **config.task.params))

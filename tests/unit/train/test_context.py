@@ -21,15 +21,14 @@ from mulligan.models.renderer import Renderer
 from mulligan.players import Plays, player_from
 from mulligan.report.run import RunFolder, to_toml
 from mulligan.sweep.arms import Arm, Sweep, plan_work
-from mulligan.sweep.worker import _is_begun_with
-from mulligan.train.config import EngineConfig, TaskConfig, TrialConfig
+from mulligan.train.config import EngineConfig, TaskConfig
 from mulligan.train.context import bytes_to_come, chosen_context, fixed_context, longest_sequence
 from mulligan.train.loop import train
 from mulligan.train.resolve import from_run, presets, resolve
 from mulligan.trial.lengths import Lengths, Need, needed
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Sampling
-from small_runs import TINY, metrics, small
+from small_runs import TINY, metrics, small, trial
 
 LENGTHS = Lengths(turns=7, opening=200, observation=80, request=40, digest=100)
 
@@ -61,7 +60,10 @@ def test_the_longest_sequence_is_the_sum_of_its_parts():
         ({"memory": "history"}, 250 + (2 * (125 + 32) + 32) + 7 * 1100),
         ({"memory": "both", "memory_tokens": 300}, 250 + (300 + 32) + 7 * 1100 + 550),
         ({"memory": "none", "window": 2}, 250 + 2 * 1100),
-        ({"memory": "reflection", "max_reflections": 1}, 250 + (500 + 2 * 32 + 32) + 7 * 1100 + 550),
+        (
+            {"memory": "reflection", "episodes": 8},
+            250 + (5 * 500 + 7 * 32 + 32) + 7 * 1100 + 550,
+        ),
     ],
 )
 def test_settings_shorten_the_longest_sequence(changes, total):
@@ -122,7 +124,6 @@ def test_a_context_that_was_left_open_is_a_number_from_the_start(tmp_path):
     config = from_run(RunFolder.open(run))
     assert config.engine.context == 1024
     assert engine_context(run) == 1024
-    assert _is_begun_with(quick(), run, None)
 
 
 def test_arms_that_share_a_warm_start_have_its_context(tmp_path):
@@ -171,7 +172,7 @@ def test_an_untrained_model_has_the_context_that_its_trials_need():
 def test_replies_that_no_context_holds_are_refused_with_the_arithmetic(tmp_path):
     config = quick(
         task=TaskConfig(env="kuhn"),
-        trial=TrialConfig(memory="both", max_tokens=512, reflection_tokens=64),
+        trial=trial(memory="both", max_tokens=512, reflection_tokens=64),
     )
     with pytest.raises(UsageError, match=r"limit is 1,024 tokens: .* 4 turns x \(observation \d+ \+ reply 512\)"):
         train(config, tmp_path / "run")
@@ -182,7 +183,7 @@ def test_replies_that_no_context_holds_are_refused_with_the_arithmetic(tmp_path)
 
 
 def test_cut_replies_are_counted_and_warned_of_once(tmp_path):
-    config = quick(trial=TrialConfig(memory="reflection", style="bare", max_tokens=3, reflection_tokens=3))
+    config = quick(trial=trial(memory="reflection", style="bare", max_tokens=3, reflection_tokens=3))
     untrained = replace(config, warmstart=replace(config.warmstart, steps=0), run=replace(config.run, updates=2))
     first, second = metrics(train(untrained, tmp_path / "run"))
     assert first["replies/cut"] > 0.9

@@ -10,6 +10,7 @@ import torch
 from mulligan.errors import MulliganError
 from mulligan.models.load import LoraSettings, load, save
 from mulligan.train import head as head_module
+from mulligan.train import step as step_module
 from mulligan.train.config import AlgoConfig, OptimConfig, RunConfig
 from mulligan.train.pack import pack
 from mulligan.train.rows import rows_of
@@ -66,10 +67,11 @@ def move_alike(model, other, size):
 
 
 @pytest.mark.parametrize("everywhere", [False, True])
-def test_the_gradient_is_that_of_the_formula(everywhere):
+def test_the_gradient_is_that_of_the_formula(everywhere, monkeypatch):
+    monkeypatch.setattr(step_module, "GRAD_CLIP", 1e9)
     settings = config(
         algo=AlgoConfig(entropy_weight=0.02, reflection_entropy=everywhere),
-        optim=OptimConfig(lr=1e-3, warmup=1, epochs=1, grad_clip=1e9),
+        optim=OptimConfig(lr=1e-3, warmup=1, epochs=1),
     )
     loaded, plain = load(TINY), load(TINY).model
     rows, advantages = hand_made_rows(loaded)
@@ -85,9 +87,10 @@ def test_the_gradient_is_that_of_the_formula(everywhere):
     assert found["clip"] > 0
 
 
-def test_stale_samples_are_weighted_and_not_clipped_away():
+def test_stale_samples_are_weighted_and_not_clipped_away(monkeypatch):
     """On CPU too: what older weights drew counts by min(exp(logp_old - logp_sampler), C), and the ratio begins at 1."""
-    optim = OptimConfig(lr=1e-3, warmup=1, epochs=1, grad_clip=1e9)
+    monkeypatch.setattr(step_module, "GRAD_CLIP", 1e9)
+    optim = OptimConfig(lr=1e-3, warmup=1, epochs=1)
     loaded, plain = load(TINY), load(TINY).model
     rows, advantages = hand_made_rows(loaded)
     move_alike(loaded.model, plain, 0.05)
@@ -114,16 +117,12 @@ def weights(model) -> torch.Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
 
 
-@pytest.mark.parametrize("aggregate", ["token", "turn", "trial"])
-def test_one_or_many_micro_batches_give_the_same_weights(aggregate):
+def test_one_or_many_micro_batches_give_the_same_weights():
     found = []
     for tokens in (100_000, 120):
         loaded = load(TINY)
         rows, advantages = hand_made_rows(loaded)
-        algo = AlgoConfig(aggregate=aggregate, reflection_weight=0.5)
-        learner = Learner(
-            loaded.model, config(algo=algo, optim=OptimConfig(lr=1e-3, warmup=1, epochs=2, tokens=tokens))
-        )
+        learner = Learner(loaded.model, config(optim=OptimConfig(lr=1e-3, warmup=1, epochs=2, tokens=tokens)))
         learner.update(UpdateData(rows, advantages), update=0, on_bad=pytest.fail)
         found.append(weights(loaded.model))
     torch.testing.assert_close(found[0], found[1], atol=2e-5, rtol=1e-3)
@@ -154,11 +153,11 @@ def test_better_than_expected_becomes_likelier(lora, checkpointing):
 def test_a_shared_beginning_changes_nothing_but_the_work(lora, tokens):
     """The rules stand once in a micro-batch: the same metrics, and the same weights after two steps."""
     found, after, seen = [], [], []
-    for share in ("off", "on"):
+    for share in (False, True):
         loaded = load(TINY, lora=lora)
         rows, advantages = hand_made_rows(loaded)
-        optim = OptimConfig(lr=1e-3, warmup=1, epochs=2, lr_end=1.0, tokens=tokens, share=share)
-        learner = Learner(loaded.model, config(optim=optim))
+        optim = OptimConfig(lr=1e-3, warmup=1, epochs=2, lr_end=1.0, tokens=tokens)
+        learner = Learner(loaded.model, config(optim=optim), shares_openings=share)
         seen.append(sum(batch.tokens for batch in learner._packed(rows)))
         found.append(learner.update(UpdateData(rows, advantages), update=0, on_bad=pytest.fail))
         after.append(weights(loaded.model))
@@ -177,28 +176,14 @@ def test_lora_trains_the_adapter_alone():
     assert all("lora" in name for name in changed)
 
 
-def test_weights_of_reflections():
-    """With weight 0, reflections carry no loss: the gradient is that of the turns alone."""
-    loaded = load(TINY)
-    rows, advantages = hand_made_rows(loaded)
-    reflecting = {span.step for row in rows for span in row.spans if span.reflects}
-    assert reflecting
-    optim = OptimConfig(lr=1e-3, warmup=1, epochs=1)
-    Learner(loaded.model, config(algo=AlgoConfig(reflection_weight=0.0), optim=optim)).update(
-        UpdateData(rows, advantages), update=0, on_bad=pytest.fail
-    )
-    other = load(TINY)
-    for row in rows:
-        row.spans = [span for span in row.spans if not span.reflects]
-    Learner(other.model, config(optim=optim)).update(UpdateData(rows, advantages), update=0, on_bad=pytest.fail)
-    torch.testing.assert_close(weights(loaded.model), weights(other.model), atol=2e-5, rtol=1e-3)
+def test_kl_holds_the_policy_back(monkeypatch):
+    monkeypatch.setattr(step_module, "CLIP_LOW", 1.0)
+    monkeypatch.setattr(step_module, "CLIP_HIGH", 1e6)
 
-
-def test_kl_holds_the_policy_back():
     def moved(kl_weight):
         loaded = load(TINY)
         rows, advantages = hand_made_rows(loaded)
-        algo = AlgoConfig(kl_weight=kl_weight, clip_low=1.0, clip_high=1e6)
+        algo = AlgoConfig(kl_weight=kl_weight)
         learner = Learner(loaded.model, config(algo=algo, optim=OptimConfig(lr=2e-3, warmup=1, epochs=12, lr_end=1.0)))
         learner.keep_reference()
         start = weights(loaded.model)
@@ -213,13 +198,13 @@ def test_kl_holds_the_policy_back():
 
 
 def test_trainers_own_logprobs_and_the_metric_of_disagreement():
-    """With logp_old = trainer, a sampler that was off is seen, weighed, and does not bend the ratio."""
+    """With the trainer's own log-probabilities, a wrong sampler is seen, weighed, and does not bend the ratio."""
     loaded = load(TINY)
     rows, advantages = hand_made_rows(loaded)
     for row in rows:
         for span in row.spans:
             span.logprobs = tuple(value - 0.3 for value in span.logprobs)
-    learner = Learner(loaded.model, config(algo=AlgoConfig(logp_old="trainer")))
+    learner = Learner(loaded.model, config(), uses_own_logp=True)
     learner.look_over(rows, len(advantages), 0)
     found = learner.update(UpdateData(rows, advantages), update=0, on_bad=pytest.fail)
     assert found["sampler/mismatch"] == pytest.approx(0.3, abs=1e-3)
@@ -232,7 +217,7 @@ def test_a_loss_that_is_not_finite_is_skipped_counted_and_in_the_end_fatal():
     rows, advantages = hand_made_rows(loaded)
     bad = advantages.clone()
     bad[0] = float("nan")
-    learner = Learner(loaded.model, config(run=RunConfig(updates=4, max_bad_steps=3)))
+    learner = Learner(loaded.model, config(run=RunConfig(updates=4)))
     start, kept = weights(loaded.model), []
     found = learner.update(UpdateData(rows, bad), update=0, on_bad=kept.append)
     assert found["skipped"] == 1
@@ -305,13 +290,15 @@ def test_the_number_of_steps_does_not_depend_on_the_trials():
         assert len(taken) == 6 if trials > 1 else len(taken) >= 3
 
 
-def test_the_critic_learns_its_targets():
+def test_the_critic_learns_its_targets(monkeypatch):
     """Reflections are worth 1, turns -1: the last prompt token tells them apart."""
+    monkeypatch.setattr(step_module, "VALUE_LR", 1e-2)
+    monkeypatch.setattr(step_module, "VALUE_WEIGHT", 1.0)
     loaded = load(TINY)
     rows, advantages = hand_made_rows(loaded)
     targets = torch.full((len(advantages), 1), -1.0)
     targets[[span.step for row in rows for span in row.spans if span.reflects]] = 1.0
-    algo = AlgoConfig(estimator="ppo", form="chained", value_lr=1e-2, value_weight=1.0)
+    algo = AlgoConfig(estimator="ppo", form="chained")
     optim = OptimConfig(lr=1e-4, warmup=1, epochs=60, lr_end=1.0)
     learner = Learner(loaded.model, config(algo=algo, optim=optim), heads=1)
     before = learner.look_over(rows, len(advantages), 0)
@@ -322,11 +309,12 @@ def test_the_critic_learns_its_targets():
 
 
 @pytest.mark.parametrize("minibatches", [1, 2, 4])
-def test_the_critics_loss_is_a_mean_however_many_minibatches_there_are(minibatches):
+def test_the_critics_loss_is_a_mean_however_many_minibatches_there_are(minibatches, monkeypatch):
     """Before the first step it says 0 everywhere; targets of 2: half the square is 2."""
+    monkeypatch.setattr(step_module, "VALUE_LR", 1e-9)
     loaded = load(TINY)
     rows, advantages = hand_made_rows(loaded)
-    algo = AlgoConfig(estimator="ppo", form="chained", value_lr=1e-9)
+    algo = AlgoConfig(estimator="ppo", form="chained")
     optim = OptimConfig(lr=1e-9, warmup=1, minibatches=minibatches)
     learner = Learner(loaded.model, config(algo=algo, optim=optim), heads=1)
     data = UpdateData(rows, torch.zeros(len(advantages)), torch.full((len(advantages), 1), 2.0))

@@ -9,7 +9,7 @@ import torch
 
 from mulligan.models.load import LoraSettings, load
 from mulligan.train import muon, optimisers
-from mulligan.train.config import AlgoConfig, OptimConfig, WarmstartConfig
+from mulligan.train.config import OptimConfig, WarmstartConfig
 from mulligan.train.muon import Float32Muon
 from mulligan.train.step import Learner, UpdateData
 from small_updates import TINY, config, hand_made_rows
@@ -34,8 +34,7 @@ def test_small_steps_are_not_lost_in_bfloat16():
     """The optimiser works on float32 copies: nearly every weight moves, however small the step."""
     loaded = load(TINY, dtype="bfloat16")
     rows, advantages = hand_made_rows(loaded)
-    algo = AlgoConfig(logp_old="trainer")
-    learner = Learner(loaded.model, config(algo=algo, optim=OptimConfig(lr=1e-6, warmup=1, epochs=1)))
+    learner = Learner(loaded.model, config(optim=OptimConfig(lr=1e-6, warmup=1, epochs=1)))
     before = {name: weight.detach().clone() for name, weight in learner.weights().items()}
     learner.look_over(rows, len(advantages), 0)
     learner.update(UpdateData(rows, advantages), update=0, on_bad=pytest.fail)

@@ -54,6 +54,14 @@ def weights(model) -> torch.Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
 
 
+@pytest.fixture
+def unclipped(monkeypatch):
+    """Gradients and ratios as they are."""
+    monkeypatch.setattr(step_module, "GRAD_CLIP", 1e9)
+    monkeypatch.setattr(step_module, "CLIP_LOW", 1.0)
+    monkeypatch.setattr(step_module, "CLIP_HIGH", 1e6)
+
+
 def gradient(learner: Learner, rows, advantages) -> torch.Tensor:
     learner.optimiser.step = lambda: None  # look at the gradient, keep the weights
     learner.update(UpdateData(rows, advantages), update=0, on_bad=pytest.fail)
@@ -63,15 +71,16 @@ def gradient(learner: Learner, rows, advantages) -> torch.Tensor:
 # Precision ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("unclipped")
 def test_gradients_of_bfloat16_weights_add_up_in_float32():
     """However many micro-batches: as close to the gradient of float32 weights as in one."""
     rows, advantages = some_rows(48)
-    optim = OptimConfig(warmup=1, epochs=1, grad_clip=1e9)
-    settings = config(optim=optim, algo=AlgoConfig(logp_old="sampler", clip_low=1.0, clip_high=1e6))
+    optim = OptimConfig(warmup=1, epochs=1)
+    settings = config(optim=optim)
 
     def found(dtype: str, tokens: int) -> torch.Tensor:
         model = load(TINY, dtype="bfloat16").model.to(getattr(torch, dtype))  # the same numbers, in either precision
-        learner = Learner(model, replace(settings, optim=replace(optim, tokens=tokens)))
+        learner = Learner(model, replace(settings, optim=replace(optim, tokens=tokens)), uses_own_logp=False)
         return gradient(learner, rows, advantages)
 
     exact, one, many = found("float32", 10**6), found("bfloat16", 10**6), found("bfloat16", 30)
@@ -95,13 +104,14 @@ def test_small_parts_are_not_lost_in_a_large_sum():
     assert layer.weight.grad.item() == 1.0  # afterwards gradients go where they always go
 
 
+@pytest.mark.usefixtures("unclipped")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_head_in_slices_trains_alike(dtype):
     found = []
     for few in (10**9, 0):
         loaded = load(TINY, dtype=dtype)
         rows, advantages = some_rows()
-        learner = Learner(loaded.model, config(optim=OptimConfig(warmup=1, epochs=1, grad_clip=1e9)))
+        learner = Learner(loaded.model, config(optim=OptimConfig(warmup=1, epochs=1)))
         learner.head.few, learner.head.slice = few, 7 * 2000
         found.append(gradient(learner, rows, advantages))
     apart = float((found[1] - found[0]).norm() / found[0].norm())
@@ -111,13 +121,19 @@ def test_a_head_in_slices_trains_alike(dtype):
 # The trainer's own log-probabilities --------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def narrow(monkeypatch):
+    """Ratios are clipped at 0.99 and 1.01."""
+    monkeypatch.setattr(step_module, "CLIP_LOW", 0.01)
+    monkeypatch.setattr(step_module, "CLIP_HIGH", 0.01)
+
+
 def updated(rows, advantages, *, tokens: int = 0, look: bool, monkeypatch=None, **optim) -> tuple[torch.Tensor, dict]:
     loaded = load(TINY)
     settings = config(
-        algo=AlgoConfig(logp_old="trainer", clip_low=0.01, clip_high=0.01),
         optim=OptimConfig(lr=3e-3, warmup=1, lr_end=1.0, tokens=tokens, **optim),
     )
-    learner = Learner(loaded.model, settings)
+    learner = Learner(loaded.model, settings, uses_own_logp=True)
     if look:  # as with several minibatches: an extra pass, noted on the spans
         learner._later_rows = lambda rows, update: list(rows)
     learner.look_over(rows, len(advantages), 0)
@@ -140,6 +156,7 @@ def _run_out_of_memory_in_the_second_epoch(monkeypatch, learner: Learner) -> Non
     monkeypatch.setattr(head_module, "states", cramped)
 
 
+@pytest.mark.usefixtures("narrow")
 def test_the_first_pass_over_all_rows_is_what_looking_over_would_find(monkeypatch):
     """Three epochs, so that ratios move off 1 and are clipped; and once more with memory that runs out on the way."""
     expected, said = updated(*some_rows(), look=True, epochs=3)
@@ -152,15 +169,15 @@ def test_the_first_pass_over_all_rows_is_what_looking_over_would_find(monkeypatc
         assert metrics["sampler/mismatch"] == pytest.approx(said["sampler/mismatch"], rel=1e-3)
 
 
+@pytest.mark.usefixtures("narrow")
 def test_minibatches_after_the_first_are_looked_over_before_it_is_stepped():
     """Two passes: the log-probabilities of before the update are those of all rows in both."""
     found = []
     for everything in (False, True):
         loaded = load(TINY)
         rows, advantages = some_rows()
-        algo = AlgoConfig(logp_old="trainer", clip_low=0.01, clip_high=0.01)
-        settings = config(algo=algo, optim=OptimConfig(lr=3e-3, minibatches=2, warmup=1, lr_end=1.0, epochs=2))
-        learner = Learner(loaded.model, settings)
+        settings = config(optim=OptimConfig(lr=3e-3, minibatches=2, warmup=1, lr_end=1.0, epochs=2))
+        learner = Learner(loaded.model, settings, uses_own_logp=True)
         if everything:
             learner._later_rows = lambda rows, update: list(rows)
         learner.look_over(rows, len(advantages), 5)
@@ -232,9 +249,9 @@ def test_a_step_reads_numbers_back_as_often_for_one_micro_batch_as_for_many(monk
     for tokens in (10**6, 60):
         loaded = load(TINY)
         rows, advantages = some_rows()
-        algo = AlgoConfig(estimator="ppo", logp_old="trainer", entropy_weight=0.01, aggregate="turn")
+        algo = AlgoConfig(estimator="ppo", entropy_weight=0.01)
         settings = config(algo=algo, optim=OptimConfig(epochs=1, warmup=1, tokens=tokens))
-        learner = Learner(loaded.model, settings, heads=1)
+        learner = Learner(loaded.model, settings, heads=1, uses_own_logp=True)
         learner.look_over(rows, len(advantages), 0)
         targets = torch.zeros(len(advantages), 1)
         count = 0
@@ -259,14 +276,14 @@ def compiler():
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # of torch's own making, while it compiles
 def test_a_compiled_learner_trains_alike_and_compiles_once(compiler):
     found, counts = [], []
-    for choice in ("off", "on"):
+    for compiles in (False, True):
         loaded = load("nano:hidden=32,layers=1")
         settings = config(
-            model=ModelConfig(name=TINY, compile=choice),
-            algo=AlgoConfig(estimator="ppo", logp_old="trainer", entropy_weight=0.01),
+            model=ModelConfig(name=TINY),
+            algo=AlgoConfig(estimator="ppo", entropy_weight=0.01),
             optim=OptimConfig(lr=1e-3, warmup=1, lr_end=1.0, epochs=2, tokens=150),
         )
-        learner = Learner(loaded.model, settings, heads=1, backend=compiler)
+        learner = Learner(loaded.model, settings, 1, compiles=compiles, backend=compiler, uses_own_logp=True)
         learner.head.few = 0
         for update in range(2):
             rows, advantages = some_rows(6 + update, seed=update)  # other lengths each time

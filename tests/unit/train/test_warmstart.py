@@ -18,7 +18,6 @@ from mulligan.train import checkpoint
 from mulligan.train.config import (
     RunConfig,
     TaskConfig,
-    trial_settings,
 )
 from mulligan.train.loop import train
 from mulligan.train.resolve import resolve
@@ -34,7 +33,7 @@ def test_a_warm_start_can_show_games_that_training_leaves_out():
     def kinds(shown: str) -> set[str]:
         config = resolve("test", None, {**settings, "warmstart.params": shown})
         mixture = Mixture.parse(config.task.env, config.task.params)
-        trials = demonstrate(config, mixture, trial_settings(config), loaded.renderer)
+        trials = demonstrate(config, mixture, config.trial, loaded.renderer)
         return {trial.task.task_class.partition("/")[2] for trial in trials}
 
     assert kinds("") == {"pick", "look", "clean", "heat"}
@@ -47,7 +46,7 @@ def test_a_warm_start_can_show_games_that_training_leaves_out():
 def test_a_warm_start_can_show_several_memories():
     config = resolve("test", None, {"warmstart.memory": "history, reflection", "warmstart.trials": "6"})
     loaded = load(config.model.name)
-    trials = demonstrate(config, Mixture.parse(config.task.env, {}), trial_settings(config), loaded.renderer)
+    trials = demonstrate(config, Mixture.parse(config.task.env, {}), config.trial, loaded.renderer)
     assert [trial.memory for trial in trials] == ["history", "reflection"] * 3
     with pytest.raises(UnknownName, match="did you mean 'history'"):
         resolve("test", None, {"warmstart.memory": "histori"})
@@ -62,7 +61,7 @@ def test_mistakes_on_purpose_are_shown_and_not_imitated():
     trials = demonstrate(
         replace(config, task=replace(config.task, params=params)),
         Mixture.parse("sokoban", params),
-        trial_settings(config),
+        config.trial,
         renderer,
     )
     notes = wrong = 0
@@ -85,7 +84,7 @@ def test_demonstrations_are_the_same_however_many_processes_play_them():
         demonstrate(
             replace(config, warmstart=replace(config.warmstart, processes=processes)),
             Mixture.parse(config.task.env, {}),
-            trial_settings(config),
+            config.trial,
             here.renderer,
         )
         for processes in (1, 2)
