@@ -16,7 +16,7 @@ from mulligan.eval.run import evaluate
 from mulligan.players import as_trained
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.report.run import RunFolder
-from mulligan.report.tables import ROOM_NAMES
+from mulligan.report.tables import room_name
 from mulligan.sweep.arms import WARM_START
 from mulligan.sweep.worker import RESULT
 from mulligan.train.config import Config
@@ -144,7 +144,7 @@ def evaluation_rows(result: Mapping[str, Any], folder: Path, classes: bool = Fal
     own |= {"minutes": round(result["seconds"] / 60, 2), "also": _classes(result) if classes else {}}
     rows = [{**shared, **own, **_evaluation(result, result["controls"])}]
     for name, summary in result["room"].items():
-        player = {"name": ROOM_NAMES.get(name, name), "method": "scripted", "memory": None, "minutes": 0.0}
+        player = {"name": room_name(name), "method": "scripted", "memory": None, "minutes": 0.0}
         rows.append({**shared, **player, **_evaluation(summary, {})})
     return rows
 
