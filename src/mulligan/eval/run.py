@@ -98,31 +98,19 @@ class EvalResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for ``--json`` and ``result.json``; the main arm's figures stand at the top."""
-        main = asdict(self.main)
+        same = ("env", "policy", "kind", "tasks", "episodes", "separation", "ceiling", "complete", "cost", "seconds")
         return {
             "schema_version": SCHEMA_VERSION,
-            "env": self.env,
-            "policy": self.policy,
-            "kind": self.kind,
-            "tasks": self.tasks,
-            "episodes": self.episodes,
+            **{name: getattr(self, name) for name in (*same, "turns_per_second", "requests", "run")},
             "memory": self.settings.memory_mode,
             "style": self.settings.style,
             **({"related": True} if self.related else {}),
-            "separation": self.separation,
-            **main,
-            "ceiling": self.ceiling,
+            **asdict(self.main),
             "controls": {name: asdict(summary) for name, summary in self.controls.items()},
             "gains": {name: {"gain": gain, "ci": ci} for name, (gain, ci) in self.gains.items()},
             "room": {name: asdict(summary) for name, summary in self.room.items()},
             "by_class": {name: asdict(summary) for name, summary in self.by_class.items()},
-            "complete": self.complete,
-            "cost": self.cost,
-            "seconds": self.seconds,
-            "turns_per_second": self.turns_per_second,
-            "requests": self.requests,
             "cut_replies": self.cut.to_dict(),
-            "run": self.run,
         }
 
 
