@@ -153,7 +153,9 @@ def _explained(result: Result) -> list[str]:
     shown = [name for name, summary in result["controls"].items() if summary["trials"]]
     lines += [f"{CONTROL_NAMES[name]}: the same policy with {_CONTROLS_SHOW[name]}" for name in shown]
     if result["room"]:
-        lines.append("scripted, ceiling: the environment's own players, for comparison; the ceiling sees what is hidden")
+        lines.append(
+            "scripted, ceiling: the environment's own players, for comparison; the ceiling sees what is hidden"
+        )
     if not versus and result["ceiling"] is not None and result["ceiling"] < 1:
         stops = {name: count for name, count in result["room"]["ceiling"]["stop_reasons"].items() if name != "won"}
         reasons = ", ".join(name.replace("_", " ") for name in stops)
@@ -163,7 +165,9 @@ def _explained(result: Result) -> list[str]:
 
 def _spent(result: Result) -> list[str]:
     """Tokens, cost and time, and how to continue what is not complete."""
-    tokens = f"{result['prompt_tokens']:,} + {result['completion_tokens']:,} tokens, " if result["prompt_tokens"] else ""
+    tokens = (
+        f"{result['prompt_tokens']:,} + {result['completion_tokens']:,} tokens, " if result["prompt_tokens"] else ""
+    )
     with_controls = " with controls" if any(summary["trials"] for summary in result["controls"].values()) else ""
     cost = f"cost {result['cost']:.4f}{with_controls}, " if result["cost"] else ""
     rate = result["turns_per_second"]

@@ -19,7 +19,7 @@ from mulligan.models.load import load
 from mulligan.models.nano import nano_tokenizer
 from mulligan.models.renderer import Renderer
 from mulligan.players import Plays, player_from
-from mulligan.report.run import RunFolder, to_toml
+from mulligan.report.run import RunFolder
 from mulligan.sweep.arms import Arm, Sweep, plan_work
 from mulligan.sweep.worker import _is_begun_with
 from mulligan.train.config import EngineConfig, TaskConfig, TrialConfig
@@ -134,22 +134,6 @@ def test_arms_that_share_a_warm_start_have_its_context(tmp_path):
     needs = {each.name: longest_sequence(resolve(each.preset, None, each.settings), renderer)[1] for each in work}
     assert [*needs] == ["warm start", "meta-RL", "RL"]
     assert len(set(needs.values())) == 1
-
-
-def test_a_run_of_an_earlier_version_gets_its_context_when_it_goes_on(tmp_path):
-    run = train(quick(), tmp_path / "run")
-    folder = RunFolder.open(run)
-    tree = folder.config()
-    tree["engine"]["context"] = 0
-    tree["run"]["updates"] = 2
-    folder.write_text("config.toml", to_toml(tree))
-    state = next((run / "checkpoints").glob("update-00001/state.json"))
-    state.write_text(state.read_text().replace('"context": 1024', '"context": 0'))
-    assert engine_context(run) == 1024
-    train(None, run, resume=True)
-    assert from_run(folder).engine.context == 1024
-    train(None, run, resume=True)
-    assert len(metrics(run)) == 2
 
 
 def test_an_export_keeps_the_context(tmp_path, capsys):

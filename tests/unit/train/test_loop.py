@@ -11,12 +11,13 @@ from typing import ClassVar
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 import mulligan
 from mulligan.envs.bandit import Bandit
-from mulligan.errors import MulliganError, ParameterError, RunFolderError
+from mulligan.errors import MulliganError, ParameterError, RunFolderError, UsageError
 from mulligan.models.checkpointing import is_checkpointed
-from mulligan.players import player_from
+from mulligan.players import player_from, trained_with
 from mulligan.policy.scripted import ScriptedPolicy
 from mulligan.report.run import RunFolder
 from mulligan.rollout.groups import Mixture, draw_tasks
@@ -442,11 +443,43 @@ def test_folders(tmp_path):
     with pytest.raises(RunFolderError, match="already holds a run"):
         train(small(), run)
     with pytest.raises(RunFolderError, match="not a run folder"):
-        player_from(str(tmp_path / "nothing")) if False else checkpoint.load_model(tmp_path)
+        checkpoint.load_model(tmp_path)
     # A finished run resumed does nothing more.
     before = weights(run)
     train(None, run, resume=True)
     assert torch.equal(before, weights(run))
+
+
+def test_checkpoints_are_policies(tmp_path):
+    """RUN@N and RUN@best have the weights after that update, and all settings of the run."""
+    config = small(run=replace(small().run, updates=3, validate_every=1, validation_tasks=2, validation_episodes=2))
+    run = train(config, tmp_path / "run")
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    for line, share in zip(lines, (0.9, 0.1, 0.5, 0.4), strict=True):
+        line |= {"validation/p@1": 1 - share, "validation/p@2": share}
+    MetricsFile(run / "metrics.jsonl").cut(-1)
+    for line in lines[1:]:
+        MetricsFile(run / "metrics.jsonl").write(line)
+    for name, update in (("", 3), ("3", 3), ("2", 2), ("best", 2)):  # p@2 after updates 1, 2, 3: 0.1, 0.5, 0.4
+        path = checkpoint.find(run, name)
+        assert path.name == f"update-{update:05d}"
+        spec = f"{run}@{name}" if name else str(run)
+        assert trained_with(spec) == trained_with(str(run))
+        policy = player_from(spec, device="cpu")
+        assert policy.name == spec
+        saved = load_file(path / "weights.safetensors")
+        for name, weight in policy.engine.model.named_parameters():
+            assert torch.equal(weight, saved[name])
+    with pytest.raises(RunFolderError, match=r"update 1; kept: 2, 3.*run\.keep=2"):
+        player_from(f"{run}@1")
+    with pytest.raises(UsageError, match="'best'"):
+        checkpoint.find(run, "newest")
+    MetricsFile(run / "metrics.jsonl").cut(-1)
+    with pytest.raises(RunFolderError, match=r"run\.validate_every"):
+        checkpoint.find(run, "best")
+    MetricsFile(run / "metrics.jsonl").write(lines[0])
+    with pytest.raises(RunFolderError, match=r"update 0, that of its best validation; kept: 2, 3"):
+        checkpoint.find(run, "best")
 
 
 def test_with_staleness_the_next_update_begins_before_this_one_ends(tmp_path, monkeypatch):
@@ -459,9 +492,9 @@ def test_with_staleness_the_next_update_begins_before_this_one_ends(tmp_path, mo
         await play(self, number, playing)
         order.append(("played", number))
 
-    def learning(self, data, *, update: int, on_bad):
+    def learning(self, data, *, update: int):
         order.append(("learns", update))
-        return learn(self, data, update=update, on_bad=on_bad)
+        return learn(self, data, update=update)
 
     learn = update
     monkeypatch.setattr(Trainer, "_play", noting)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import shutil
 import sys
@@ -186,7 +185,7 @@ def test_a_failure_is_counted_under_its_own_name(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("most", [1, 2])
-def test_every_batch_of_a_bad_step_is_kept(tmp_path, monkeypatch, most):
+def test_a_run_ends_after_so_many_bad_steps(tmp_path, monkeypatch, most):
     apply = Learner._apply
 
     def bad(self, loss, optimisers):
@@ -194,9 +193,8 @@ def test_every_batch_of_a_bad_step_is_kept(tmp_path, monkeypatch, most):
         return apply(self, loss * float("nan") if updating else loss, optimisers)
 
     monkeypatch.setattr(Learner, "_apply", bad)
-    with pytest.raises(MulliganError, match=f"not finite in {most} steps in a row"):
+    with pytest.raises(MulliganError, match=f"not finite in {most} steps"):
         train(small(run=replace(small().run, max_bad_steps=most)), tmp_path / "run")
-    assert len(list((tmp_path / "run" / "bad").iterdir())) == most
 
 
 @pytest.mark.parametrize("doing", ["supervised", "look_over"])
@@ -251,27 +249,6 @@ def test_a_run_is_not_gone_on_with_as_another(begun, tmp_path, before, now, said
 def test_what_does_not_make_it_another_run_may_be_changed_before_it_goes_on(begun, tmp_path):
     changes = (("updates = 1\n", "updates = 2\n"), ("slots = 16", "slots = 8"), ("keep = 2", "keep = 1"))
     run = edited(begun, tmp_path / "run", *changes)
-    train(None, run, resume=True)
-    assert metrics(run)[-1]["update"] == 2
-
-
-def test_a_checkpoint_that_does_not_know_its_settings_is_gone_on_with(begun, tmp_path):
-    """Those of earlier versions."""
-    run = edited(begun, tmp_path / "run", ("gamma_traj = 0.6", "gamma_traj = 0.1"))
-    for file in run.glob("checkpoints/*/state.json"):
-        state = json.loads(file.read_text())
-        del state["settings"]
-        file.write_text(json.dumps(state))
-    train(None, run, resume=True)
-
-
-def test_a_run_goes_on_whose_settings_were_more_than_there_are_now(begun, tmp_path):
-    """Those of a version that had one more."""
-    run = edited(begun, tmp_path / "run", ("updates = 1\n", "updates = 2\n"))
-    for file in run.glob("checkpoints/*/state.json"):
-        state = json.loads(file.read_text())
-        state["settings"]["algo"]["gone_since"] = 1
-        file.write_text(json.dumps(state))
     train(None, run, resume=True)
     assert metrics(run)[-1]["update"] == 2
 
