@@ -11,7 +11,7 @@ from mulligan.errors import MulliganError
 from mulligan.models.load import LoraSettings, load, save
 from mulligan.train import head as head_module
 from mulligan.train.config import AlgoConfig, OptimConfig, RunConfig
-from mulligan.train.pack import pack
+from mulligan.train.pack import PATIENCE, pack
 from mulligan.train.rows import rows_of
 from mulligan.train.step import Learner, UpdateData
 from small_updates import TINY, config, good_update, hand_made_rows, play
@@ -289,9 +289,10 @@ def test_micro_batches_grow_again_when_memory_is_free_again(monkeypatch, words):
         return learner.tokens
 
     monkeypatch.setattr(head_module, "states", cramped)
-    assert [train(update) for update in range(6)] == [256] * 6  # tried in the last, in vain
+    # Tried in vain in update 9 (the one that finds the memory full is no calm one), then tried again.
+    assert [train(update) for update in range(PATIENCE + 2)] == [256] * (PATIENCE + 2)
     room[0] = 100_000
-    assert [train(update) for update in range(6, 15)] == [256] * 8 + [512]
+    assert [train(update) for update in range(PATIENCE + 1)] == [256] * PATIENCE + [512]
 
 
 def test_the_number_of_steps_does_not_depend_on_the_trials():
