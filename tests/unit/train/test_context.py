@@ -162,7 +162,7 @@ def test_replies_that_no_context_holds_are_refused_with_the_arithmetic(tmp_path)
     assert not (tmp_path / "run").exists()
     asked, warning = fixed_context(replace(config, engine=EngineConfig(slots=16, context=1024)), load(TINY))
     assert asked.engine.context == 1024
-    assert "could need more than the context of 1,024" in warning
+    assert "1,024" in warning
 
 
 def test_cut_replies_are_counted_and_warned_of_once(tmp_path):

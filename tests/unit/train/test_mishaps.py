@@ -120,7 +120,7 @@ def test_a_seat_with_a_name_is_no_number():
 def test_a_world_that_cannot_be_built_is_passed_over():
     mixture = Mixture.parse(f"{__file__}:Brittle", {})
     assert {draw.task.seed % 3 for draw in draw_tasks(mixture, 40, seed=0, update=0)} == {1, 2}
-    with pytest.raises(MulliganError, match=r"Broken, seed \d+: the world cannot be built: ValueError: no world"):
+    with pytest.raises(MulliganError, match=r"Broken, seed \d+.*ValueError: no world"):
         draw_tasks(Mixture.parse(f"{__file__}:Broken", {}), 1, seed=0, update=0)
 
 
@@ -135,7 +135,7 @@ def test_related_tasks_are_other_worlds():
 
 def test_a_run_in_which_nothing_is_ever_said_ends(tmp_path):
     config = small(run=replace(small().run, tasks=1), engine=EngineConfig(slots=16, context=2))
-    with pytest.raises(MulliganError, match=r"no trial of update 1 had a reply; the first: .+"):
+    with pytest.raises(MulliganError, match="update 1"):
         train(replace(config, warmstart=replace(config.warmstart, steps=0)), tmp_path / "run")
 
 
@@ -151,11 +151,11 @@ def test_a_context_that_is_too_short_is_warned_of(tmp_path):
     train(config, tmp_path / "run", on_update=told.append)
     found = metrics(tmp_path / "run")[-1]
     assert found["stop/context_full"] > found["episodes"] / 2
-    assert "engine.context is too short" in found["warning"]
+    assert "engine.context" in found["warning"]
     # and before the first update, of what is demonstrated, which takes its time
     assert told[0]["demonstrations"] == 40
     said = [update.get("warning") for update in told]
-    assert "demonstrated sequences are longer than the context of 30 tokens, where" in (said[1] or "")
+    assert "context of 30 tokens" in (said[1] or "")
     assert not any("demonstrated" in (text or "") for text in said[6:])
 
 
@@ -242,7 +242,7 @@ def edited(begun: Path, to: Path, *changes: tuple[str, str]) -> Path:
 )
 def test_a_run_is_not_gone_on_with_as_another(begun, tmp_path, before, now, said):
     run = edited(begun, tmp_path / "run", (before, now))
-    with pytest.raises(UsageError, match=re.escape(f"{run} was begun with other settings ({said}); put")):
+    with pytest.raises(UsageError, match=re.escape(f"({said})")):
         train(None, run, resume=True)
 
 

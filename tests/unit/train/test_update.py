@@ -199,16 +199,16 @@ def test_memory_that_runs_out_while_the_optimiser_steps_ends_the_run(monkeypatch
     learner = Learner(load(TINY).model, settings)
     with monkeypatch.context() as cramped:
         cramped.setattr(torch, "zeros_like", no_room)
-        with pytest.raises(DeviceLost, match=r"memory ran out in the optimiser's step \(CUDA out of memory.*GiB\)"):
+        with pytest.raises(DeviceLost, match=r"\(CUDA out of memory.*GiB\)"):
             good_update(learner, UpdateData(rows, advantages), update=0)
     with monkeypatch.context() as cramped:
         cramped.setattr(torch.nn.utils, "clip_grad_norm_", no_room)
-        with pytest.raises(DeviceLost, match="memory ran out"):
+        with pytest.raises(DeviceLost, match="--resume"):
             good_update(learner, UpdateData(rows, advantages), update=0)
     monkeypatch.setattr(muon, "multiplies_bfloat16", lambda device: False)
     monkeypatch.setattr(muon, "_orthogonal", no_room)
     adamw, _ = steppers = learner.warm_optimisers()
-    with pytest.raises(DeviceLost, match="memory ran out in the optimiser's step"):
+    with pytest.raises(DeviceLost, match="--resume"):
         learner.supervised(rows, 1e-3, steppers)
     assert {int(state["step"]) for state in adamw.state.values()} == {1}
 

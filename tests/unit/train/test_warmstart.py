@@ -132,7 +132,7 @@ def test_a_warm_start_goes_on_with_the_settings_it_was_begun_with(tmp_path):
         train(None, run, resume=True)
     file.write_text(file.read_text().replace("lr = 0.012", "lr = 0.011"))
     (run / "checkpoints" / "warmstart-00001" / "optimiser.pt").write_bytes(b"nothing")
-    with pytest.raises(RunFolderError, match="without that folder, training goes on from before it"):
+    with pytest.raises(RunFolderError, match="warmstart-00001"):
         train(None, run, resume=True)
 
 
@@ -142,7 +142,7 @@ def test_nothing_to_imitate_is_said_at_once(tmp_path, monkeypatch):
             raise OSError("no simulator")
 
     monkeypatch.setattr(mulligan.envs.registry, "_load", lambda name: Broken)
-    with pytest.raises(MulliganError, match="nothing was demonstrated in 40 trials; the first: OSError: no simulator"):
+    with pytest.raises(MulliganError, match="40 trials.*OSError: no simulator"):
         train(small(), tmp_path / "run")
 
 
