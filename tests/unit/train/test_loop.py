@@ -76,8 +76,8 @@ def evaluated(run: Path) -> mulligan.EvalResult:
 def test_meta_rl_learns_to_use_its_memory_and_rl_does_not(tmp_path):
     meta = evaluated(train(bandit(episodes=3, group=8), tmp_path / "meta"))
     plain = evaluated(train(bandit(episodes=1, group=24), tmp_path / "rl"))
-    # The last episode beats the first, and beats the last episode of the agent trained on single episodes. Seeds 0, 1, 2
-    # give gaps of 0.66, 0.41, 0.24 to the first, 0.62, 0.51, 0.24 to RL, and 0.29, 0.31, 0.13 in p@3.
+    # The last episode beats the first, and beats the last episode of the agent trained on single episodes. Seeds 0, 1
+    # and 2 have gaps of 0.66, 0.41, 0.24 to the first, of 0.62, 0.51, 0.24 to RL, and of 0.29, 0.31, 0.13 in p@3.
     assert meta.main.won[2] > meta.main.won[0] + 0.15
     assert meta.main.won[2] > plain.main.won[2] + 0.15
     assert meta.p[2] > plain.p[2] + 0.05
@@ -455,7 +455,7 @@ def test_folders(tmp_path):
     assert RunFolder.open(run).config()["kind"] == "train"
     with pytest.raises(RunFolderError, match="--resume"):
         train(small(), run)
-    with pytest.raises(RunFolderError, match="config.toml"):
+    with pytest.raises(RunFolderError, match=r"config\.toml"):
         checkpoint.load_model(tmp_path)
     # A finished run resumed does nothing more.
     before = weights(run)

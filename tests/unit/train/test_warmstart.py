@@ -142,7 +142,7 @@ def test_nothing_to_imitate_is_said_at_once(tmp_path, monkeypatch):
             raise OSError("no simulator")
 
     monkeypatch.setattr(mulligan.envs.registry, "_load", lambda name: Broken)
-    with pytest.raises(MulliganError, match="40 trials.*OSError: no simulator"):
+    with pytest.raises(MulliganError, match=r"40 trials.*OSError: no simulator"):
         train(small(), tmp_path / "run")
 
 
