@@ -1,7 +1,9 @@
 """Every policy by name: those of `mulligan.policy.spec`, and what a run folder or a model has learned.
 
 random | expert[:SKILL[:RECALL]] | hasty[:SKILL[:RECALL]] | omniscient | human | endpoint:MODEL | file.py:function
-RUN FOLDER | nano | smollm2 | hf:MODEL
+RUN | RUN@UPDATE | RUN@best | nano | smollm2 | hf:MODEL
+
+RUN is a run folder. RUN@40 is its checkpoint after 40 updates, RUN@best that of the best validation.
 """
 
 from __future__ import annotations
@@ -50,20 +52,31 @@ def player_from(
     need; where nobody says what it plays, its own limit.
     """
     engine = {"slots": slots, "context": context, "chunk": chunk, "kind": kind, "share": share}
-    if (Path(spec) / "config.toml").is_file():
-        return _local(spec, device, engine, plays, trained=True)
-    if spec.partition(":")[0] in LOCAL:
-        return _local(spec, device, engine, plays, trained=False)
+    if run_of(spec) or spec.partition(":")[0] in LOCAL:
+        return _local(spec, device, engine, plays)
     return policy_from(spec, **endpoint)
+
+
+def run_of(spec: str) -> tuple[str, str] | None:
+    """The run folder that `spec` names, and its checkpoint: ``runs/x@40`` -> ("runs/x", "40"); None if it names none.
+
+    Without a checkpoint, which stands for the newest, that is empty.
+    """
+    folder, _, checkpoint = spec.rpartition("@")
+    for run in ((spec, ""), (folder, checkpoint)):
+        if run[0] and (Path(run[0]) / "config.toml").is_file():
+            return run
+    return None
 
 
 def trained_with(spec: object) -> Config | None:
     """The configuration of the training run that `spec` names; None if it names none."""
     from mulligan.report.run import RunFolder
 
-    if not isinstance(spec, str) or not (Path(spec) / "config.toml").is_file():
+    run = run_of(spec) if isinstance(spec, str) else None
+    if run is None:
         return None
-    folder = RunFolder.open(spec)
+    folder = RunFolder.open(run[0])
     if folder.config().get("kind") != "train":
         raise UsageError(f"{spec} is not a training run, so that it holds no policy")
     from mulligan.train.resolve import from_run
@@ -85,7 +98,7 @@ def as_trained(config: Config, env: str) -> tuple[TrialSettings, dict[str, Param
     return settings, mixture.own_params(env) if known else {}
 
 
-def _local(spec: str, device: str, engine: Mapping[str, Any], plays: Plays | None, *, trained: bool) -> Policy:
+def _local(spec: str, device: str, engine: Mapping[str, Any], plays: Plays | None) -> Policy:
     try:
         import torch
 
@@ -101,11 +114,12 @@ def _local(spec: str, device: str, engine: Mapping[str, Any], plays: Plays | Non
         raise MissingExtra(f"the policy {spec!r}", "train") from error
 
     where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    loaded = load_model(spec, where) if trained else load(spec, device=where)
+    run = run_of(spec)
+    loaded = load_model(run[0], where, checkpoint=run[1]) if run else load(spec, device=where)
     loaded.model.eval()
     context = engine["context"]
     if not context:
-        context = trained_context(RunFolder.open(spec), loaded) if trained else _needed_context(plays, loaded)
+        context = trained_context(RunFolder.open(run[0]), loaded) if run else _needed_context(plays, loaded)
     made = make_engine(loaded.model, **{**engine, "context": context})
     return LocalPolicy(made, loaded.renderer, name=spec.rstrip("/"))
 

@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[2]
         (["eval", "minesweeper", "--policy", "smolm2"], "'smollm2'"),
         (["eval", "minesweeper", "--taks", "5"], "'--tasks'"),
         (["eval", "minesweeper", "--tasks", "many"], "invalid int value"),
-        (["eval", "minesweeper", "--tasks", "0"], "tasks=0"),
+        (["eval", "minesweeper", "--tasks", "0"], "tasks must be >= 1 (got 0)"),
         (["eval", "minesweeper", "--episodes", "0"], "episodes"),
         (["eval", "minesweeper", "--env.mines", "36"], "mines=36"),
         (["eval", "minesweeper", "--env.mines", "few"], "not of type int"),

@@ -28,7 +28,6 @@ from typing import Any
 import pytest
 import torch
 
-from mulligan.algo.normalise import History
 from mulligan.models.load import load, save
 from mulligan.report.run import read_lines
 from mulligan.train import checkpoint, warmstart
@@ -43,7 +42,6 @@ from mulligan.train.config import (
     WarmstartConfig,
 )
 from mulligan.train.loop import train
-from mulligan.train.step import Learner
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Sampling
 
@@ -267,13 +265,13 @@ def test_the_run_left_alone_holds_what_is_compared(whole):
 
 MOMENTS = [
     ("warmstart 5", False),
-    ("rename checkpoints/warmstart", True),  # what is kept of the warm start is half written
+    ("rename checkpoints/warmstart-00010", True),  # what is kept of the warm start is half written
     ("warmstart 15", False),
-    ("rename checkpoints/warmstart", False),  # what was kept before it is put aside
-    ("rmdir checkpoints/.warmstart.old", False),
+    ("rename checkpoints/warmstart-00020", False),  # what is kept is written, and not yet in place
+    ("rmdir checkpoints/warmstart-00010", False),  # it is in place, and what was kept before is half deleted
     ("rename reference/weights.safetensors", True),  # the reference is half written
     ("rename checkpoints/update-00000", False),  # the first checkpoint is written, and not yet in place
-    ("rmdir checkpoints/warmstart", False),  # the first one is in place, and the warm start half deleted
+    ("rmdir checkpoints/warmstart-00020", False),  # the first one is in place, and the warm start half deleted
     ("open checkpoints/.update-00001.tmp/optimiser.pt", True),  # the weights are half written
     ("rename checkpoints/update-00001", True),  # its state.json is half written
     ("rename trials/update-00001.jsonl.gz", True),  # the trials are half written
@@ -282,7 +280,7 @@ MOMENTS = [
     ("remove state.json", False),  # an old checkpoint is being deleted; one of the two comes after another file,
     ("remove weights.safetensors", False),  # whatever the order
     ("rename checkpoints/update-00004", False),
-    ("rename checkpoints/.update-00002.old", False),  # the last checkpoint is in place, and one too many is left
+    ("rmdir checkpoints/update-00002", False),  # the last checkpoint is in place, and one too many half deleted
 ]
 
 
@@ -338,7 +336,7 @@ def stopped(player, tmp_path_factory) -> Path:
     run = tmp_path_factory.mktemp("stopped") / "run"
     assert player.play(run, at="open metrics.jsonl") == -signal.SIGKILL  # the first one
     assert player.play(run, at="mkdir checkpoints/.update-00004.tmp") == -signal.SIGKILL
-    assert [path.name for path in checkpoint._all(run)] == ["update-00002", "update-00003"]
+    assert [path.name for path in checkpoint.kept(run)] == ["update-00002", "update-00003"]
     return run
 
 
@@ -349,8 +347,7 @@ def run(stopped, tmp_path) -> Path:
 
 
 def test_folders_that_never_got_their_name_are_ignored_and_cleaned(player, run, whole):
-    for name in (".update-00009.tmp", ".update-00001.old"):
-        shutil.copytree(run / "checkpoints/update-00002", run / "checkpoints" / name)
+    shutil.copytree(run / "checkpoints/update-00002", run / "checkpoints" / ".update-00009.tmp")
     assert checkpoint.newest(run).name == "update-00003"
     assert player.play(run) == 0
     assert_same(run, whole)
@@ -370,37 +367,6 @@ def test_where_no_checkpoint_is_whole_the_run_starts_over(player, run, whole):
     (run / "checkpoints/update-00000/state.json").unlink()
     assert checkpoint.newest(run) is None
     assert player.play(run) == 0
-    assert_same(run, whole)
-
-
-def test_saving_the_same_update_again_never_leaves_none(tmp_path, monkeypatch):
-    learner = Learner(load(CONFIG.model.name).model, CONFIG)
-    checkpoint.save(tmp_path, 7, learner, History(), keep=1)
-    first = next(learner.model.parameters()).detach().clone()
-    with torch.no_grad():
-        next(learner.model.parameters()).zero_()
-
-    def rename(source, target, real=os.replace):
-        if Path(source).suffix == ".tmp":
-            raise KeyboardInterrupt  # the old one has been put aside, the new one is not yet in its place
-        real(source, target)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "replace", rename)
-        with pytest.raises(KeyboardInterrupt):
-            checkpoint.save(tmp_path, 7, learner, History(), keep=1)
-    assert checkpoint.restore(checkpoint.newest(tmp_path), learner, History()) == 7
-    assert torch.equal(next(learner.model.parameters()), first)
-    checkpoint.save(tmp_path, 7, learner, History(), keep=1)
-    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["update-00007"]
-
-
-def test_a_checkpoint_that_made_room_counts_until_the_new_one_is_in_place(player, run, whole):
-    shutil.rmtree(run / "checkpoints/update-00002")
-    (run / "checkpoints/update-00003").rename(run / "checkpoints/.update-00003.old")
-    assert checkpoint.newest(run).name == ".update-00003.old"
-    assert player.play(run, at="update 4") == -signal.SIGKILL
-    (run / "checkpoints/.update-00003.old").rename(run / "checkpoints/update-00003")
     assert_same(run, whole)
 
 

@@ -200,11 +200,9 @@ class _Bench:
         """Micro-batches of a pass."""
 
     def update(self, seen: list[Any] | None = None) -> None:
-        def refuse(_: Any) -> None:
-            raise RuntimeError("the loss of the benchmark is not finite")
-
         with self._wrapped("score", lambda scores: None if seen is None else seen.append(scores.logp.detach())):
-            self.learner.update(self.data, update=0, on_bad=refuse)
+            if self.learner.update(self.data, update=0)["skipped"]:
+                raise RuntimeError("the loss of the benchmark is not finite")
 
     def look_over(self) -> Any:
         """The extra pass; the log-probabilities, in the order of packing."""

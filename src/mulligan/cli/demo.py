@@ -74,7 +74,7 @@ def _print(data: dict[str, Any], folder: Path) -> None:
     rows = [(row["method"], row) for row in data["rows"]]
     title = f"{data['title']}: {data['tasks']} boards never trained on, {data['episodes']} attempts at each"
     console = Console(width=None if sys.stdout.isatty() else 160)
-    console.print(summary_table(title, rows, data["episodes"], versus=False, ceiling=None))
+    console.print(summary_table(title, rows, data["episodes"], versus=False))
     console.print(
         f"meta-RL against RL at p@{data['episodes']}: {_points(data['gap'])}; against gamma_traj 0: "
         f"{_points(data['gap_to_myopic'])} (same boards, 95 %). {data['updates']} updates each, seed {data['seed']}.\n"

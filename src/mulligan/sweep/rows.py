@@ -16,7 +16,7 @@ from mulligan.eval.run import evaluate
 from mulligan.players import as_trained
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.report.run import RunFolder
-from mulligan.report.tables import ROOM_NAMES, pays_in_part
+from mulligan.report.tables import pays_in_part, room_name
 from mulligan.sweep.arms import RESULT, WARM_START
 from mulligan.train.config import Config
 from mulligan.train.metrics import MetricsFile
@@ -143,7 +143,7 @@ def evaluation_rows(result: Mapping[str, Any], folder: Path, classes: bool = Fal
     own |= {"minutes": round(result["seconds"] / 60, 2), "also": _classes(result) if classes else {}}
     rows = [{**shared, **own, **_evaluation(result, result["controls"])}]
     for name, summary in result["room"].items():
-        player = {"name": ROOM_NAMES.get(name, name), "method": "scripted", "memory": None, "minutes": 0.0}
+        player = {"name": room_name(name), "method": "scripted", "memory": None, "minutes": 0.0}
         rows.append({**shared, **player, **_evaluation(summary, {})})
     return rows
 

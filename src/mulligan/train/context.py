@@ -30,23 +30,22 @@ MOMENTS, GRADIENT = 8, 4
 """Bytes of each trained weight that AdamW's moments and the gradient take, in float32."""
 
 
-def fixed_context(config: Config, loaded: Loaded, *, is_begun: bool = False) -> tuple[Config, str | None]:
+def fixed_context(config: Config, loaded: Loaded) -> tuple[Config, str | None]:
     """`config` with its context as a number; and a warning where the model's limit is shorter than a trial may need.
 
-    Replies that no context of this model can hold are refused with the arithmetic, unless the run `is_begun`: an
-    earlier version left its context open, and it goes on with all that the model has. Memory that finds no room beside
-    the replies is shortened, as the runner always does, and warned of. A context that was asked for is not questioned:
-    the arithmetic is that of the longest replies, and where real ones are cut, metrics and evaluations say so.
+    Replies that no context of this model can hold are refused with the arithmetic. Memory that finds no room beside the
+    replies is shortened by the runner, with a warning. A context that was set by hand is not questioned: the arithmetic
+    is that of the longest replies, and where real ones are cut, metrics and evaluations say so.
     """
     limit = model_limit(loaded)
     env, need = longest_sequence(config, loaded.renderer)
     if not config.engine.context:
-        if need.replies > limit and not is_begun:
+        if need.replies > limit:
             raise UsageError(_too_long(config, limit, env, need))
         config = replace(config, engine=replace(config.engine, context=chosen_context(need, limit)))
     context = min(config.engine.context, limit)
-    is_asked_for = context < limit and need.replies <= limit
-    return config, _short(context, env, need) if context < need.total and not is_asked_for else None
+    is_set_by_hand = context < limit and need.replies <= limit
+    return config, _short(context, env, need) if context < need.total and not is_set_by_hand else None
 
 
 def keep_settings(config: Config, folder: RunFolder) -> None:
@@ -58,11 +57,8 @@ def keep_settings(config: Config, folder: RunFolder) -> None:
 
 
 def trained_context(folder: RunFolder, loaded: Loaded) -> int:
-    """The context of a run; where an earlier version left it open, what resuming the run would give it."""
-    config = from_run(folder)
-    if not config.engine.context:
-        config, _ = fixed_context(config, loaded, is_begun=True)
-    return min(config.engine.context, model_limit(loaded))
+    """The context of a run."""
+    return min(from_run(folder).engine.context, model_limit(loaded))
 
 
 def chosen_context(need: Need, limit: int) -> int:
@@ -74,8 +70,7 @@ def longest_sequence(config: Config, renderer: Renderer) -> tuple[str, Need]:
     """The environment whose trials need the longest sequence, and what they need.
 
     Trials of evaluations count too: RL plays one episode in training and three in evaluation, in one context. So does
-    every memory that the warm start shows, be it another run's (a sweep's arms): an agent that knows several may be
-    evaluated with each.
+    every memory that the warm start shows, since the agent may be evaluated with each.
     """
     settings = config.trial
     episodes = max(settings.episodes, TrialSettings().episodes)
@@ -91,21 +86,21 @@ def longest_sequence(config: Config, renderer: Renderer) -> tuple[str, Need]:
 
 
 def played_context(mixture: Mixture, settings: TrialSettings, loaded: Loaded) -> int:
-    """The context of an untrained model in an evaluation. Where its own limit is shorter than a trial could need, the
-    limit counts: the evaluation says how many replies were cut."""
+    """The context of an untrained model in an evaluation: what its trials need, or the model's limit if that is less.
+    The evaluation says how many replies were cut."""
     needs = [needed(settings, each) for each in sampled_lengths(mixture, settings, loaded.renderer).values()]
     limit = min(model_limit(loaded), loaded.tokenizer.model_max_length)  # an exported run keeps its context there
     return chosen_context(max(needs, key=lambda need: need.total), limit)
 
 
 def model_limit(loaded: Loaded) -> int:
-    """Positions that the model itself knows."""
+    """Positions of the model."""
     return int(loaded.model.config.max_position_embeddings)
 
 
 def bytes_to_come(model: Any, config: Config, context: int) -> int:
-    """Memory that training will take beside the weights and their float32 copies, which are there: moments, gradients,
-    the reference of a KL term, and the activations of the longest row, which the model's own limit may cut."""
+    """Memory that training will take beside the weights and their float32 copies: moments, gradients, the reference of
+    a KL term, and the activations of the longest row."""
     longest = min(context, int(model.config.max_position_embeddings))
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     references = 1 if config.algo.kl_weight else 0
@@ -131,7 +126,7 @@ def _short(context: int, env: str, need: Need) -> str:
 
 
 def _too_long(config: Config, limit: int, env: str, need: Need) -> str:
-    """Why nothing can be played, and which settings to lower."""
+    """Why no trial fits, and which settings to lower."""
     ways = ["trial.max_tokens"]
     ways += ["trial.reflection_tokens"] if need.reflection else []
     return (

@@ -36,12 +36,8 @@ def for_warm_start(
     chosen = {id(parameter) for parameter in inside}
     rest = [parameter for parameter in weights.values() if id(parameter) not in chosen]
     betas = (BETA1, optim.beta2)
-    found: list[torch.optim.Optimizer] = [
-        torch.optim.AdamW(rest, lr=warm.lr, betas=betas, weight_decay=WARM_WEIGHT_DECAY, fused=fused)
-    ]
-    if inside:
-        found.append(muon(inside, warm.lr, WARM_WEIGHT_DECAY))
-    return found
+    adamw = torch.optim.AdamW(rest, lr=warm.lr, betas=betas, weight_decay=WARM_WEIGHT_DECAY, fused=fused)
+    return [adamw, muon(inside, warm.lr, WARM_WEIGHT_DECAY)] if inside else [adamw]
 
 
 def _maps(model: Any) -> list[str]:
@@ -51,5 +47,8 @@ def _maps(model: Any) -> list[str]:
     """
     tables = {id(layer.weight) for layer in model.modules() if isinstance(layer, torch.nn.Embedding)}
     tables.add(id(model.get_output_embeddings().weight))
-    named = model.named_parameters()
-    return [name for name, own in named if own.ndim == 2 and id(own) not in tables and "lora_" not in name]
+    return [
+        name
+        for name, parameter in model.named_parameters()
+        if parameter.ndim == 2 and id(parameter) not in tables and "lora_" not in name
+    ]

@@ -1,4 +1,4 @@
-"""What a run plays between updates to see where it stands: validation tasks, and how diverse its play is."""
+"""Validation between updates: p@k on validation tasks, and how diverse play is."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Validation:
         policy: Policy,
         run: Callable[[Callable[[], Any]], Any],
     ) -> None:
-        """`run`: how a coroutine is run to its end. Where validation was not asked for, fewer tasks will do."""
+        """`run` runs a coroutine to its end. Too few tasks are an error only where validation was asked for."""
         self.config, self.policy, self.run = config.run, policy, run
         self.settings = settings
         related = VALIDATION_EPISODES - 1 if config.task.related else 0
@@ -52,9 +52,9 @@ class Validation:
         if not any(self.jobs.values()):
             return {}
         trials = self._played([job for jobs in self.jobs.values() for job in jobs], VALIDATION_EPISODES)
-        found = {f"validation/p@{k}": share for k, share in enumerate(pass_at(trials, VALIDATION_EPISODES), 1)}
+        metrics = {f"validation/p@{k}": share for k, share in enumerate(pass_at(trials, VALIDATION_EPISODES), 1)}
         if failed := sum(trial.failed for trial in trials):  # they count as not solved
-            found["validation/failed"] = float(failed)
+            metrics["validation/failed"] = float(failed)
         if self.config.diversity_tasks:
             again = [
                 replace(job, seed=derive(job.seed, "diversity", number), index=number)
@@ -62,12 +62,12 @@ class Validation:
                 for job in jobs[: self.config.diversity_tasks]
                 for number in range(TRIALS)
             ]
-            found["validation/diversity"] = diversity(self._played(again, 1))
-        return found
+            metrics["validation/diversity"] = diversity(self._played(again, 1))
+        return metrics
 
     def _played(self, jobs: list[Job], episodes: int) -> list[Trial]:
-        found: dict[int, Trial] = {}
+        trials: dict[int, Trial] = {}
         settings = replace(self.settings, episodes=episodes, announced=VALIDATION_EPISODES)
         playing = partial(collect, jobs, self.policy, settings, concurrency=TRIALS_AT_A_TIME, retries=RETRIES)
-        self.run(partial(playing, on_trial=found.__setitem__))
-        return [found[place] for place in sorted(found)]
+        self.run(partial(playing, on_trial=trials.__setitem__))
+        return [trials[index] for index in sorted(trials)]
