@@ -33,7 +33,8 @@ def flat(nested):
 
 def shaped_returns(rewards, shaping, **discounts):
     """Returns ``[episode][turn]`` of one trial with shaping."""
-    counts = np.array([len(episode) for episode in rewards])
+    values, extra = np.array(flat(rewards)), np.array(flat(shaping))
+    counts, episodes = np.array([len(episode) for episode in rewards]), np.array([len(rewards)])
     returns = flat_shaped_returns(values, extra, counts, episodes, **discounts)
     return [part.tolist() for part in np.split(returns.turn, np.cumsum(counts)[:-1])]
 
