@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mulligan.models.opening import begin_alike
+from mulligan.models.shared_prefix import common_prefix_length
 
 LEAST = 32
 """Tokens; less is not worth a copy."""
@@ -34,7 +34,7 @@ class Opening:
         if not prompts:
             return []
         if self.ids:
-            common = min(begin_alike([*prompts, self.ids]), shared(prompts))
+            common = min(common_prefix_length([*prompts, self.ids]), shared(prompts))
             if common >= max(LEAST, len(self.ids) // 2):
                 self.ids = self.ids[:common]
                 return []
@@ -51,4 +51,4 @@ class Opening:
 
 def shared(prompts: Sequence[list[int]]) -> int:
     """How many first tokens all prompts have in common; of each, one at least must be left to go on with."""
-    return min(begin_alike(prompts), min(map(len, prompts)) - 1)
+    return min(common_prefix_length(prompts), min(map(len, prompts)) - 1)

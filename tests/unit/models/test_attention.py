@@ -15,7 +15,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCau
 from mulligan.models import attention
 from mulligan.models.attention import PackedPlan, compile_layers, forward, states, use_plans
 from mulligan.models.checkpointing import old_name_allowed, use_checkpointing
-from mulligan.models.opening import opening_places
+from mulligan.models.shared_prefix import prefix_indices
 
 # Of torch's own making, while it compiles.
 pytestmark = [
@@ -311,7 +311,7 @@ def test_on_a_gpu_what_rows_begin_with_can_stand_once(compiled):
 
 def test_the_places_of_an_opening_by_hand():
     """Two tokens a b, then c and d e f: the keys are a b | a b c | a b d e f."""
-    keys, own, copies, ends = (places.tolist() for places in opening_places([2, 1, 3]))
+    keys, own, copies, ends = (places.tolist() for places in prefix_indices([2, 1, 3]))
     assert keys == [0, 1, 0, 1, 2, 0, 1, 3, 4, 5]
     assert own == [0, 1, 4, 7, 8, 9]
     assert copies == [[2, 3], [5, 6]]
