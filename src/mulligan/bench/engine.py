@@ -146,8 +146,8 @@ def _engine(loaded: Any, sizes: Sizes, context: int = 0) -> tuple[Any, float]:
     started = time.perf_counter()
     context = context or sizes.prompt + 2 * sizes.new
     engine = make_engine(loaded.model, slots=sizes.decode[-1], context=context, share=False)
-    if hasattr(engine, "warm_up"):
-        engine.warm_up()
+    if hasattr(engine, "device"):
+        engine.device.warm_up()
     return engine, time.perf_counter() - started
 
 

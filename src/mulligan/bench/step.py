@@ -204,8 +204,8 @@ class _Updates:
     def of(cls, setup: Setup, loaded: Any = None) -> Iterator[_Updates]:
         """With a model that is `loaded`, each update is measured once."""
         with _trainer(_config(setup, META, 1), loaded) as trainer:
-            if hasattr(trainer.engine, "warm_up"):
-                trainer.engine.warm_up()
+            if hasattr(trainer.engine, "device"):
+                trainer.engine.device.warm_up()
             gc.collect()
             gc.freeze()
             try:

@@ -64,10 +64,12 @@ def _sizes(vocabulary: int, hidden: int, inner: int, layers: int, heads: int, ke
 _NANO = _sizes(2000, 96, 256, 2, 4, 4, longest=40_960)  # as long as Qwen3: the papers' presets in small
 _SMOLLM2 = _sizes(49_152, 576, 1536, 30, 9, 3, longest=8192)
 _QWEN3 = {**_sizes(151_936, 2560, 9728, 36, 32, 8, longest=40_960), "head_dim": 128}
+_LLAMA3 = {**_sizes(128_256, 4096, 14_336, 32, 32, 8, longest=131_072), "tie_word_embeddings": False}
 SHAPES = {
     "nano": Shape("Llama", _NANO, 80, (60, 140), 25),
     "smollm2": Shape("Llama", _SMOLLM2, 512, (300, 700), 190),
     "qwen3-4b": Shape("Qwen3", _QWEN3, 128, (300, 700), 190),
+    "llama3.1-8b": Shape("Llama", _LLAMA3, 128, (300, 700), 190),
 }
 WAYS = {
     "nano": (Way("eager", "off"), Way("eager, logits in slices", "off", slice_from=0)),
@@ -83,6 +85,7 @@ WAYS = {
         Way("LoRA", lora=16),
         Way("LoRA, rules once", lora=16, share="on"),
     ),
+    "llama3.1-8b": (Way("LoRA", lora=16), Way("LoRA, rules once", lora=16, share="on")),
 }
 
 
@@ -191,7 +194,7 @@ def random_model(shape: Shape, way: Way, device: Any) -> Any:
 
     from mulligan.models.checkpointing import old_name_allowed, use_checkpointing
 
-    settings = getattr(transformers, f"{shape.family}Config")(tie_word_embeddings=True, **shape.sizes)
+    settings = getattr(transformers, f"{shape.family}Config")(**{"tie_word_embeddings": True, **shape.sizes})
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float32 if device.type == "cpu" else torch.bfloat16)
     try:

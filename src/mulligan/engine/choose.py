@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from mulligan.engine.compact import why_not
 from mulligan.engine.graphs import GraphEngine
+from mulligan.engine.llama_forward import why_not
 from mulligan.engine.places import slots_that_fit, token_bytes
 from mulligan.engine.slots import SlotEngine
 from mulligan.errors import MemoryFull, UsageError, lacks_memory, lost_device

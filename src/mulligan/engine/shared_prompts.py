@@ -15,8 +15,8 @@ LEAST = 32
 """Tokens; less is not worth a copy."""
 
 
-class Opening:
-    """The tokens that the opening's slot holds: `ids`."""
+class SharedPrompt:
+    """The tokens that the shared prompt's slot holds: `ids`."""
 
     def __init__(self, model: Any) -> None:
         self.weights = list(model.parameters())
@@ -24,9 +24,9 @@ class Opening:
         self.version = -1
 
     def fit(self, prompts: Sequence[list[int]]) -> list[int]:
-        """Choose an opening for prompts that begin a sequence; returns what must be read into its slot, if anything.
+        """Choose what prompts that begin a sequence share; returns what must be read into its slot, if anything.
 
-        The one that is there is kept as long as it serves, and cut where half of it serves everybody.
+        The present choice is kept as long as it serves, and cut where half of it serves everybody.
         """
         version = sum(weight._version for weight in self.weights)  # counts whatever was written into a weight
         if version != self.version:
@@ -45,7 +45,7 @@ class Opening:
         return self.ids
 
     def begins(self, prompt: list[int]) -> bool:
-        """Whether a prompt begins with the opening, and goes on."""
+        """Whether a prompt begins with the shared one, and goes on."""
         return bool(self.ids) and len(prompt) > len(self.ids) and prompt[: len(self.ids)] == self.ids
 
 
