@@ -72,8 +72,9 @@ def test_attention_over_slots(kv, group, size, normed, kind):
 def test_attention_in_shares(kv, group, size, kind, monkeypatch):
     """In a long context the keys of a sequence are shared out; some shares of a short sequence are empty."""
     monkeypatch.setattr(kernels, "LONG", 100)
+    monkeypatch.setattr(kernels, "PROGRAMS", 4 * kv * 8)
     at = SlotPositions(whole(2, 0, 1, 3), whole(0, 31, 64, 199))
-    assert kernels._shares(4, kv, 200) == 32
+    assert kernels._shares(4, kv, 200) == 8
     packed = numbers(4, (kv * group + 2 * kv) * size).to(kind)
     cache = KeyValues(*(numbers(5, kv, 200, size, seed=seed).to(kind) for seed in (1, 2)))
     out = torch.zeros(4, kv * group * size, device=DEVICE, dtype=kind)
@@ -103,7 +104,7 @@ def drawn_alike(logits, state, rows):
 
 
 def test_drawing_gives_the_same_tokens_and_moves_the_same_state():
-    slots, vocabulary = 40, 3000
+    slots, vocabulary = 12, 2100
     state = torch.zeros(slots + 1, STATE, dtype=torch.int32, device=DEVICE)
     state[:, STOPS:] = -1
     state[:, SEED] = whole(*range(5, 5 + 7 * (slots + 1), 7))
@@ -127,7 +128,7 @@ def test_drawing_gives_the_same_tokens_and_moves_the_same_state():
 
 def test_drawing_from_a_nucleus_that_leaves_out_most_of_the_vocabulary():
     """With top-p, most blocks of a large vocabulary hold nothing to draw from; replies would be of token 0 alone."""
-    slots, vocabulary = 20, 3000
+    slots, vocabulary = 8, 3000
     state = torch.zeros(slots + 1, STATE, dtype=torch.int32, device=DEVICE)
     state[:, STOPS:] = -1
     state[:, SEED], state[:, LEFT] = whole(*range(slots + 1)), 9
