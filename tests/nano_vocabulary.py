@@ -1,4 +1,9 @@
-"""Builds the tokenizer of nano models from what the environments say: see `tests/unit/models/test_nano.py`."""
+"""Builds the tokenizer of nano models from what the environments say: see `tests/unit/models/test_nano.py`.
+
+How: a space is put before every text, and after every line break and ``<action>`` that something follows, and decoding
+takes it away again. The text is then cut into phrases, digits and cells; what is in the vocabulary is one token
+(``ignore_merges``), all else goes through byte-level BPE merges that stay inside words.
+"""
 
 from __future__ import annotations
 

@@ -10,10 +10,6 @@ The tokenizer knows the games. Any text round-trips, byte by byte if need be, bu
 - a phrase that the prompts say over and over (``Write a short reflection for yourself:``) is one token: with rules and
   reflections, a trial of compact MineSweeper takes 2.6 times fewer tokens than with words alone. Reworded prompts still
   encode, as words.
-
-How: a space is put before every text, and after every line break and ``<action>`` that something follows, and decoding
-takes it away again. The text is then cut into phrases, digits and cells; what is in the vocabulary is one token
-(``ignore_merges``), all else goes through byte-level BPE merges that stay inside words.
 """
 
 from __future__ import annotations

@@ -70,8 +70,8 @@ def need_memory(weights: int, source: str, dtype: torch.dtype, device: torch.dev
         if needed > free:
             way_out = "use a smaller model" if dtype.itemsize == 2 else "use dtype bfloat16 or a smaller model"
             raise MemoryFull(
-                f"model {source!r} needs {_size(needed)} as {str(dtype).removeprefix('torch.')}, but {holder} has only "
-                f"{_size(free)} free; {way_out}"
+                f"model {source!r} needs {needed / 2**30:.3g} GiB as {str(dtype).removeprefix('torch.')}, but {holder} "
+                f"has only {free / 2**30:.3g} GiB free; {way_out}"
             )
 
 
@@ -90,10 +90,6 @@ def leave_room(device: torch.device) -> None:
         free, total = torch.cuda.mem_get_info(device)
         if free < SCARCE * total:
             torch.cuda.empty_cache()
-
-
-def _size(count: int) -> str:
-    return f"{count / 2**30:.3g} GiB"
 
 
 def first_line(error: BaseException) -> str:

@@ -236,7 +236,9 @@ def test_compiling_leaves_names_copies_and_saved_models_alone(tmp_path, lora):
     with torch.no_grad():
         each = [states(x, ids, ids, PackedPlan([5])) for x in (model, other)]
         assert not torch.allclose(*each)  # a copy computes with its own weights
-        torch.testing.assert_close(each[0], states(llama(lora, layers=2), ids, ids, PackedPlan([5])), atol=1e-4, rtol=1e-3)
+        torch.testing.assert_close(
+            each[0], states(llama(lora, layers=2), ids, ids, PackedPlan([5])), atol=1e-4, rtol=1e-3
+        )
     model.save_pretrained(tmp_path)
     if not lora:
         again = LlamaForCausalLM.from_pretrained(tmp_path)
