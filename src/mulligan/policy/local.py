@@ -57,7 +57,7 @@ class Stream(Protocol):
 
 
 class Engine(Protocol):
-    """What samples; see `mulligan.engine.base`."""
+    """What samples from one model for many streams at once: `mulligan.engine`."""
 
     @property
     def context(self) -> int: ...

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mulligan.models.attention import PackedPlan
-from mulligan.models.opening import Opening, begin_alike, opening_places
+from mulligan.models.shared_prefix import SharedPrefix, common_prefix_length, prefix_indices
 from mulligan.train.rows import Row, Span
 
 MOST_TOKENS = {"cpu": 2**14, "cuda": 2**16}
@@ -82,7 +82,7 @@ def _opening(rows: Sequence[Row], tokens: int) -> int:
     if len(rows) < 2:
         return 0
     most = min(min(row.spans[0].start for row in rows) - 1, tokens // 2)
-    common = min(most, begin_alike([row.ids for row in rows]))
+    common = min(most, common_prefix_length([row.ids for row in rows]))
     return common if common >= LEAST_OPENING else 0
 
 
@@ -209,17 +209,17 @@ def _join(rows: Sequence[Row], opening: int) -> _Joined:
         each(span.reflects for span in spans),
         first,
         np.concatenate([[0], lengths.cumsum()]),
-        *([array.ravel() for array in opening_places(lengths.tolist())] if opening else []),
+        *([indices.ravel() for indices in prefix_indices(lengths.tolist())] if opening else []),
     ]
     return _Joined(lengths.tolist(), spans, integers, [floats(name) for name in names], opening)
 
 
 def _on_device(joined: _Joined, integers: Sequence[Tensor], floats: Iterator[Tensor]) -> MicroBatch:
     ids, positions, keep, target, step, trial, reflects, first, ends, *shared = integers
-    opening: Opening | bool = False
+    opening: SharedPrefix | bool = False
     if joined.opening:
         keys, own, copies, key_ends = shared
-        opening = Opening(keys, own, copies.view(-1, joined.opening), key_ends.int())
+        opening = SharedPrefix(keys, own, copies.view(-1, joined.opening), key_ends.int())
     return MicroBatch(
         ids=ids,
         positions=positions,

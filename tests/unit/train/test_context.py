@@ -229,11 +229,11 @@ def test_every_preset_holds_its_own_replies(name, env):
 
 
 def test_an_update_of_a_papers_preset_runs_at_full_length():
-    from mulligan.bench.preset import run
+    from mulligan.bench.step import at_full_length
 
     short = {"trial.max_tokens": "12", "trial.reflection_tokens": "9"}
-    report = run("nano", "mage", tasks=1, group=2, episodes=2, changes=short)
-    found = dict(zip(report.columns, report.rows[0], strict=True))
+    report = at_full_length("nano", "mage", tasks=1, group=2, episodes=2, changes=short)
+    (found,) = report.rows
     # Two trials of two episodes, with a reflection between; of 3 turns or fewer each.
     assert found["trials"] == 2
     assert found["replies"] >= 2 * (2 + 1)
