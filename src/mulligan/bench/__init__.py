@@ -10,7 +10,7 @@ NAMES = {
     "algo": "credit and advantages of 100,000 turns",
     "engine": "decoding against transformers.generate and the memory's bandwidth; whole rollouts",
     "step": "an update of meta-RL against one of RL, and rollouts in lock-step",
-    "alfworld": "ALFWorld natively, against TextWorld where it is installed: steps per second, reset, load, memory",
+    "alfworld": "ALFWorld: steps per second, reset, load, memory",
     "webshop": "the shop: steps and queries per second, a catalogue of 100,000 products on disk",
     "intervals": "how often the 95 % intervals over seeds and tasks hold the truth, by simulation",
     "coverage": "the same on another model, which the intervals were not chosen on",

@@ -1,8 +1,7 @@
 """ALFWorld natively: steps per second on one core, time of a reset and of loading a game, bytes of a live game.
 
 Random admissible play, the list of commands made anew at every step, as TextWorld makes it. The bytes are those of a
-game with a world of its own, nothing shared. Beside it TextWorld, where it is installed, on the same games and with the
-same commands, as it comes and not quickened; where it is not, its row says so.
+game with a world of its own, nothing shared. TextWorld on the same games: `results/environments/alfworld_speed.py`.
 """
 
 from __future__ import annotations
@@ -12,33 +11,38 @@ import os
 import time
 import tracemalloc
 from collections.abc import Callable
+from typing import NamedTuple
 
 from mulligan.bench import Report
 from mulligan.envs.alfworld import games as game_files
-from mulligan.envs.alfworld import generate, oracle
+from mulligan.envs.alfworld import generate
 from mulligan.envs.alfworld.game import Game
 from mulligan.envs.alfworld.goal import KINDS
-from mulligan.envs.alfworld.oracle import Oracle, Source
 from mulligan.envs.alfworld.pddl import read_problem, write_problem
 from mulligan.envs.alfworld.world import World
 from mulligan.seeding import generator
 
 GAMES, STEPS, EPISODE = 24, 30, 10
-ORACLE_GAMES, ORACLE_STEPS = 2, 12
 _PLACES, _LONGEST = 20, 12
+
+
+class Source(NamedTuple):
+    """A game as its file has it."""
+
+    name: str
+    problem: str
+    """In PDDL."""
+    task: str
 
 
 def run() -> Report:
     rows: list[tuple[str | float, ...]] = []
-    for label, sources in _sources():
-        native = _native(sources)
-        rows.append((f"{label}, native", *native, ""))
-        rows.append((f"{label}, TextWorld", *_oracle(sources, native[0])))
-    columns = ("games", "steps/s", "reset ms", "load ms", "bytes", "native is faster")
-    return Report("ALFWorld, one core", columns, tuple(rows))
+    for label, sources in game_sources():
+        rows.append((label, *_native(sources)))
+    return Report("ALFWorld, one core", ("games", "steps/s", "reset ms", "load ms", "bytes"), tuple(rows))
 
 
-def _sources() -> list[tuple[str, list[Source]]]:
+def game_sources() -> list[tuple[str, list[Source]]]:
     """Generated games as large as the official ones, and those of ALFWORLD_DATA where there are some."""
     made: list[Source] = []
     for seed in range(GAMES):
@@ -97,25 +101,6 @@ def _bytes_each(sources: list[Source]) -> float:
         return (tracemalloc.get_traced_memory()[0] - before) / len(games)
     finally:
         tracemalloc.stop()
-
-
-def _oracle(sources: list[Source], native: float) -> tuple[str | float, ...]:
-    if not oracle.installed():
-        return ("needs the extra 'alfworld-oracle'", "", "", "", "")
-    choose = generator(0, "bench").random
-    load = reset = play = 0.0
-    for source in sources[:ORACLE_GAMES]:
-        started = time.perf_counter()
-        game = Oracle(source)
-        loaded = time.perf_counter()
-        answer = game.reset()
-        begun = time.perf_counter()
-        for _ in range(ORACLE_STEPS):
-            answer = game.step(answer.commands[int(choose() * len(answer.commands))])
-        load, reset, play = load + loaded - started, reset + begun - loaded, play + time.perf_counter() - begun
-        game.close()
-    speed = ORACLE_GAMES * ORACLE_STEPS / play
-    return speed, reset / ORACLE_GAMES * 1e3, load / ORACLE_GAMES * 1e3, "", f"{native / speed:,.0f} times"
 
 
 def _seconds(work: Callable[[], object]) -> float:

@@ -293,16 +293,14 @@ def test_impossible_room_is_a_clear_error() -> None:
         generate(0, "pick2", 10, 7)
 
 
-def test_the_benchmark_reports_both_engines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_benchmark_measures_generated_games(monkeypatch: pytest.MonkeyPatch) -> None:
     from mulligan.bench import alfworld as bench
 
     monkeypatch.delenv("ALFWORLD_DATA", raising=False)
-    monkeypatch.setattr(bench.oracle, "installed", lambda: False)
     monkeypatch.setattr(bench, "GAMES", 2)
     monkeypatch.setattr(bench, "STEPS", 2)
     report = bench.run()
-    native, textworld = report.rows
-    assert len(native) == len(textworld) == len(report.columns)
-    assert native[0] == "generated, native"
-    assert all(isinstance(value, float) and value > 0 for value in native[1:5])
-    assert textworld[1] == "needs the extra 'alfworld-oracle'"
+    (row,) = report.rows
+    assert len(row) == len(report.columns)
+    assert row[0] == "generated"
+    assert all(isinstance(value, float) and value > 0 for value in row[1:])

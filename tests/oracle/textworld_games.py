@@ -94,7 +94,7 @@ class Oracle:
     """One game in TextWorld."""
 
     def __init__(self, game: Source) -> None:
-        if not installed():
+        if not is_installed():
             raise MissingExtra("playing ALFWorld in TextWorld", "alfworld-oracle")
         with _calm():
             textworld = importlib.import_module("textworld")
@@ -117,7 +117,7 @@ class Oracle:
         self.env.close()
 
 
-def installed() -> bool:
+def is_installed() -> bool:
     """Whether TextWorld, its planner and ALFWorld can be imported."""
     return all(importlib.util.find_spec(name) is not None for name in ("textworld", "fast_downward", "alfworld"))
 
@@ -125,8 +125,8 @@ def installed() -> bool:
 def game_file(game: Source) -> dict[str, object]:
     """A game as a ``game.tw-pddl`` file holds it."""
     domain, grammar = game.domain or _theirs("alfred.pddl"), game.grammar or _theirs("alfred.twl2")
-    said = _TASK.sub(lambda found: f'{found[1]}{game.task}"', grammar, count=1)
-    return {"pddl_domain": domain, "grammar": said, "pddl_problem": game.problem, "solvable": True}
+    grammar = _TASK.sub(lambda rule: f'{rule[1]}{game.task}"', grammar, count=1)
+    return {"pddl_domain": domain, "grammar": grammar, "pddl_problem": game.problem, "solvable": True}
 
 
 @contextmanager
@@ -240,8 +240,8 @@ def play_in_textworld(game: Source, script: Script) -> list[Answer]:
 
 def tally(game: Source, script: Script, ours: Sequence[Answer], theirs: Sequence[Answer]) -> Tally:
     """Count the differences between two ways to play one script."""
-    said = [command for episode in script for command in ("(reset)", *episode)]
-    pairs = list(zip(said, ours, theirs, strict=True))
+    played = [command for episode in script for command in ("(reset)", *episode)]
+    pairs = list(zip(played, ours, theirs, strict=True))
     different = [sum(mine[part] != other[part] for _, mine, other in pairs) for part in range(4)]
     first = next((f"{command!r}: {mine} / {other}" for command, mine, other in pairs if mine != other), "")
     won = theirs[len(script[0]) - AFTER_THE_WIN].won
@@ -267,7 +267,7 @@ def _readable(game: Source) -> list[str]:
 def _random(game: Game, rng: random.Random, count: int) -> list[str]:
     """Commands and what they lead to: two thirds admissible, the rest near misses and nonsense."""
     names = [*game.world.names, *game.world.r_names]
-    said: list[str] = []
+    drawn: list[str] = []
     earlier: list[str] = []
     for _ in range(count):
         now = game.commands()
@@ -286,8 +286,8 @@ def _random(game: Game, rng: random.Random, count: int) -> list[str]:
         else:
             command = rng.choice(_NONSENSE)
         game.play(command)
-        said.append(command)
-    return said
+        drawn.append(command)
+    return drawn
 
 
 def _one_of(now: list[str], rng: random.Random) -> str:
@@ -316,10 +316,10 @@ def _data(place: Place) -> dict[str, Any]:
 @cache
 def _theirs(name: str) -> str:
     """A file of the package's data."""
-    found = importlib.util.find_spec("alfworld")
-    if found is None or not found.submodule_search_locations:
+    package = importlib.util.find_spec("alfworld")
+    if package is None or not package.submodule_search_locations:
         raise MissingExtra("writing a game for TextWorld", "alfworld-oracle")
-    return (Path(found.submodule_search_locations[0]) / "data" / name).read_text()
+    return (Path(package.submodule_search_locations[0]) / "data" / name).read_text()
 
 
 @contextmanager
