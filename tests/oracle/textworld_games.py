@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mulligan.envs.alfworld.game import NOTHING, Game
-from mulligan.envs.alfworld.games import Place, Unsolvable, build, find, source
+from mulligan.envs.alfworld.games import GamePath, Unsolvable, build, find, game_id, source
 from mulligan.envs.alfworld.pddl import read_problem
 from mulligan.envs.alfworld.plan import plan
 from mulligan.envs.alfworld.world import World, readable_names
@@ -166,17 +166,16 @@ def quickened() -> Iterator[None]:
 
 def sources(games: str) -> Iterator[Source]:
     """The official games behind `games`, each with its walkthrough, domain and grammar as far as there are any."""
-    for place in find(games):
+    for path in find(games):
         try:
-            _, problem, task = source(place)
+            problem, task = source(path)
         except Unsolvable:
             continue
-        data = _data(place)
-        name = str(data.get("id") or "/".join(Path(place.file).parts[-4:-1]))  # with its split
-        beside = {key: Path(place.file).with_name(file) for key, file in _BESIDE.items()}
+        data = _data(path)
+        beside = {key: Path(path.file).with_name(file) for key, file in _BESIDE.items()}
         rules = {key: data.get(key) or (file.read_text() if file.exists() else "") for key, file in beside.items()}
         walkthrough = tuple(map(str, data.get("walkthrough") or ()))
-        yield Source(name, problem, task, walkthrough, rules["pddl_domain"], rules["grammar"])
+        yield Source(game_id(path), problem, task, walkthrough, rules["pddl_domain"], rules["grammar"])
 
 
 def compare_all(games: Iterable[Source], cores: int, quick: bool = True) -> Iterator[Tally]:
@@ -307,9 +306,9 @@ def _answer(state: Any, ended: bool) -> Answer:
     return Answer(str(state.feedback), tuple(state.admissible_commands), bool(state.won), bool(ended))
 
 
-def _data(place: Place) -> dict[str, Any]:
-    with gzip.open(place.file, "rt") if place.file.endswith(".gz") else open(place.file) as file:
-        data: dict[str, Any] = json.loads(next(islice(file, place.line - 1, None)) if place.line else file.read())
+def _data(path: GamePath) -> dict[str, Any]:
+    with gzip.open(path.file, "rt") if path.file.endswith(".gz") else open(path.file) as file:
+        data: dict[str, Any] = json.loads(next(islice(file, path.line - 1, None)) if path.line else file.read())
     return data
 
 

@@ -48,12 +48,13 @@ def game_sources() -> list[tuple[str, list[Source]]]:
     for seed in range(GAMES):
         problem, world = generate.make(seed, KINDS[seed % len(KINDS)], _PLACES, _LONGEST)
         made.append(Source(world.name, write_problem(problem), world.task))
-    found = [("generated", made)]
+    sources = [("generated", made)]
     if os.environ.get(game_files.DATA):
-        places = game_files.find("official")
-        chosen = [places[number * len(places) // GAMES] for number in range(GAMES)]
-        found.append(("official", [Source(*game_files.source(place)) for place in chosen]))
-    return found
+        paths = game_files.find("official")
+        chosen = [paths[number * len(paths) // GAMES] for number in range(GAMES)]
+        official = [Source(game_files.game_name(path), *game_files.source(path)) for path in chosen]
+        sources.append(("official", official))
+    return sources
 
 
 def _build(source: Source) -> World:

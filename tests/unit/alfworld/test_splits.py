@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 import mulligan
+from alfworld_names import FOLDERS
 from mulligan.envs import registry
-from mulligan.envs.alfworld.canonical import world_key
-from mulligan.envs.alfworld.choice import SETS, listing, pick
+from mulligan.envs.alfworld.env import world_key
+from mulligan.envs.alfworld.games import SETS, listing, pick
 from mulligan.envs.alfworld.generate import make
-from mulligan.envs.alfworld.goal import FOLDERS, KINDS, make_goal, task_line, write_goal
+from mulligan.envs.alfworld.goal import KINDS, make_goal, task_line, write_goal
 from mulligan.envs.alfworld.pddl import Fact, Problem, write_problem
 from mulligan.envs.alfworld.views import VIEWS, view_of
 from mulligan.envs.alfworld.world import Kind, World
