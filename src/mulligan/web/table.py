@@ -56,8 +56,7 @@ class Scene:
     turns: int
     left: int
     """Turns that are left of `turns`."""
-    seen: str
-    """The observation."""
+    observation: str
     stage: Stage | None = None
     """In a turn."""
     messages: tuple[Message, ...] = ()
