@@ -8,27 +8,24 @@ from __future__ import annotations
 from mulligan.report.charts import escape
 from mulligan.web.stage import FOCUS, board_class
 from mulligan.web.style import CSS
-from mulligan.web.table import Past, Scene
+from mulligan.web.table import Scene
 
 _LONGEST_SENT = 400
 _MOST_ACTIONS = 60
-_LATE = "You come from an old page, where a click does nothing. This is where you are now."
 
 
-def page(scene: Scene, name: str, *, is_late: bool = False) -> str:
+def page(scene: Scene, name: str) -> str:
     """The page of `scene`; `name` is what its answers say they belong to."""
     hidden = f'<input type="hidden" name="page" value="{escape(name)}"/>'
     forms = "".join(f'<form id="{form}" method="post" action="/">{hidden}</form>' for form in ("act", "ask"))
-    notices = [_LATE] if is_late else []
-    if scene.feedback and scene.kind == "play":
-        notices.append(scene.feedback)
-    notes = "".join(f'<p class="notice" role="status">{escape(notice)}</p>' for notice in notices)
+    has_notice = scene.feedback and scene.kind == "play"
+    notice = f'<p class="notice" role="status">{escape(scene.feedback)}</p>' if has_notice else ""
     left = {"play": _play, "pause": _episode_end, "reflection": _episode_end, "over": _trial_end}[scene.kind](scene)
     right = _agent(scene) if scene.kind != "over" else ""
     shape = "two" if right else "one"
     return _document(
         f"{scene.title}: episode {scene.episode} of {scene.episodes}",
-        f'{forms}{_top(scene)}<div class="{shape}"><main>{notes}{left}</main>{right}</div>',
+        f'{forms}{_top(scene)}<div class="{shape}"><main>{notice}{left}</main>{right}</div>',
     )
 
 
@@ -53,7 +50,12 @@ def _document(title: str, body: str) -> str:
 def _top(scene: Scene) -> str:
     """Where the trial stands: its episodes, and the turns that are left."""
     over = {past.number: past for past in scene.past}
-    chips = "".join(_chip(number, over.get(number), scene) for number in range(1, scene.episodes + 1))
+    chips = ""
+    for number in range(1, scene.episodes + 1):
+        kind, label = "now" if scene.kind == "play" and number == scene.episode else "later", str(number)
+        if past := over.get(number):
+            kind, label = "won" if past.won else "lost", f"{number}: {past.reward:.3g}"
+        chips += f'<span class="chip {kind}">{label}</span>'
     left = ""
     if scene.kind == "play":
         turns = f"{scene.left} turn{'s' if scene.left != 1 else ''} left"
@@ -66,25 +68,15 @@ def _top(scene: Scene) -> str:
     )
 
 
-def _chip(number: int, past: Past | None, scene: Scene) -> str:
-    if past is not None:
-        kind = "won" if past.won else "lost"
-        return f'<span class="chip {kind}" title="{escape(past.ended)}">{number}: {past.reward:.3g}</span>'
-    kind = "now" if scene.kind == "play" and number == scene.episode else "later"
-    return f'<span class="chip {kind}">{number}</span>'
-
-
 def _play(scene: Scene) -> str:
     assert scene.stage is not None, "a turn shows the world"
-    memory = (
-        f'<details class="memory" open="open"><summary>What you remember</summary><pre>{escape(scene.memory)}</pre>'
-        "</details>"
-        if scene.memory
-        else ""
-    )
-    rules = [message["content"] for message in scene.messages[:1] if message["role"] == "system"]
-    details = f"<details><summary>The rules</summary><pre>{escape(rules[0])}</pre></details>" if rules else ""
-    return f"{memory}{scene.stage.html}{details}"
+    memory, rules = "", ""
+    if scene.memory:
+        text = f"<summary>What you remember</summary><pre>{escape(scene.memory)}</pre>"
+        memory = f'<details class="memory" open="open">{text}</details>'
+    if scene.messages[0]["role"] == "system":
+        rules = f"<details><summary>The rules</summary><pre>{escape(scene.messages[0]['content'])}</pre></details>"
+    return f"{memory}{scene.stage.html}{rules}"
 
 
 def _episode_end(scene: Scene) -> str:

@@ -6,7 +6,6 @@ another page than ours.
 
 from __future__ import annotations
 
-import re
 import socketserver
 import sys
 import threading
@@ -27,7 +26,6 @@ LARGEST = 2_000_000
 _PATIENCE = 20.0
 """Seconds that a request waits for the world to answer."""
 _FIELDS = 16
-_NUMBER = re.compile(r"[0-9]{1,9}")
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; base-uri 'none'; "
 _HEADERS = {
     "Content-Type": "text/html; charset=utf-8",
@@ -79,13 +77,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if not self._is_ours():
             return
-        number, scene = self.table.present(_PATIENCE)
-        if scene is None:
-            self._send(200, card(WAIT))
-            return
-        asked = _NUMBER.fullmatch(self.path.partition("?at=")[2])
-        is_late = asked is not None and int(asked[0]) != number
-        self._send(200, page(scene, self.table.page(number), is_late=is_late))
+        name, scene = self.table.present(_PATIENCE)
+        self._send(200, card(WAIT) if scene is None else page(scene, name))
 
     def do_POST(self) -> None:
         if not self._is_ours():
@@ -93,19 +86,15 @@ class _Handler(BaseHTTPRequestHandler):
         form = self._form()
         if form is None:
             return
-        answered = form.get("page", "")
-        if "leave" in form and self.table.is_over and answered == self.table.page(self.table.number):
+        name = form.get("page", "")
+        if "leave" in form and self.table.is_over and name == self.table.page:
             self._send(200, card(GOOD_BYE))
             self.wfile.flush()
             self.table.left.set()
             return
-        text = form.get("before", "") + form.get("say", "") + form.get("after", "")
-        shown = answered.rpartition(".")[2]  # an old number: the page will say so
-        if self.table.answer(answered, text):
-            number, scene = self.table.present(_PATIENCE)
-            shown = str(number) if scene is not None else ""
+        self.table.answer(name, form.get("before", "") + form.get("say", "") + form.get("after", ""))
         self.send_response(303)
-        self.send_header("Location", f"/?at={shown}" if _NUMBER.fullmatch(shown) else "/")
+        self.send_header("Location", "/")
         self.send_header("Content-Length", "0")
         self.end_headers()
 
