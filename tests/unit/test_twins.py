@@ -18,7 +18,7 @@ from mulligan.train.config import shown_params
 from mulligan.train.resolve import resolve
 from mulligan.types import Task
 
-TRAINED, EVALUATED = 5_000, 512
+TRAINED, EVALUATED = 2_000, 512
 
 
 def images(cells: str, cols: int) -> Iterator[bytes]:

@@ -128,7 +128,7 @@ def test_what_lies_outside_the_domain_is_refused(tmp_path: Path, problem, names:
     ("text", "names"),
     [
         (b"{", "JSON"),
-        (b'{\n"pddl_problem":\n oops}', "JSON.*line 3"),
+        (b'{\n"pddl_problem":\n oops}', "JSON"),
         (b"[1, 2]", "pddl_problem"),
         (b'{"grammar": "x"}', "pddl_problem"),
         (b"\xff\xfe\x00", "UnicodeDecodeError"),

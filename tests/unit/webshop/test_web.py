@@ -398,8 +398,8 @@ def test_ctrl_c_ends_it(at_the_end):
         while "The page stays" not in process.stdout.readline():
             pass
     process.send_signal(signal.SIGINT)
-    out, said = process.communicate(timeout=30)
-    assert (process.returncode, said) == ((0, "") if at_the_end else (130, ""))
+    out, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == ((0, "") if at_the_end else (130, ""))
     assert at_the_end or out.endswith("Good bye.\n")
 
 
@@ -408,8 +408,8 @@ def test_the_last_button_ends_it():
     address = re.search(r"http://(\S+)/", process.stdout.readline())[1]
     post(address, say="1")
     assert "Finish" in post(address, leave="yes")
-    out, said = process.communicate(timeout=30)
-    assert (process.returncode, said) == (0, "")
+    out, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (0, "")
     assert "Episode 1:" in out
 
 

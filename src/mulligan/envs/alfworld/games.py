@@ -182,7 +182,8 @@ def _find(root: str, split: str) -> tuple[GamePath, ...]:
         if split and split not in (*parts[:-1], stem(file)):
             continue
         if file.name.endswith(LINES):
-            paths += [GamePath(str(file), number) for number, line in enumerate(_lines(str(file)), 1) if line.strip()]
+            records = _records(str(file))
+            paths += [GamePath(str(file), line) for line, record in enumerate(records, 1) if record != ""]
             continue
         is_left_out = any("movable" in part or "Sliced" in part for part in parts)
         if (file.name == GAME_FILE or file == folder) and not is_left_out:
@@ -196,8 +197,17 @@ def stem(file: Path) -> str:
 
 
 @lru_cache(maxsize=4)
-def _lines(file: str) -> tuple[str, ...]:
-    return tuple(_text(file).splitlines())
+def _records(file: str) -> tuple[Any, ...]:
+    """The values of JSON lines."""
+    return tuple(_value(line.strip()) for line in _text(file).splitlines())
+
+
+def _value(text: str) -> Any:
+    """What a JSON text says; one that is no JSON stays a text, and `source` refuses it."""
+    try:
+        return json.loads(text)
+    except (json.JSONDecodeError, RecursionError):
+        return text
 
 
 def _text(file: str) -> str:
@@ -223,12 +233,9 @@ def plan_length(path: GamePath) -> int:
 
 def source(path: GamePath) -> tuple[str, str]:
     """PDDL problem and task of a game, the problem as text."""
-    try:
-        data = json.loads(_lines(path.file)[path.line - 1] if path.line else _text(path.file))
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise GameError(f"{path} is not JSON: {error}") from None
+    data = _records(path.file)[path.line - 1] if path.line else _value(_text(path.file))
     if not isinstance(data, dict) or not isinstance(data.get("pddl_problem"), str):
-        raise GameError(f"{path} is not an ALFWorld game: pddl_problem is missing")
+        raise GameError(f"{path} must be a JSON object with a text pddl_problem")
     if data.get("solvable") is False:
         raise Unsolvable(f"{path} is marked as unsolvable; choose another game")
     return data["pddl_problem"], _task(data, str(path))
@@ -238,25 +245,13 @@ def game_id(path: GamePath) -> str:
     """Split, task and trial: the last folders of a tree, or what a JSON line says."""
     if not path.line:
         return "/".join(Path(path.file).absolute().parts[-4:-1])
-    return _ids(path.file)[path.line - 1] or f"{Path(path.file).name}/{path.line}"
+    record = _records(path.file)[path.line - 1]
+    return str((isinstance(record, dict) and record.get("id")) or f"{Path(path.file).name}/{path.line}")
 
 
 def game_name(path: GamePath) -> str:
     """Task and trial, without the split: the same trial may stand in several splits, and is one game."""
     return "/".join(game_id(path).split("/")[-2:])
-
-
-@lru_cache(maxsize=16)
-def _ids(file: str) -> tuple[str, ...]:
-    return tuple(map(_id, _lines(file)))
-
-
-def _id(line: str) -> str:
-    try:
-        data = json.loads(line)
-    except (json.JSONDecodeError, RecursionError):  # a damaged line is refused when it is loaded
-        return ""
-    return str(data.get("id") or "") if isinstance(data, dict) else ""
 
 
 def build(problem: Problem, task: str, name: str, where: str) -> World:

@@ -155,13 +155,14 @@ def make(seed: int, kind: Kind, places: int, longest: int, rooms: Rooms = "all")
             continue
         problem, goal = furnished
         task = task_line(goal, int(rng.random() * 2))
-        digest = hashlib.blake2b(repr((problem.facts, problem.goal, task)).encode(), digest_size=8).hexdigest()
-        world = World(problem, goal, task, f"generated/{digest}")
+        world = World(problem, goal, task, "generated")
         game = Game(world)
         steps = None if game.won() else plan(game)
         if steps is None or not SHORTEST[kind] <= len(steps) <= longest:
             continue
         if all(game.play(step) is not None for step in steps) and game.won():
+            digest = hashlib.blake2b(repr((problem.facts, problem.goal, task)).encode(), digest_size=8).hexdigest()
+            world.name = f"generated/{digest}"
             return problem, world
     raise ParameterError(
         f"alfworld: no game of kind={kind} can be generated with plan={longest}, places={places} and rooms={rooms}; "
@@ -263,7 +264,7 @@ class _Scene:
         objects |= {f"loc_bar_{number}": "location" for number in range(len(stands))}
         objects |= dict.fromkeys(stands, "receptacle") | dict.fromkeys(things, "object")
         objects |= {f"{kind}Type": "otype" for kind in kinds} | {f"{kind}Type": "rtype" for kind in r_kinds}
-        lower = tuple(tuple(word.lower() for word in fact) for fact in facts)
+        lower = tuple(tuple(map(str.lower, fact)) for fact in facts)
         return Problem("generated", {name.lower(): kind for name, kind in objects.items()}, lower, write_goal(goal))
 
 

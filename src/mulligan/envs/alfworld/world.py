@@ -43,12 +43,6 @@ class World:
     Objects and receptacles are numbered in the order of their ids, which is the order TextWorld lists them in.
     """
 
-    __slots__ = (
-        "abilities", "at", "can_hold", "goal", "goal_objects", "goal_targets", "held", "inner", "inside", "knives",
-        "lamps", "locations", "name", "names", "numbers", "object_types", "objects_at", "openable", "opened",
-        "pickupable", "r_names", "r_numbers", "r_types", "receptacles_at", "states", "task", "to_go",
-    )  # fmt: skip
-
     def __init__(self, problem: Problem, goal: Goal, task: str, name: str) -> None:
         self.goal, self.task, self.name = goal, task, name
         by_predicate: Facts = defaultdict(list)

@@ -46,8 +46,8 @@ def page(session: Session) -> str:
     if item is None:
         lines = [f"{product.asin} {cut(product.title, _TITLE)} {product.price_tag}" for product in products]
         pages = max(1, -(-len(session.hits) // session.per_page))
-        found = f"page {session.number} of {pages}, {len(session.hits)} found"
-        title = f"Results for {cut(session.query, _TITLE)!r}, {found}"
+        counts = f"page {session.number} of {pages}, {len(session.hits)} found"
+        title = f"Results for {cut(session.query, _TITLE)!r}, {counts}"
     elif session.page == "done":
         chosen = "".join(f", {group}: {value}" for group, value in session.chosen.items())
         score = f"Your score (min 0.0, max 1.0): {session.match().reward:.3g}"
