@@ -117,14 +117,12 @@ def _problem(formula: Formula) -> Problem:
                 sections[head] = tuple(rest)
             case _:
                 raise ValueError(f"unexpected part {_short(part)}")
-    for head in (":objects", ":init", ":goal"):
-        if not sections.get(head):
-            raise ValueError(f"{head} is missing")
-    objects = _objects(sections[":objects"])
-    goal = sections[":goal"][0]
-    if isinstance(goal, str) or len(sections[":goal"]) > 1:
-        raise ValueError(":goal must be one formula")
-    return Problem(name, objects, _facts(sections[":init"], objects), goal)
+    match sections:
+        case {":objects": words, ":init": formulas, ":goal": (tuple(goal),)}:
+            objects = _objects(words)
+            return Problem(name, objects, _facts(formulas, objects), goal)
+        case _:
+            raise ValueError("must have :objects, :init and a :goal of one formula")
 
 
 def _objects(words: Formula) -> dict[str, str]:

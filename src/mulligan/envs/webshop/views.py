@@ -98,10 +98,9 @@ def compact_page(session: Session) -> str:
         return session.sub_page_text(session.page)
     if session.chosen:
         return "; ".join(f"{group} {value}" for group, value in session.chosen.items())
-    title = [item.title.lower()] if len(item.title) > _TITLE and not session.shop.made_up else []
-    return "\n".join([*title, *(f"{group}: {', '.join(values)}" for group, values in item.options.items())]) or (
-        "no options"
-    )
+    lines = [item.title.lower()] if len(item.title) > _TITLE and not session.shop.made_up else []
+    lines += [f"{group}: {', '.join(values)}" for group, values in item.options.items()]
+    return "\n".join(lines) or "no options"
 
 
 def _result(session: Session, product: Product) -> str:
