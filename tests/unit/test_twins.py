@@ -18,7 +18,7 @@ from mulligan.train.config import shown_params
 from mulligan.train.resolve import resolve
 from mulligan.types import Task
 
-TRAINED, EVALUATED = 5_000, 512
+TRAINED, EVALUATED = 2_000, 512
 
 
 def images(cells: str, cols: int) -> Iterator[bytes]:
@@ -50,7 +50,7 @@ def webshop(env: Any) -> set[Hashable]:
 def alfworld(env: Any) -> set[Hashable]:
     """Room, goal and where the wanted things lie, receptacles by their type."""
     world = env.world
-    room = [kind for kind, place in zip(world.r_types, world.places, strict=True) if place >= 0]
+    room = [kind for kind, place in zip(world.r_types, world.locations, strict=True) if place >= 0]
     holders = [
         kind
         for kind, inside in zip(world.r_types, world.inside, strict=True)

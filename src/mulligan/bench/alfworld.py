@@ -1,7 +1,7 @@
 """ALFWorld: steps per second on one core, time of a reset and of loading a game, bytes of a live game.
 
 Random admissible play, the list of commands made anew at every step, as TextWorld makes it. The bytes are those of a
-game with a world of its own, nothing shared.
+game with a world of its own, nothing shared. TextWorld on the same games: `results/environments/alfworld_speed.py`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,17 @@ Source = tuple[str, str, str]
 
 
 def run() -> Report:
+    return Report("ALFWorld, one core", [_measure(label, sources) for label, sources in game_sources().items()])
+
+
+def game_sources() -> dict[str, list[Source]]:
+    """Generated games, and those of ALFWORLD_DATA where there are some."""
     sources = {"generated": [_generated(seed) for seed in range(GAMES)]}
     if os.environ.get(game_files.DATA):
-        folders = game_files.find("official")
-        sources["official"] = [game_files.source(folders[n * len(folders) // GAMES]) for n in range(GAMES)]
-    return Report("ALFWorld, one core", [_measure(label, some) for label, some in sources.items()])
+        paths = game_files.find("official")
+        chosen = [paths[number * len(paths) // GAMES] for number in range(GAMES)]
+        sources["official"] = [(game_files.game_name(path), *game_files.source(path)) for path in chosen]
+    return sources
 
 
 def _generated(seed: int) -> Source:
