@@ -25,8 +25,8 @@ Value = TypeVar("Value")
 BUILTIN = {
     "minesweeper": "mulligan.envs.minesweeper.env:MineSweeper",
     "sokoban": "mulligan.envs.sokoban.env:Sokoban",
-    "tictactoe": "mulligan.envs.tictactoe:TicTacToe",
-    "kuhn": "mulligan.envs.kuhn:KuhnPoker",
+    "tictactoe": "mulligan.envs.tictactoe.env:TicTacToe",
+    "kuhn": "mulligan.envs.kuhn.env:KuhnPoker",
     "alfworld": "mulligan.envs.alfworld.env:ALFWorld",
     "webshop": "mulligan.envs.webshop.env:WebShop",
     "bandit": "mulligan.envs.bandit:Bandit",

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, NamedTuple, TextIO, cast
 
 from mulligan.envs import registry
 from mulligan.envs.adapters import action_with_arrows, library, nearest
-from mulligan.envs.openspiel import settle_seat
+from mulligan.envs.versus import settle_seat
 from mulligan.errors import UnknownName, UsageError
 from mulligan.seeding import derive, generator
 from mulligan.types import Episode, ParamValue, Step, Task
