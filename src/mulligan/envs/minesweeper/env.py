@@ -74,6 +74,12 @@ def grid(rows: int, cols: int) -> Grid:
     return Grid(rows, cols, near, blank.encode(), offsets, words, pairs)
 
 
+@lru_cache(maxsize=64)
+def replies_of(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Each cell as a reply."""
+    return tuple(f"<action>{name}</action>" for name in names)
+
+
 def lay_mines(seed: int, cells: int, mines: int) -> tuple[int, ...]:
     """The mines of a board, sorted."""
     return tuple(sorted(generator(seed, "minesweeper").sample(range(cells), mines)))
@@ -94,12 +100,9 @@ def cascade(board: Grid, counts: bytes, opened: bytearray, cell: int) -> list[in
     """Open `cell` and, around every 0, its neighbours. Marks them in `opened` and returns them, `cell` first."""
     opened[cell] = 1
     fresh = [cell]
-    if counts[cell]:
-        return fresh
-    neighbours = board.neighbours
     for blank in fresh:  # grows while it is walked
         if not counts[blank]:
-            for near in neighbours[blank]:
+            for near in board.neighbours[blank]:
                 if not opened[near]:
                     opened[near] = 1
                     fresh.append(near)
@@ -123,16 +126,14 @@ class MineSweeper:
         self.compact = task.text("view") == "compact"
         self.names = self.board.words if self.compact else self.board.pairs
         """Each cell as the view names it."""
-        self.replies = tuple(f"<action>{name}</action>" for name in self.names)
+        self.replies = replies_of(self.names)
         self.reset()
 
     @staticmethod
     def settle(params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:
         rows, cols, mines = int(params["rows"]), int(params["cols"]), int(params["mines"])
         if not (1 <= rows <= 99 and 1 <= cols <= 99 and rows * cols >= 2):
-            raise ParameterError(
-                f"minesweeper: rows and cols must be 1 to 99, with 2 cells at least (got {rows}x{cols})"
-            )
+            raise ParameterError(f"minesweeper: rows and cols must be 1 to 99, for 2 cells or more (got {rows}x{cols})")
         if not 1 <= mines < rows * cols:
             raise ParameterError(f"minesweeper: mines must be 1 to {rows * cols - 1} on {rows}x{cols} (got {mines})")
         for name, choices in (("view", ("board", "compact")), ("facts", ("in-order", "mine-first"))):

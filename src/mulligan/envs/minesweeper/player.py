@@ -154,8 +154,8 @@ def _groups(board: Grid, known: bytes) -> list[tuple[list[int], list[Limit]]]:
     groups: list[tuple[list[int], list[Limit]]] = []
     for cell, code in enumerate(known):
         near = board.neighbours[cell]
-        unknown = [each for each in near if known[each] == UNKNOWN]
-        if code >= MINE or not unknown:
+        unknown = [each for each in near if known[each] == UNKNOWN] if code < MINE else []
+        if not unknown:
             continue
         limits = [(unknown, code - sum(known[each] == MINE for each in near))]
         cells, separate = list(unknown), []
@@ -173,7 +173,11 @@ def _count_ways(cells: list[int], limits: list[Limit], most: int) -> Ways:
     """Every way to lay at most `most` mines on `cells` so that each limit is met exactly, by depth-first search."""
     if len(cells) > DEEPEST:
         return _rough_ways(cells, limits)
-    of_cell = [[number for number, (inside, _) in enumerate(limits) if cell in inside] for cell in cells]
+    limits_by_cell: dict[int, list[int]] = {cell: [] for cell in cells}
+    for number, (inside, _) in enumerate(limits):
+        for cell in inside:
+            limits_by_cell[cell].append(number)
+    of_cell = list(limits_by_cell.values())
     need = [mines for _, mines in limits]
     room = [len(inside) for inside, _ in limits]
     laid, ways, nodes = [0] * len(cells), dict[int, tuple[int, list[int]]](), 0
