@@ -44,7 +44,7 @@ def run() -> Report:
 
 
 def _measure(name: str, params: dict[str, object]) -> tuple[float, float, float]:
-    tasks = [registry.make_task(name, seed, **params) for seed in range(TASKS)]
+    tasks = [registry.make_task(name, seed, env_params=params) for seed in range(TASKS)]
     started = time.perf_counter()
     worlds = [registry.build(task) for task in tasks]
     build = (time.perf_counter() - started) / TASKS
@@ -71,9 +71,9 @@ def _steps_per_second(worlds: list[Env], limit: int) -> float:
 
 def _bytes_each(name: str, params: dict[str, object]) -> float:
     """Python memory of one more live world in the middle of an episode; what all worlds share is not counted."""
-    first = registry.make(name, 0, **params)
+    first = registry.make(name, 0, env_params=params)
     first.reset()
-    tasks = [registry.make_task(name, seed, **params) for seed in range(1, 101)]
+    tasks = [registry.make_task(name, seed, env_params=params) for seed in range(1, 101)]
     for task in tasks:  # caches fill before the count begins
         registry.build(task).reset()
     gc.collect()

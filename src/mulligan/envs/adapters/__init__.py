@@ -10,12 +10,20 @@ import difflib
 import importlib
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from mulligan.envs.base import action_text
 from mulligan.errors import MissingExtra
 
 _ARROW, _ANGLE = re.compile(r"([-=])>"), "\ue000"
+
+
+class Listed(NamedTuple):
+    """One line of a catalogue."""
+
+    name: str
+    players: int
+    summary: str
 
 
 def action_with_arrows(reply: str) -> str | None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from mulligan.envs.adapters import action_with_arrows, library, nearest
+from mulligan.envs.adapters import Listed, action_with_arrows, library, nearest
 from mulligan.envs.versus import ORDER, draw, pick, settle_seat
 from mulligan.errors import ParameterError, UnknownName, UsageError
 from mulligan.seeding import generator
@@ -49,11 +49,11 @@ def adapt(ident: str) -> type:
     return type("Adapted", (SpielGame,), body)
 
 
-def catalogue() -> Iterator[tuple[str, str, str]]:
-    """Every game that can be played: its name, the players, and one line about it."""
+def catalogue() -> Iterator[Listed]:
+    """Every game that can be played."""
     for kind in library("pyspiel", "openspiel", extra="games").registered_games():
         if _is_playable(kind) and kind.min_num_players <= 2 <= kind.max_num_players and kind.default_loadable:
-            yield kind.short_name, "2", kind.long_name
+            yield Listed(kind.short_name, 2, kind.long_name)
 
 
 def _is_playable(kind: Any) -> bool:
