@@ -450,7 +450,7 @@ class Watched(Fine):
     timeout_reward: ClassVar[float] = -0.5
     told: ClassVar[list[Step]] = []
 
-    def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> "Watched":
+    def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Watched:
         return self
 
     def act(self) -> str:

@@ -11,7 +11,7 @@ from mulligan.envs.base import Env
 from mulligan.envs.registry import build, make, make_task
 from mulligan.envs.sokoban.env import Sokoban
 from mulligan.envs.sokoban.moves import say
-from mulligan.errors import ParameterError, StopReason, UnknownName
+from mulligan.errors import StopReason, UnknownName
 from mulligan.trial.runner import run_trial_sync
 from mulligan.types import Completion, Episode, Step, Turn
 from sokoban_worlds import reflection, world_of
@@ -97,19 +97,6 @@ def test_replies_without_tags_are_remembered_as_they_were_played():
 
 
 UP_UP = "<action>up, up</action>"
-
-
-def test_the_compact_view_remembers_moves_and_no_boards(tmp_path: Path) -> None:
-    env = world_of(tmp_path, "######", "#    #", "# $@ #", "# .  #", "######", view="compact")
-    lost = playing(env, ["<action>right</action>", "<action>left, left</action>", "<action>up</action>"])
-    assert env.digest(lost) == "right\nleft, left\nup\n0 of 1 boxes on goals"
-    assert reflection(env, lost) == "<reflection>left, left: not 2\nright: 1</reflection>"
-    assert reflection(env, playing(env, ["<action>up, up</action>"])) == "<reflection>too slow\nup, up: 1</reflection>"
-    assert reflection(env, playing(env, ["<action>up, left, down</action>"])) == (
-        "<reflection>up, left, down: 1</reflection>"
-    )
-    with pytest.raises(ParameterError, match=r"view .*'wide'"):
-        make("sokoban", view="wide")
 
 
 def test_reflection_finds_the_move_that_lost(tmp_path: Path) -> None:

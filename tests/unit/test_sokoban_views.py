@@ -49,17 +49,17 @@ def test_a_box_on_a_goal_has_a_star(tmp_path):
 
 
 def test_the_views_are_one_game():
-    """The same replies give the same positions, rewards and ends in all views; only the words differ."""
-    tasks = [make_task("sokoban", 7, view=view) for view in ("board", "compact", "cells")]
+    """The same replies give the same positions, rewards and ends in both views; only the words differ."""
+    tasks = [make_task("sokoban", 7, view=view) for view in ("board", "cells")]
     played = []
     for task in tasks:
         env = build(task)
         env.reset()
         steps = [env.step(f"<action>{move}</action>") for move in ("up, left", "right, right", "down", "up, up, left")]
         played.append([(step.state_key, step.reward, step.done, step.valid, step.feedback) for step in steps])
-    assert played[0] == played[1] == played[2]
+    assert played[0] == played[1]
     rules = [build(task).rules() for task in tasks]
-    assert rules[0] == rules[1] != rules[2]
+    assert rules[0] != rules[1]
 
 
 def test_a_lost_level_ends_if_asked(tmp_path):

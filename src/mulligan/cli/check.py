@@ -38,14 +38,14 @@ def _about_worlds(sample: Survey) -> str:
         return "Worlds: a game against somebody is the same in training and evaluation; keep an opponent for evaluation"
     counts = f"{sample.worlds} in {sample.tasks} tasks"
     if sample.separation == "shared":
-        about = f"Warning: training and evaluation share worlds: tasks begin alike ({counts}), without a world_key()."
+        summary = f"Warning: training and evaluation share worlds: tasks begin alike ({counts}), without a world_key()."
     elif sample.separation == "seeds":
-        about = "Warning: worlds are separated by their seeds alone: two seeds may draw the same one. No world_key()."
+        summary = "Warning: worlds are separated by their seeds alone: two seeds may draw the same one. No world_key()."
     elif sample.few:
-        about = (
+        summary = (
             f"Warning: world_key() has few values ({counts}): a handful for training, another for evaluation.\n"
             "Make more worlds; or leave world_key() out, and tables say that worlds are shared."
         )
     else:
-        about = f"Worlds: {counts} by world_key(); training, validation and evaluation share none."
-    return f"{about}\n{_ABOUT_KEYS}"
+        summary = f"Worlds: {counts} by world_key(); training, validation and evaluation share none."
+    return f"{summary}\n{_ABOUT_KEYS}"

@@ -40,7 +40,7 @@ def library(module: str, env: str, extra: str | None = None) -> Any:
         raise MissingExtra(env, extra or module) from None
 
 
-def nearest(name: str, known: Iterable[str]) -> list[str]:
-    """Of many known names those that are nearest to `name`; a few of them where none is near."""
-    names = list(known)
-    return difflib.get_close_matches(name, names, n=3) or [*names[:8], "..."]
+def nearest(name: str, choices: Iterable[str]) -> list[str]:
+    """Of many choices those that are nearest to `name`; a few of them where none is near."""
+    choices = list(choices)
+    return difflib.get_close_matches(name, choices, n=3) or [*choices[:8], "..."]

@@ -117,11 +117,11 @@ class Wrapped:
         return terminated and reward > 0
 
     def rules(self) -> str:
-        about = inspect.getdoc(type(self.env.unwrapped)) or ""
-        about = about.partition("## Observation Space")[0].strip()[:_LONGEST_RULES]
+        text = inspect.getdoc(type(self.env.unwrapped)) or ""
+        text = text.partition("## Observation Space")[0].strip()[:_LONGEST_RULES]
         how = f"one of: {', '.join(self.names)}" if self.names else "the text of your action"
         example = self.names[0] if self.names else "..."
-        return f"{self.ident}\n{about}\n\nAnswer with {how}, as in <action>{example}</action>"
+        return f"{self.ident}\n{text}\n\nAnswer with {how}, as in <action>{example}</action>"
 
     # ----------------------------------------------------------------------------------------------------------------
 

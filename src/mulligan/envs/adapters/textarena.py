@@ -3,6 +3,12 @@
 TextArena draws its luck from Python's and numpy's global generators. Each game here has them to itself while it is
 asked something, so that the seed alone decides what happens, however many games are played at once. A move that the
 game refuses is taken back, with the count of errors that TextArena keeps: here an invalid reply changes nothing.
+
+Parameters of games for two (`--env.NAME`):
+
+opponent  ``random`` picks among the moves in brackets that it was last offered; or path/to/file.py:function, which gets
+          what the opponent has read and a `random.Random`, and returns a move
+seat      1 moves first, 2 second; 0 lets the seed decide
 """
 
 from __future__ import annotations
@@ -45,8 +51,8 @@ def adapt(ident: str) -> type:
     players = _players(ident)
     limit = games[ident].kwargs.get("max_turns")
     turns = int(limit) if isinstance(limit, int) and 0 < limit <= 1000 else _TURNS
-    body = {"__doc__": f"{ident} of TextArena.", "ident": ident, "turns": turns}
-    return type("Adapted", (Solo if players == 1 else Duel,), {**body, "is_dealt": players == 2 and _is_dealt(ident)})
+    body = {"__doc__": f"{ident} of TextArena.", "__module__": __name__, "ident": ident, "turns": turns}
+    return type("Adapted", (ArenaGame,), body if players == 1 else {**body, **_DUEL, "is_dealt": _is_dealt(ident)})
 
 
 def catalogue() -> Iterator[Listed]:
@@ -218,40 +224,68 @@ class _Game:
         return None
 
 
-class _Arena:
-    """What games for one and for two share."""
+_DUEL = {"kind": "versus", "timeout_reward": -1.0, "defaults": {"opponent": "random", "seat": 0}}
+"""Settings of a game for two."""
+
+
+class ArenaGame:
+    """A game of TextArena for one player, or for two against an opponent."""
 
     ident: ClassVar[str]
+    kind: ClassVar[str] = "solve"
     turns: ClassVar[int] = _TURNS
     is_dealt: ClassVar[bool] = False
     """Whether the prompt belongs to one game alone: it is an observation then, since rules are said once a trial."""
-    task: Task
-    game: _Game
-    seat_index = 0
-    prompt = seen = ""
-    ended = False
-    """Whether the player knows that the game is over."""
+
+    def __init__(self, task: Task) -> None:
+        self.task, self.seat_index = task, (task.seat or 1) - 1
+        self.answer = _opponent(self.ident, task.opponent or "random")
+        self.reset()
+
+    @classmethod
+    def settle(cls, params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:
+        if cls.kind == "solve":
+            return params
+        _opponent(cls.ident, str(params["opponent"]))
+        return settle_seat(f"textarena:{cls.ident}", params, seed)
+
+    @classmethod
+    def task_class(cls, params: Mapping[str, ParamValue]) -> str:
+        return f"textarena/{cls.ident}" + (f"/vs-{params['opponent']}" if cls.kind == "versus" else "")
 
     def rules(self) -> str:
         how = "Give your move inside tags, with the brackets that the game asks for: <action>[...]</action>"
         return f"{self.prompt}\n{how}".lstrip("\n")
 
-    def begin(self, players: int, seed: int) -> None:
+    def reset(self, chance: int = 0) -> str:
         """A new game; what its prompt says to this player becomes the rules."""
-        self.game = _Game(self.ident, players, seed)
+        self.rng = generator(self.task.seed, "opponent", chance)
+        self.opponent_read: list[str] = []
+        self.forfeited = self.ended = False
+        """Whether the opponent makes no move, and whether the player knows that the game is over."""
+        luck = (chance,) if self.kind == "versus" else ()
+        self.game = _Game(self.ident, 1 + len(luck), derive(self.task.seed, self.ident, *luck))
         messages = self.game.unread(self.seat_index)
         rules = [] if self.is_dealt else [message for message in messages if message.kind == "PROMPT"]
         self.prompt = "\n".join(message.text for message in rules)
-        self.ended = False
-        self.let_others_move()
+        self._let_opponent_move()
         news = [message for message in messages if message not in rules] + self.game.unread(self.seat_index)
         self.seen = self.game.observation(news, self.seat_index)
+        return self.seen
 
-    def let_others_move(self) -> None:
+    def _let_opponent_move(self) -> None:
         """Until it is this player's turn, or the game is over."""
+        other, refused = 1 - self.seat_index, 0
+        while not self.game.over and not self.forfeited and self.game.mover == other:
+            self.opponent_read += [message.text for message in self.game.unread(other)]
+            move = self.answer("\n".join(self.opponent_read), self.rng)
+            refused = 0 if self.game.play(bracketed(move)) is None else refused + 1
+            self.forfeited = refused > _PATIENCE
 
     def result(self) -> float | None:
         """What the game paid this player; None while it goes on."""
+        if self.forfeited:
+            return 1.0
         return self.game.reward(self.seat_index) if self.game.over else None
 
     def step(self, reply: str) -> Step:
@@ -266,16 +300,14 @@ class _Arena:
             refused = self.game.play(bracketed(move))
             if refused is not None:
                 return self._invalid(refused)
-            self.let_others_move()
+            self._let_opponent_move()
             self.seen = self.game.observation(self.game.unread(self.seat_index), self.seat_index)
         reward = self.result()
         self.ended = reward is not None
         if reward is None:
             return Step(self.seen, state_key=self.seen)
-        return Step(self.seen, reward, True, self.is_win(reward), state_key=self.seen)
-
-    def is_win(self, reward: float) -> bool:
-        return reward >= 1
+        won = reward > 0 if self.kind == "versus" else reward >= 1
+        return Step(self.seen, reward, True, won, state_key=self.seen)
 
     def digest(self, episode: Episode) -> str:
         replies = [turn.reply.text for turn in episode.turns if turn.valid]
@@ -284,73 +316,6 @@ class _Arena:
 
     def _invalid(self, feedback: str) -> Step:
         return Step(self.seen, valid=False, state_key=self.seen, feedback=feedback)
-
-
-class Solo(_Arena):
-    """A game of TextArena for one player."""
-
-    kind: ClassVar[str] = "solve"
-
-    def __init__(self, task: Task) -> None:
-        self.task = task
-        self.reset()
-
-    @classmethod
-    def task_class(cls, params: Mapping[str, ParamValue]) -> str:
-        return f"textarena/{cls.ident}"
-
-    def reset(self, chance: int = 0) -> str:
-        self.begin(1, derive(self.task.seed, self.ident))
-        return self.seen
-
-
-class Duel(_Arena):
-    """A game of TextArena for two, against an opponent.
-
-    opponent  "random" picks among the moves in brackets that it was last offered; or path/to/file.py:function, which
-              gets what the opponent has read and a `random.Random`, and returns a move.
-    """
-
-    kind: ClassVar[str] = "versus"
-    timeout_reward: ClassVar[float] = -1.0
-    defaults: ClassVar[dict[str, ParamValue]] = {"opponent": "random", "seat": 0}
-
-    def __init__(self, task: Task) -> None:
-        self.task, self.seat_index = task, task.integer("seat") - 1
-        self.answer = _opponent(self.ident, task.text("opponent"))
-        self.reset()
-
-    @classmethod
-    def settle(cls, params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:
-        _opponent(cls.ident, str(params["opponent"]))
-        return settle_seat(f"textarena:{cls.ident}", params, seed)
-
-    @classmethod
-    def task_class(cls, params: Mapping[str, ParamValue]) -> str:
-        return f"textarena/{cls.ident}/vs-{params['opponent']}"
-
-    def reset(self, chance: int = 0) -> str:
-        self.rng = generator(self.task.seed, "opponent", chance)
-        self.heard: list[str] = []
-        self.forfeited = False
-        self.begin(2, derive(self.task.seed, self.ident, chance))
-        return self.seen
-
-    def let_others_move(self) -> None:
-        other, refused = 1 - self.seat_index, 0
-        while not self.game.over and not self.forfeited and self.game.mover == other:
-            self.heard += [message.text for message in self.game.unread(other)]
-            if self.game.play(bracketed(self.answer("\n".join(self.heard), self.rng))) is None:
-                refused = 0
-            else:
-                refused += 1
-                self.forfeited = refused > _PATIENCE
-
-    def result(self) -> float | None:
-        return 1.0 if self.forfeited else super().result()
-
-    def is_win(self, reward: float) -> bool:
-        return reward > 0
 
 
 def bracketed(move: str) -> str:
@@ -367,9 +332,9 @@ def _opponent(ident: str, name: str) -> Answer:
     return cast(Answer, registry.load_from_file(Path(file), function))
 
 
-def _any_offered(heard: str, rng: random.Random) -> str:
+def _any_offered(text: str, rng: random.Random) -> str:
     """One of the moves on the last line that names some."""
-    for line in reversed(heard.splitlines()):
+    for line in reversed(text.splitlines()):
         offered = [str(move) for move in _OFFERED.findall(line) if move.lower() not in _TAGS]
         if offered:
             return pick(rng, offered)

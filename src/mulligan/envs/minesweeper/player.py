@@ -17,7 +17,7 @@ from mulligan.envs.minesweeper.env import Grid, MineSweeper, cascade, grid, mine
 from mulligan.types import Episode, Step
 
 MINE, UNKNOWN = 9, 10
-"""Codes in a knowledge string, beside 0 to 8 for an open cell."""
+"""Codes of cells, beside 0 to 8 for an open one."""
 SEARCH_LIMIT = 50_000
 """Nodes of one group's enumeration; beyond it the risk is the plain share of the tightest number."""
 DEEPEST = 500
@@ -76,19 +76,19 @@ class Sweeper:
     def _safest(self, closed: list[int], remembered: bytearray) -> int:
         world, board = self.world, self.world.board
         seen = zip(world.counts, world.opened, remembered, strict=True)
-        known = bytes(count if opened else memory for count, opened, memory in seen)
-        risks = mine_risks(board.rows, board.cols, known, len(world.mines))
+        codes = bytes(count if opened else memory for count, opened, memory in seen)
+        risks = mine_risks(board.rows, board.cols, codes, len(world.mines))
         least = min(risks[cell] for cell in closed) + 1e-9
         safest = [cell for cell in closed if risks[cell] <= least]
-        zero = {cell: _chance_of_zero(board, known, risks, cell) for cell in safest}
+        zero = {cell: _chance_of_zero(board, codes, risks, cell) for cell in safest}
         best = max(zero.values()) - 1e-9
         return self.rng.choice([cell for cell in safest if zero[cell] >= best])
 
 
-def _chance_of_zero(board: Grid, known: bytes, risks: Sequence[float], cell: int) -> float:
+def _chance_of_zero(board: Grid, codes: bytes, risks: Sequence[float], cell: int) -> float:
     """Chance that `cell` shows a 0, taking its neighbours as independent."""
-    if known[cell] < MINE:
-        return float(known[cell] == 0)
+    if codes[cell] < MINE:
+        return float(codes[cell] == 0)
     return math.prod(1.0 - risks[near] for near in board.neighbours[cell])
 
 
@@ -104,31 +104,31 @@ def fewest_clicks(board: Grid, counts: bytes, opened: bytearray) -> list[int]:
     return clicks
 
 
-def mine_risks(rows: int, cols: int, known: bytes, mines: int) -> tuple[float, ...]:
-    """For each cell the chance of a mine, over all boards with `mines` mines that fit `known`, all equally likely."""
-    return (_kept_risks if rows * cols <= KEPT_CELLS else _risks)(rows, cols, known, mines)
+def mine_risks(rows: int, cols: int, codes: bytes, mines: int) -> tuple[float, ...]:
+    """For each cell the chance of a mine, over all boards with `mines` mines that fit `codes`, all equally likely."""
+    return (_kept_risks if rows * cols <= KEPT_CELLS else _risks)(rows, cols, codes, mines)
 
 
-def _risks(rows: int, cols: int, known: bytes, mines: int) -> tuple[float, ...]:
+def _risks(rows: int, cols: int, codes: bytes, mines: int) -> tuple[float, ...]:
     board = grid(rows, cols)
-    left = mines - known.count(MINE)
-    groups = _groups(board, known)
+    mines_left = mines - codes.count(MINE)
+    groups = _groups(board, codes)
     grouped = {cell for cells, _ in groups for cell in cells}
-    others = [cell for cell, code in enumerate(known) if code == UNKNOWN and cell not in grouped]
-    ways = [_count_ways(cells, limits, left) for cells, limits in groups]
-    total = _join(ways, len(others), left)
-    risks = [1.0 if code == MINE else 0.0 for code in known]
+    others = [cell for cell, code in enumerate(codes) if code == UNKNOWN and cell not in grouped]
+    ways = [_count_ways(cells, limits, mines_left) for cells, limits in groups]
+    total = _join(ways, len(others), mines_left)
+    risks = [1.0 if code == MINE else 0.0 for code in codes]
     if not total:
-        return tuple(0.5 if code == UNKNOWN else risk for code, risk in zip(known, risks, strict=True))
+        return tuple(0.5 if code == UNKNOWN else risk for code, risk in zip(codes, risks, strict=True))
     for index, (cells, _) in enumerate(groups):
         other_ways = ways[:index] + ways[index + 1 :]
         for used, (_, mine_ways) in ways[index].items():
-            rest = _join(other_ways, len(others), left - used)
+            rest = _join(other_ways, len(others), mines_left - used)
             for cell, count in zip(cells, mine_ways, strict=True):
                 risks[cell] += count * rest / total
     if others:
         # Expected mines outside the groups, shared equally.
-        expected = left - sum(risks[cell] for cell in grouped)
+        expected = mines_left - sum(risks[cell] for cell in grouped)
         for cell in others:
             risks[cell] = expected / len(others)
     return tuple(risks)
@@ -149,15 +149,15 @@ def _join(ways: list[Ways], others: int, mines: int) -> int:
     return sum(count * math.comb(others, mines - used) for used, count in sums.items() if used <= mines)
 
 
-def _groups(board: Grid, known: bytes) -> list[tuple[list[int], list[Limit]]]:
+def _groups(board: Grid, codes: bytes) -> list[tuple[list[int], list[Limit]]]:
     """Unknown cells that numbers tie together: for each group its cells and its limits."""
     groups: list[tuple[list[int], list[Limit]]] = []
-    for cell, code in enumerate(known):
+    for cell, code in enumerate(codes):
         near = board.neighbours[cell]
-        unknown = [each for each in near if known[each] == UNKNOWN] if code < MINE else []
+        unknown = [each for each in near if codes[each] == UNKNOWN] if code < MINE else []
         if not unknown:
             continue
-        limits = [(unknown, code - sum(known[each] == MINE for each in near))]
+        limits = [(unknown, code - sum(codes[each] == MINE for each in near))]
         cells, separate = list(unknown), []
         for group in groups:
             if set(group[0]) & set(cells):

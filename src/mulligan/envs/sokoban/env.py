@@ -10,7 +10,7 @@ moves       at most so many in one reply
 solution    a generated level can be solved in so many moves
 levels      ``generated``, ``boxoban`` (the folder that `BOXOBAN_DATA` names), or the path of a file
 level       the number of a level there; -1 lets the seed of the task choose
-view        ``board``, ``compact`` or ``cells``, see `mulligan.envs.sokoban.views`
+view        ``board`` or ``cells``, see `mulligan.envs.sokoban.views`
 lost        a level that cannot be won any more ``runs`` on to the last turn, as in the papers, or ``ends`` there: where
             the solver proves it, whatever turns are left; ``hopeless`` ends it also where the turns that are left are
             too few, on boards of up to 64 cells, whose shortest solutions are known; turns lost to replies that cannot
@@ -94,7 +94,7 @@ class Sokoban:
         if params["view"] == "cells" and level.cols - 2 > views.MOST_COLUMNS:
             raise ParameterError(
                 f"sokoban: view=cells has names for {views.MOST_COLUMNS} columns, level {number} has {level.cols - 2}; "
-                "give view=compact"
+                "give view=board"
             )
         return {**params, "level": number, "rows": level.rows, "cols": level.cols, "boxes": level.boxes, "solution": 0}
 
@@ -201,8 +201,6 @@ class Sokoban:
             starts = [views.player_at(key, self.cols) for key in keys]
             lines = [f"{start}: {turn.moves}" for start, turn in zip(starts, played, strict=False)]
             return "\n".join([*lines, "lost" if episode.stop is StopReason.LOST else ending])
-        if self.view == "compact":
-            return "\n".join([*(turn.moves for turn in played), ending])
         moves = " | ".join(turn.moves for turn in played) or "none"
         return f"moves {moves}\n{ending}; the board at the end:\n{episode.final}"
 

@@ -16,50 +16,28 @@ Advise = Callable[[str, str, int], str]
 
 
 def reflect(world: Sokoban, episode: Episode, advise: Advise | None = None) -> str:
-    """What there is to learn from an episode; short where the view is. In cells a player may `advise`."""
+    """What there is to learn from an episode; in the view of cells a player may `advise`.
+
+    In cells: where the level was lost, what to play there instead (if there is advice), and what lost it, as
+    ``boxes b2 d3``, ``you c2``, ``left, up``, ``up, up: lost``. It is in the words of the view, so that the agent
+    recognises the position however it came there; and the moves follow the position as a reply follows an observation.
+    """
     played = world.replay(episode)
     if world.view == "board":
         return _report(world, episode, played)
-    wrong = next((index for index, turn in enumerate(played) if world.is_lost(turn.key, index + 1)), len(played))
-    if world.view == "cells":
-        lines = _position_lost(world, episode, played, wrong, advise)
-    else:
-        lines = _turn_by_turn(episode, played, wrong)
-    return "<reflection>{}</reflection>".format("\n".join(lines))
-
-
-def _position_lost(
-    world: Sokoban, episode: Episode, played: Sequence[PlayedTurn], wrong: int, advise: Advise | None
-) -> list[str]:
-    """Where the level was lost, what to play there instead (if there is advice), and what lost it.
-
-    ``boxes b2 d3``, ``you c2``, ``left, up``, ``up, up: lost``.
-
-    It is in the words of the view, so that the agent recognises the position however it came there; and the moves
-    follow the position as a reply follows an observation.
-    """
-    if wrong == len(played):
-        return ["won" if episode.won else "too slow"]
+    wrong = next((index for index, turn in enumerate(played) if world.is_lost(turn.key, index + 1)), None)
+    if wrong is None:
+        return f"<reflection>{'won' if episode.won else 'too slow'}</reflection>"
     position, moves = played[wrong - 1].key if wrong else world.level.cells, played[wrong].moves
     solution = _advice(world, position)[: world.moves]
     instead = names_of(solution) if advise is None else advise(position, moves, wrong + 1)
-    return [views.cells_later(position, world.cols), *([instead] if instead else []), f"{moves}: lost"]
+    lines = "\n".join(filter(None, (views.cells_later(position, world.cols), instead, f"{moves}: lost")))
+    return f"<reflection>{lines}</reflection>"
 
 
 def _advice(world: Sokoban, position: str) -> str:
     """The solver's moves from there; empty where there are none, or none are to be told."""
     return (solver.solve(world.cols, position).moves or "") if world.task.text("advice") != "none" else ""
-
-
-def _turn_by_turn(episode: Episode, played: Sequence[PlayedTurn], wrong: int) -> list[str]:
-    """The turn that lost the level first, then the turns before it: ``up, up: not 3``, ``left: 1``.
-
-    Moves begin a line as they begin a reply, so that to most tokenizers they are the same tokens.
-    """
-    facts = [f"{turn.moves}: {turn.number}" for turn in played[:wrong]]
-    if wrong < len(played):
-        return [f"{played[wrong].moves}: not {played[wrong].number}", *facts]
-    return facts if episode.won else ["too slow", *facts]
 
 
 def _report(world: Sokoban, episode: Episode, played: Sequence[PlayedTurn]) -> str:
