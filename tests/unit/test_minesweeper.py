@@ -255,8 +255,6 @@ def test_digest_tells_what_the_agent_saw():
     assert compact.digest(trial.episodes[0]) == "a1=ok b2=*"
     sweeper = compact.player("expert", random.Random(0), 1.0, 0.0)
     assert sweeper.reflect(trial.episodes[0]) == "<reflection>b2=* a1=ok</reflection>"
-    noted = _fixed(3, 3, [4], view="compact", facts="mine-first")
-    assert noted.digest(trial.episodes[0]) == "b2=* a1=ok"
 
 
 @pytest.mark.parametrize(
@@ -267,7 +265,6 @@ def test_digest_tells_what_the_agent_saw():
         {"rows": 0},
         {"rows": 1, "cols": 1},
         {"view": "fog"},
-        {"facts": "none"},
         {"cols": 27, "view": "compact"},
     ],
 )

@@ -8,8 +8,6 @@ Parameters (`--env.NAME`):
 rows, cols  of the board
 mines       hidden on it
 view        ``board`` or ``compact``
-facts       how the compact view's history tells an episode: ``in-order`` of the moves, or ``mine-first``, as scripted
-            reflections do
 """
 
 from __future__ import annotations
@@ -112,7 +110,7 @@ def cascade(board: Grid, counts: bytes, opened: bytearray, cell: int) -> list[in
 class MineSweeper:
     """Open every safe cell of a board with hidden mines; the first click may be a mine."""
 
-    defaults: ClassVar[dict[str, ParamValue]] = {"rows": 6, "cols": 6, "mines": 3, "view": "board", "facts": "in-order"}
+    defaults: ClassVar[dict[str, ParamValue]] = {"rows": 6, "cols": 6, "mines": 3, "view": "board"}
     turns: ClassVar[int] = 7
     glyphs: ClassVar[dict[str, str]] = {
         "?": "dim", "*": "bold red", "0": "bright_black", "1": "blue", "2": "green", "3": "red", "4": "magenta",
@@ -136,11 +134,8 @@ class MineSweeper:
             raise ParameterError(f"minesweeper: rows and cols must be 1 to 99, for 2 cells or more (got {rows}x{cols})")
         if not 1 <= mines < rows * cols:
             raise ParameterError(f"minesweeper: mines must be 1 to {rows * cols - 1} on {rows}x{cols} (got {mines})")
-        for name, choices in (("view", ("board", "compact")), ("facts", ("in-order", "mine-first"))):
-            if params[name] not in choices:
-                raise ParameterError(f"minesweeper: {name} must be {' or '.join(choices)} (got {params[name]!r})")
-        if params["facts"] == "mine-first" and params["view"] != "compact":
-            raise ParameterError("minesweeper: facts='mine-first' needs view='compact'")
+        if params["view"] not in ("board", "compact"):
+            raise ParameterError(f"minesweeper: view must be board or compact (got {params['view']!r})")
         if params["view"] == "compact" and cols > 26:
             raise ParameterError(f"minesweeper: cols must be 26 or fewer in the compact view (got {cols})")
         return params
@@ -214,7 +209,7 @@ class MineSweeper:
 
     def digest(self, episode: Episode) -> str:
         if self.compact:
-            return " ".join(mine_first(episode) if self.task.text("facts") == "mine-first" else moves(episode))
+            return " ".join(moves(episode))
         safe, mines = seen_cells(self.board, episode)
         parts = ["safe " + " ".join(self.names[cell] for cell in safe)] if safe else []
         parts += ["mine " + " ".join(self.names[cell] for cell in mines)] if mines else []
@@ -265,11 +260,6 @@ def moves(episode: Episode) -> list[str]:
     shown = [turn.observation for turn in episode.turns[1:]] + [episode.final]
     facts = [text.split()[0] for text in shown if "=" in text]
     return [fact if fact.endswith("*") else f"{fact.split('=')[0]}=ok" for fact in facts]
-
-
-def mine_first(episode: Episode) -> list[str]:
-    """The same, with what matters most at the beginning."""
-    return sorted(moves(episode), key=lambda fact: not fact.endswith("*"))
 
 
 def seen_cells(board: Grid, episode: Episode) -> tuple[list[int], list[int]]:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from mulligan.envs.base import reflection_text
-from mulligan.envs.minesweeper.env import Grid, MineSweeper, cascade, grid, mine_first
+from mulligan.envs.minesweeper.env import Grid, MineSweeper, cascade, grid, moves
 from mulligan.types import Episode, Step
 
 MINE, UNKNOWN = 9, 10
@@ -62,8 +62,9 @@ class Sweeper:
             self.remembered[cell] = self.world.counts[cell]
 
     def reflect(self, episode: Episode) -> str:
-        if self.world.compact:  # short contexts: the facts alone
-            return f"<reflection>{' '.join(mine_first(episode)) or 'nothing'}</reflection>"
+        if self.world.compact:  # short contexts: the facts alone, the mine first, since it matters most
+            facts = sorted(moves(episode), key=lambda fact: not fact.endswith("*"))
+            return f"<reflection>{' '.join(facts) or 'nothing'}</reflection>"
         won, hit = episode.won, not episode.won and "*" in episode.final
         return reflection_text(
             outcome="won" if won else "opened a mine" if hit else "out of turns",
