@@ -26,10 +26,15 @@ _MOST_SIMULATIONS = 100_000
 _MOST_TURNS, _MOST_LISTED, _SAMPLES = 200, 60, 8
 
 
+def _spiel(env: str) -> Any:
+    """The module ``pyspiel``, imported only now; `env` needs it."""
+    return library("pyspiel", env, extra="games")
+
+
 def adapt(ident: str) -> type:
     """The environment of OpenSpiel's game `ident`, with its parameters in brackets as OpenSpiel writes them."""
     name = f"openspiel:{ident}"
-    spiel = library("pyspiel", name, extra="games")
+    spiel = _spiel(name)
     if ident.partition("(")[0] not in spiel.registered_names():
         raise UnknownName("game of OpenSpiel", ident, nearest(ident.partition("(")[0], spiel.registered_names()))
     try:
@@ -50,20 +55,21 @@ def adapt(ident: str) -> type:
 
 
 def catalogue() -> Iterator[Listed]:
-    """Every game that can be played."""
-    for kind in library("pyspiel", "openspiel", extra="games").registered_games():
-        if _is_playable(kind) and kind.min_num_players <= 2 <= kind.max_num_players and kind.default_loadable:
+    """Every game that can be played without parameters."""
+    for kind in _spiel("openspiel").registered_games():
+        players = kind.parameter_specification.get("players", kind.min_num_players)
+        if _is_playable(kind) and players == 2 and kind.default_loadable:
             yield Listed(kind.short_name, 2, kind.long_name)
 
 
 def _is_playable(kind: Any) -> bool:
-    return bool(kind.dynamics == library("pyspiel", "openspiel", extra="games").GameType.Dynamics.SEQUENTIAL)
+    return bool(kind.dynamics == _spiel("openspiel").GameType.Dynamics.SEQUENTIAL)
 
 
 @lru_cache(maxsize=8)
 def load_game(env: str, name: str) -> Any:
     """OpenSpiel's game `name`, one object for the whole process; `env` needs it."""
-    return library("pyspiel", env, extra="games").load_game(name)
+    return _spiel(env).load_game(name)
 
 
 def simulations_of(env: str, opponent: str) -> int:
@@ -77,7 +83,7 @@ def simulations_of(env: str, opponent: str) -> int:
 def mcts(env: str, game_name: str, simulations: int, rng: random.Random) -> Callable[[Sequence[int]], int]:
     """An opponent that searches: from the actions that were played so far to its own."""
     game, seed = load_game(env, game_name), int(rng.random() * 2**31)
-    spiel = library("pyspiel", env, extra="games")
+    spiel = _spiel(env)
     evaluator = spiel.RandomRolloutEvaluator(1, seed)
     bot = spiel.MCTSBot(game, evaluator, _EXPLORATION, simulations, 64, True, seed, False)
 
@@ -138,8 +144,8 @@ class SpielGame:
 
     @classmethod
     def _is_open(cls) -> bool:
-        information = library("pyspiel", cls.name, extra="games").GameType.Information
-        return bool(cls.game.get_type().information == information.PERFECT_INFORMATION)
+        perfect = _spiel(cls.name).GameType.Information.PERFECT_INFORMATION
+        return bool(cls.game.get_type().information == perfect)
 
     def rules(self) -> str:
         worst, best = self.game.min_utility(), self.game.max_utility()
