@@ -57,7 +57,7 @@ def adapt(ident: str) -> type:
 def catalogue() -> Iterator[Listed]:
     """Every game that can be played without parameters."""
     for kind in _spiel("openspiel").registered_games():
-        players = kind.parameter_specification.get("players", kind.min_num_players)
+        players = kind.parameter_specification.get("players") or kind.min_num_players
         if _is_playable(kind) and players == 2 and kind.default_loadable:
             yield Listed(kind.short_name, 2, kind.long_name)
 

@@ -1,24 +1,23 @@
 """Sokoban: push every box onto a goal, with several moves in one reply.
 
-Levels come from a generator, from Boxoban's files or from a file of one's own (`mulligan.envs.sokoban.levels`).
+Levels come from a generator, from Boxoban's files or from your own file (`mulligan.envs.sokoban.levels`).
 
 Parameters (`--env.NAME`):
 
 rows, cols  of the board, outer walls included; a level from a file brings its own
 boxes       to push home, each with a goal of its own
-moves       at most so many in one reply
-solution    a generated level can be solved in so many moves
+moves       the most moves in one reply
+solution    a generated level can be solved in at most this many moves
 levels      ``generated``, ``boxoban`` (the folder that `BOXOBAN_DATA` names), or the path of a file
-level       the number of a level there; -1 lets the seed of the task choose
+level       the number of the level in the files; -1 lets the task's seed choose
 view        ``board`` or ``cells``, see `mulligan.envs.sokoban.views`
-lost        a level that cannot be won any more ``runs`` on to the last turn, as in the papers, or ``ends`` there: where
-            the solver proves it, whatever turns are left; ``hopeless`` ends it also where the turns that are left are
-            too few, on boards of up to 64 cells, whose shortest solutions are known; turns lost to replies that cannot
-            be read do not count there. What is won is the same in all three; how soon a loss is seen is not.
-advice      ``solver``: a scripted player's reflection also says what the solver would have played; ``none``: only what
-            was seen; ``doubtful`` (in cells): of what it says to play instead, half loses as well where such moves are
-            soon found, and what has lost is not said again. Such advice is shown in a warm start and not imitated. An
-            agent writes its own reflections, but may have learned to from a scripted player's.
+lost        what happens to a level that cannot be won any more: it ``runs`` to the last turn, as in the papers; it
+            ``ends`` as soon as the solver proves it lost; or it ends also when it is ``hopeless``, because the turns left
+            are too few (boards of up to 64 cells, whose shortest solutions are known; only played turns count). The
+            wins are the same in all three.
+advice      what a scripted player's reflection advises: the ``solver`` moves; ``none``; or ``doubtful`` moves (view
+            ``cells``), half of which lose as well where such moves are soon found. A warm start shows doubtful advice
+            and does not imitate it.
 """
 
 from __future__ import annotations
