@@ -12,7 +12,7 @@ levels      ``generated``, ``boxoban`` (the folder that `BOXOBAN_DATA` names), o
 level       the number of the level in the files; -1 lets the task's seed choose
 view        ``board`` or ``cells``, see `mulligan.envs.sokoban.views`
 lost        what happens to a level that cannot be won any more: it ``runs`` to the last turn, as in the papers; it
-            ``ends`` as soon as the solver proves it lost; or it ends also when it is ``hopeless``, because the turns left
+            ``ends`` as soon as the solver proves it lost; or it ends also when it is ``hopeless``: when the turns left
             are too few (boards of up to 64 cells, whose shortest solutions are known; only played turns count). The
             wins are the same in all three.
 advice      what a scripted player's reflection advises: the ``solver`` moves; ``none``; or ``doubtful`` moves (view
