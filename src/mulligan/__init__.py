@@ -1,8 +1,9 @@
 """Mulligan: language agents that get better from one attempt to the next."""
 
 from mulligan.api import evaluate, run_trial, run_trial_sync, train
+from mulligan.envs.as_gymnasium import as_gymnasium
 from mulligan.envs.check import check_env
-from mulligan.envs.registry import make, make_task
+from mulligan.envs.registry import make, make_task, register
 from mulligan.eval.run import EvalResult
 from mulligan.report.run import load_trials
 from mulligan.trial.settings import TrialSettings
@@ -23,11 +24,13 @@ __all__ = [
     "Trial",
     "TrialSettings",
     "Turn",
+    "as_gymnasium",
     "check_env",
     "evaluate",
     "load_trials",
     "make",
     "make_task",
+    "register",
     "run_trial",
     "run_trial_sync",
     "train",

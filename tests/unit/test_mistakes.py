@@ -42,7 +42,7 @@ class Timid(Bandit):
 class Named(Bandit):
     """A parameter cannot be called as every task's own are."""
 
-    defaults: ClassVar[dict] = {**Bandit.defaults, "name": "x"}
+    defaults: ClassVar[dict] = {**Bandit.defaults, "seed": 1}
 
 
 class Digits(Bandit):
@@ -77,7 +77,7 @@ def test_parameters_that_an_environment_does_not_have_are_unknown_whatever_they_
 
 
 def test_a_parameter_of_a_name_that_tasks_have_is_refused():
-    with pytest.raises(UsageError, match="cannot have a parameter 'name'"):
+    with pytest.raises(UsageError, match="'seed'"):
         registry.make_task(f"{__file__}:Named")
 
 
@@ -202,8 +202,6 @@ def test_a_reply_is_drawn_with_numbers_that_can_be(given, said):
 
 
 def test_mistakes_in_python_are_told_in_its_words():
-    with pytest.raises(UsageError, match="is no name of an environment"):
-        mulligan.evaluate(Bandit, "random", tasks=1)
     with pytest.raises(UsageError, match=r"a trial needs a task: mulligan.make_task\('bandit'\)"):
         run_trial_sync("bandit", ScriptedPolicy(["1"]))
     with pytest.raises(UnknownName, match="go into params="):

@@ -177,9 +177,9 @@ class _WatchedConversation:
         if self.beside is not None:  # scripted players sit beside the world: pass on what they are told
             self.beside.watch(world)
 
-    def see(self, step: Step) -> None:
+    def see(self, step: Step, timeout_reward: float | None = None) -> None:
         if self.beside is not None:
-            self.beside.see(step)
+            self.beside.see(step, timeout_reward)
         self.taken += 1
         if step.done or self.taken == self.turns:  # nobody will be asked again, so nobody else would show it
             self.console.print(step.observation, markup=False, highlight=False)

@@ -55,7 +55,7 @@ class _AtTerminal:
     def watch(self, world: World) -> None:
         self.world = world
 
-    def see(self, step: Step) -> None:
+    def see(self, step: Step, timeout_reward: float | None = None) -> None:
         self.taken += 1
         if step.done or self.taken == self.turns:
             self._show("\n".join(filter(None, (step.feedback, step.observation))))

@@ -163,8 +163,8 @@ class _DemonstratedConversation:
     def watch(self, world: World) -> None:
         self.player.watch(world)  # type: ignore[attr-defined]
 
-    def see(self, step: Step) -> None:
-        self.player.see(step)  # type: ignore[attr-defined]
+    def see(self, step: Step, timeout_reward: float | None = None) -> None:
+        self.player.see(step, timeout_reward)  # type: ignore[attr-defined]
 
     def ended(self, episode: Episode) -> None:
         self.player.ended(episode)  # type: ignore[attr-defined]

@@ -85,7 +85,7 @@ class _RandomConversation:
     def watch(self, world: World) -> None:
         self.world = world
 
-    def see(self, step: Step) -> None:
+    def see(self, step: Step, timeout_reward: float | None = None) -> None:
         pass
 
     def ended(self, episode: Episode) -> None:

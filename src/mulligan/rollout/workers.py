@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
+from mulligan.envs import registry
 from mulligan.errors import MulliganError
 from mulligan.policy.base import Policy
 from mulligan.rollout.collect import Job, collect
@@ -33,7 +34,8 @@ Answer = TypeVar("Answer")
 
 def play(jobs: Sequence[Ordered], policy: Policy, processes: int = 1) -> list[Trial]:
     """The trials of `jobs`, in their order; the same ones however many processes play them."""
-    count = min(processes, len(jobs) // FEWEST)
+    local = any(registry.in_this_process_only(job.task.env) for job, _ in jobs)
+    count = 1 if local else min(processes, len(jobs) // FEWEST)
     if count <= 1:
         return _play(jobs, policy)
     parts = _in_processes(_play, [(jobs[first::count], policy) for first in range(count)])
@@ -45,7 +47,8 @@ def draw(
 ) -> list[Draw]:
     """As `draw_tasks`, and the same tasks; the worlds are looked at in so many processes."""
     membership: dict[tuple[str, int], bool] = {}
-    count = min(processes, tasks // FEWEST)
+    local = any(registry.in_this_process_only(env) for env, _ in mixture.weights)
+    count = 1 if local else min(processes, tasks // FEWEST)
     if count > 1:
         worlds = mixture.candidates(tasks * (1 + related), seed=seed, update=update, name=name)
         for part in _in_processes(_membership, [(mixture, worlds[first::count]) for first in range(count)]):

@@ -271,7 +271,7 @@ class _TrialPlay:
                 out_of_turns = len(turns) + 1 == task.turns and not step.done
                 turns.append(_turn(seen, reply, step, state_key, self.timeout_reward if out_of_turns else 0.0))
                 if self.spectator is not None:  # the environment's own player, or a person
-                    self.spectator.see(step)
+                    self.spectator.see(step, self.timeout_reward if out_of_turns else None)
             except Hung:
                 stop, error = StopReason.ENV_HUNG, f"no answer within {self.settings.env_timeout} s"
                 break

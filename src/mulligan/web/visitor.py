@@ -55,7 +55,7 @@ class Visitor:
     def watch(self, world: World) -> None:
         self.world = world
 
-    def see(self, step: Step) -> None:
+    def see(self, step: Step, timeout_reward: float | None = None) -> None:
         self.taken += 1
         self.last = step
         self.reward += step.reward
