@@ -47,7 +47,7 @@ def slow_loss(model, rows, advantages, config):
                 new = logp[span.start + place - 1, token]
                 ratio = (new - span.logprobs[place]).exp()
                 advantage = advantages[span.step]
-                clipped = ratio.clamp(1 - config.algo.clip_low, 1 + config.algo.clip_high)
+                clipped = ratio.clamp(1 - step_module.CLIP_LOW, 1 + step_module.CLIP_HIGH)
                 distribution = logp[span.start + place - 1]
                 entropy = -(distribution.exp() * distribution).sum()
                 total = total - torch.minimum(ratio * advantage, clipped * advantage) / tokens

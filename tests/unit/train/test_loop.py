@@ -230,7 +230,7 @@ def test_a_mixture_reports_each_task_class(tmp_path):
 
 
 def test_trials_over_related_tasks_play_another_one_each_episode(tmp_path):
-    config = small(trial=replace(small().trial, tasks="related"), task=TaskConfig(env="bandit", params={"arms": 4}))
+    config = small(task=TaskConfig(env="bandit", params={"arms": 4}, related=True))
     draws = draw_tasks(Mixture.parse("bandit", {"arms": 4}), 5, seed=0, update=0, related=2)
     assert all(len({draw.task.seed, *(task.seed for task in draw.related)}) == 3 for draw in draws)
     run = train(config, tmp_path / "run")
@@ -239,9 +239,8 @@ def test_trials_over_related_tasks_play_another_one_each_episode(tmp_path):
 
 
 def test_validation_over_related_tasks_keeps_to_the_class():
-    task = TaskConfig(env="alfworld", params={"kind": "all"})
-    trial = replace(small().trial, tasks="related")
-    config = small(task=task, trial=trial, run=replace(small().run, validate_every=1, validation_tasks=24))
+    task = TaskConfig(env="alfworld", params={"kind": "all"}, related=True)
+    config = small(task=task, run=replace(small().run, validate_every=1, validation_tasks=24))
     mixture = Mixture.parse("alfworld", task.params)
     (jobs,) = Validation(config, mixture, config.trial, None, None).jobs.values()
     assert len({job.task.task_class for job in jobs}) > 3
