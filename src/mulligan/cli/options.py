@@ -47,7 +47,7 @@ class Parser(argparse.ArgumentParser):
         return list(dict.fromkeys(action.dest for action in actions if action is not None))
 
     def _params(self, words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-        """The environment's parameters apart from all other words; they may stand anywhere."""
+        """The environment's parameters, and all other words; parameters may stand anywhere."""
         flags, other_words = split_flags(words, lambda name: name.startswith("--env."))
         for name, value in flags.items():
             if value is None:
@@ -168,7 +168,7 @@ def check_installed(command: str) -> None:
 
 
 def check_holds_runs(folder: Path) -> None:
-    """The runs of a sweep lie in a folder that is no run itself, or neither could be told from the other."""
+    """Refuse a folder that is a run itself: a sweep keeps its runs in a folder of their own."""
     if (folder / "config.toml").exists():
         raise UsageError(f"{folder} is a run itself; choose another folder for several")
 

@@ -277,9 +277,9 @@ def _check_evaluations(sweep: Sweep, configs: Mapping[str, Config]) -> None:
 
 def changed_trial(settings: TrialSettings, changes: Mapping[str, Any]) -> tuple[TrialSettings, dict[str, Any]]:
     """How trials of a further evaluation are played, and the environment's parameters that it changes."""
-    known = settings_of(TrialSettings)
-    values = {name: known[name].check(value) for name, value in changes.items() if name in known}
-    params = {name: value for name, value in changes.items() if name not in (*known, "controls")}
+    trial = settings_of(TrialSettings)
+    values = {name: trial[name].check(value) for name, value in changes.items() if name in trial}
+    params = {name: value for name, value in changes.items() if name not in (*trial, "controls")}
     return with_values(settings, values), params
 
 

@@ -106,36 +106,36 @@ def compare(rows: Sequence[Row], against: str | None = None, *, show_all: bool =
     Rows of one environment on different tasks are refused; with `show_all` (the table of a sweep) each list of tasks
     has a section, also where only one row was played on it.
     """
-    own = [entry for entry in entries(rows) if not entry.further and not entry.control]
-    for entry in own:
-        first = next(each for each in own if each.row["env"] == entry.row["env"])
+    mains = [entry for entry in entries(rows) if not entry.further and not entry.control]
+    for entry in mains:
+        first = next(each for each in mains if each.row["env"] == entry.row["env"])
         if not show_all and (first.section, _task_set(first)) != (entry.section, _task_set(entry)):
             raise UsageError(
                 f"the rows were played on different tasks: {first.label!r} ({_task_set(first)}) and {entry.label!r} "
                 f"({_task_set(entry)}); compare them one set at a time"
             )
-    sections: dict[tuple[str, str, str, int], list[Entry]] = {entry.section: [] for entry in own}
+    sections: dict[tuple[str, str, str, int], list[Entry]] = {entry.section: [] for entry in mains}
     for entry in entries(rows):
         sections.setdefault(entry.section, []).append(entry)
     if against is not None and not any(_named(against, each) for each in sections.values()):
         raise UnknownName("row", against, [entry.label for entry in entries(rows)])
     return {
         "sections": [_section(each, against) for each in sections.values() if show_all or not _is_lonely_further(each)],
-        "settings": differing_settings(own),
-        "curves": [curve for entry in own if (curve := _curve(entry, rows))],
+        "settings": differing_settings(mains),
+        "curves": [curve for entry in mains if (curve := _curve(entry, rows))],
     }
 
 
 def entries(rows: Sequence[Row]) -> Iterable[Entry]:
     """Every evaluation of every arm, each followed by its controls."""
     for env, name in dict.fromkeys((row["env"], row["name"]) for row in rows):
-        own = [row for row in rows if (row["env"], row["name"]) == (env, name)]
-        played = [Entry(name, own[0], "", {row["seed"]: row for row in own})]
+        arm_rows = [row for row in rows if (row["env"], row["name"]) == (env, name)]
+        played = [Entry(name, arm_rows[0], "", {row["seed"]: row for row in arm_rows})]
         yield from _with_controls(played[0])
-        for further in dict.fromkeys(each for row in own for each in row.get("also", ())):
+        for further in dict.fromkeys(each for row in arm_rows for each in row.get("also", ())):
             parts = {row["seed"]: {"tasks": row["tasks"], **row["also"][further]}
-                     for row in own if further in row.get("also", ())}  # fmt: skip
-            entry = Entry(f"{name}, {further}", own[0], further, parts)
+                     for row in arm_rows if further in row.get("also", ())}  # fmt: skip
+            entry = Entry(f"{name}, {further}", arm_rows[0], further, parts)
             entry = replace(entry, repeated=next((each for each in played if _repeats(entry, each)), None))
             played.append(entry)
             yield from _with_controls(entry)
@@ -182,13 +182,13 @@ def _is_lonely_further(section: Sequence[Entry]) -> bool:
     return bool(shown[0].further) and len(shown) < 2
 
 
-def _section(own: Sequence[Entry], against: str | None) -> dict[str, Any]:
+def _section(section: Sequence[Entry], against: str | None) -> dict[str, Any]:
     """The rows of one list of tasks."""
-    reference = _reference(own, against)
-    shown = _shown(own)
+    reference = _reference(section, against)
+    shown = _shown(section)
     first = shown[0]
     part = next(iter(first.parts.values()))
-    retries = {entry.label: entry for entry in own if entry.control == RETRIES}
+    retries = {entry.label: entry for entry in section if entry.control == RETRIES}
     return {
         "env": first.row["env"],
         "title": ", ".join(filter(None, [first.row["env"], first.topic])),
@@ -202,16 +202,18 @@ def _section(own: Sequence[Entry], against: str | None) -> dict[str, Any]:
     }
 
 
-def _reference(own: Sequence[Entry], against: str | None) -> Entry | None:
+def _reference(section: Sequence[Entry], against: str | None) -> Entry | None:
     """What the others are compared with: the entry of this name, or the best RL."""
-    candidates = [entry for entry in own if entry.row["method"] == "RL"] if against is None else _named(against, own)
+    candidates = (
+        [entry for entry in section if entry.row["method"] == "RL"] if against is None else _named(against, section)
+    )
     return max(candidates, key=lambda entry: entry.figures()[-1], default=None)
 
 
-def _named(against: str, own: Sequence[Entry]) -> list[Entry]:
+def _named(against: str, section: Sequence[Entry]) -> list[Entry]:
     """The entry with this label, or all that an arm of this name has on these tasks."""
-    exact = [entry for entry in own if entry.label == against]
-    return exact or [entry for entry in own if entry.row["name"] == against]
+    exact = [entry for entry in section if entry.label == against]
+    return exact or [entry for entry in section if entry.row["name"] == against]
 
 
 def _row(entry: Entry, retry: Entry | None, reference: Entry | None) -> dict[str, Any]:
@@ -264,14 +266,14 @@ def _task_set(entry: Entry) -> str:
     return f"{part['tasks']} {part.get('seed_set', 'eval')} tasks, {named}"
 
 
-def differing_settings(own: Sequence[Entry]) -> dict[str, dict[str, list[str]]]:
+def differing_settings(mains: Sequence[Entry]) -> dict[str, dict[str, list[str]]]:
     """Setting -> its values -> the rows that have them; where a row does not set it, the preset's own: ""."""
-    known = [entry for entry in own if entry.row.get("settings")]
-    names = dict.fromkeys(name for entry in known for name in entry.row["settings"])
+    configured = [entry for entry in mains if entry.row.get("settings")]
+    names = dict.fromkeys(name for entry in configured for name in entry.row["settings"])
     table: dict[str, dict[str, list[str]]] = {}
     for name in names:
         values: dict[str, list[str]] = {}
-        for entry in known:
+        for entry in configured:
             values.setdefault(str(entry.row["settings"].get(name, "")), []).append(entry.label)
         if len(values) > 1:
             table[name] = values
@@ -280,10 +282,10 @@ def differing_settings(own: Sequence[Entry]) -> dict[str, dict[str, list[str]]]:
 
 def _curve(entry: Entry, rows: Sequence[Row]) -> dict[str, Any] | None:
     """p@N on validation tasks over the updates, of every seed."""
-    own = [row for row in rows if (row["env"], row["name"]) == (entry.row["env"], entry.row["name"])]
+    arm_rows = [row for row in rows if (row["env"], row["name"]) == (entry.row["env"], entry.row["name"])]
     seeds = {
         str(row["seed"]): [[point["update"], point["p"][-1]] for point in row["curve"]]
-        for row in own
+        for row in arm_rows
         if row.get("curve")
     }
     is_main = bool(entry.row.get("main", True))

@@ -139,9 +139,9 @@ def evaluation_rows(result: Mapping[str, Any], folder: Path, classes: bool = Fal
     how += [result["memory"]] if result["memory"] != "none" else []
     shared = {"estimator": None, "gamma_traj": None, "seed": config["seed"], "seed_set": config["seed_set"]}
     shared |= {"env": result["env"], "kind": result["kind"], "ceiling": result["ceiling"], "updates": 0}
-    own = {"name": ", ".join([result["policy"], *how]), "method": result["policy"], "memory": result["memory"]}
-    own |= {"minutes": round(result["seconds"] / 60, 2), "also": _classes(result) if classes else {}}
-    rows = [{**shared, **own, **_evaluation(result, result["controls"])}]
+    agent = {"name": ", ".join([result["policy"], *how]), "method": result["policy"], "memory": result["memory"]}
+    agent |= {"minutes": round(result["seconds"] / 60, 2), "also": _classes(result) if classes else {}}
+    rows = [{**shared, **agent, **_evaluation(result, result["controls"])}]
     for name, summary in result["room"].items():
         player = {"name": room_name(name), "method": "scripted", "memory": None, "minutes": 0.0}
         rows.append({**shared, **player, **_evaluation(summary, {})})
