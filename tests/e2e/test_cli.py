@@ -44,7 +44,7 @@ ROOT = Path(__file__).parents[2]
         (["eval", "minesweeper", "--policy", "endpoint:m"], "--base-url"),
         (["eval", "minesweeper", "--policy", "nowhere.py:f"], "no file"),
         (["eval", "minesweeper", "--max-cost", "1"], "price"),
-        (["eval", "minesweeper", "--max-cost", "-1", "--price-in", "1"], "max_cost=-1"),
+        (["eval", "minesweeper", "--max-cost", "-1", "--price-in", "1"], "max_cost must be >= 0 (got -1.0)"),
         (["eval", "minesweeper", "--price-in", "-1"], "price of prompt tokens"),
         (["eval", "minesweeper", "--concurrency", "0"], "concurrency"),
         (["eval", "minesweeper", "--temperature", "-1"], "temperature"),
