@@ -30,12 +30,13 @@ from mulligan.eval.plan import EvalPlan, Prices, create_folder, named_controls, 
 from mulligan.policy.base import Policy, ReplyFunction, as_policy
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.policy.spec import policy_from
+from mulligan.policy.threads import run_async
 from mulligan.report.run import SCHEMA_VERSION, RunFolder
 from mulligan.rollout.collect import Job, Judge, collect
 from mulligan.rollout.tasksets import next_alike, tasks_of
 from mulligan.rollout.worlds import SAMPLED, Separation, separation
 from mulligan.seeding import generator
-from mulligan.trial.runner import ReflectionSource, run_async, with_overrides
+from mulligan.trial.runner import ReflectionSource, with_overrides
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import PLAYERS, Task, Trial, whole
 

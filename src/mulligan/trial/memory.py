@@ -8,15 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from mulligan.policy.base import estimate_tokens
 from mulligan.types import Episode, Memory
 
 CountTokens = Callable[[str], int]
 Headline = Callable[[Episode], str]
-
-
-def estimate_tokens(text: str) -> int:
-    """About four characters a token: used where the policy brings no tokenizer."""
-    return (len(text) + 3) // 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,25 +59,25 @@ def recall(
         return ""
     reflections_from = len(past) - max_reflections
     blocks: list[str] = []
-    left, dropped, between = budget, 0, "\n" if headline is None else "\n\n"
-    for place in range(len(past) - 1, -1, -1):
-        block = _block(past[place], memory, headline, with_reflection=place >= reflections_from)
+    tokens_left, dropped, separator = budget, 0, "\n" if headline is None else "\n\n"
+    for index in range(len(past) - 1, -1, -1):
+        block = _block(past[index], memory, headline, with_reflection=index >= reflections_from)
         if not block:
             dropped += 1
             continue
-        size = count(between + block if blocks else block)
-        if size > left:
-            # Where not even the newest fits, its end is kept.
-            end = "" if blocks else _shortened(block, left, count, headed=headline is not None)
+        size = count(separator + block if blocks else block)
+        if size > tokens_left:
+            # If not even the newest fits, its end is kept.
+            end = "" if blocks else _shortened(block, tokens_left, count, headed=headline is not None)
             blocks += [end] if end else []
-            dropped += place + (not end)
+            dropped += index + (not end)
             break
         blocks.append(block)
-        left -= size
+        tokens_left -= size
     blocks.reverse()
     if dropped and headline is not None:
         blocks.insert(0, left_out(dropped))
-    return between.join(blocks)
+    return separator.join(blocks)
 
 
 def left_out(episodes: int) -> str:

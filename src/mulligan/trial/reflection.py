@@ -75,12 +75,12 @@ def _between_tags(text: str) -> str | None:
 
 def _read_json(text: str) -> dict[str, str] | None:
     try:
-        found = json.loads(text.strip("` \n").removeprefix("json"))
+        parts = json.loads(text.strip("` \n").removeprefix("json"))
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict):
+    if not isinstance(parts, dict):
         return None
-    named = {_NAMES.get(str(key).strip().lower()): value for key, value in found.items()}
+    named = {_NAMES.get(str(key).strip().lower()): value for key, value in parts.items()}
     return {key: value if isinstance(value, str) else json.dumps(value) for key, value in named.items() if key}
 
 
@@ -99,5 +99,5 @@ def _read_lines(text: str) -> dict[str, str]:
 
 
 def _nearest_category(text: str) -> str:
-    said = text.strip().lower().replace("_", "-").replace(" ", "-")
-    return next((known for known in ERROR_CATEGORIES if said.startswith(known)), "other")
+    name = text.strip().lower().replace("_", "-").replace(" ", "-")
+    return next((category for category in ERROR_CATEGORIES if name.startswith(category)), "other")
