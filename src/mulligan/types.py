@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Any, Literal, NamedTuple, TypedDict
 
+from mulligan import notebook
 from mulligan.errors import Fault, ParameterError, StopReason
 
 ParamValue = bool | int | float | str
@@ -222,7 +223,7 @@ class Episode:
         return float(sum((turn.reward for turn in self.turns), self.forfeit))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Trial:
     """Up to N episodes on one task."""
 
@@ -245,6 +246,33 @@ class Trial:
     def failed(self) -> bool:
         """True when some part of it failed for reasons outside the agent and the task."""
         return any(episode.stop.is_infrastructure or episode.unreflected for episode in self.episodes)
+
+    def rows(self) -> list[dict[str, object]]:
+        """A row for each episode, as `to_frame` and notebooks show it."""
+        return [
+            {
+                "episode": episode.index + 1,
+                "stop": episode.stop.value,
+                "won": episode.won,
+                "reward": episode.reward,
+                "turns": len(episode.turns),
+                "invalid replies": sum(not turn.valid for turn in episode.turns),
+                "reflection": episode.reflection.text if episode.reflection else "",
+                "error": episode.error,
+            }
+            for episode in self.episodes
+        ]
+
+    def to_frame(self) -> Any:
+        """The episodes as a pandas frame."""
+        return notebook.to_frame(self.rows())
+
+    def __repr__(self) -> str:
+        stops = ", ".join(episode.stop.value for episode in self.episodes)
+        return f"<Trial of {self.task.task_class}, seed {self.task.seed}, memory {self.memory}: {stops}>"
+
+    def _repr_html_(self) -> str:
+        return notebook.to_html(repr(self)[1:-1], self.rows())
 
 
 @dataclass(frozen=True, slots=True)

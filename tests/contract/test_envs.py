@@ -48,7 +48,7 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "params"), CASES, ids=lambda value: str(value).rpartition("/")[2])
 def test_keeps_the_contract(name, params):
-    mulligan.check_env(name, **params)
+    mulligan.check_env(name, params=params)
 
 
 @pytest.mark.parametrize("name", registry.names())

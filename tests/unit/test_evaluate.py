@@ -8,10 +8,10 @@ import json
 import pytest
 
 import mulligan
+from mulligan import evaluate
 from mulligan.envs.bandit import Bandit
 from mulligan.errors import ParameterError, RunFolderError, UnknownName, UsageError
 from mulligan.eval.plan import Prices
-from mulligan.eval.run import evaluate
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.report.tables import eval_table, footnotes
 from mulligan.types import Completion, Message

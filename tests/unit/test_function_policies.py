@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 
 import pytest
@@ -75,7 +76,7 @@ def test_coroutine_functions_stay_on_the_loop_and_other_functions_leave_it():
         return ACTION
 
     agent = Callable()
-    for policy in (asynchronous, plain, agent, lambda messages: asynchronous(messages)):
+    for policy in (asynchronous, plain, agent, functools.partial(asynchronous)):
         trial = mulligan.run_trial_sync(mulligan.make_task("bandit"), policy, episodes=1)
         assert trial.episodes[0].turns[0].reply.text == ACTION
     here = threading.get_ident()

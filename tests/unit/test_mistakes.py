@@ -13,9 +13,9 @@ from mulligan.envs import registry
 from mulligan.envs.bandit import Bandit
 from mulligan.envs.check import check_env
 from mulligan.errors import ContractBroken, ParameterError, RunFolderError, StopReason, UnknownName, UsageError
+from mulligan.players import player_from
 from mulligan.policy.endpoint import EndpointPolicy
 from mulligan.policy.scripted import ScriptedPolicy
-from mulligan.policy.spec import policy_from
 from mulligan.report.tables import footnotes
 from mulligan.sweep.arms import read_sweep
 from mulligan.train import checkpoint
@@ -82,12 +82,12 @@ def test_a_parameter_of_a_name_that_tasks_have_is_refused():
 
 
 def test_an_environments_own_players_can_be_named():
-    assert policy_from("player:timid:0.5").kind == "timid"
+    assert player_from("player:timid:0.5").kind == "timid"
     registry.check_player(f"{__file__}:Timid", "timid")
     with pytest.raises(UnknownName, match="timid"):
         mulligan.evaluate("bandit", "player:timid", tasks=1)
-    with pytest.raises(UsageError, match="which player"):
-        policy_from("player:")
+    with pytest.raises(UsageError, match="player:NAME"):
+        player_from("player:")
 
 
 def test_a_policy_needs_no_name():
@@ -105,26 +105,15 @@ def test_a_policy_needs_no_name():
 
 
 def test_an_endpoint_can_be_named_in_python():
-    with pytest.raises(UsageError, match=r'evaluate\(…, "endpoint:MODEL", base_url='):
+    with pytest.raises(UsageError, match="EndpointPolicy"):
         mulligan.evaluate("bandit", "endpoint:m", tasks=1)
-    with pytest.raises(UsageError, match="base_url= is for the policy"):
-        mulligan.evaluate("bandit", "random", base_url="http://x")
-    found = policy_from("endpoint:m", base_url="http://x", extra_body='{"max_tokens": null, "top_k": 3}')
+    found = player_from("endpoint:m", base_url="http://x", extra_body='{"max_tokens": null, "top_k": 3}')
     assert isinstance(found, EndpointPolicy)
     body = found.body([], Sampling(), 0)
     assert body["top_k"] == 3
     assert "max_tokens" not in body
-    with pytest.raises(ParameterError, match="no JSON object"):
-        policy_from("endpoint:m", base_url="http://x", extra_body="[1]")
-
-
-def test_an_endpoint_named_in_python_gets_its_options(monkeypatch):
-    def seen(spec, **options):
-        raise UsageError(f"{spec} {options}")
-
-    monkeypatch.setattr("mulligan.api.player_from", seen)
-    with pytest.raises(UsageError, match=r"endpoint:m \{.*'base_url': 'http://x', 'concurrency': 64\}"):
-        mulligan.evaluate("bandit", "endpoint:m", tasks=1, base_url="http://x", concurrency=64)
+    with pytest.raises(ParameterError, match="extra_body"):
+        player_from("endpoint:m", base_url="http://x", extra_body="[1]")
 
 
 def test_an_agent_that_never_answers_is_warned_of():
@@ -205,9 +194,9 @@ def test_a_reply_is_drawn_with_numbers_that_can_be(given, said):
 
 
 def test_mistakes_in_python_are_told_in_its_words():
-    with pytest.raises(UsageError, match="is no name of an environment"):
-        mulligan.evaluate(Bandit, "random", tasks=1)
-    with pytest.raises(UsageError, match=r"a trial needs a task: mulligan.make_task\('bandit'\)"):
+    with pytest.raises(UsageError):
+        mulligan.evaluate(Task, "random", tasks=1)
+    with pytest.raises(UsageError, match="make_task"):
         run_trial_sync("bandit", ScriptedPolicy(["1"]))
     with pytest.raises(UnknownName, match="go into params="):
         mulligan.evaluate("bandit", "random", tasks=1, arms=4)

@@ -306,7 +306,8 @@ def _rollout(loaded: Any, sizes: Sizes, reply: int) -> tuple[float, float]:
 
     engine, _ = _engine(loaded, sizes.slots, 2048)
     noting = Noting(engine)
-    policy = LocalPolicy(noting, Endless(loaded.renderer))
+    renderer: Any = Endless(loaded.renderer)
+    policy = LocalPolicy(noting, renderer)
     sampling = Sampling(1.0, 1.0, reply)
     tasks = [registry.make_task("minesweeper", seed) for seed in range(sizes.trials)]
 

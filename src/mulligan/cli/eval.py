@@ -20,8 +20,8 @@ from mulligan.cli.options import (
     take_defaults_of_run,
     trial_settings,
 )
-from mulligan.cli.progress import trial_progress
 from mulligan.errors import UsageError
+from mulligan.progress import trial_progress
 
 if TYPE_CHECKING:
     from mulligan.eval.plan import EvalPlan, Prices

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mulligan.cli.progress import Metrics, OnUpdate
 from mulligan.errors import MissingExtra
+from mulligan.progress import Metrics, OnUpdate
 
 if TYPE_CHECKING:
     from mulligan.train.config import Config

@@ -28,8 +28,10 @@ class Sampled:
 class TokenStream(Protocol):
     """One sequence of tokens."""
 
-    length: int
-    """Tokens in the sequence so far, replies included."""
+    @property
+    def length(self) -> int:
+        """Tokens in the sequence so far, replies included."""
+        ...
 
     async def extend(
         self, ids: Sequence[int], sampling: Sampling, stop: Collection[int], rng: random.Random

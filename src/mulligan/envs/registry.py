@@ -176,8 +176,25 @@ def make(name: str, seed: int = 0, **params: Any) -> Env:
     return build(make_task(name, seed, **params))
 
 
+REGISTERED: dict[str, type[Env]] = {}
+
+
+def register(env: type[Env]) -> str:
+    """Make a class an environment of this process, under its own name."""
+    if not _is_env(env):
+        raise UsageError(f"{env!r} is not an environment: it needs rules(), reset() and step()")
+    name = env.__name__
+    if name in names() and REGISTERED.get(name) is not env:
+        raise UsageError(f"an environment called {name!r} exists already; give the class another name")
+    REGISTERED[name] = env
+    _load.cache_clear()  # a notebook may have defined the class anew
+    return name
+
+
 @lru_cache(maxsize=256)
 def _load(name: str) -> object:
+    if name in REGISTERED:
+        return REGISTERED[name]
     if name in BUILTIN:
         module, _, attribute = BUILTIN[name].partition(":")
         return getattr(importlib.import_module(module), attribute)

@@ -20,6 +20,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from mulligan import notebook
 from mulligan.envs import registry
 from mulligan.errors import ParameterError, PolicyError, StopReason, UsageError
 from mulligan.eval.cut import CutReplies, cut_replies
@@ -29,7 +30,6 @@ from mulligan.eval.passk import Summary, design_effect, summarise, tasks_behind,
 from mulligan.eval.plan import EvalPlan, Prices, create_folder, named_controls, open_folder
 from mulligan.policy.base import Policy, ReplyFunction, as_policy
 from mulligan.policy.scripted import ExpertPolicy
-from mulligan.policy.spec import policy_from
 from mulligan.policy.threads import run_async
 from mulligan.report.run import SCHEMA_VERSION, RunFolder
 from mulligan.rollout.collect import Job, Judge, collect
@@ -44,7 +44,7 @@ Progress = Callable[[str, int, int], None]
 """Called with the arm, how many of its trials are done, and how many there are."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class EvalResult:
     """What an evaluation found."""
 
@@ -81,6 +81,28 @@ class EvalResult:
     cut: CutReplies = field(default_factory=CutReplies)
     """Replies of the main arm that a limit ended."""
     trials: Sequence[Trial] = field(repr=False, default=())
+
+    def rows(self) -> list[dict[str, object]]:
+        """A row for the policy, each control and each scripted player, as `to_frame` and notebooks show it."""
+        summaries = [(self.policy, "policy", self.main)]
+        summaries += [(name, "control", summary) for name, summary in self.controls.items()]
+        summaries += [(name, "scripted player", summary) for name, summary in self.room.items()]
+        return [
+            {"row": name, "kind": kind, "trials": summary.trials, **summary.figures(self.kind), "valid": summary.valid}
+            for name, kind, summary in summaries
+        ]
+
+    def to_frame(self) -> Any:
+        """The table as a pandas frame, with the intervals' ends."""
+        return notebook.to_frame(self.rows())
+
+    def __repr__(self) -> str:
+        name, values = ("return ", self.main.returns) if self.kind == "versus" else ("p@", self.main.p)
+        figures = ", ".join(f"{name}{k} {value:.3g}" for k, value in enumerate(values, 1) if value is not None)
+        return f"<EvalResult of {self.policy} on {self.env}, {self.main.trials} tasks: {figures}>"
+
+    def _repr_html_(self) -> str:
+        return notebook.to_html(f"{self.policy} on {self.env}: {self.main.trials} tasks", self.rows())
 
     @property
     def p(self) -> list[float]:
@@ -129,7 +151,7 @@ class EvalResult:
 
 def evaluate(
     env: str,
-    policy: str | Policy | ReplyFunction,
+    policy: Policy | ReplyFunction,
     *,
     tasks: int = 512,
     seed_set: str = "eval",
@@ -164,7 +186,7 @@ def evaluate(
         room=room,
         related=related,
     )
-    player = policy_from(policy) if isinstance(policy, str) else as_policy(policy)
+    player = as_policy(policy)
     folder: RunFolder | Callable[[], RunFolder] | None = None
     if run is not None:
         path = run

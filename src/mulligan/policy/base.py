@@ -85,7 +85,7 @@ def estimate_tokens(*texts: str) -> int:
 
 
 def storable(text: str) -> str:
-    """`text` with "?" for half surrogate pairs, which a cut-off reply may hold and which can be neither shown nor sent."""
+    """`text` with "?" for half a surrogate pair, which a cut-off reply may hold and nobody can show or send."""
     return text.encode("utf-8", "replace").decode()
 
 

@@ -315,8 +315,8 @@ def test_training_survives_worlds_that_raise_and_hang(tmp_path, monkeypatch):
 def test_dynamic_sampling_replaces_only_groups_without_signal(tmp_path):
     """Wins after more turns are worth less: such a group has something to teach, though all of it won."""
     trainer = Trainer(small(), RunFolder.create(tmp_path / "run", {}), lambda found: None)
-    task = mulligan.make_task("bandit", 0, arms=2, turns=3)
-    paying = mulligan.make("bandit", 0, arms=2).paying
+    task = mulligan.make_task("bandit", 0, params={"arms": 2, "turns": 3})
+    paying = mulligan.make("bandit", 0, params={"arms": 2}).paying
     right, wrong = f"<action>{paying}</action>", f"<action>{3 - paying}</action>"
     early, late = (
         mulligan.run_trial_sync(task, ScriptedPolicy(replies), episodes=1) for replies in ([right], [wrong, right])
