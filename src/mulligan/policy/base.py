@@ -64,7 +64,10 @@ class World(Protocol):
 
 @runtime_checkable
 class Spectator(Protocol):
-    """A conversation that sits beside the world instead of reading about it: scripted and human players."""
+    """A conversation that sits beside the world instead of reading about it: scripted and human players.
+
+    One with a true attribute `retypes` is a person's: what they mistype is shown to them and costs no turn.
+    """
 
     def watch(self, world: World) -> None:
         """Called once, before the first episode."""
