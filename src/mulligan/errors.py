@@ -49,17 +49,17 @@ class UsageError(MulliganError):
 
 
 class UnknownName(UsageError):
-    """A name that nothing answers to; the message offers the nearest known one."""
+    """A name that nothing has; the message offers the nearest one that exists."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
-        self.kind, self.name, self.known = kind, name, sorted(known)
-        near = difflib.get_close_matches(name, self.known, n=1, cutoff=0.5)
-        listed = map(repr, self.known) if any("," in each for each in self.known) else self.known
+    def __init__(self, kind: str, name: str, names: Iterable[str]) -> None:
+        self.kind, self.name, self.names = kind, name, sorted(names)
+        near = difflib.get_close_matches(name, self.names, n=1, cutoff=0.5)
+        listed = map(repr, self.names) if any("," in each for each in self.names) else self.names
         way_out = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(listed) or 'none'}"
         super().__init__(f"unknown {kind} {name!r}; {way_out}")
 
     def __reduce__(self) -> tuple[type[UnknownName], tuple[str, str, list[str]]]:
-        return (UnknownName, (self.kind, self.name, self.known))
+        return (UnknownName, (self.kind, self.name, self.names))
 
 
 class ParameterError(UsageError):
@@ -112,9 +112,9 @@ def lost_device(error: Exception, doing: str) -> DeviceLost | None:
     return DeviceLost(f"the device failed while {doing}: {line}; start again with --resume")
 
 
-def lacks_memory(said: str) -> bool:
-    """Whether somebody says that memory ran out: torch, CUDA, and cuBLAS and cuDNN each have words of their own."""
-    return any(sign in said for sign in ("out of memory", "can't allocate memory", "STATUS_ALLOC_FAILED"))
+def lacks_memory(message: str) -> bool:
+    """Whether an error message says that memory ran out: torch, CUDA, cuBLAS and cuDNN each word it differently."""
+    return any(sign in message for sign in ("out of memory", "can't allocate memory", "STATUS_ALLOC_FAILED"))
 
 
 class RunFolderError(MulliganError):

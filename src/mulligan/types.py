@@ -36,19 +36,19 @@ PLAYERS = ("expert", "omniscient")
 
 
 def plain(value: Any) -> Any:
-    """A number as Python's own, whatever library it comes from: numpy's are no JSON, and read otherwise in text."""
+    """Convert NumPy scalars to Python numbers, so that they can be written as JSON; leave all else as it is."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return value
     return int(value) if isinstance(value, Integral) else float(value)
 
 
 def whole(name: str, value: Any) -> int:
-    """`value` as Python's own whole number; an error that says what `name` was given where it is none."""
+    """`value` as a Python int; `ParameterError` if it is not a whole number."""
     with suppress(TypeError):
         return int(operator.index(value))
     number = plain(value)
     if not (isinstance(number, float) and number.is_integer()):
-        raise ParameterError(f"{name}={value!r} cannot be; give a whole number")
+        raise ParameterError(f"{name} must be a whole number (got {value!r})")
     return int(number)
 
 
@@ -81,11 +81,11 @@ class Task:
         raise KeyError(name)
 
     def integer(self, name: str) -> int:
-        """The parameter `name`, known to be a whole number."""
+        """The parameter `name`, which is a whole number."""
         return int(self[name])
 
     def text(self, name: str) -> str:
-        """The parameter `name`, known to be a string."""
+        """The parameter `name`, which is a string."""
         return str(self[name])
 
     @property
@@ -131,14 +131,14 @@ class Sampling:
             object.__setattr__(self, name, plain(getattr(self, name)))
         for name in ("temperature", "top_p"):
             if not isinstance(value := getattr(self, name), int | float):
-                raise ParameterError(f"{name}={value!r} cannot be; give a number")
+                raise ParameterError(f"{name} must be a number (got {value!r})")
         if not 0 <= self.temperature < math.inf:
-            raise ParameterError(f"temperature={self.temperature} cannot be; give 0 or more")
+            raise ParameterError(f"temperature must be >= 0 (got {self.temperature})")
         if not 0 < self.top_p <= 1:
-            raise ParameterError(f"top_p={self.top_p} cannot be; give more than 0, at most 1")
+            raise ParameterError(f"top_p must be > 0 and <= 1 (got {self.top_p})")
         object.__setattr__(self, "max_tokens", whole("max_tokens", self.max_tokens))
         if self.max_tokens < 1:
-            raise ParameterError(f"max_tokens={self.max_tokens} cannot be; give at least 1")
+            raise ParameterError(f"max_tokens must be >= 1 (got {self.max_tokens})")
 
 
 @dataclass(frozen=True, slots=True)

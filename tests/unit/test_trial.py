@@ -163,12 +163,12 @@ def test_unknown_settings_name_the_nearest():
         play(Recorder(), memory="reflections")
     with pytest.raises(UnknownName, match="'react'"):
         play(Recorder(), style="reakt")
-    with pytest.raises(UsageError, match="episodes=0"):
+    with pytest.raises(UsageError, match="episodes"):
         play(Recorder(), episodes=0)
-    with pytest.raises(UsageError, match="env_timeout=nan"):
+    with pytest.raises(UsageError, match="env_timeout"):
         play(Recorder(), env_timeout=float("nan"))
 
 
 def test_something_that_is_no_policy_is_refused():
-    with pytest.raises(UsageError, match="not a policy"):
+    with pytest.raises(UsageError, match="start"):
         mulligan.run_trial_sync(counter(), 3)  # type: ignore[arg-type]
