@@ -9,19 +9,17 @@ policies that needs no arguments.
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import json
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mulligan.envs import registry
 from mulligan.errors import MissingExtra, ParameterError, UnknownName, UsageError
 from mulligan.policy.base import Policy, as_policy
 from mulligan.policy.scripted import ExpertPolicy, RandomPolicy
-from mulligan.seeding import derive
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import ParamValue, Sampling
 
@@ -140,15 +138,7 @@ def _json_object(text: str) -> dict[str, Any]:
 def _from_file(path: Path, attribute: str) -> Policy:
     if not path.is_file():
         raise UsageError(f"no file {str(path)!r} to take the policy {attribute!r} from")
-    module_name = f"mulligan_policy_{path.stem}_{derive(str(path.resolve())):x}"
-    spec = importlib.util.spec_from_file_location(module_name, path)
-    assert spec is not None, "the file's name ends in .py"
-    assert spec.loader is not None, "the file's name ends in .py"
-    module = sys.modules[module_name] = importlib.util.module_from_spec(spec)  # dataclasses look for their module there
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise UsageError(f"{str(path)!r} cannot be imported: {_one_line(error)}") from error
+    module = registry.import_file(path)
     if not hasattr(module, attribute):
         public = [name for name in vars(module) if not name.startswith("_")]
         raise UnknownName(f"policy in {str(path)!r}", attribute, public)
@@ -157,12 +147,9 @@ def _from_file(path: Path, attribute: str) -> Policy:
         try:
             policy = policy()
         except Exception as error:
-            raise UsageError(f"{attribute} in {str(path)!r} must need no arguments: {_one_line(error)}") from error
+            reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+            raise UsageError(f"{attribute} in {str(path)!r} must need no arguments: {reason}") from error
     return as_policy(policy)
-
-
-def _one_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
 
 
 def trained_with(name: object) -> Config | None:

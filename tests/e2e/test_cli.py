@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import re
@@ -102,17 +101,6 @@ def test_output_that_nobody_reads_any_more_is_not_a_success(words, monkeypatch):
         process.stdout.close()
         said = process.stderr.read()
         assert (b"Error" in said, process.wait()) == (False, 141)
-
-
-def test_another_broken_pipe_is_an_error_like_others(capsys, monkeypatch):
-    def broken(*_: object) -> int:
-        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
-
-    monkeypatch.setattr("mulligan.cli.envs.run", broken)
-    with pytest.raises(SystemExit) as ended:
-        main(["envs"])
-    assert ended.value.code == 2
-    assert capsys.readouterr().err == "mulligan: Broken pipe\n"
 
 
 def test_debug_shows_the_traceback():

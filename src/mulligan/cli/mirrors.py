@@ -50,8 +50,8 @@ def to_wandb(folder: Path, config: Config) -> Iterator[OnUpdate]:
     )
 
     def log(metrics: Metrics) -> None:
-        if found := _numbers(metrics):
-            session.log(found, step=metrics["update"])
+        if numbers := _numbers(metrics):
+            session.log(numbers, step=metrics["update"])
 
     try:
         yield log

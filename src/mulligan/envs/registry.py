@@ -215,7 +215,7 @@ def load_from_file(path: Path, attribute: str) -> object:
     """What a Python file calls `attribute`."""
     if not path.is_file():
         raise UsageError(f"no file {str(path)!r} to take the environment {attribute!r} from")
-    module = _import(path)
+    module = import_file(path)
     if not hasattr(module, attribute):
         raise UnknownName(f"class in {str(path)!r}", attribute, _classes(module))
     return getattr(module, attribute)
@@ -225,7 +225,7 @@ def _without_class(file: str) -> str:
     """What to say where a file is named and no class of it."""
     if not Path(file).is_file():
         return f"no file {file!r} to take an environment from"
-    found = [f"{file}:{name}" for name in _classes(_import(Path(file)))]
+    found = [f"{file}:{name}" for name in _classes(import_file(Path(file)))]
     if not found:
         return f"{file!r} has no environment: a class with rules(), reset() and step(); see docs/own-env.md"
     return f"{file!r} is a file; name the environment in it: {' or '.join(found)}"
@@ -241,7 +241,8 @@ def _is_env(found: object) -> bool:
     return isinstance(found, type) and all(callable(getattr(found, name, None)) for name in ("rules", "reset", "step"))
 
 
-def _import(path: Path) -> ModuleType:
+def import_file(path: Path) -> ModuleType:
+    """The module that a Python file defines."""
     module_name = f"mulligan_env_{path.stem}_{derive(str(path.resolve())):x}"
     found = importlib.util.spec_from_file_location(module_name, path)
     if found is None or found.loader is None:

@@ -355,25 +355,16 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
     A date is counted from the server's own ``Date``, where it sends one: its clock may differ from ours.
     """
-    value = headers.get("retry-after")
-    if value is None:
-        return None
+    value = headers.get("retry-after", "")
     try:
         seconds = float(value)
     except ValueError:
-        until = _date(value)
-        if until is None:
+        try:
+            now = parsedate_to_datetime(headers["date"]) if "date" in headers else datetime.now(UTC)
+            seconds = (parsedate_to_datetime(value) - now).total_seconds()
+        except (ValueError, TypeError, OverflowError):
             return None
-        seconds = (until - (_date(headers.get("date")) or datetime.now(UTC))).total_seconds()
     return max(seconds, 0.0) if math.isfinite(seconds) else None
-
-
-def _date(text: str | None) -> datetime | None:
-    try:
-        date = parsedate_to_datetime(text or "")
-    except (ValueError, TypeError, OverflowError):
-        return None
-    return date if date.tzinfo is not None else date.replace(tzinfo=UTC)
 
 
 def _checked_key(key: str, variable: str) -> str | None:

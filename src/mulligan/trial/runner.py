@@ -126,12 +126,9 @@ class _TrialPlay:
         self.past: list[remembering.Recollection] = []
         self.unsaid_ending = ""
         """How the last episode ended, still to be said if the next one goes on in the same list."""
-        self.tokens = 0
-        """Tokens of the list with its last reply."""
-        self.tokens_before = 0
-        """Of these, what stood in the list before the episode began: memory or earlier episodes."""
-        self.longest_episode = 0
-        """The most tokens that an episode has had so far, rules included."""
+        self.tokens = self.tokens_before = self.longest_episode = 0
+        """Tokens of the list with its last reply; of what stood in it before the episode (memory, earlier episodes);
+        and of the longest episode so far, rules included."""
 
     async def episodes(self) -> tuple[Episode, ...]:
         episodes: list[Episode] = []
@@ -156,7 +153,7 @@ class _TrialPlay:
             episode = await self._reflect(episode, feedback, related=index < len(self.related))
             self.longest_episode = max(self.longest_episode, self.tokens - self.tokens_before)
             try:
-                self._remember(episode)
+                self.past.append(remembering.Recollection(episode, self._history(episode)))
             except Exception as error:
                 episodes.append(replace(episode, stop=StopReason.ENV_RAISED, error=f"digest: {_described(error)}"))
                 break
@@ -235,7 +232,8 @@ class _TrialPlay:
             previous = step
             try:
                 step = await self._step(self.style.action(reply.text))
-                if self._is_typo(step):
+                if not step.valid and self.spectator is not None and getattr(self.spectator, "retypes", False):
+                    self.spectator.see(step)  # a person mistyped: they are told, and lose no turn
                     step = previous
                     continue
                 self.messages.append({"role": "assistant", "content": reply.text})
@@ -259,13 +257,6 @@ class _TrialPlay:
             index, tuple(turns), step.observation, stop, opening, continues, error=description, forfeit=forfeit
         )
         return episode, step.feedback
-
-    def _is_typo(self, step: Step) -> bool:
-        """Whether a person mistyped: they are told, and asked again without losing a turn."""
-        if step.valid or not getattr(self.conversation, "retypes", False):
-            return False
-        cast(Spectator, self.spectator).see(step)
-        return True
 
     def _env_failure(self, error: Exception) -> tuple[StopReason, str]:
         if isinstance(error, Hung):
@@ -366,11 +357,10 @@ class _TrialPlay:
         self.unsaid_ending = ""
         return replace(episode, reflection=parse_reflection(completion, bare=self.style.bare))
 
-    def _remember(self, episode: Episode) -> None:
-        history = ""
-        if remembering.shows_history(self.memory):
-            history = self.digest(episode) if self.digest is not None else remembering.transcript(episode)
-        self.past.append(remembering.Recollection(episode, history))
+    def _history(self, episode: Episode) -> str:
+        if not remembering.shows_history(self.memory):
+            return ""
+        return self.digest(episode) if self.digest is not None else remembering.transcript(episode)
 
 
 def _turn(observation: str, reply: Completion, step: Step, state_key: str, timeout_reward: float) -> Turn:
