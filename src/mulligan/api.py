@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -14,11 +15,10 @@ from mulligan import notebook
 from mulligan.envs import check, registry
 from mulligan.envs.base import Env
 from mulligan.errors import UsageError
-from mulligan.eval import run as evaluation
-from mulligan.eval.plan import Prices
-from mulligan.eval.run import EvalResult
+from mulligan.eval.plan import EvalPlan, Prices, create_folder, named_controls, open_folder
+from mulligan.eval.run import EvalResult, Progress, run_plan
 from mulligan.players import Plays, as_trained, player_from, trained_with
-from mulligan.policy.base import Policy, ReplyFunction
+from mulligan.policy.base import Policy, ReplyFunction, as_policy
 from mulligan.policy.threads import run_async
 from mulligan.progress import OnUpdate, in_notebook, shares, trial_progress, update_progress
 from mulligan.report.run import RunFolder
@@ -103,7 +103,7 @@ def evaluate(
     resume: bool = False,
     prices: Prices | None = None,
     max_cost: float | None = None,
-    progress: bool | evaluation.Progress | None = None,
+    progress: bool | Progress | None = None,
     settings: TrialSettings | None = None,
     **trial: Unpack[TrialOptions],
 ) -> EvalResult:
@@ -133,25 +133,24 @@ def evaluate(
     settings = runner.with_overrides(settings or TrialSettings(), {**trial})
     if isinstance(policy, str):
         policy = player_from(policy, plays=Plays(env, params or {}, settings, seed_set))
+    plan = EvalPlan(
+        env=env,
+        params=params or {},
+        tasks=tasks,
+        seed_set=seed_set,
+        seed=seed,
+        settings=settings,
+        controls=named_controls(controls) if isinstance(controls, str) else tuple(controls),
+        room=room,
+        related=bool(related),
+    )
+    player = as_policy(policy)
+    folder: RunFolder | Callable[[], RunFolder] | None = None
+    if run is not None:
+        path = Path(run)
+        folder = open_folder(plan, player.name, path) if resume else partial(create_folder, plan, player.name, path)
     with _trial_progress(progress) as show:
-        result = evaluation.evaluate(
-            env,
-            policy,
-            params=params,
-            tasks=tasks,
-            seed_set=seed_set,
-            seed=seed,
-            controls=controls,
-            room=room,
-            related=bool(related),
-            concurrency=concurrency,
-            run=None if run is None else Path(run),
-            resume=resume,
-            prices=prices,
-            max_cost=max_cost,
-            progress=show,
-            settings=settings,
-        )
+        result = run_plan(plan, player, folder, concurrency, prices, max_cost, show)
     if result.says_nothing:
         reason = f"every trial failed for reasons outside the agent, and the figures say nothing: {result.main.failure}"
         warnings.warn(reason, stacklevel=2)
@@ -287,7 +286,7 @@ def _name_of(env: str | type[Env]) -> str:
     return env if isinstance(env, str) else registry.register(env)
 
 
-def _trial_progress(wanted: bool | evaluation.Progress | None) -> AbstractContextManager[evaluation.Progress | None]:
+def _trial_progress(wanted: bool | Progress | None) -> AbstractContextManager[Progress | None]:
     if callable(wanted):
         return nullcontext(wanted)
     return nullcontext() if wanted is False else trial_progress(quiet=_is_quiet(wanted))

@@ -7,11 +7,11 @@ import re
 
 import pytest
 
+from mulligan import evaluate
 from mulligan.envs.registry import build, make_task
 from mulligan.envs.sokoban.env import Sokoban
 from mulligan.envs.sokoban.planner import one_box
 from mulligan.errors import UnknownName
-from mulligan.eval.run import evaluate
 from mulligan.players import player_from
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.trial.runner import run_trial_sync

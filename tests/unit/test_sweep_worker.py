@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from mulligan import api
 from mulligan.engine import choose
-from mulligan.eval import run as evaluation
 from mulligan.models.load import load
 from mulligan.report.run import RunFolder
 from mulligan.sweep.worker import _evaluate, work
@@ -31,7 +31,7 @@ def test_an_arm_is_evaluated_on_its_device_with_its_engine(tmp_path, monkeypatch
 
     monkeypatch.setattr(checkpoint, "load_model", load_model)
     monkeypatch.setattr(choose, "make_engine", make_engine)
-    monkeypatch.setattr(evaluation, "evaluate", evaluate)
+    monkeypatch.setattr(api, "evaluate", evaluate)
     wanted = {"tasks": 2, "seed_set": "eval", "seed": 0, "controls": []}
     own = {"slots": "7", "context": "96", "chunk": "33", "kind": "slots", "share": "false"}
     settings = {"model.device": "cuda:1", **{f"engine.{name}": value for name, value in own.items()}}

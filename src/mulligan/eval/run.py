@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from mulligan import notebook
@@ -27,8 +26,8 @@ from mulligan.eval.cut import CutReplies, cut_replies
 from mulligan.eval.evidence import TaskNames
 from mulligan.eval.paid import PaidReplies, Remembering
 from mulligan.eval.passk import Summary, design_effect, summarise, tasks_behind, tokens
-from mulligan.eval.plan import EvalPlan, Prices, create_folder, named_controls, open_folder
-from mulligan.policy.base import Policy, ReplyFunction, as_policy
+from mulligan.eval.plan import EvalPlan, Prices
+from mulligan.policy.base import Policy
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.policy.threads import run_async
 from mulligan.report.run import SCHEMA_VERSION, RunFolder
@@ -36,7 +35,7 @@ from mulligan.rollout.collect import Job, Judge, collect
 from mulligan.rollout.tasksets import next_alike, tasks_of
 from mulligan.rollout.worlds import SAMPLED, Separation, separation
 from mulligan.seeding import generator
-from mulligan.trial.runner import ReflectionSource, with_overrides
+from mulligan.trial.runner import ReflectionSource
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import PLAYERS, Task, Trial, whole
 
@@ -147,51 +146,6 @@ class EvalResult:
             "cut_replies": self.cut.to_dict(),
             "run": self.run,
         }
-
-
-def evaluate(
-    env: str,
-    policy: Policy | ReplyFunction,
-    *,
-    tasks: int = 512,
-    seed_set: str = "eval",
-    seed: int = 0,
-    params: Mapping[str, Any] | None = None,
-    controls: str | Sequence[str] = ("independent",),
-    room: bool = True,
-    related: bool = False,
-    concurrency: int = 16,
-    run: str | Path | None = None,
-    resume: bool = False,
-    prices: Prices | None = None,
-    max_cost: float | None = None,
-    progress: Progress | None = None,
-    settings: TrialSettings | None = None,
-    **overrides: Any,
-) -> EvalResult:
-    """p@1 … p@N of a policy on a frozen task set, with intervals, controls, ceiling and room.
-
-    ``mulligan.evaluate("minesweeper", my_function, tasks=64, memory="history")``. `overrides` are fields of
-    `TrialSettings`. With `related`, later episodes are other tasks of the class. With `run`, every trial is kept in
-    that folder; with `resume`, what is there is not played again.
-    """
-    plan = EvalPlan(
-        env=env,
-        params=dict(params or {}),
-        tasks=tasks,
-        seed_set=seed_set,
-        seed=seed,
-        settings=with_overrides(settings or TrialSettings(), overrides),
-        controls=named_controls(controls) if isinstance(controls, str) else tuple(controls),
-        room=room,
-        related=related,
-    )
-    player = as_policy(policy)
-    folder: RunFolder | Callable[[], RunFolder] | None = None
-    if run is not None:
-        path = run
-        folder = open_folder(plan, player.name, run) if resume else lambda: create_folder(plan, player.name, path)
-    return run_plan(plan, player, folder, concurrency, prices or Prices(), max_cost, progress)
 
 
 def run_plan(

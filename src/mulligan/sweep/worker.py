@@ -181,8 +181,8 @@ def _is_begun_with(config: Config, folder: Path, start: str | None) -> bool:
 
 def _evaluate(env: str, config: Any, folder: Path, wanted: Mapping[str, Any], say: Say) -> dict[str, Any]:
     """The arm on frozen tasks: as it was trained, three episodes, and the controls; then the further evaluations."""
+    from mulligan.api import evaluate
     from mulligan.eval.plan import EvalPlan
-    from mulligan.eval.run import evaluate
     from mulligan.players import as_trained, player_from
     from mulligan.report.run import RunFolder
     from mulligan.sweep.arms import TASKS, further_name, split_changes
