@@ -1,6 +1,6 @@
-"""What can go wrong, by name, and why an episode ended.
+"""Errors by name, and why an episode ended.
 
-A message names the value, the place and the way out, in one line: the command line prints it as it is.
+A message is one line that names the value and the way out; the command line prints it as it is.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class StopReason(StrEnum):
 
     @property
     def is_infrastructure(self) -> bool:
-        """True where neither the agent nor the task is to blame, so that training must leave the trial out."""
+        """True if neither the agent nor the task is to blame; training leaves such trials out."""
         return self in (StopReason.REQUEST_FAILED, StopReason.ENV_RAISED, StopReason.ENV_HUNG)
 
 
@@ -67,7 +67,7 @@ class ParameterError(UsageError):
 
 
 class MemoryFull(UsageError):
-    """What was asked for does not fit into the memory that is free; when others have ended, it may."""
+    """The free memory is too small now; it may suffice when other processes have ended."""
 
 
 class MissingExtra(UsageError):
@@ -104,7 +104,7 @@ class DeviceLost(MulliganError):
 
 
 def lost_device(error: Exception, doing: str) -> DeviceLost | None:
-    """What to raise instead of a failure of the device itself; None for any other error."""
+    """The error to raise if `error` is a failure of the device itself; None for any other error."""
     line = str(error).strip().partition("\n")[0]
     signs = ("CUDA error", "CUDA driver error", "Triton Error [CUDA]")
     if type(error).__name__ != "AcceleratorError" and not any(sign in line for sign in signs):

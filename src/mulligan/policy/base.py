@@ -37,7 +37,7 @@ class Conversation(Protocol):
 
 @runtime_checkable
 class Policy(Protocol):
-    """Whoever answers."""
+    """An agent."""
 
     name: str
 
@@ -55,7 +55,7 @@ class Player(Protocol):
 
 
 class World(Protocol):
-    """What a scripted or human player may ask of the live world beside it."""
+    """What a scripted or human player may ask of the live world."""
 
     def legal(self) -> Sequence[str]: ...
 

@@ -1,4 +1,4 @@
-"""A model in this process as a policy: messages to tokens, tokens to an engine, what was sampled kept as it was.
+"""A model in this process as a policy: messages become tokens, and an engine samples the reply's tokens.
 
 `Transcript` keeps the tokens of a conversation append-only. `Demonstrated` writes the tokens of a scripted play
 in the same form, so that warm start and reinforcement learning train on sequences built by the same code.

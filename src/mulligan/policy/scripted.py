@@ -24,12 +24,12 @@ class RandomPolicy:
 
 
 class ExpertPolicy:
-    """Plays as the environment's own expert does.
+    """Plays as one of the environment's scripted players.
 
-    skill   share of its own moves; the others are random legal ones.
-    recall  share of its moves that use what earlier episodes of the trial showed, where they were of the same task.
-    omniscient  sees what is hidden: the ceiling, not a player to compare with.
-    kind    another of the environment's players: Sokoban has a ``hasty`` one.
+    skill       share of the player's own moves; the others are random legal ones
+    recall      share of its moves that use earlier episodes of the trial, if they were of the same task
+    omniscient  sees what is hidden: the ceiling, not a player to compare with
+    kind        another of the environment's players: Sokoban has a ``hasty`` one
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class ExpertPolicy:
 
 
 class ScriptedPolicy:
-    """Gives a fixed list of replies, over and over: for tests and for replaying what somebody else played."""
+    """Gives a fixed list of replies, over and over: for tests and for replaying a recorded game."""
 
     name = "scripted"
 
@@ -117,7 +117,7 @@ class _Beside:
 
 
 def plain_reflection(episode: Episode) -> str:
-    """A truthful reflection from the bare facts, for players whose environment offers none of its own."""
+    """A reflection from the bare facts, for environments that define no `reflect`."""
     last = episode.turns[-1].reply.text.strip() if episode.turns else "nothing"
     category = "none" if episode.won else "out-of-turns" if episode.stop == "turn_limit" else "wrong-move"
     return (

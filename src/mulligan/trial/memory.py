@@ -1,6 +1,6 @@
-"""What of earlier episodes the next one sees, within a budget of tokens.
+"""The part of earlier episodes that the next one sees, within a budget of tokens.
 
-Newest last; the oldest is dropped first, and the text says that something was dropped.
+The newest comes last. The oldest is dropped first, and the text says how many were dropped.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def recall(
 ) -> str:
     """The memory section of the next episode's prompt; empty when there is nothing to show.
 
-    `headline` says which episode it was and, truthfully, how it ended; None leaves out all but the memory itself.
+    `headline` names an episode and how it ended; None leaves out all but the memory itself.
     """
     if memory == "none" or not past:
         return ""
@@ -81,7 +81,7 @@ def recall(
 
 
 def left_out(episodes: int) -> str:
-    """Says that so many are not shown."""
+    """The note that some episodes are not shown."""
     return f"[{episodes} earlier episode{'s' if episodes > 1 else ''} left out]"
 
 
@@ -102,10 +102,7 @@ def _block(past: Recollection, memory: Memory, headline: Headline | None, *, wit
 
 
 def _shortened(block: str, budget: int, count: CountTokens, *, headed: bool) -> str:
-    """The end of a block that is too long, below its headline; without one, nothing is said but the memory itself.
-
-    The headline alone, or nothing, where there is no room for more.
-    """
+    """The end of a block that is too long, below its headline; the headline alone, or nothing, if no more fits."""
     if not headed:
         return _keep_end(block, "", budget, count)
     head, _, rest = block.partition("\n")
@@ -117,10 +114,7 @@ def _shortened(block: str, budget: int, count: CountTokens, *, headed: bool) -> 
 
 
 def _keep_end(text: str, note: str, budget: int, count: CountTokens) -> str:
-    """The longest tail of `text` that fits, found by halving, with `note` in front; half a word could be another.
-
-    Empty where not a word fits.
-    """
+    """The longest tail of whole words that fits, found by halving, with `note` in front; empty if no word fits."""
     low, high = 0, len(text)
     while low < high:
         middle = (low + high) // 2

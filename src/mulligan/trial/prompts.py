@@ -1,6 +1,6 @@
 """Every word the runner itself says to an agent, written once for all environments.
 
-A style changes how the agent is asked to answer, and what memory it has unless told otherwise:
+A style changes how the agent is asked to answer, and its memory mode if none is given:
 
 plain      thinking allowed, not asked for; memory: reflection
 note       as plain; a reflection is a short note, where the others ask for its parts one by one
@@ -36,10 +36,10 @@ class Style:
     parts: bool = True
     """Whether reflections are asked for part by part: about 150 tokens at every request, where a note takes 45."""
     bare: bool = False
-    """Says nothing of its own: no rules, no outcome, no turns left."""
+    """Leaves out all words of the runner: no rules, no outcome, no turns left."""
 
     def action(self, reply: str) -> str:
-        """A reply as the environment reads it: where replies are bare, the tags are understood."""
+        """A reply as the environment reads it: bare replies get the tags."""
         return f"<action>{reply}</action>" if self.bare and "<action>" not in reply else reply
 
     def demonstrated(self, reply: str) -> str:
@@ -89,9 +89,9 @@ def opening(
     tell_episodes: bool,
     related: bool = False,
 ) -> str:
-    """Begins an episode: what is remembered, then the first observation.
+    """Begins an episode: the memory, then the first observation.
 
-    Without memory nothing is said of other episodes, so that each attempt is truly independent.
+    Without memory the text does not mention other episodes, so that each attempt is independent.
     """
     memory_section = remembered(memory_text, how, related=related) if memory_text else ""
     if how.bare:
@@ -102,7 +102,7 @@ def opening(
 
 
 def remembered(memory_text: str, how: Style, *, related: bool) -> str:
-    """The memory as it stands before an episode."""
+    """The memory with the words around it."""
     if how.bare:
         return f"{memory_text}\n"
     return f"What you remember of {'earlier tasks of this kind' if related else 'this task'}:\n{memory_text}\n\n"

@@ -1,4 +1,4 @@
-"""Reflections: what is asked for, and how what comes back is read.
+"""Reflections: the parts that are asked for, and the parser of what the agent writes.
 
 A reflection stands between ``<reflection>`` and ``</reflection>``, as ``name: text`` lines, as JSON, or as free text.
 What does not parse is kept as text and marked invalid: the next episode still sees it.
@@ -25,27 +25,21 @@ FIELDS = {
 
 ERROR_CATEGORIES = ("none", "misread", "wrong-move", "invalid-reply", "bad-luck", "out-of-turns", "other")
 
-_NAMES = {
-    **{name: name for name in FIELDS},
-    "where it failed": "failed_at",
-    "where_it_failed": "failed_at",
-    "failed": "failed_at",
-    "reason": "reasoning",
-    "environment": "env_answer",
-    "environment_answer": "env_answer",
-    "feedback": "env_answer",
-    "error": "error_category",
-    "category": "error_category",
-    "next": "plan",
-    "next_plan": "plan",
+_ALIASES = {
+    "failed_at": ("where it failed", "where_it_failed", "failed"),
+    "reasoning": ("reason",),
+    "env_answer": ("environment", "environment_answer", "feedback"),
+    "error_category": ("error", "category"),
+    "plan": ("next", "next_plan"),
 }
+_NAMES = {alias: name for name in FIELDS for alias in (name, *_ALIASES.get(name, ()))}
 _OPEN, _CLOSE = "<reflection>", "</reflection>"
 _LINE = re.compile(r"[\s\-*#]*([A-Za-z][A-Za-z _]{1,24}?)\**\s*[:=]\s*(.*)")
 _LONGEST = 100_000
 
 
 def parse_reflection(completion: Completion, *, bare: bool = False) -> Reflection:
-    """The reflection a reply holds; never raises. `bare`: the whole reply is the reflection, tags or not."""
+    """The reflection in a reply; never raises. `bare`: all of the reply is the reflection, with or without tags."""
     if bare:
         text = completion.text.replace(_OPEN, "").replace(_CLOSE, "").strip()
         return Reflection(text=text, valid=bool(text), completion=completion)
