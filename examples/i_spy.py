@@ -27,29 +27,30 @@ class ISpy:
         )
 
     def reset(self, chance: int = 0) -> str:
-        self.said = ""  # the first letter of each word so far
-        return self.see()
+        self.guesses = ""  # the first letter of each word so far
+        return self.observe()
 
     def step(self, reply: str) -> Step:
         letter = (action_text(reply) or "").lower()[:1]
-        if not letter or letter not in self.letters or len(self.said) == len(self.secret):
-            return Step(self.see(), valid=False, state_key=self.said, feedback=f"Begin with a to {self.letters[-1]}.")
-        progress = (letter == self.secret[len(self.said)]) / len(self.secret)
-        self.said += letter
-        done, won = len(self.said) == len(self.secret), self.said == "".join(self.secret)
-        return Step(self.see(), reward=float(won), done=done, won=won, state_key=self.said, shaping=progress)
+        if not letter or letter not in self.letters or len(self.guesses) == len(self.secret):
+            why = f"Begin with a to {self.letters[-1]}."
+            return Step(self.observe(), valid=False, state_key=self.guesses, feedback=why)
+        progress = (letter == self.secret[len(self.guesses)]) / len(self.secret)
+        self.guesses += letter
+        done, won = len(self.guesses) == len(self.secret), self.guesses == "".join(self.secret)
+        return Step(self.observe(), reward=float(won), done=done, won=won, state_key=self.guesses, shaping=progress)
 
-    def see(self) -> str:
-        return self.told() if len(self.said) == len(self.secret) else str(len(self.said) + 1)
+    def observe(self) -> str:
+        return self.facts() if len(self.guesses) == len(self.secret) else str(len(self.guesses) + 1)
 
-    def told(self) -> str:
-        return " ".join(f"{letter}{number}" for number, letter in enumerate(self.secret[: len(self.said)], 1))
+    def facts(self) -> str:
+        return " ".join(f"{letter}{number}" for number, letter in enumerate(self.secret[: len(self.guesses)], 1))
 
     def legal(self) -> list[str]:
         return [f"<action>{letter}</action>" for letter in self.letters]
 
     def digest(self, episode: Episode) -> str:
-        return self.told()
+        return self.facts()
 
 
 class ISpyThree(ISpy):
@@ -69,17 +70,17 @@ class Player:
 
     def __init__(self, world: ISpy, kind: str, rng: random.Random, skill: float, recall: float) -> None:
         self.world, self.kind, self.rng, self.skill, self.recall = world, kind, rng, skill, recall
-        self.told: list[str] = []
+        self.remembered: list[str] = []
 
     def act(self) -> str:
-        number, letters = len(self.world.said), list(self.world.letters)
+        number, letters = len(self.world.guesses), list(self.world.letters)
         if self.rng.random() < self.skill:
             if self.kind == "omniscient":
                 letters = [self.world.secret[number]]
-            elif self.told and self.rng.random() < self.recall:
-                letters = [self.told[number]]
+            elif self.remembered and self.rng.random() < self.recall:
+                letters = [self.remembered[number]]
         return f"<action>{self.rng.choice(letters)}</action>"
 
     def see(self, step: Step) -> None:
         if step.done:
-            self.told = self.world.secret
+            self.remembered = self.world.secret

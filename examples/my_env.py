@@ -1,9 +1,6 @@
 """A complete environment of your own: guess a hidden number, with "higher" and "lower" as the only hints.
 
-Check it, play it, evaluate it:
-    python -c 'import mulligan; mulligan.check_env("examples/my_env.py:GuessNumber")'
-    mulligan play examples/my_env.py:GuessNumber
-    mulligan eval examples/my_env.py:GuessNumber --policy random
+Check, play or evaluate it: mulligan check examples/my_env.py:GuessNumber
 """
 
 from mulligan.envs.base import action_text
@@ -25,16 +22,19 @@ class GuessNumber:
         return f"I think of a number from 1 to {self.top}. Answer with your guess: <action>7</action>"
 
     def reset(self, chance: int = 0) -> str:
-        self.said = "No guess yet."
-        return self.said
+        self.shown = "No guess yet."
+        return self.shown
 
     def step(self, reply: str) -> Step:
         guess = action_text(reply) or ""
         if not guess.isascii() or not guess.isdecimal() or len(guess) > 9 or not 1 <= int(guess) <= self.top:
-            return Step(self.said, valid=False, state_key=self.said, feedback=f"Name a number from 1 to {self.top}.")
+            return Step(self.shown, valid=False, state_key=self.shown, feedback=f"Name a number from 1 to {self.top}.")
         won = int(guess) == self.secret
-        self.said = f"{guess} is it." if won else f"{guess}: go {'higher' if int(guess) < self.secret else 'lower'}."
-        return Step(self.said, reward=float(won), done=won, won=won, state_key=self.said)
+        self.shown = f"{guess} is it." if won else f"{guess}: go {'higher' if int(guess) < self.secret else 'lower'}."
+        return Step(self.shown, reward=float(won), done=won, won=won, state_key=self.shown)
+
+    def world_key(self) -> str:
+        return str(self.secret)
 
     def legal(self) -> list[str]:
         return [f"<action>{number}</action>" for number in range(1, self.top + 1)]

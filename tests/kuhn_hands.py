@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import random
 from typing import Any
 
-from mulligan.envs.kuhn import KuhnPoker
+from mulligan.envs.kuhn.env import KuhnPoker, Table
+from mulligan.envs.kuhn.player import Guess, best_value
 from mulligan.envs.registry import make
 from mulligan.errors import StopReason
 from mulligan.types import Completion, Episode, Step, Turn
@@ -43,3 +45,14 @@ def hand_of(env: KuhnPoker, mine: int, theirs: int) -> int:
 
 
 DEALS = list(itertools.permutations(range(3), 2))
+
+
+def best_response_value(table: Table, seat: int) -> float:
+    """Chips a hand that the best response of `seat` wins from `table`; the mean over seats is its exploitability."""
+    deals = {mine: [Guess(table, theirs, 1 / 6) for theirs in range(3) if theirs != mine] for mine in range(3)}
+    return sum(best_value(seat, mine, "", guesses) for mine, guesses in deals.items())
+
+
+def reflection(env: KuhnPoker, episode: Episode) -> str:
+    """What a scripted player writes after the episode that has just been played."""
+    return env.player("expert", random.Random(0), 1.0, 0.0).reflect(episode)  # type: ignore[attr-defined]

@@ -15,12 +15,18 @@ from mulligan.train.config import (
     OptimConfig,
     RunConfig,
     TaskConfig,
-    TrialConfig,
     WarmstartConfig,
 )
 from mulligan.train.metrics import MetricsFile
+from mulligan.trial.settings import TrialSettings
+from mulligan.types import Sampling
 
 TINY = "nano:hidden=32,layers=1"
+
+
+def trial(*, temperature: float = 1.0, max_tokens: int = 512, **settings) -> TrialSettings:
+    """The section [trial] of a training run."""
+    return TrialSettings(sampling=Sampling(temperature, 1.0, max_tokens), **settings)
 
 
 def small(**sections) -> Config:
@@ -28,10 +34,10 @@ def small(**sections) -> Config:
     base = Config(
         run=RunConfig(updates=2, tasks=3, group=4, threads=1, checkpoint_every=1, keep=2, save_trials_every=1),
         task=TaskConfig(env="bandit", params={"arms": 2}),
-        trial=TrialConfig(episodes=3, memory="history", style="bare", max_tokens=2, reflection_tokens=3),
+        trial=trial(episodes=3, memory="history", style="bare", max_tokens=2, reflection_tokens=3),
         model=ModelConfig(name=TINY),
         engine=EngineConfig(slots=16),
-        warmstart=WarmstartConfig(steps=60, trials=40, batch=16, lr=5e-3, warmup=1),
+        warmstart=WarmstartConfig(steps=25, trials=40, batch=16, lr=1.1e-2, warmup=1),
         optim=OptimConfig(lr=1e-3, warmup=1, epochs=2),
     )
     return replace(base, **sections)

@@ -11,8 +11,9 @@ import torch
 import mulligan
 from mulligan.engine.slots import SlotEngine
 from mulligan.policy.local import LocalPolicy
-from mulligan.train.config import AlgoConfig, Config, ModelConfig, OptimConfig, RunConfig, TrialConfig
+from mulligan.train.config import AlgoConfig, Config, ModelConfig, OptimConfig, RunConfig
 from mulligan.train.rows import rows_of
+from mulligan.train.step import Learner, UpdateData
 from mulligan.types import Group, Sampling
 
 TINY = "nano:hidden=32,layers=2"
@@ -21,7 +22,6 @@ TINY = "nano:hidden=32,layers=2"
 def config(**sections) -> Config:
     base = Config(
         run=RunConfig(updates=4),
-        trial=TrialConfig(temperature=1.0),
         model=ModelConfig(name=TINY),
         optim=OptimConfig(lr=1e-3, warmup=1, epochs=1, lr_end=1.0),
         algo=AlgoConfig(),
@@ -62,3 +62,10 @@ def hand_made_rows(loaded):
     rows, steps = rows_of(group.trials)
     rng = random.Random(0)
     return rows, torch.tensor([rng.uniform(-1, 1) for _ in range(steps)])
+
+
+def good_update(learner: Learner, data: UpdateData, *, update: int) -> dict[str, float]:
+    """The metrics of an update of which no step was skipped."""
+    metrics = learner.update(data, update=update)
+    assert not metrics["skipped"]
+    return metrics

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
+from mulligan.envs.base import Env
 from mulligan.envs.registry import make
 from mulligan.envs.sokoban.env import Sokoban
+from mulligan.types import Episode
 
 ARROWS = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
 
@@ -63,3 +66,8 @@ def world_of(folder: Path, *lines: str, moves: int = 3, turns: int = 7, view: st
     env = make("sokoban", levels=str(file), moves=moves, turns=turns, view=view)
     assert isinstance(env, Sokoban)
     return env
+
+
+def reflection(env: Env, episode: Episode) -> str:
+    """What a scripted player writes after an episode of this world."""
+    return env.player("expert", random.Random(0), 1.0, 0.0).reflect(episode).text  # type: ignore[attr-defined]

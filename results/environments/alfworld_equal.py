@@ -1,6 +1,6 @@
 """The native ALFWorld engine against TextWorld: every official game at hand, and generated ones.
 
-    ALFWORLD_DATA=... python results/environments/alfworld_equal.py      (make test-oracle)
+    ALFWORLD_DATA=... PYTHONPATH=tests python results/environments/alfworld_equal.py      (make test-oracle)
 
 Each game is played in both: its walkthrough (or the native plan where it has none) and random commands after the win,
 then random commands from a fresh start. Compared are the text, the admissible commands, the win and the end after every
@@ -23,8 +23,8 @@ from rich.table import Table
 from mulligan.envs.alfworld.games import DATA, SPLITS
 from mulligan.envs.alfworld.generate import make
 from mulligan.envs.alfworld.goal import KINDS
-from mulligan.envs.alfworld.oracle import Source, Tally, compare_all, sources
 from mulligan.envs.alfworld.pddl import write_problem
+from oracle.textworld_games import Source, Tally, compare_all, sources
 
 SEEDS, PLAIN = 10, 12
 """Generated games of each kind; games that are also played in TextWorld as it comes."""
@@ -36,18 +36,18 @@ DIFFERENT = ("text", "commands", "win", "end")
 def main() -> int:
     official = list(sources("official")) if os.environ.get(DATA) else []
     made = [generated(seed, number) for number in range(len(KINDS)) for seed in range(SEEDS)]
-    found: defaultdict[str, list[Tally]] = defaultdict(list)
+    tallies_of: defaultdict[str, list[Tally]] = defaultdict(list)
     games = [*official, *made]
     for game, tally in zip(games, compare_all(games, CORES), strict=True):
-        found[split(game)].append(tally)
-        progress(tally, sum(map(len, found.values())), len(games))
+        tallies_of[split(game)].append(tally)
+        progress(tally, sum(map(len, tallies_of.values())), len(games))
     some = games[:: max(1, len(games) // PLAIN)]
     plain = "TextWorld against its quickened self"
     for tally in compare_all(some, CORES, quick=False):
-        found[plain].append(tally)
-        progress(tally, len(found[plain]), len(some))
-    show(found)
-    return int(any(any(tally.different) for tallies in found.values() for tally in tallies))
+        tallies_of[plain].append(tally)
+        progress(tally, len(tallies_of[plain]), len(some))
+    show(tallies_of)
+    return int(any(any(tally.different) for tallies in tallies_of.values() for tally in tallies))
 
 
 def generated(seed: int, number: int) -> Source:
@@ -63,16 +63,16 @@ def split(game: Source) -> str:
 
 def progress(tally: Tally, done: int, total: int) -> None:
     if any(tally.different) or not tally.won or done % 20 == 0 or done == total:
-        said = f"  DIFFERENT {tally.first}" if any(tally.different) else "" if tally.won else "  not won"
-        sys.stderr.write(f"{done} of {total}: {tally.name}{said}\n")
+        remark = f"  DIFFERENT {tally.first}" if any(tally.different) else "" if tally.won else "  not won"
+        sys.stderr.write(f"{done} of {total}: {tally.name}{remark}\n")
 
 
-def show(found: dict[str, list[Tally]]) -> None:
+def show(tallies_of: dict[str, list[Tally]]) -> None:
     title = "ALFWorld natively and in TextWorld; on the right the answers that differ"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for number, column in enumerate(("", *COLUMNS, *DIFFERENT)):
         table.add_column(column, justify="right" if number else "left", no_wrap=True)
-    for label, tallies in found.items():
+    for label, tallies in tallies_of.items():
         table.add_row(label, *(f"{count:,}" for count in counts(tallies)))
     Console(width=160).print(table)
 

@@ -37,8 +37,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mulligan.envs.webshop import files
-from mulligan.envs.webshop.catalogue import Catalogue, Goal, Product, from_files
-from mulligan.envs.webshop.people import from_people
+from mulligan.envs.webshop.catalogue import Catalogue, Goal, Product, from_files, from_people
 from mulligan.envs.webshop.reward import Match, judge, nouns
 
 GOALS, OTHERS = 7000, 2

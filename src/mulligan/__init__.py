@@ -11,6 +11,8 @@ from mulligan.api import (
     run_trial_sync,
     train,
 )
+from mulligan.envs.as_gymnasium import as_gymnasium
+from mulligan.envs.registry import register
 from mulligan.eval.run import EvalResult
 from mulligan.policy.endpoint import EndpointPolicy
 from mulligan.report.run import load_trials
@@ -35,11 +37,13 @@ __all__ = [
     "Trial",
     "TrialSettings",
     "Turn",
+    "as_gymnasium",
     "check_env",
     "evaluate",
     "load_trials",
     "make",
     "make_task",
+    "register",
     "run_trial",
     "run_trial_sync",
     "train",

@@ -51,7 +51,7 @@ class TrialOptions(TypedDict, total=False):
 
 def make_task(env: str | type[Env], seed: int = 0, params: Params | None = None) -> Task:
     """A task of `env`: ``mulligan.make_task("minesweeper", seed=3, params={"mines": 4})``."""
-    return registry.task_of(_name_of(env), seed, params or {})
+    return registry.task_of(registry.environment_named(env), seed, params or {})
 
 
 def make(env: str | type[Env] | Task, seed: int = 0, params: Params | None = None) -> Env:
@@ -81,7 +81,7 @@ class CheckResult:
 
 def check_env(env: str | type[Env], params: Params | None = None) -> CheckResult:
     """Test an environment against the contract; raises `ContractBroken`, naming seed and reply, where it breaks it."""
-    name = _name_of(env)
+    name = registry.environment_named(env)
     check.check_env(name, **(params or {}))
     survey = worlds.survey(name, params or {})
     return CheckResult(name, survey.separation, survey.tasks, survey.worlds)
@@ -122,14 +122,14 @@ def evaluate(
     progress     a bar: None shows it on a terminal and in a notebook; or a function of (arm, done, total)
     settings     how trials are played; `trial` changes single fields: ``episodes=3, memory="history"``
     """
-    env = _name_of(env)
+    env = registry.environment_named(env)
     if isinstance(policy, os.PathLike):
         policy = os.fspath(policy)
     config = trained_with(policy)
     if config is not None:
         trained_settings, trained_params = as_trained(config, env)
         settings, params = settings or trained_settings, {**trained_params, **(params or {})}
-        related = config.trial.tasks == "related" if related is None else related
+        related = config.task.related if related is None else related
     settings = runner.with_overrides(settings or TrialSettings(), {**trial})
     if isinstance(policy, str):
         policy = player_from(policy, plays=Plays(env, params or {}, settings, seed_set))
@@ -269,7 +269,7 @@ def train(
         changes |= {f"env.{key}": str(value) for key, value in (params or {}).items()}
         if preset is None and "model.name" not in changes:
             preset = "cpu"
-        config = resolve(preset, None, {**({"task.env": _name_of(env)} if env else {}), **changes})
+        config = resolve(preset, None, {**({"task.env": registry.environment_named(env)} if env else {}), **changes})
     shown = update_progress(config.task.env if config else str(env), quiet=_is_quiet(progress))
     with nullcontext() if progress is False else shown as show:
         callbacks = [callback for callback in (on_update, show) if callback is not None]
@@ -279,11 +279,6 @@ def train(
                 callback(metrics)
 
         return TrainedRun(train_into(config, run, resume=resume, on_update=call_all))
-
-
-def _name_of(env: str | type[Env]) -> str:
-    """The name of an environment; a class is registered under its own name, in this process."""
-    return env if isinstance(env, str) else registry.register(env)
 
 
 def _trial_progress(wanted: bool | Progress | None) -> AbstractContextManager[Progress | None]:

@@ -1,10 +1,11 @@
 """Every policy by name, as the command line and `evaluate` take it.
 
 random | expert[:SKILL[:RECALL]] | hasty[:SKILL[:RECALL]] | omniscient | player:NAME[:SKILL[:RECALL]] | human |
-endpoint:MODEL | path/to/file.py:NAME | RUN FOLDER | nano | smollm2 | hf:MODEL
+endpoint:MODEL | path/to/file.py:NAME | RUN | RUN@UPDATE | RUN@best | nano | smollm2 | hf:MODEL
 
 A player is one of the environment's own. In a file, NAME is a function of the messages, a policy, or a class of
-policies that needs no arguments.
+policies that needs no arguments. RUN is a run folder, RUN@40 its checkpoint after 40 updates, RUN@best that of the best
+validation.
 """
 
 from __future__ import annotations
@@ -60,10 +61,8 @@ def player_from(
     need, or its own limit if `plays` is None.
     """
     engine = {"slots": slots, "context": context, "chunk": chunk, "kind": kind, "share": share}
-    if (Path(name) / "config.toml").is_file():
-        return _local(name, device, engine, plays, trained=True)
-    if name.partition(":")[0] in MODELS:
-        return _local(name, device, engine, plays, trained=False)
+    if run_of(name) or name.partition(":")[0] in MODELS:
+        return _local(name, device, engine, plays)
     return _other(name, endpoint)
 
 
@@ -152,13 +151,26 @@ def _from_file(path: Path, attribute: str) -> Policy:
     return as_policy(policy)
 
 
+def run_of(name: str) -> tuple[str, str] | None:
+    """The run folder and the checkpoint that `name` names: ``runs/x@40`` -> ("runs/x", "40"); None if there is no run.
+
+    The checkpoint is empty where the newest is meant.
+    """
+    folder, _, checkpoint = name.rpartition("@")
+    for run in ((name, ""), (folder, checkpoint)):
+        if run[0] and (Path(run[0]) / "config.toml").is_file():
+            return run
+    return None
+
+
 def trained_with(name: object) -> Config | None:
     """The configuration of the training run called `name`; None if no run is called so."""
     from mulligan.report.run import RunFolder
 
-    if not isinstance(name, str) or not (Path(name) / "config.toml").is_file():
+    run = run_of(name) if isinstance(name, str) else None
+    if run is None:
         return None
-    folder = RunFolder.open(name)
+    folder = RunFolder.open(run[0])
     if folder.config().get("kind") != "train":
         raise UsageError(f"{name} is not a training run, so that it holds no policy")
     from mulligan.train.resolve import from_run
@@ -172,16 +184,15 @@ def as_trained(config: Config, env: str) -> tuple[TrialSettings, dict[str, Param
     Three episodes whatever it was trained with, so that all methods are compared by one protocol, at temperature 0.7.
     """
     from mulligan.rollout.groups import Mixture
-    from mulligan.train.config import trial_settings
 
-    sampling = Sampling(max_tokens=config.trial.max_tokens)
-    settings = replace(trial_settings(config), episodes=TrialSettings().episodes, sampling=sampling)
+    sampling = Sampling(max_tokens=config.trial.sampling.max_tokens)
+    settings = replace(config.trial, episodes=TrialSettings().episodes, sampling=sampling)
     mixture = Mixture.parse(config.task.env, config.task.params)
     was_trained_on = env in [name for name, _ in mixture.weights]
     return settings, mixture.own_params(env) if was_trained_on else {}
 
 
-def _local(name: str, device: str, engine: Mapping[str, Any], plays: Plays | None, *, trained: bool) -> Policy:
+def _local(name: str, device: str, engine: Mapping[str, Any], plays: Plays | None) -> Policy:
     try:
         import torch
 
@@ -198,11 +209,12 @@ def _local(name: str, device: str, engine: Mapping[str, Any], plays: Plays | Non
 
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    loaded = load_model(name, device) if trained else load(name, device=device)
+    run = run_of(name)
+    loaded = load_model(run[0], device, checkpoint=run[1]) if run else load(name, device=device)
     loaded.model.eval()
     context = engine["context"]
-    if not context and trained:
-        context = trained_context(RunFolder.open(name), loaded)
+    if not context and run:
+        context = trained_context(RunFolder.open(run[0]), loaded)
     elif not context and plays is not None:
         from mulligan.rollout.groups import Mixture
 

@@ -21,10 +21,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from numbers import Integral, Real
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 
 from mulligan import notebook
 from mulligan.errors import Fault, ParameterError, StopReason
+from mulligan.settings import AT_LEAST_1, Range, check_fields
 
 ParamValue = bool | int | float | str
 Memory = Literal["none", "history", "reflection", "both"]
@@ -122,23 +123,14 @@ class Step(NamedTuple):
 class Sampling:
     """How a reply is drawn."""
 
-    temperature: float = 0.7
-    top_p: float = 1.0
-    max_tokens: int = 512
+    temperature: Annotated[float, "Temperature of sampling.", Range(0, without=math.inf)] = 0.7
+    top_p: Annotated[float, "Sample from the most likely tokens of this total probability.", Range(0, 1, without=0)] = (
+        1.0
+    )
+    max_tokens: Annotated[int, "Token limit of a reply.", AT_LEAST_1] = 512
 
     def __post_init__(self) -> None:
-        for name in self.__slots__:
-            object.__setattr__(self, name, plain(getattr(self, name)))
-        for name in ("temperature", "top_p"):
-            if not isinstance(value := getattr(self, name), int | float):
-                raise ParameterError(f"{name} must be a number (got {value!r})")
-        if not 0 <= self.temperature < math.inf:
-            raise ParameterError(f"temperature must be >= 0 (got {self.temperature})")
-        if not 0 < self.top_p <= 1:
-            raise ParameterError(f"top_p must be > 0 and <= 1 (got {self.top_p})")
-        object.__setattr__(self, "max_tokens", whole("max_tokens", self.max_tokens))
-        if self.max_tokens < 1:
-            raise ParameterError(f"max_tokens must be >= 1 (got {self.max_tokens})")
+        check_fields(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,10 +28,9 @@ from typing import Any
 import pytest
 import torch
 
-from mulligan.algo.normalise import History
 from mulligan.models.load import load, save
 from mulligan.report.run import read_lines
-from mulligan.train import checkpoint
+from mulligan.train import checkpoint, warmstart
 from mulligan.train.config import (
     AlgoConfig,
     Config,
@@ -40,11 +39,11 @@ from mulligan.train.config import (
     OptimConfig,
     RunConfig,
     TaskConfig,
-    TrialConfig,
     WarmstartConfig,
 )
 from mulligan.train.loop import train
-from mulligan.train.step import Learner
+from mulligan.trial.settings import TrialSettings
+from mulligan.types import Sampling
 
 TASKS, GROUP, UPDATES = 3, 4, 4
 CONFIG = Config(
@@ -52,10 +51,10 @@ CONFIG = Config(
         updates=UPDATES, tasks=TASKS, group=GROUP, threads=1, checkpoint_every=1, keep=2, save_trials_every=1
     ),
     task=TaskConfig(env="bandit", params={"arms": 2}),
-    trial=TrialConfig(episodes=3, memory="history", style="bare", max_tokens=2),
+    trial=TrialSettings(episodes=3, memory="history", style="bare", sampling=Sampling(1.0, 1.0, 2)),
     model=ModelConfig(name="nano:hidden=32,layers=1", device="cpu"),
     engine=EngineConfig(slots=16),
-    warmstart=WarmstartConfig(steps=30, trials=20, batch=16, lr=1e-2, warmup=1, checkpoint_every=10),
+    warmstart=WarmstartConfig(steps=30, trials=20, batch=16, lr=1e-2, warmup=1),
     # What is remembered from earlier updates counts: the agent's own statistics, and the weights at the start.
     algo=AlgoConfig(estimator="grpo", baseline="agent", scale="agent", kl_weight=0.1),
     optim=OptimConfig(lr=3e-3, warmup=1, epochs=2),
@@ -138,7 +137,9 @@ def play(run: str, log: str | None, at: str | int | None, torn: bool) -> None:
         name = "warmstart" if "warmstart" in found else "update"
         sys.audit(STEP, f"{name} {found[name]}")
 
-    train(CONFIG, run, resume=(Path(run) / "config.toml").exists(), on_update=on_update)
+    warmstart.CHECKPOINT_EVERY = 10
+    is_begun = (Path(run) / "config.toml").exists()
+    train(None if is_begun else CONFIG, run, resume=is_begun, on_update=on_update)
     if log:
         Path(log).write_text(json.dumps(watch.changes), encoding="utf-8")
 
@@ -264,13 +265,13 @@ def test_the_run_left_alone_holds_what_is_compared(whole):
 
 MOMENTS = [
     ("warmstart 5", False),
-    ("rename checkpoints/warmstart", True),  # what is kept of the warm start is half written
+    ("rename checkpoints/warmstart-00010", True),  # what is kept of the warm start is half written
     ("warmstart 15", False),
-    ("rename checkpoints/warmstart", False),  # what was kept before it is put aside
-    ("rmdir checkpoints/.warmstart.old", False),
+    ("rename checkpoints/warmstart-00020", False),  # what is kept is written, and not yet in place
+    ("rmdir checkpoints/warmstart-00010", False),  # it is in place, and what was kept before is half deleted
     ("rename reference/weights.safetensors", True),  # the reference is half written
     ("rename checkpoints/update-00000", False),  # the first checkpoint is written, and not yet in place
-    ("rmdir checkpoints/warmstart", False),  # the first one is in place, and the warm start half deleted
+    ("rmdir checkpoints/warmstart-00020", False),  # the first one is in place, and the warm start half deleted
     ("open checkpoints/.update-00001.tmp/optimiser.pt", True),  # the weights are half written
     ("rename checkpoints/update-00001", True),  # its state.json is half written
     ("rename trials/update-00001.jsonl.gz", True),  # the trials are half written
@@ -279,7 +280,7 @@ MOMENTS = [
     ("remove state.json", False),  # an old checkpoint is being deleted; one of the two comes after another file,
     ("remove weights.safetensors", False),  # whatever the order
     ("rename checkpoints/update-00004", False),
-    ("rename checkpoints/.update-00002.old", False),  # the last checkpoint is in place, and one too many is left
+    ("rmdir checkpoints/update-00002", False),  # the last checkpoint is in place, and one too many half deleted
 ]
 
 
@@ -335,7 +336,7 @@ def stopped(player, tmp_path_factory) -> Path:
     run = tmp_path_factory.mktemp("stopped") / "run"
     assert player.play(run, at="open metrics.jsonl") == -signal.SIGKILL  # the first one
     assert player.play(run, at="mkdir checkpoints/.update-00004.tmp") == -signal.SIGKILL
-    assert [path.name for path in checkpoint._all(run)] == ["update-00002", "update-00003"]
+    assert [path.name for path in checkpoint.kept(run)] == ["update-00002", "update-00003"]
     return run
 
 
@@ -346,8 +347,7 @@ def run(stopped, tmp_path) -> Path:
 
 
 def test_folders_that_never_got_their_name_are_ignored_and_cleaned(player, run, whole):
-    for name in (".update-00009.tmp", ".update-00001.old"):
-        shutil.copytree(run / "checkpoints/update-00002", run / "checkpoints" / name)
+    shutil.copytree(run / "checkpoints/update-00002", run / "checkpoints" / ".update-00009.tmp")
     assert checkpoint.newest(run).name == "update-00003"
     assert player.play(run) == 0
     assert_same(run, whole)
@@ -367,37 +367,6 @@ def test_where_no_checkpoint_is_whole_the_run_starts_over(player, run, whole):
     (run / "checkpoints/update-00000/state.json").unlink()
     assert checkpoint.newest(run) is None
     assert player.play(run) == 0
-    assert_same(run, whole)
-
-
-def test_saving_the_same_update_again_never_leaves_none(tmp_path, monkeypatch):
-    learner = Learner(load(CONFIG.model.name).model, CONFIG)
-    checkpoint.save(tmp_path, 7, learner, History(), keep=1)
-    first = next(learner.model.parameters()).detach().clone()
-    with torch.no_grad():
-        next(learner.model.parameters()).zero_()
-
-    def rename(source, target, real=os.replace):
-        if Path(source).suffix == ".tmp":
-            raise KeyboardInterrupt  # the old one has been put aside, the new one is not yet in its place
-        real(source, target)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "replace", rename)
-        with pytest.raises(KeyboardInterrupt):
-            checkpoint.save(tmp_path, 7, learner, History(), keep=1)
-    assert checkpoint.restore(checkpoint.newest(tmp_path), learner, History()) == 7
-    assert torch.equal(next(learner.model.parameters()), first)
-    checkpoint.save(tmp_path, 7, learner, History(), keep=1)
-    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["update-00007"]
-
-
-def test_a_checkpoint_that_made_room_counts_until_the_new_one_is_in_place(player, run, whole):
-    shutil.rmtree(run / "checkpoints/update-00002")
-    (run / "checkpoints/update-00003").rename(run / "checkpoints/.update-00003.old")
-    assert checkpoint.newest(run).name == ".update-00003.old"
-    assert player.play(run, at="update 4") == -signal.SIGKILL
-    (run / "checkpoints/.update-00003.old").rename(run / "checkpoints/update-00003")
     assert_same(run, whole)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
+import json
 import random
 import re
 import sys
@@ -13,12 +15,12 @@ from pathlib import Path
 import pytest
 
 import mulligan
-from mulligan.adapters import as_gymnasium
+from mulligan.cli import main
 from mulligan.envs.adapters import textarena as textarena_games
 from mulligan.envs.adapters.gymnasium import narrow_seed
 from mulligan.envs.check import check_env
 from mulligan.envs.registry import make, make_task
-from mulligan.errors import MulliganError, ParameterError, StopReason, UnknownName, UsageError
+from mulligan.errors import MissingExtra, MulliganError, ParameterError, StopReason, UnknownName, UsageError
 from mulligan.policy.scripted import RandomPolicy, ScriptedPolicy
 from mulligan.rollout.groups import SEEDS
 from mulligan.rollout.tasksets import FIRST_SEED
@@ -27,7 +29,7 @@ from mulligan.trial.runner import run_trial_sync
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import gymnasium
-    import textarena  # noqa: F401  (what it warns of is not ours)
+    import textarena
 
 
 # OpenSpiel ------------------------------------------------------------------------------------------------------------
@@ -73,7 +75,7 @@ def test_who_scores_moves_again_and_is_not_out_of_turns():
 def test_a_game_that_the_opponent_ends_before_the_first_move_pays_what_it_paid():
     """Nim: who takes the last one loses, and here the opponent may take all at once. That is a win, not a failure."""
     name = "openspiel:nim(pile_sizes=3;0)"
-    gifts = [seed for seed in range(40) if make(name, seed, seat=2).match.over]
+    gifts = [seed for seed in range(40) if make(name, seed, seat=2).over]
     assert gifts
     for seed in gifts:
         episode = played(name, seed, seat=2)
@@ -85,7 +87,7 @@ def test_what_a_game_pays_while_it_lasts_is_counted_once(seed):
     env = make("openspiel:repeated_leduc_poker", seed)
     episode = mulligan.run_trial_sync(env, RandomPolicy(), episodes=1).episodes[0]
     assert sum(turn.reward != 0 for turn in episode.turns) > 1
-    assert episode.reward == pytest.approx(env.match.reward)
+    assert episode.reward == pytest.approx(env.total)
 
 
 def test_moves_with_arrows_can_be_made():
@@ -100,12 +102,12 @@ def test_hidden_cards_stay_hidden():
     for chance in range(60):
         env = make("openspiel:leduc_poker", seat=1)
         opening = env.reset(chance)
-        state = env.match.state
+        state = env.state
         shown.setdefault(state.history()[0], set()).add((state.history()[1], opening))
     for seen in shown.values():
         assert len({other for other, _ in seen}) > 1
         assert len({opening for _, opening in seen}) == 1
-    with pytest.raises(ParameterError, match="MCTS would see what is hidden"):
+    with pytest.raises(ParameterError, match="MCTS"):
         make_task("openspiel:leduc_poker", opponent="mcts:10")
 
 
@@ -113,26 +115,53 @@ def test_hidden_cards_stay_hidden():
     ("name", "params", "said"),
     [
         ("openspiel:conect_four", {}, "did you mean 'connect_four'"),
-        ("openspiel:goofspiel", {}, "move in turn"),
-        ("openspiel:connect_four", {"opponent": "mcts:many"}, "mcts:100"),
+        ("openspiel:goofspiel", {}, "goofspiel"),
+        ("openspiel:connect_four", {"opponent": "mcts:many"}, "mcts:many"),
         ("openspiel:connect_four", {"opponent": "stockfish"}, "stockfish"),
-        ("openspiel:hex(board=4)", {}, "cannot load"),
+        ("openspiel:hex(board=4)", {}, "board=4"),
         ("gymnasium:FrozenLike-v1", {}, "FrozenLake"),
-        ("gymnasium:CartPole-v1", {}, "write show"),
-        ("gymnasium:Pendulum-v1", {}, "only discrete ones and text"),
+        ("gymnasium:CartPole-v1", {}, "show\\(\\)"),
+        ("gymnasium:Pendulum-v1", {}, "Box"),
         ("gymnasium:FrozenLake-v1", {"options": "is_slippery"}, "NAME=VALUE"),
-        ("gymnasium:FrozenLake-v1", {"options": "ice=3"}, "cannot make"),
-        ("textarena:Sokoban-v9", {}, "did you mean"),
-        ("textarena:SecretMafia-v0", {}, "more than two players"),
-        ("textarena:ScorableGames-v0", {}, "cannot begin"),
+        ("gymnasium:FrozenLake-v1", {"options": "ice=3"}, "ice"),
+        ("textarena:Sokoban-v9", {}, "Sokoban-v0"),
+        ("textarena:SecretMafia-v0", {}, "SecretMafia-v0"),
+        ("textarena:ScorableGames-v0", {}, "ScorableGames-v0"),
         ("textarena:KuhnPoker-v0", {"opponent": "shark"}, "path/to/file.py:function"),
-        ("textarena:KuhnPoker-v0", {"seat": 3}, "seat=3"),
+        ("textarena:KuhnPoker-v0", {"seat": 3}, "seat must be .* 3"),
     ],
 )
 def test_what_cannot_be_played_is_explained_in_one_line(name, params, said):
     with pytest.raises(MulliganError, match=said) as caught:
         make(name, **params)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("library", "name", "players"), [("openspiel", "connect_four", 2), ("gymnasium", "FrozenLake-v1", 1)]
+)
+def test_a_catalogue_lists_what_can_be_played(library, name, players, capsys):
+    with pytest.raises(SystemExit):
+        main(["envs", library, "--json"])
+    listed = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert listed[f"{library}:{name}"]["players"] == players
+    assert not {"openspiel:goofspiel", "gymnasium:Pendulum-v1"} & set(listed)
+
+
+@pytest.mark.parametrize(("library", "module"), [("openspiel", "pyspiel"), ("gymnasium",) * 2, ("textarena",) * 2])
+def test_a_library_that_is_missing_names_its_extra(library, module, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtra) as missing:
+        list(importlib.import_module(f"mulligan.envs.adapters.{library}").catalogue())
+    assert missing.value.extra == {"openspiel": "games"}.get(library, library)
+
+
+def test_the_catalogue_of_textarena_names_variants_beside_their_game(monkeypatch):
+    games = {name: entry for name, entry in textarena.envs.registration.ENV_REGISTRY.items() if "KuhnPoker" in name}
+    monkeypatch.setattr(textarena_games, "_registered", lambda env: games)
+    (listed,) = textarena_games.catalogue()
+    assert (listed.name, listed.players) == ("KuhnPoker-v0", 2)
+    assert "KuhnPoker-v0-long" in listed.summary
 
 
 # Gymnasium ------------------------------------------------------------------------------------------------------------
@@ -298,7 +327,7 @@ def test_games_of_textarena_do_not_share_their_luck_in_threads():
     """With a time limit worlds are asked in threads of their own: the seed decides there too."""
 
     async def rewards(limit: float | None) -> list[list[str]]:
-        tasks = [make_task("textarena:KuhnPoker-v0", seed) for seed in range(24)]
+        tasks = [make_task("textarena:KuhnPoker-v0", seed) for seed in range(8)]
         trials = await asyncio.gather(
             *(mulligan.run_trial(task, lambda _: "<action>[check]</action>", env_timeout=limit) for task in tasks)
         )
@@ -327,7 +356,7 @@ def test_what_luck_deals_is_told_anew_in_every_game():
     env = make(name, 3)
     for chance, (rules, shown) in enumerate(heard):
         env.reset(chance)
-        mine = env.game.env.state.game_state["player_resources"][env.me]
+        mine = env.game.env.state.game_state["player_resources"][env.seat_index]
         told = dict(re.findall(r"\[(\w+)\]\s+Qty: (\d+)", shown))
         assert told == {kind: str(count) for kind, count in mine.items()}
         assert "Qty" not in rules
@@ -371,7 +400,7 @@ def test_a_game_that_hangs_takes_neither_the_others_nor_the_output_with_it(monke
 
     go_on = threading.Event()
     monkeypatch.setattr(TowerOfHanoiEnv, "step", lambda self, action: go_on.wait())
-    monkeypatch.setattr(textarena_games, "_LONGEST_MOVE", 0.3)
+    monkeypatch.setattr(textarena_games, "_LONGEST_WAIT", 0.3)
     try:
         tasks = [make_task("textarena:TowerOfHanoi-v0", seed) for seed in range(2)]
         hung, other = (run_trial_sync(task, lambda _: "[A C]", env_timeout=0.1, style="bare") for task in tasks)
@@ -416,7 +445,7 @@ def test_an_opponent_of_ones_own(tmp_path):
 
 
 def test_a_task_of_ours_is_an_environment_of_gymnasium():
-    env = as_gymnasium(make_task("minesweeper", 7, turns=3))
+    env = mulligan.as_gymnasium(make_task("minesweeper", 7, turns=3))
     shown, info = env.reset(seed=1)
     assert "MineSweeper on a board" in info["rules"]
     assert env.observation_space.contains(shown)
@@ -434,10 +463,10 @@ def test_gymnasiums_own_checker_accepts_it():
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        check(as_gymnasium(make_task("minesweeper", 1)), skip_render_check=True)
+        check(mulligan.as_gymnasium(make_task("minesweeper", 1)), skip_render_check=True)
 
 
 def test_who_stalls_against_somebody_loses():
-    env = as_gymnasium(make_task("tictactoe", 0, turns=1))
+    env = mulligan.as_gymnasium(make_task("tictactoe", 0, turns=1))
     env.reset()
     assert env.step("nonsense")[1:4] == (-1.0, False, True)

@@ -31,7 +31,7 @@ def test_training_begins_with_the_preset_for_any_machine(tmp_path, monkeypatch):
 
 
 def test_a_trained_policy_is_evaluated_as_it_was_trained_unless_told_otherwise(monkeypatch):
-    given = {"task.env": "minesweeper", "env.rows": "4", "env.mines": "2", "trial.tasks": "related"}
+    given = {"task.env": "minesweeper", "env.rows": "4", "env.mines": "2", "task.related": "true"}
     monkeypatch.setattr(api, "trained_with", lambda policy: resolve("test", None, given))
     result = mulligan.evaluate("minesweeper", "random", params={"mines": 3}, tasks=3, room=False)
     params = dict(result.trials[0].task.params)

@@ -87,7 +87,7 @@ def test_many_tasks_that_do_not_fit_end_no_run_where_others_do():
 
 
 def test_a_context_that_nothing_fits_into_is_said():
-    with pytest.raises(PolicyError, match=r"no reply in the first 32 trials.*9000 tokens leaves no room"):
+    with pytest.raises(PolicyError, match=r"32 trials.*9000 tokens"):
         play(Reader(range(4)))
 
 
@@ -97,5 +97,5 @@ def test_a_failure_that_playing_again_mends_ends_no_run():
 
 
 def test_a_policy_that_never_answers_is_given_up():
-    with pytest.raises(PolicyError, match=r"no reply in the first 8 trials.*out of memory"):
+    with pytest.raises(PolicyError, match=r"8 trials.*out of memory"):
         play(Stumbling(10_000), retries=2)

@@ -196,8 +196,7 @@ def test_it_is_told_where_a_control_had_no_reflection_to_show():
     control = result.controls["other-trial"]
     later = sum(control.played[1:])
     assert control.reflections < later
-    told = f"Control other-trial: a reflection could be shown before {control.reflections} of {later} later episodes"
-    assert told in footnotes(result.to_dict())
+    assert f" {control.reflections} of {later} " in "\n".join(footnotes(result.to_dict()))
 
 
 def test_one_episode_has_no_control():
@@ -228,11 +227,11 @@ def test_a_full_disk_is_said_and_leaves_what_was_paid_for_readable(tmp_path, mon
 
     with monkeypatch.context() as disk:
         disk.setattr("mulligan.eval.paid.asdict", half)
-        with pytest.raises(RunFolderError, match=r"main\.jsonl cannot be written.*No space left"):
+        with pytest.raises(RunFolderError, match=r"main\.jsonl.*No space left"):
             paid.keep(1, 1, 8, Completion("b"))
     paid.keep(1, 2, 9, Completion("c"))
     assert PaidReplies(file).kept.keys() == {(1, 0), (1, 2)}
-    with file.open("a") as torn:  # by an earlier version
+    with file.open("a") as torn:  # in the middle, by a full disk
         torn.write('[1, 3, 8, {"te' + json.dumps([1, 4, 9, {}]) + "\n")
     assert PaidReplies(file).kept.keys() == {(1, 0), (1, 2)}
 
@@ -255,13 +254,6 @@ def test_a_kill_while_replies_are_summed_up_costs_nothing(tmp_path, monkeypatch,
     assert (PaidReplies(file).tokens, PaidReplies(file).kept) == ((1000, 10), {})
     PaidReplies(file).keep(2, 0, 7, Completion("b", prompt_tokens=5))
     assert PaidReplies(file).tokens == (1005, 10)
-
-
-def test_the_sum_of_an_earlier_version_is_read_and_a_torn_one_is_no_error(tmp_path):
-    file = tmp_path / "main.jsonl"
-    for text, read in (('{"prompt_tokens": 3, "completion_tokens": 1}', 3), ("", 0)):
-        file.with_suffix(".json").write_text(text)
-        assert PaidReplies(file).tokens[0] == read
 
 
 def test_a_run_ends_where_its_folder_cannot_be_written(tmp_path, monkeypatch):

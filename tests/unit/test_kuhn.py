@@ -13,19 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kuhn_hands import BET, DEALS, PASS, J, K, Q, hand_of, play, world
-from mulligan.envs import openspiel
-from mulligan.envs.kuhn import OPPONENTS, STAKES, KuhnPoker, opponent_table, payoff
-from mulligan.envs.registry import build, make_task, spec
-from mulligan.errors import MissingExtra, ParameterError, StopReason, UnknownName
-
-pytest.importorskip("pyspiel")
-
+from mulligan.envs.kuhn.env import HABITS, STAKES, KuhnPoker, opponent_table, payoff
+from mulligan.envs.registry import make_task, spec
+from mulligan.errors import ParameterError, StopReason, UnknownName
 
 # Luck and the opponents
 
 
 @pytest.mark.parametrize("seat", [1, 2])
-@pytest.mark.parametrize("name", OPPONENTS)
+@pytest.mark.parametrize("name", HABITS)
 def test_opponents_are_sampled_from_their_tables(name: str, seat: int) -> None:
     env, table = world(opponent=name, seat=seat), opponent_table(name)
     counts: dict[str, Counter[str]] = defaultdict(Counter)
@@ -69,7 +65,7 @@ def transcript(env: KuhnPoker, chance: int, replies: tuple[str, ...]) -> list[An
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize("name", OPPONENTS)
+@pytest.mark.parametrize("name", HABITS)
 def test_a_chance_repeats_exactly_and_another_redraws(name: str, seed: int) -> None:
     env, again = world(seed, opponent=name), world(seed, opponent=name)
     scripts = list(itertools.product((PASS, BET), repeat=2))
@@ -133,7 +129,7 @@ def test_a_fold_hides_the_card_and_a_showdown_shows_it() -> None:
 
 @pytest.mark.parametrize("seat", [1, 2])
 def test_rules_tell_the_seat_and_not_the_opponent(seat: int) -> None:
-    texts = {world(opponent=name, seat=seat).rules() for name in OPPONENTS}
+    texts = {world(opponent=name, seat=seat).rules() for name in HABITS}
     assert len(texts) == 1
     assert ("You act first" in texts.pop()) == (seat == 1)
 
@@ -167,7 +163,7 @@ def test_poker_words_count_where_they_can_mean_one_thing() -> None:
         assert not facing.step(f"<action>{word}</action>").valid
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(reply=st.one_of(st.text(max_size=40), st.text(max_size=20).map(lambda text: f"<action>{text}</action>")))
 def test_garbage_changes_nothing(reply: str) -> None:
     env = world(opponent="random", seat=1)
@@ -210,17 +206,16 @@ def test_task_settles_opponent_and_seat() -> None:
     assert (task.task_class, task.opponent) == ("kuhn/vs-conservative", "conservative")
     about = spec("kuhn")
     assert (about.kind, about.stop, about.restart, about.timeout_reward) == ("versus", "never", "fresh", -1.0)
-    with pytest.raises(UnknownName, match="opponent of kuhn 'agressive'; did you mean 'aggressive'"):
+    with pytest.raises(UnknownName, match=r"'agressive'.*'aggressive'"):
         make_task("kuhn", 0, opponent="agressive")
-    with pytest.raises(ParameterError, match="seat=3"):
+    with pytest.raises(ParameterError, match=r"seat must be .* 3"):
         make_task("kuhn", 0, seat=3)
 
 
-def test_openspiel_is_needed_only_to_play(monkeypatch: pytest.MonkeyPatch) -> None:
-    code = "import sys, mulligan.envs.kuhn, mulligan.envs.tictactoe; sys.exit('pyspiel' in sys.modules)"
+def test_openspiel_is_not_needed_to_play() -> None:
+    code = (
+        "import sys; sys.modules['pyspiel'] = None\nimport random, mulligan\n"
+        "env = mulligan.make('kuhn', 1, opponent='cfr')\n"
+        "env.step(env.player('expert', random.Random(0), 1.0, 1.0).act())"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-    task = make_task("kuhn", 0)
-    monkeypatch.setitem(sys.modules, "pyspiel", None)
-    openspiel.load_game.cache_clear()
-    with pytest.raises(MissingExtra, match=r"kuhn needs the extra 'games'; .* -e '\.\[games\]'"):
-        build(task)

@@ -7,18 +7,9 @@ from typing import Any
 
 import pytest
 
-from kuhn_hands import DEALS, J, K, Q
-from mulligan.envs import openspiel
-from mulligan.envs.kuhn import (
-    HABITS,
-    OPPONENTS,
-    Guess,
-    best_response_value,
-    best_value,
-    equilibrium,
-    opponent_table,
-    payoff,
-)
+from kuhn_hands import DEALS, J, K, Q, best_response_value
+from mulligan.envs.kuhn.env import HABITS, opponent_table, payoff
+from mulligan.envs.kuhn.player import Guess, best_value
 
 pyspiel = pytest.importorskip("pyspiel")
 
@@ -26,7 +17,7 @@ ENDINGS = ("pp", "pbp", "pbb", "bp", "bb")
 
 
 def dealt(cards: tuple[int, int], betting: str = "") -> Any:
-    state = openspiel.load_game("kuhn", "kuhn_poker").new_initial_state()
+    state = pyspiel.load_game("kuhn_poker").new_initial_state()
     for action in (*cards, *("pb".index(move) for move in betting)):
         state.apply_action(action)
     return state
@@ -65,7 +56,7 @@ def decision_states() -> set[str]:
     return {dealt(cards, betting).information_state_string() for cards in DEALS for betting in ("", "p", "b", "pb")}
 
 
-@pytest.mark.parametrize("name", OPPONENTS)
+@pytest.mark.parametrize("name", HABITS)
 def test_tables_cover_the_twelve_information_states(name: str) -> None:
     table = opponent_table(name)
     assert set(table) == decision_states()
@@ -93,8 +84,18 @@ def value_of(first: Any, second: Any) -> float:
     return sum(walk(dealt(cards)) for cards in DEALS) / len(DEALS)
 
 
+def test_the_equilibrium_is_the_average_policy_of_cfr() -> None:
+    solver = pyspiel.CFRSolver(pyspiel.load_game("kuhn_poker"))
+    for _ in range(1000):
+        solver.evaluate_and_update_policy()
+    average = solver.tabular_average_policy().policy_table()
+    assert opponent_table("cfr") == {
+        state: pytest.approx((passing, betting), abs=1e-12) for state, ((_, passing), (_, betting)) in average.items()
+    }
+
+
 def test_equilibrium_is_worth_minus_one_eighteenth_and_is_hardly_exploitable() -> None:
-    table = equilibrium()
+    table = opponent_table("cfr")
     assert value_of(table, table) == pytest.approx(-1 / 18, abs=0.001)
     assert (best_response_value(table, 1) + best_response_value(table, 2)) / 2 <= 0.005
     # Kuhn 1950: with a Jack the first player bets some share a <= 1/3, with a King 3a; the second calls a bet with a
@@ -104,16 +105,16 @@ def test_equilibrium_is_worth_minus_one_eighteenth_and_is_hardly_exploitable() -
     assert table["0p"][1] == pytest.approx(1 / 3, abs=0.02)
 
 
-@pytest.mark.parametrize("name", OPPONENTS)
+@pytest.mark.parametrize("name", HABITS)
 def test_exploitability_agrees_with_openspiel(name: str) -> None:
     table = opponent_table(name)
     policy = pyspiel.TabularPolicy({state: list(enumerate(chances)) for state, chances in table.items()})
     ours = (best_response_value(table, 1) + best_response_value(table, 2)) / 2
-    assert ours == pytest.approx(pyspiel.exploitability(openspiel.load_game("kuhn", "kuhn_poker"), policy), abs=1e-9)
+    assert ours == pytest.approx(pyspiel.exploitability(pyspiel.load_game("kuhn_poker"), policy), abs=1e-9)
 
 
 @pytest.mark.parametrize("seat", [1, 2])
-@pytest.mark.parametrize("name", OPPONENTS)
+@pytest.mark.parametrize("name", HABITS)
 def test_best_response_is_the_best_of_all_pure_strategies(name: str, seat: int) -> None:
     table = opponent_table(name)
     own = sorted(state for state in table if len(state[1:]) % 2 == seat - 1)

@@ -42,7 +42,7 @@ class Timid(Bandit):
 class Named(Bandit):
     """A parameter cannot be called as every task's own are."""
 
-    defaults: ClassVar[dict] = {**Bandit.defaults, "name": "x"}
+    defaults: ClassVar[dict] = {**Bandit.defaults, "seed": 1}
 
 
 class Digits(Bandit):
@@ -77,7 +77,7 @@ def test_parameters_that_an_environment_does_not_have_are_unknown_whatever_they_
 
 
 def test_a_parameter_of_a_name_that_tasks_have_is_refused():
-    with pytest.raises(UsageError, match="'name'"):
+    with pytest.raises(UsageError, match="'seed'"):
         registry.make_task(f"{__file__}:Named")
 
 
@@ -149,21 +149,18 @@ def test_a_damaged_line_of_metrics_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[arms.a]\n'run.seed' = 3\n", "run.seed .*'a'"),
-        ("[settings]\n'run.seed' = 3\n[arms.a]\n", "run.seed .*'a'"),
-        ("[arms.a]\nfrom = 'b'\n[arms.b]\n", "'b'"),
+        ("[arms.a]\n'run.seed' = 3\n", r"'a' .*run\.seed"),
+        ("[settings]\n'run.seed' = 3\n[arms.a]\n", r"'a' .*run\.seed"),
     ],
 )
 def test_what_a_sweep_would_ignore_is_refused(tmp_path, text, said):
     (tmp_path / "sweep.toml").write_text(text)
-    with pytest.raises(ParameterError, match=said):
+    with pytest.raises(UsageError, match=said):
         read_sweep(tmp_path / "sweep.toml")
 
 
 def test_settings_that_would_do_nothing_are_refused(capsys):
     start = ["train", "bandit", "--preset", "test", "--dry-run"]
-    assert command([*start, "--task.turns-from", "99"]) == 2
-    assert "task.turns_from" in capsys.readouterr().err
     assert command([*start, "--seed", "3", "--run.seed", "4"]) == 2
     assert "--run.seed" in capsys.readouterr().err
 

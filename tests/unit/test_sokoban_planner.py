@@ -16,6 +16,7 @@ from mulligan.players import player_from
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.trial.runner import run_trial_sync
 from mulligan.types import Trial
+from sokoban_worlds import reflection
 
 LEVELS = 60
 
@@ -79,7 +80,7 @@ def test_it_profits_from_what_it_remembers_and_most_where_every_loss_is_seen():
 
 
 def test_a_world_without_one_says_whom_it_has():
-    with pytest.raises(UnknownName, match="unknown player of minesweeper 'hasty'; known: expert, omniscient"):
+    with pytest.raises(UnknownName, match=r"'hasty'.*expert, omniscient"):
         evaluate("minesweeper", player_from("hasty:0.5"), tasks=1, room=False)
 
 
@@ -114,4 +115,4 @@ def test_the_solvers_advice_is_left_as_it_is():
         world = build(task)
         assert isinstance(world, Sokoban)
         for episode in trial.episodes:
-            assert episode.reflection is None or episode.reflection.text in world.reflect(episode)
+            assert episode.reflection is None or episode.reflection.text in reflection(world, episode)

@@ -11,10 +11,10 @@ from mulligan.envs.base import Env
 from mulligan.envs.registry import build, make, make_task
 from mulligan.envs.sokoban.env import Sokoban
 from mulligan.envs.sokoban.moves import say
-from mulligan.errors import ParameterError, StopReason, UnknownName
+from mulligan.errors import StopReason, UnknownName
 from mulligan.trial.runner import run_trial_sync
 from mulligan.types import Completion, Episode, Step, Turn
-from sokoban_worlds import world_of
+from sokoban_worlds import reflection, world_of
 
 
 def playing(env: Env, replies: list[str]) -> Episode:
@@ -67,7 +67,7 @@ def test_a_player_that_remembers_takes_care_where_it_lost(tmp_path: Path) -> Non
 
 
 def test_an_unknown_player_is_refused() -> None:
-    with pytest.raises(UnknownName, match="unknown player 'genius'"):
+    with pytest.raises(UnknownName, match="'genius'"):
         make("sokoban").player("genius", random.Random(0), 1.0, 0.0)  # type: ignore[attr-defined]
 
 
@@ -91,7 +91,7 @@ def test_replies_without_tags_are_remembered_as_they_were_played():
         (episode,) = trial.episodes
         assert all(turn.valid for turn in episode.turns)
         env = build(trial.task)
-        said[style] = env.digest(episode), env.reflect(episode)
+        said[style] = env.digest(episode), reflection(env, episode)
     assert said["bare"] == said["plain"]
     assert "up, up | up, up" in said["bare"][0]
 
@@ -99,23 +99,12 @@ def test_replies_without_tags_are_remembered_as_they_were_played():
 UP_UP = "<action>up, up</action>"
 
 
-def test_the_compact_view_remembers_moves_and_no_boards(tmp_path: Path) -> None:
-    env = world_of(tmp_path, "######", "#    #", "# $@ #", "# .  #", "######", view="compact")
-    lost = playing(env, ["<action>right</action>", "<action>left, left</action>", "<action>up</action>"])
-    assert env.digest(lost) == "right\nleft, left\nup\n0 of 1 boxes on goals"
-    assert env.reflect(lost) == "<reflection>left, left: not 2\nright: 1</reflection>"
-    assert env.reflect(playing(env, ["<action>up, up</action>"])) == "<reflection>too slow\nup, up: 1</reflection>"
-    assert env.reflect(playing(env, ["<action>up, left, down</action>"])) == (
-        "<reflection>up, left, down: 1</reflection>"
-    )
-    with pytest.raises(ParameterError, match="view='wide' is unknown"):
-        make("sokoban", view="wide")
-
-
 def test_reflection_finds_the_move_that_lost(tmp_path: Path) -> None:
     env = world_of(tmp_path, "######", "#    #", "# $@ #", "# .  #", "######")
     # left pushes the box against the left wall, where there is no goal: lost from turn 2 on
-    lost = env.reflect(playing(env, ["<action>right</action>", "<action>left, left</action>", "<action>up</action>"]))
+    lost = reflection(
+        env, playing(env, ["<action>right</action>", "<action>left, left</action>", "<action>up</action>"])
+    )
     assert lost.splitlines() == [
         "<reflection>",
         "strategy: played right | left, left | up",
@@ -128,14 +117,14 @@ def test_reflection_finds_the_move_that_lost(tmp_path: Path) -> None:
         "plan: play up, left, down",
         "</reflection>",
     ]
-    late = env.reflect(playing(env, ["<action>up, up</action>"]))
+    late = reflection(env, playing(env, ["<action>up, up</action>"]))
     assert "failed_at: turn 1, up, up" in late
     assert "reasoning: 2 more moves would have solved it" in late
     assert "env_answer: Blocked: move 2 (up)." in late
     assert "error_category: out-of-turns" in late
-    unread = env.reflect(playing(env, ["up", "<action>up</action>"]))
+    unread = reflection(env, playing(env, ["up", "<action>up</action>"]))
     assert "failed_at: turn 1, no move" in unread
     assert "error_category: invalid-reply" in unread
-    won = env.reflect(playing(env, ["<action>up, left, down</action>"]))
+    won = reflection(env, playing(env, ["<action>up, left, down</action>"]))
     for said in ("outcome: won, 1 of 1", "failed_at: nothing", "error_category: none", "plan: play up, left, down"):
         assert said in won

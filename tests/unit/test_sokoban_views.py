@@ -13,6 +13,7 @@ from mulligan.envs.sokoban.env import Sokoban
 from mulligan.errors import ParameterError, StopReason
 from mulligan.policy.scripted import ExpertPolicy, ScriptedPolicy
 from mulligan.trial.runner import run_trial_sync
+from sokoban_worlds import reflection
 
 LEVEL = ("#######", "# #   #", "# $@. #", "#   $.#", "#######")
 
@@ -48,17 +49,17 @@ def test_a_box_on_a_goal_has_a_star(tmp_path):
 
 
 def test_the_views_are_one_game():
-    """The same replies give the same positions, rewards and ends in all views; only the words differ."""
-    tasks = [make_task("sokoban", 7, view=view) for view in ("board", "compact", "cells")]
+    """The same replies give the same positions, rewards and ends in both views; only the words differ."""
+    tasks = [make_task("sokoban", 7, view=view) for view in ("board", "cells")]
     played = []
     for task in tasks:
         env = build(task)
         env.reset()
         steps = [env.step(f"<action>{move}</action>") for move in ("up, left", "right, right", "down", "up, up, left")]
         played.append([(step.state_key, step.reward, step.done, step.valid, step.feedback) for step in steps])
-    assert played[0] == played[1] == played[2]
+    assert played[0] == played[1]
     rules = [build(task).rules() for task in tasks]
-    assert rules[0] == rules[1] != rules[2]
+    assert rules[0] != rules[1]
 
 
 def test_a_lost_level_ends_if_asked(tmp_path):
@@ -87,7 +88,9 @@ def test_the_runner_calls_it_lost_and_the_note_names_the_turn(tmp_path):
     assert episode.stop is StopReason.LOST
     assert len(episode.turns) == 1
     # instead: round below the box to its left side, so that it can be pushed home
-    assert build(task).reflect(episode) == "<reflection>boxes b2 d3\nyou c2\ndown, left, left\nleft: lost</reflection>"
+    assert (
+        reflection(build(task), episode) == "<reflection>boxes b2 d3\nyou c2\ndown, left, left\nleft: lost</reflection>"
+    )
     assert build(task).digest(episode) == "c2: left\nlost"
 
 
@@ -97,12 +100,12 @@ def test_cells_remember_the_place_where_it_was_lost_and_how_slow_it_was(tmp_path
     late = run_trial_sync(task, ScriptedPolicy(replies), episodes=1).episodes[0]
     # c2 up and back; d3 home, the player in d3; up to d2, then left from c2 pushes the other box against the wall
     assert (
-        build(task).reflect(late)
+        reflection(build(task), late)
         == "<reflection>boxes b2 e3*\nyou d3\nleft, left, left\nup, left, left: lost</reflection>"
     )
     assert build(task).digest(late) == "c2: up, down\nc2: down, right\nd3: up, left, left\nlost"
     slow = run_trial_sync(task, ScriptedPolicy(["<action>up, down</action>"] * 7), episodes=1).episodes[0]
-    assert build(task).reflect(slow) == "<reflection>too slow</reflection>"
+    assert reflection(build(task), slow) == "<reflection>too slow</reflection>"
     assert build(task).digest(slow).endswith("c2: up, down\n0 of 2 boxes on goals")
 
 
@@ -111,10 +114,10 @@ def test_scripted_notes_can_do_without_the_solvers_advice(tmp_path):
     for view in ("cells", "board"):
         task = world_of(tmp_path, lost="ends", view=view, advice="none").task
         episode = run_trial_sync(task, ScriptedPolicy(["<action>left</action>"]), episodes=1).episodes[0]
-        told[view] = build(task).reflect(episode)
+        told[view] = reflection(build(task), episode)
     assert told["cells"] == "<reflection>boxes b2 d3\nyou c2\nleft: lost</reflection>"
     assert "plan: play the boxes in another order" in told["board"]
-    with pytest.raises(ParameterError, match=r"advice='some' is unknown; choose solver or doubtful or none"):
+    with pytest.raises(ParameterError, match=r"advice .*solver or doubtful or none.*'some'"):
         world_of(tmp_path, advice="some")
 
 
@@ -128,7 +131,7 @@ def test_a_hopeless_level_ends_as_soon_as_the_turns_left_are_too_few(tmp_path):
     assert len(slow.turns) == task.turns - needed + 1
     assert slow.turns[-1].feedback == "No way to win is left in time."
     assert not any(turn.feedback for turn in slow.turns[:-1])
-    assert world.reflect(slow) == "<reflection>boxes b2 d3\nyou c2\ndown, left, left\nup, down: lost</reflection>"
+    assert reflection(world, slow) == "<reflection>boxes b2 d3\nyou c2\ndown, left, left\nup, down: lost</reflection>"
     assert world.digest(slow).endswith("c2: up, down\nlost")
     assert "ends where no way to win is left in time" in world.rules()
     # a reply that cannot be read changes nothing of that: the turn limit ends such an episode
@@ -144,7 +147,7 @@ def test_a_hopeless_level_ends_as_soon_as_the_turns_left_are_too_few(tmp_path):
 def test_a_report_of_a_hopeless_level_says_that_time_ran_out(tmp_path):
     task = world_of(tmp_path, lost="hopeless").task
     slow = run_trial_sync(task, ScriptedPolicy(["<action>up, down</action>"]), episodes=1).episodes[0]
-    said = build(task).reflect(slow)
+    said = reflection(build(task), slow)
     assert f"failed_at: turn {len(slow.turns)}, up, down" in said
     assert "error_category: out-of-turns" in said
     assert "env_answer: No way to win is left in time." in said
@@ -162,5 +165,5 @@ def test_how_levels_end_changes_nothing_in_what_is_won():
 
 @pytest.mark.parametrize("name", ["view", "lost"])
 def test_unknown_words_are_refused(name):
-    with pytest.raises(ParameterError, match=f"{name}='wide' is unknown; choose"):
+    with pytest.raises(ParameterError, match=f"{name} .*'wide'"):
         make("sokoban", **{name: "wide"})

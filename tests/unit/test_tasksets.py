@@ -59,5 +59,5 @@ def test_a_set_that_runs_out_says_so():
 def test_bad_requests():
     with pytest.raises(UnknownName, match="'eval'"):
         task_set("minesweeper", 5, "evall")
-    with pytest.raises(ParameterError, match="tasks=0"):
+    with pytest.raises(ParameterError, match="tasks"):
         task_set("minesweeper", 0)

@@ -10,7 +10,7 @@ import pytest
 
 import mulligan
 from counting import Counter, Recorder, counter, play
-from mulligan.errors import Fault, StopReason, UnknownName, UsageError
+from mulligan.errors import Fault, ParameterError, StopReason, UnknownName, UsageError
 from mulligan.report.run import trial_to_dict
 from mulligan.types import Message, Sampling, Step, Task
 
@@ -159,7 +159,7 @@ def test_reflection_sampling_has_its_own_limit():
 def test_unknown_settings_name_the_nearest():
     with pytest.raises(UnknownName, match="'episodes'"):
         play(Recorder(), episode=3)
-    with pytest.raises(UnknownName, match="'reflection'"):
+    with pytest.raises(ParameterError, match="memory"):
         play(Recorder(), memory="reflections")
     with pytest.raises(UnknownName, match="'react'"):
         play(Recorder(), style="reakt")

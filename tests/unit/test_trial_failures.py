@@ -175,7 +175,7 @@ def test_a_scripted_player_or_a_policy_that_breaks_ends_its_trial_alone():
 
         def ended(self, episode: Episode) -> None: ...
 
-        def see(self, step: Step) -> None:
+        def see(self, step: Step, timeout_reward: float | None = None) -> None:
             raise RuntimeError("the player cannot count that")
 
     class NoReward(Counter):

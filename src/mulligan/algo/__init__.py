@@ -1,9 +1,8 @@
 """The mathematics of Mulligan: pure functions from rewards to returns, advantages and a loss.
 
 credit.py      what each turn and reflection is worth: returns across the episodes of a trial
-shaping.py     progress, invalid replies and length, as rewards that stay inside their episode
 batch.py       the steps of one update as flat arrays
-build.py       makes them, from plain lists or from groups of trials
+build.py       makes them from groups of trials, with the penalties on invalid and long replies
 normalise.py   what is remembered from earlier updates: running baselines, and each agent's own spread
 advantage/     one estimator a file, chosen by name
 loss.py        the clipped policy loss, per sampled token (needs torch; nothing else here does)

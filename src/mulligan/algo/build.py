@@ -1,83 +1,33 @@
-"""Builds the flat batch of an update, from plain lists or from groups of trials."""
+"""Builds the flat batch of an update from groups of trials."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
-from itertools import chain
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from mulligan.algo import shaping as shape
-from mulligan.algo.arrays import BoolArray, FloatArray, IntArray, discounted_suffix_sums, starts
+from mulligan.algo.arrays import BoolArray, FloatArray, IntArray, discounted_suffix_sums, next_values, starts
 from mulligan.algo.batch import PLAY, REFLECT, StepBatch
-from mulligan.algo.credit import Rewards, flat_shaped_returns
-from mulligan.errors import UsageError
-from mulligan.types import Group
-
-Entry = TypeVar("Entry")
+from mulligan.algo.credit import flat_shaped_returns
+from mulligan.errors import ParameterError, UsageError
+from mulligan.types import Group, Turn
 
 
-@dataclass(frozen=True, slots=True)
-class TrialRecord:
-    """What credit needs to know of one trial, as plain lists: ``[episode][turn]`` or ``[episode]``."""
+class _Played(NamedTuple):
+    """All that was played, flat."""
 
-    rewards: Rewards
-    task: Hashable = 0
-    """Trials with equal task, opponent, seat and agent form a group."""
-    shaping: Rewards | None = None
-    """Progress and penalties of each turn, weighted; None for none."""
-    state_keys: Sequence[Sequence[str]] | None = None
-    """Key of the state each reply was given in; empty where there is none. Turn 0's is not read."""
-    reflected: Sequence[bool] | None = None
-    """Whether the agent wrote a reflection after the episode. One that no episode follows is left out."""
-    reflection_shaping: Sequence[float] | None = None
-    """Penalties on the reflection itself; None for none."""
-    forfeits: Sequence[float] | None = None
-    """What an episode paid that has no turn, and so no reflection; None for nothing."""
-    task_class: str = ""
-    opponent: str | None = None
-    seat: int | None = None
-    agent: str = "agent"
-
-
-def batch_from_records(
-    records: Sequence[TrialRecord], *, gamma_step: float, gamma_traj: float, form: str = "paper"
-) -> StepBatch:
-    """The steps of trials given as plain lists; `StepBatch.source` numbers them ``(0, place in the list)``."""
-    turn_counts: list[int] = []
-    rewards: list[float] = []
-    shaping: list[float] = []
-    state_keys: list[str] = []
-    reflected: list[bool] = []
-    reflection_shaping: list[float] = []
-    forfeits: list[float] = []
-    for record in records:
-        counts = [len(episode) for episode in record.rewards]
-        turn_counts += counts
-        rewards.extend(chain.from_iterable(record.rewards))
-        shaping += _per_turn("shaping", record.shaping, counts, 0.0)
-        state_keys += _per_turn("state_keys", record.state_keys, counts, "")
-        reflected += _per_episode("reflected", record.reflected, counts, False)
-        reflection_shaping += _per_episode("reflection_shaping", record.reflection_shaping, counts, 0.0)
-        forfeits += _per_episode("forfeits", record.forfeits, counts, 0.0)
-    played = _Played(
-        rewards=np.array(rewards, dtype=np.float64),
-        shaping=np.array(shaping, dtype=np.float64),
-        state_keys=state_keys,
-        turn_counts=np.array(turn_counts, dtype=np.int64),
-        episode_counts=np.array([len(record.rewards) for record in records], dtype=np.int64),
-        reflected=np.array(reflected, dtype=np.bool_),
-        reflection_shaping=np.array(reflection_shaping, dtype=np.float64),
-        forfeits=np.array(forfeits, dtype=np.float64),
-        players=[
-            _Player(record.task, record.task_class, record.opponent, record.seat, record.agent, (0, place))
-            for place, record in enumerate(records)
-        ],
-    )
-    return _assemble(played, gamma_step, gamma_traj, form)
+    turns: list[Turn]
+    shaping: FloatArray  # [turn] progress less penalties
+    turn_counts: IntArray  # [episode]
+    episode_counts: IntArray  # [trial]
+    reflected: BoolArray  # [episode] whether a reflection follows that is a step
+    reflection_penalty: FloatArray  # [reflection]
+    forfeits: FloatArray  # [episode]
+    players: list[tuple[Hashable, str, str | None, int | None, str]]  # [trial] task, its class, opponent, seat, agent
+    source: tuple[tuple[int, int], ...]  # [trial]
 
 
 def batch_from_groups(
@@ -97,100 +47,73 @@ def batch_from_groups(
 
     Shaping is `shaping_weight` times `Turn.shaping`, less the penalties; they fall on reflections as on turns.
     `length_limit`, the most tokens a reply may have, is needed with `length_penalty`; `reflection_limit` is that of
-    reflections, the same where it is 0. A reflection that the agent did
-    not write itself (its `completion` is None) is no step. `agents` names each group's agent, where there are several.
+    reflections, the same where it is 0. A reflection is a step if the agent wrote it itself (its `completion` is not
+    None) and an episode follows it. `agents` names each group's agent, where there are several.
     """
-    kept = [
-        (trial, (number, index))
-        for number, group in enumerate(groups)
-        for index, trial in enumerate(group.trials)
-        if not trial.failed
-    ]
-    episodes = [episode for trial, _ in kept for episode in trial.episodes]
+    source = [(g, i) for g, group in enumerate(groups) for i, trial in enumerate(group.trials) if not trial.failed]
+    trials = [groups[g].trials[i] for g, i in source]
+    episodes = [episode for trial in trials for episode in trial.episodes]
     turns = [turn for episode in episodes for turn in episode.turns]
-    written = [episode.reflection for episode in episodes]
+    episode_counts = np.array([len(trial.episodes) for trial in trials], dtype=np.int64)
+    reflections = [episode.reflection for episode in episodes]
+    replies = [reflection.completion if reflection else None for reflection in reflections]
+    reflected = np.array([reply is not None for reply in replies], dtype=np.bool_)
+    reflected[np.cumsum(episode_counts)[episode_counts > 0] - 1] = False  # no episode shows what that one was worth
 
     def penalties(valid: Sequence[bool], tokens: Sequence[int], limit: int) -> FloatArray:
-        penalty = shape.for_validity(valid, invalid_penalty)
-        return penalty + shape.for_length(tokens, limit, length_penalty) if length_penalty else penalty
+        penalty = np.where(np.array(valid, dtype=bool), 0.0, -invalid_penalty)
+        return penalty + penalty_for_length(tokens, limit, length_penalty) if length_penalty else penalty
 
     played = _Played(
-        rewards=np.array([turn.reward for turn in turns], dtype=np.float64),
+        turns=turns,
         shaping=shaping_weight * np.array([turn.shaping for turn in turns], dtype=np.float64)
         + penalties([turn.valid for turn in turns], [turn.reply.completion_tokens for turn in turns], length_limit),
-        state_keys=[turn.state_key for turn in turns],
         turn_counts=np.array([len(episode.turns) for episode in episodes], dtype=np.int64),
-        episode_counts=np.array([len(trial.episodes) for trial, _ in kept], dtype=np.int64),
-        reflected=np.array([text is not None and text.completion is not None for text in written], dtype=np.bool_),
-        reflection_shaping=penalties(
-            [text is None or text.valid for text in written],
-            [text.completion.completion_tokens if text and text.completion else 0 for text in written],
+        episode_counts=episode_counts,
+        reflected=reflected,
+        reflection_penalty=penalties(
+            [reflection is None or reflection.valid for reflection in reflections],
+            [reply.completion_tokens if reply else 0 for reply in replies],
             reflection_limit or length_limit,
-        ),
+        )[reflected],
         forfeits=np.array([episode.forfeit for episode in episodes], dtype=np.float64),
         players=[
-            _Player(
-                trial.task,
-                trial.task.task_class,
-                trial.task.opponent,
-                trial.task.seat,
-                agents[source[0]] if agents is not None else "agent",
-                source,
-            )
-            for trial, source in kept
+            (task, task.task_class, task.opponent, task.seat, agents[g] if agents is not None else "agent")
+            for task, (g, _) in zip([trial.task for trial in trials], source, strict=True)
         ],
+        source=tuple(source),
     )
     return _assemble(played, gamma_step, gamma_traj, form)
 
 
-class _Player(NamedTuple):
-    """Who played what, in one trial."""
-
-    task: Hashable
-    task_class: str
-    opponent: str | None
-    seat: int | None
-    agent: str
-    source: tuple[int, int]
-
-
-class _Played(NamedTuple):
-    """All that was played, flat."""
-
-    rewards: FloatArray  # [turn]
-    shaping: FloatArray  # [turn]
-    state_keys: list[str]  # [turn]
-    turn_counts: IntArray  # [episode]
-    episode_counts: IntArray  # [trial]
-    reflected: BoolArray  # [episode]
-    reflection_shaping: FloatArray  # [episode]
-    forfeits: FloatArray  # [episode]
-    players: list[_Player]  # [trial]
+def penalty_for_length(tokens: npt.ArrayLike, limit: int, penalty: float) -> FloatArray:
+    """0 up to half the limit, from there linearly down to ``-penalty`` at the limit. tokens: [step] -> [step]."""
+    if limit < 1:
+        raise ParameterError(f"length_limit must be >= 1 with a length penalty (got {limit})")
+    half = limit / 2
+    return 0.0 - penalty * np.clip((np.asarray(tokens, dtype=np.float64) - half) / half, 0.0, 1.0)
 
 
 def _assemble(played: _Played, gamma_step: float, gamma_traj: float, form: str) -> StepBatch:
-    turns, episodes = played.turn_counts, played.episode_counts
-    _check_finite(played)
+    turn_counts, episode_counts, reflected = played.turn_counts, played.episode_counts, played.reflected
+    rewards = np.array([turn.reward for turn in played.turns], dtype=np.float64)
+    _check_finite(played, rewards)
     returns = flat_shaped_returns(
-        played.rewards,
+        rewards,
         played.shaping,
-        turns,
-        episodes,
+        turn_counts,
+        episode_counts,
         gamma_step=gamma_step,
         gamma_traj=gamma_traj,
         form=form,
         forfeits=played.forfeits,
     )
-    reflected = played.reflected.copy()
-    reflected[np.cumsum(episodes)[episodes > 0] - 1] = False  # no episode shows what that reflection was worth
-    penalty = played.reflection_shaping[reflected]
-
-    steps = turns + reflected  # [episode]
-    trial = np.repeat(np.arange(len(episodes)), episodes)  # [episode]
-    number = np.arange(len(turns)) - np.repeat(starts(episodes), episodes)  # [episode]
-    turn = np.arange(len(played.rewards)) - np.repeat(starts(turns), turns)  # [turn]
-    step_of_turn = np.repeat(starts(steps), turns) + turn
-    step_of_reflection = (starts(steps) + turns)[reflected]
+    # An episode of two turns and a reflection, then one of one turn: `steps` is [3, 1], the turns are the steps 0, 1
+    # and 3, the reflection is step 2.
+    steps = turn_counts + reflected  # [episode]
+    turn = np.arange(len(rewards)) - np.repeat(starts(turn_counts), turn_counts)  # [turn] its number in the episode
+    step_of_turn = np.repeat(starts(steps), turn_counts) + turn
+    step_of_reflection = (starts(steps) + turn_counts)[reflected]
 
     def floats(at_turns: FloatArray, at_reflections: FloatArray | float) -> FloatArray:
         column = np.empty(int(steps.sum()))
@@ -202,42 +125,43 @@ def _assemble(played: _Played, gamma_step: float, gamma_traj: float, form: str) 
         column[step_of_turn], column[step_of_reflection] = at_turns, at_reflections
         return column
 
-    group, _ = _numbered([(x.task, x.opponent, x.seat, x.agent) for x in played.players])
-    task_class, classes = _numbered([(x.task_class, x.opponent, x.seat, x.agent) for x in played.players])
-    agent, agents = _numbered([x.agent for x in played.players])
-    trial_of_step = np.repeat(trial, steps)
+    group, _ = _numbered([(task, *rest) for task, _, *rest in played.players])
+    task_class, classes = _numbered([tuple(rest) for _, *rest in played.players])
+    agent, agents = _numbered([agent for *_, agent in played.players])
+    state_numbers = {"": -1}  # the empty key says nothing about the state
+    states = [state_numbers.setdefault(turn.state_key, len(state_numbers) - 1) for turn in played.turns]
+    trial_of_step = np.repeat(np.repeat(np.arange(len(episode_counts)), episode_counts), steps)
+    episode = np.arange(len(turn_counts)) - np.repeat(starts(episode_counts), episode_counts)
     return StepBatch(
-        value=floats(returns.turn, returns.entry[np.flatnonzero(reflected) + 1] + penalty),
-        reward=floats(played.rewards, 0.0),
-        shaping=floats(played.shaping, penalty),
-        forfeit=floats(*_forfeits_after(played, reflected, gamma_traj)),
+        value=floats(returns.turn, returns.entry[np.flatnonzero(reflected) + 1] + played.reflection_penalty),
+        reward=floats(rewards, 0.0),
+        shaping=floats(played.shaping, played.reflection_penalty),
+        forfeit=floats(*_forfeits_after(played, gamma_traj)),
         trial=trial_of_step,
         group=group[trial_of_step],
-        episode=np.repeat(number, steps),
+        episode=np.repeat(episode, steps),
         phase=integers(PLAY, REFLECT),
         turn=integers(turn, 0),
-        state=integers(np.where(turn > 0, _state_numbers(played.state_keys), -1), -1),
+        state=integers(np.where(turn > 0, np.array(states, dtype=np.int64), -1), -1),
         task_class=task_class[trial_of_step],
         agent=agent[trial_of_step],
         class_labels=tuple(json.dumps(label) for label in classes),
         agent_labels=tuple(str(label) for label in agents),
-        source=tuple(player.source for player in played.players),
+        source=played.source,
         gamma_step=gamma_step,
         gamma_traj=gamma_traj,
         form=form,
     )
 
 
-def _forfeits_after(played: _Played, reflected: BoolArray, gamma_traj: float) -> tuple[FloatArray, FloatArray]:
+def _forfeits_after(played: _Played, gamma_traj: float) -> tuple[FloatArray, FloatArray]:
     """What episodes without a turn paid that follow a turn, or a reflection, at once. -> [turn], [reflection]."""
-    turns, episodes = played.turn_counts, played.episode_counts
-    entered = discounted_suffix_sums(played.forfeits, np.where(turns == 0, gamma_traj, 0.0), episodes)
-    after = np.append(entered[1:], 0.0)[: len(entered)]
-    after[np.cumsum(episodes)[episodes > 0] - 1] = 0.0  # nothing follows the last episode of a trial
-    at_turns = np.zeros(len(played.rewards))
-    last = (np.cumsum(turns) - 1)[turns > 0]
-    at_turns[last] = gamma_traj * after[turns > 0]
-    return at_turns, after[reflected]
+    turn_counts, episode_counts = played.turn_counts, played.episode_counts
+    entered = discounted_suffix_sums(played.forfeits, np.where(turn_counts == 0, gamma_traj, 0.0), episode_counts)
+    after = next_values(entered, episode_counts)
+    at_turns = np.zeros(len(played.turns))
+    at_turns[(np.cumsum(turn_counts) - 1)[turn_counts > 0]] = gamma_traj * after[turn_counts > 0]
+    return at_turns, after[played.reflected]
 
 
 def _numbered(labels: Sequence[Hashable]) -> tuple[IntArray, list[Hashable]]:
@@ -247,36 +171,10 @@ def _numbered(labels: Sequence[Hashable]) -> tuple[IntArray, list[Hashable]]:
     return ids, list(numbers)
 
 
-def _state_numbers(keys: Sequence[str]) -> IntArray:
-    """Number the distinct keys from 0; the empty one, which says nothing about the state, is -1. [turn] -> [turn]."""
-    numbers = {"": -1}
-    return np.array([numbers.setdefault(key, len(numbers) - 1) for key in keys], dtype=np.int64)
-
-
-def _per_turn(name: str, given: Sequence[Sequence[Entry]] | None, counts: list[int], default: Entry) -> list[Entry]:
-    """`given` of one trial, flat; `default` for every turn where it is None."""
-    if given is None:
-        return [default] * sum(counts)
-    if [len(episode) for episode in given] != counts:
-        raise UsageError(f"{name} of a trial needs an entry for each reward: {counts} turns in its episodes")
-    return list(chain.from_iterable(given))
-
-
-def _per_episode(name: str, given: Sequence[Entry] | None, counts: list[int], default: Entry) -> list[Entry]:
-    """`given` of one trial; `default` for every episode where it is None."""
-    if given is None:
-        return [default] * len(counts)
-    if len(given) != len(counts):
-        raise UsageError(f"{name} of a trial needs an entry for each of its {len(counts)} episodes; got {len(given)}")
-    return list(given)
-
-
-def _check_finite(played: _Played) -> None:
-    for name, values in (("reward", played.rewards), ("shaping", played.shaping)):
+def _check_finite(played: _Played, rewards: FloatArray) -> None:
+    for name, values in (("reward", rewards), ("shaping", played.shaping)):
         wrong = np.flatnonzero(~np.isfinite(values))
         if len(wrong):
-            turns = np.repeat(np.arange(len(played.turn_counts)), played.turn_counts)
-            trial = np.repeat(np.arange(len(played.episode_counts)), played.episode_counts)[turns[wrong[0]]]
-            raise UsageError(
-                f"a {name} of {values[wrong[0]]} in {played.players[trial].task_class!r}; it must be finite"
-            )
+            episode = np.repeat(np.arange(len(played.turn_counts)), played.turn_counts)[wrong[0]]
+            trial = np.repeat(np.arange(len(played.episode_counts)), played.episode_counts)[episode]
+            raise UsageError(f"{name} must be finite (got {values[wrong[0]]} in {played.players[trial][1]!r})")

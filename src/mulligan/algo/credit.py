@@ -21,12 +21,12 @@ The list forms serve one trial; `flat_returns` serves all trials of an update at
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from mulligan.algo.arrays import FloatArray, IntArray, discounted_suffix_sums, starts
+from mulligan.algo.arrays import FloatArray, IntArray, discounted_suffix_sums, next_values, starts
 from mulligan.errors import ParameterError, UnknownName, UsageError
 
 Form = Literal["paper", "chained", "difference", "final"]
@@ -47,30 +47,24 @@ def cross_episode_returns(
     rewards: Rewards, *, gamma_step: float, gamma_traj: float, form: str = "paper"
 ) -> list[list[float]]:
     """G_t^(n) of one trial, ``[episode][turn]`` like `rewards`."""
-    values, counts, episodes = _flatten(rewards)
-    returns = flat_returns(values, counts, episodes, gamma_step=gamma_step, gamma_traj=gamma_traj, form=form)
-    return _unflatten(returns.turn, counts)
+    turn_returns = _of_one_trial(rewards, gamma_step, gamma_traj, form).turn.tolist()
+    bounds = [0, *accumulate(map(len, rewards))]
+    return [turn_returns[begin:end] for begin, end in pairwise(bounds)]
 
 
 def reflection_returns(rewards: Rewards, *, gamma_step: float, gamma_traj: float, form: str = "paper") -> list[float]:
     """What the reflection in each of the N-1 gaps between episodes is trained with."""
-    values, counts, episodes = _flatten(rewards)
-    returns = flat_returns(values, counts, episodes, gamma_step=gamma_step, gamma_traj=gamma_traj, form=form)
-    return [float(value) for value in returns.entry[1:]]
+    entry_returns: list[float] = _of_one_trial(rewards, gamma_step, gamma_traj, form).entry.tolist()
+    return entry_returns[1:]
 
 
-def shaped_returns(
-    rewards: Rewards, shaping: Rewards, *, gamma_step: float, gamma_traj: float, form: str = "paper"
-) -> list[list[float]]:
-    """G_t^(n) of one trial whose `shaping` (progress and penalties) never crosses an episode border."""
-    values, counts, episodes = _flatten(rewards)
-    extra, extra_counts, _ = _flatten(shaping)
-    if not np.array_equal(counts, extra_counts):
-        raise UsageError("shaping needs one number for each reward: its episodes have other lengths than the rewards'")
-    returns = flat_shaped_returns(
-        values, extra, counts, episodes, gamma_step=gamma_step, gamma_traj=gamma_traj, form=form
+def _of_one_trial(rewards: Rewards, gamma_step: float, gamma_traj: float, form: str) -> Returns:
+    turn_counts = np.fromiter(map(len, rewards), dtype=np.int64, count=len(rewards))
+    flat_rewards = np.fromiter(chain.from_iterable(rewards), dtype=np.float64)
+    episode_counts = np.array([len(rewards)], dtype=np.int64)
+    return flat_returns(
+        flat_rewards, turn_counts, episode_counts, gamma_step=gamma_step, gamma_traj=gamma_traj, form=form
     )
-    return _unflatten(returns.turn, counts)
 
 
 def flat_shaped_returns(
@@ -90,16 +84,9 @@ def flat_shaped_returns(
     worth more than winning now as soon as γ_traj > 1/1.3. A reflection sees the shaping of the episode it prepares,
     and of no other. Axes as in `flat_returns`.
     """
-    task = flat_returns(
-        rewards,
-        turn_counts,
-        episode_counts,
-        gamma_step=gamma_step,
-        gamma_traj=gamma_traj,
-        form=form,
-        forfeits=forfeits,
-    )
-    inside = flat_returns(shaping, turn_counts, episode_counts, gamma_step=gamma_step, gamma_traj=0.0, form="paper")
+    counts = turn_counts, episode_counts
+    task = flat_returns(rewards, *counts, gamma_step=gamma_step, gamma_traj=gamma_traj, form=form, forfeits=forfeits)
+    inside = flat_returns(shaping, *counts, gamma_step=gamma_step, gamma_traj=0.0, form="paper")
     return Returns(task.turn + inside.turn, task.entry + inside.entry)
 
 
@@ -122,7 +109,7 @@ def flat_returns(
         raise UnknownName("form of return", form, FORMS)
     for name, gamma in (("gamma_step", gamma_step), ("gamma_traj", gamma_traj)):
         if not 0.0 <= gamma <= 1.0:
-            raise ParameterError(f"{name}={gamma!r} is no discount; give a number from 0 to 1")
+            raise ParameterError(f"{name} must be in [0, 1] (got {gamma!r})")
     if int(turn_counts.sum()) != len(rewards) or int(episode_counts.sum()) != len(turn_counts):
         raise UsageError(
             f"{len(rewards)} rewards in {len(turn_counts)} episodes do not fit counts of {int(turn_counts.sum())} "
@@ -130,22 +117,21 @@ def flat_returns(
         )
     compute = FORMS[form]
     paid = np.zeros(len(turn_counts)) if forfeits is None else forfeits
-    lent = np.flatnonzero((turn_counts == 0) & ((paid != 0) | (form in _NEEDS_A_TURN)))
-    if len(lent) == 0:
+    # An episode without a turn is lent one that pays what was forfeited, and gives it back afterwards.
+    borrowers = np.flatnonzero((turn_counts == 0) & ((paid != 0) | (form in _NEEDS_A_TURN)))
+    if len(borrowers) == 0:
         return compute(rewards, turn_counts, episode_counts, gamma_step, gamma_traj)
     filled_counts = turn_counts.copy()
-    filled_counts[lent] = 1
-    filled = np.insert(rewards, starts(turn_counts)[lent], paid[lent])
-    returns = compute(filled, filled_counts, episode_counts, gamma_step, gamma_traj)
-    return Returns(np.delete(returns.turn, starts(filled_counts)[lent]), returns.entry)
+    filled_counts[borrowers] = 1
+    filled_rewards = np.insert(rewards, starts(turn_counts)[borrowers], paid[borrowers])
+    returns = compute(filled_rewards, filled_counts, episode_counts, gamma_step, gamma_traj)
+    return Returns(np.delete(returns.turn, starts(filled_counts)[borrowers]), returns.entry)
 
 
 def _paper(rewards: FloatArray, turns: IntArray, episodes: IntArray, gamma_step: float, gamma_traj: float) -> Returns:
     inside = _inside(rewards, turns, gamma_step)
     entry = discounted_suffix_sums(_first(inside, turns), np.full(len(turns), gamma_traj, dtype=np.float64), episodes)
-    following = np.append(entry[1:], 0.0)[: len(entry)]
-    following[np.cumsum(episodes)[episodes > 0] - 1] = 0.0  # nothing follows the last episode of a trial
-    return Returns(inside + np.repeat(gamma_traj * following, turns), entry)
+    return Returns(inside + np.repeat(gamma_traj * next_values(entry, episodes), turns), entry)
 
 
 def _chained(rewards: FloatArray, turns: IntArray, episodes: IntArray, gamma_step: float, gamma_traj: float) -> Returns:
@@ -199,14 +185,3 @@ def _first(values: FloatArray, turns: IntArray) -> FloatArray:
     first = np.zeros(len(turns))
     first[turns > 0] = values[starts(turns)[turns > 0]]
     return first
-
-
-def _flatten(rewards: Rewards) -> tuple[FloatArray, IntArray, IntArray]:
-    counts = np.fromiter(map(len, rewards), dtype=np.int64, count=len(rewards))
-    values = np.fromiter(chain.from_iterable(rewards), dtype=np.float64)
-    return values, counts, np.array([len(rewards)], dtype=np.int64)
-
-
-def _unflatten(values: FloatArray, counts: IntArray) -> list[list[float]]:
-    bounds = np.append(0, np.cumsum(counts))
-    return [values[begin:end].tolist() for begin, end in pairwise(bounds.tolist())]

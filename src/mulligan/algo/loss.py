@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from mulligan.errors import ParameterError, UnknownName, UsageError
+from mulligan.errors import UnknownName, UsageError
 
 Aggregate = Literal["token", "turn", "trial"]
 LARGEST_LOG_RATIO = 20.0
@@ -45,15 +45,6 @@ class LossOptions:
     """β_H; above 0 it needs entropy."""
     sampler_weight_limit: float = 2.0
     """C: the most that w may be."""
-
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.clip_low <= 1.0 or self.clip_high < 0.0:
-            bounds = f"clip_low={self.clip_low}, clip_high={self.clip_high}"
-            raise ParameterError(f"{bounds}: give 0 to 1 for the first, 0 or more for the second")
-        if self.sampler_weight_limit <= 0.0:
-            raise ParameterError(
-                f"sampler_weight_limit={self.sampler_weight_limit} lets nothing through; give more than 0"
-            )
 
 
 class Tokens(NamedTuple):
@@ -84,18 +75,14 @@ def token_shares(turn: Tensor, trial: Tensor, weight: Tensor, aggregate: str = "
     """
     if aggregate not in get_args(Aggregate):
         raise UnknownName("aggregation", aggregate, get_args(Aggregate))
-    if not len(turn) == len(trial) == len(weight):
-        raise UsageError(
-            f"{len(turn)} turns, {len(trial)} trials and {len(weight)} weights do not fit one list of tokens"
-        )
     raw = weight.double()
     if aggregate == "turn":
         raw = raw / _sum_within(turn, torch.ones_like(raw))
     elif aggregate == "trial":
         total = _sum_within(trial, raw)
         raw = torch.where(total > 0, raw / total, 0.0)  # a trial of which nothing counts is no trial
-    whole = raw.sum()
-    return (raw / whole if whole > 0 else raw).to(weight.dtype)
+    sum_of_step = raw.sum()
+    return (raw / sum_of_step if sum_of_step > 0 else raw).to(weight.dtype)
 
 
 def policy_loss(tokens: Tokens, options: LossOptions) -> tuple[Tensor, dict[str, Tensor]]:
@@ -112,10 +99,10 @@ def policy_loss(tokens: Tokens, options: LossOptions) -> tuple[Tensor, dict[str,
             "kl_old": k3(tokens.logp_new, tokens.logp_old).sum(),
         }
     if tokens.logp_sampler is not None:
-        apart = (tokens.logp_old - tokens.logp_sampler).detach()
-        trust = apart.clamp(max=LARGEST_LOG_RATIO).exp().clamp(max=options.sampler_weight_limit)
-        loss = trust * loss
-        sums["sampler/mismatch"], sums["sampler/weight"] = apart.abs().sum(), trust.sum()
+        log_ratio = (tokens.logp_old - tokens.logp_sampler).detach()
+        sampler_weight = log_ratio.clamp(max=LARGEST_LOG_RATIO).exp().clamp(max=options.sampler_weight_limit)
+        loss = sampler_weight * loss
+        sums["sampler/mismatch"], sums["sampler/weight"] = log_ratio.abs().sum(), sampler_weight.sum()
     if tokens.logp_ref is not None:
         kl = k3(tokens.logp_ref, tokens.logp_new)
         loss = loss + options.kl_weight * kl
@@ -130,29 +117,16 @@ def policy_loss(tokens: Tokens, options: LossOptions) -> tuple[Tensor, dict[str,
 
 def k3(logp_ref: Tensor, logp_new: Tensor) -> Tensor:
     """Schulman's estimate of KL(new ‖ ref) from samples of new: unbiased and never negative. [token] -> [token]."""
-    apart = (logp_ref - logp_new).clamp(-LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
-    return apart.exp() - apart - 1.0
+    log_ratio = (logp_ref - logp_new).clamp(-LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
+    return log_ratio.exp() - log_ratio - 1.0
 
 
-def value_loss(
-    value: Tensor, target: Tensor, share: Tensor, *, value_old: Tensor | None = None, clip: float | None = None
-) -> Tensor:
+def value_loss(value: Tensor, target: Tensor, share: Tensor) -> Tensor:
     """Half the squared error of the critic, heads added up.
 
-    With `clip`, moving further than that from `value_old` does not pay.
-    value, target, value_old: [step, head]; share: [step] of the whole optimiser step, adding up to 1.
+    value, target: [step, head]; share: [step] of the whole optimiser step, adding up to 1.
     """
-    if value.shape != target.shape or share.shape != value.shape[:1]:
-        raise UsageError(
-            f"values {tuple(value.shape)}, targets {tuple(target.shape)}, shares {tuple(share.shape)}: no fit"
-        )
-    error = (value - target).square()
-    if clip is not None:
-        if value_old is None:
-            raise UsageError("the clipped value loss needs value_old, the critic's values before the update")
-        near = value_old + (value - value_old).clamp(-clip, clip)
-        error = torch.maximum(error, (near - target).square())
-    return 0.5 * (share.unsqueeze(1) * error).sum()
+    return 0.5 * (share.unsqueeze(1) * (value - target).square()).sum()
 
 
 def summarise(parts: Iterable[Mapping[str, Tensor]]) -> dict[str, float]:
@@ -161,24 +135,24 @@ def summarise(parts: Iterable[Mapping[str, Tensor]]) -> dict[str, float]:
     clip (share of tokens whose clip is active), kl_old, kl_ref, entropy, sampler/mismatch (mean |logp_old -
     logp_sampler|), sampler/weight (mean w).
     """
-    found: dict[str, list[Tensor]] = {}
+    values_by_name: dict[str, list[Tensor]] = {}
     for part in parts:
         for name, value in part.items():
-            found.setdefault(name, []).append(value)
-    # All sums are made where they are, and read at once.
-    sums = [torch.stack(values).double().sum() for values in found.values()]
-    total: dict[str, float] = dict(zip(found, torch.stack(sums).tolist(), strict=True)) if sums else {}
+            values_by_name.setdefault(name, []).append(value)
+    # All sums are made on the device and read at once.
+    sums = [torch.stack(values).double().sum() for values in values_by_name.values()]
+    total: dict[str, float] = dict(zip(values_by_name, torch.stack(sums).tolist(), strict=True)) if sums else {}
     tokens = max(total.pop("tokens", 0.0), 1.0)
     return {name: value if name == "loss" else value / tokens for name, value in total.items()}
 
 
 def mismatch_warning(metrics: Mapping[str, float]) -> str | None:
     """A line to show when sampler and trainer disagree too much about the same tokens, else None."""
-    apart = metrics.get("sampler/mismatch", 0.0)
-    if apart <= MISMATCH_TO_WARN_ABOUT:
+    mismatch = metrics.get("sampler/mismatch", 0.0)
+    if mismatch <= MISMATCH_TO_WARN_ABOUT:
         return None
     return (
-        f"sampler and trainer differ by {apart:.3f} nats a token on average (more than {MISMATCH_TO_WARN_ABOUT}); "
+        f"sampler and trainer differ by {mismatch:.3f} nats a token on average (more than {MISMATCH_TO_WARN_ABOUT}); "
         "check that both use the same weights, precision and temperature"
     )
 

@@ -22,7 +22,6 @@ import numpy as np
 
 from mulligan.algo.arrays import FloatArray, IntArray, dense_ids, deviation_by, mean_by
 from mulligan.algo.batch import PHASES, Samples, StepBatch, samples_of
-from mulligan.errors import ParameterError
 
 
 class Moments(NamedTuple):
@@ -35,65 +34,50 @@ class Moments(NamedTuple):
     def merged(self, other: Moments) -> Moments:
         """The moments of both sets of samples together (Chan, Golub and LeVeque 1983)."""
         weight = self.weight + other.weight
-        apart = other.mean - self.mean
-        between = apart * apart * self.weight * other.weight / weight
-        return Moments(weight, self.mean + apart * other.weight / weight, self.squares + other.squares + between)
+        gap = other.mean - self.mean
+        between = gap * gap * self.weight * other.weight / weight
+        return Moments(weight, self.mean + gap * other.weight / weight, self.squares + other.squares + between)
 
 
 class RunningStatistics:
-    """Mean and spread of some quantity per key, over earlier updates.
+    """Mean and spread of some quantity per key: an exponential average over earlier updates.
 
-    An exponential average by default: at each update in which a key is seen, what was known of it weighs `decay` times
-    as much. With `window`, the last so many updates in which it was seen count equally, and older ones not at all.
+    At each update in which a key is seen, its earlier samples weigh `decay` times as much as before.
     """
 
-    def __init__(self, *, decay: float = 0.9, window: int | None = None) -> None:
-        if not 0.0 <= decay <= 1.0:
-            raise ParameterError(f"decay={decay!r} is no weight; give a number from 0 (forget at once) to 1 (never)")
-        if window is not None and window < 1:
-            raise ParameterError(f"window={window!r} holds nothing; give at least 1 update, or None")
-        self.decay, self.window = decay, window
-        self._updates: dict[str, list[Moments]] = {}
+    def __init__(self, *, decay: float = 0.9) -> None:
+        self.decay = decay
+        self._moments: dict[str, Moments] = {}
 
     def observe(self, keys: Sequence[str], ids: IntArray, first: IntArray, values: FloatArray) -> None:
         """Take in one update. keys: [key]; ids, values: [sample]; first: [key], a sample of each key."""
         counts = np.bincount(ids, minlength=len(keys))
         squares = deviation_by(ids, first, values) ** 2 * np.maximum(counts - 1, 1)
-        for key, *moments in zip(
+        for key, *numbers in zip(
             keys, counts.tolist(), mean_by(ids, first, values).tolist(), squares.tolist(), strict=True
         ):
-            new, known = Moments(*moments), self._updates.get(key, [])
-            if self.window is not None:
-                self._updates[key] = [*known, new][-self.window :]
-            else:
-                old = self._of(key)
-                faded = old and Moments(old.weight * self.decay, old.mean, old.squares * self.decay)
-                self._updates[key] = [faded.merged(new) if faded else new]
+            new, old = Moments(*numbers), self._moments.get(key)
+            faded = old and Moments(old.weight * self.decay, old.mean, old.squares * self.decay)
+            self._moments[key] = faded.merged(new) if faded else new
 
     def mean(self, keys: Sequence[str]) -> FloatArray:
-        """Mean of each key; nan where nothing is known of it. -> [key]."""
-        known = map(self._of, keys)
-        return np.array([moments.mean if moments else np.nan for moments in known], dtype=np.float64)
+        """Mean of each key; nan where it was never seen. -> [key]."""
+        moments = map(self._moments.get, keys)
+        return np.array([each.mean if each else np.nan for each in moments], dtype=np.float64)
 
     def spread(self, keys: Sequence[str]) -> FloatArray:
-        """Standard deviation of each key (ddof 0); nan where it is unknown or nothing ever differed. -> [key]."""
-        known = map(self._of, keys)
-        spread = [(moments.squares / moments.weight) ** 0.5 if moments else 0.0 for moments in known]
+        """Standard deviation of each key (ddof 0); nan where it was never seen or nothing ever differed. -> [key]."""
+        moments = map(self._moments.get, keys)
+        spread = [(each.squares / each.weight) ** 0.5 if each else 0.0 for each in moments]
         return np.array([value if value > 0 else np.nan for value in spread], dtype=np.float64)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything remembered, as plain data that JSON can carry."""
-        return {key: [list(moments) for moments in updates] for key, updates in self._updates.items()}
+        return {key: [list(moments)] for key, moments in self._moments.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned; `decay` and `window` stay as they are here."""
-        self._updates = {key: [Moments(*map(float, moments)) for moments in updates] for key, updates in state.items()}
-
-    def _of(self, key: str) -> Moments | None:
-        total: Moments | None = None
-        for moments in self._updates.get(key, ()):
-            total = total.merged(moments) if total else moments
-        return total
+        """Go on from what `state_dict` returned; `decay` stays as it is here."""
+        self._moments = {key: Moments(*map(float, moments)) for key, (moments,) in state.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 NAMES = {
     "env": "environment steps per second on one core, random legal play, resets included; memory of a live world",
-    "trial": "what the trial loop adds to a turn, with a policy that answers at once",
-    "algo": "credit and advantages of 100,000 turns",
     "engine": "decoding against transformers.generate and the memory's bandwidth; whole rollouts",
     "step": "an update of meta-RL against one of RL, and rollouts in lock-step",
-    "alfworld": "ALFWorld natively, against TextWorld where it is installed: steps per second, reset, load, memory",
+    "alfworld": "ALFWorld: steps per second, reset, load, memory of a live game",
     "webshop": "the shop: steps and queries per second, a catalogue of 100,000 products on disk",
     "intervals": "how often the 95 % intervals over seeds and tasks hold the truth, by simulation",
     "coverage": "the same on another model, which the intervals were not chosen on",
     "update": "a whole update of the weights: packing, forward, backward, optimiser; tokens per second, memory",
 }
+Cell = str | float
 
 
 @dataclass(frozen=True)
@@ -23,5 +23,10 @@ class Report:
     """A table: what was measured, one row each."""
 
     title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str | float, ...], ...]
+    rows: Sequence[dict[str, Cell]]
+    """By column. A row may lack columns that others have."""
+
+    @property
+    def columns(self) -> list[str]:
+        """In the order in which the rows name them."""
+        return list(dict.fromkeys(column for row in self.rows for column in row))

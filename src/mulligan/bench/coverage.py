@@ -10,7 +10,7 @@ from itertools import product
 
 import numpy as np
 
-from mulligan.bench import Report
+from mulligan.bench import Cell, Report
 from mulligan.eval.intervals import Values, difference, share_interval
 
 INTERACTION = 0.3
@@ -20,30 +20,23 @@ INTERACTION = 0.3
 def run(simulations: int = 400) -> Report:
     """A row for each number of seeds, over all cells of the model."""
     rng = np.random.default_rng(20261117)
-    rows: list[tuple[str | float, ...]] = []
+    rows: list[dict[str, Cell]] = []
     for seeds in (1, 2, 3, 5):
         shifts = (0.0,) if seeds == 1 else (0.0, 0.1, 0.3)
         cells = product((128, 512), (0.08, 0.35, 0.9), (0.5, 3.0), shifts, (1, 2))
-        held = np.array([_cell(rng, seeds, *cell, simulations) for cell in cells])
+        held = np.array([_cell(rng, seeds, simulations, cell) for cell in cells])
         for name, shares in zip(("shares", "differences"), held.T, strict=True):
             inside = float(100 * ((shares >= 93) & (shares <= 97)).mean())
-            spread = [float(each) for each in (shares.min(), shares.mean(), shares.max())]
-            rows.append((seeds, name, len(shares), *spread, inside))
-    columns = ("seeds", "of", "cells", "lowest", "mean", "highest", "% of cells in 93–97")
-    return Report("95 % intervals that held the truth, in percent, on another model", columns, tuple(rows))
+            spread = {"lowest": float(shares.min()), "mean": float(shares.mean()), "highest": float(shares.max())}
+            rows.append({"seeds": seeds, "of": name, "cells": len(shares), **spread, "% of cells in 93–97": inside})
+    return Report("95 % intervals that held the truth, in percent, on another model", rows)
 
 
 def _cell(
-    rng: np.random.Generator,
-    seeds: int,
-    tasks: int,
-    share: float,
-    evenness: float,
-    shift: float,
-    size: int,
-    simulations: int,
+    rng: np.random.Generator, seeds: int, simulations: int, cell: tuple[int, float, float, float, int]
 ) -> list[float]:
     """How often the intervals of a share and of a difference between equals hold the truth, in percent."""
+    tasks, share, evenness, shift, size = cell
     worlds = np.repeat(np.arange(tasks // size), size)
     held = np.zeros(2)
     for _ in range(simulations):
@@ -52,12 +45,13 @@ def _cell(
         low, high = share_interval(first, worlds.tolist())
         lower, upper = difference(first, second, worlds.tolist())[1]
         held += [low <= share <= high, lower <= 0 <= upper]
-    return [float(each) for each in 100 * held / simulations]
+    percent: list[float] = (100 * held / simulations).tolist()
+    return percent
 
 
 def _simulate(rng: np.random.Generator, seeds: int, chances: Values, shift: float) -> Values:
     """Outcomes [seed, task]; shifts are largest where a task is solved half of the time, and cancel over seeds."""
-    moved = rng.uniform(-shift, shift, size=(seeds, 1))
-    moved = moved + rng.uniform(-INTERACTION, INTERACTION, size=(seeds, len(chances)))
-    odds = np.clip(chances + 2 * moved * chances * (1 - chances), 0, 1)
-    return (rng.random((seeds, len(chances))) < odds).astype(float)
+    shifts = rng.uniform(-shift, shift, size=(seeds, 1))
+    shifts = shifts + rng.uniform(-INTERACTION, INTERACTION, size=(seeds, len(chances)))
+    shifted = np.clip(chances + 2 * shifts * chances * (1 - chances), 0, 1)
+    return (rng.random((seeds, len(chances))) < shifted).astype(float)

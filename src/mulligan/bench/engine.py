@@ -9,36 +9,39 @@ on a CPU nano.
 from __future__ import annotations
 
 import asyncio
-import gc
 import random
 import time
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
-from mulligan.bench import Report
+from mulligan.bench import Cell, Report
+from mulligan.bench.measure import free_gpu, gpu_seconds, seconds, wait_for_gpu
 from mulligan.envs import registry
 from mulligan.errors import UsageError
 from mulligan.types import Sampling, Task
 
-EPISODES = 3
+EPISODES, REPLIES = 3, (64, 15)
+"""Of rollouts; tokens of a reply."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is measured."""
+    """What is measured on a kind of machine."""
 
     generate: tuple[int, ...]
+    """Sequences that `transformers.generate` decodes."""
     decode: tuple[int, ...]
+    """Sequences that the engine decodes; the last is as many as it has slots, and rollouts have trials."""
     prompt: int
+    """Tokens of a prompt."""
     new: int
-    slots: int
-    trials: int
-    replies: tuple[int, ...]
+    """Tokens decoded after it."""
 
 
-GPU = Sizes((512, 1024), (64, 256, 512, 1024), 400, 32, 1024, 1024, (64, 15))
-CPU = Sizes((8, 32), (8, 32), 100, 16, 32, 32, (64, 15))
+GPU = Sizes((512, 1024), (64, 256, 512, 1024), 400, 32)
+CPU = Sizes((8, 32), (8, 32), 100, 16)
 
 
 def run() -> Report:
@@ -48,32 +51,31 @@ def run() -> Report:
     sizes = GPU if gpu else CPU
     loaded, name = subject("cuda" if gpu else "cpu")
     bandwidth = _bandwidth(loaded.model.device)
-    rows: list[tuple[str | float, ...]] = []
-    slowest: dict[int, float] = {}
-    with torch.no_grad():
-        for count in sizes.generate:
-            step, rate = _generate(loaded, count, sizes)
-            slowest[count] = rate
-            rows.append(("transformers.generate, eager", count, rate, 1000 * step, "", ""))
-    engine, warm = _engine(loaded, sizes.slots, sizes.prompt + 2 * sizes.new)
+    rows: list[dict[str, Cell]] = []
+    generated: dict[int, float] = {}
+    for count in sizes.generate:
+        step = _generate_step(loaded.model, count, sizes)
+        generated[count] = count / step
+        rows.append({"what": "transformers.generate, eager", **_rates(count, step)})
+    engine, warm_up = _engine(loaded, sizes)
     for count in sizes.decode:
-        step, rate, limit = _decode(engine, loaded, count, sizes, bandwidth)
-        times = f"{rate / slowest[count]:.1f}" if count in slowest else ""
-        rows.append(("engine, decoding", count, rate, 1000 * step, f"{100 * limit / step:.0f} %", times))
+        decoding = _decoding(engine, loaded, count, sizes, bandwidth)
+        if count in generated:
+            decoding["times generate"] = f"{float(decoding['sampled tok/s']) / generated[count]:.1f}"
+        rows.append({"what": "engine, decoding", **decoding})
     if hasattr(engine, "device"):
-        step, read = _reading(engine.device, sizes.prompt)
-        rows.append(("engine, reading prompts (tokens read)", read, read / step, 1000 * step, "", ""))
-    del engine
-    rows.append(_with_adapter(loaded.model.device, sizes, bandwidth))
-    for reply in sizes.replies:
-        played, alone = _rollout(loaded, sizes, reply)
-        label = f"{reply}-token replies"
-        rows.append((f"rollout, {label}", sizes.slots, played, "", f"{100 * played / alone:.0f} % of the next", ""))
-        rows.append((f"engine alone, {label}", sizes.slots, alone, "", "", ""))
+        read, step = _reading_step(engine.device, sizes.prompt)
+        rows.append({"what": "engine, reading prompts (tokens read)", **_rates(read, step)})
+    adapted, _ = subject(loaded.model.device.type, lora=16)
+    engine, _ = _engine(adapted, sizes)
+    decoding = _decoding(engine, adapted, sizes.decode[-1], sizes, bandwidth)
+    rows.append({"what": "engine, decoding, LoRA of rank 16", **decoding})
+    del engine, adapted
+    free_gpu()
+    for reply in REPLIES:
+        rows += _rollout(loaded, sizes, reply)
     lengths = f"prompts of {sizes.prompt} tokens, {sizes.new} new ones"
-    title = f"{name}, {lengths}; {bandwidth / 1e12:.2f} TB/s; warm-up {warm:.1f} s"
-    columns = ("what", "sequences", "sampled tok/s", "ms a step", "share of the limit", "times generate")
-    return Report(title, columns, tuple(rows))
+    return Report(f"{name}, {lengths}; {bandwidth / 1e12:.2f} TB/s; warm-up {warm_up:.1f} s", rows)
 
 
 def subject(device: str, lora: int = 0) -> tuple[Any, str]:
@@ -90,30 +92,23 @@ def subject(device: str, lora: int = 0) -> tuple[Any, str]:
         return small, "nano, bfloat16 (smollm2 is not installed)"
 
 
-def _with_adapter(device: Any, sizes: Sizes, bandwidth: float) -> tuple[str | float, ...]:
-    """Decoding at the most sequences with a LoRA adapter of rank 16 on every linear layer."""
-    loaded, _ = subject(device.type, lora=16)
-    engine, _ = _engine(loaded, sizes.slots, sizes.prompt + 2 * sizes.new)
-    count = sizes.decode[-1]
-    step, rate, limit = _decode(engine, loaded, count, sizes, bandwidth)
-    del engine, loaded
-    gc.collect()
-    return "engine, decoding, LoRA of rank 16", count, rate, 1000 * step, f"{100 * limit / step:.0f} %", ""
+def profile(rows: int = 1024, context: int = 400) -> str:
+    """Where the time of a decoding step goes, kernel by kernel; for a GPU, from Python."""
+    import numpy as np
+    from torch.profiler import ProfilerActivity
+    from torch.profiler import profile as recording
+
+    sizes = Sizes((), (rows,), context, 32)
+    engine, _ = _engine(subject("cuda")[0], sizes)
+    _steps_alone(engine.device, rows, sizes)
+    with recording(activities=[ProfilerActivity.CUDA]) as recorded:
+        engine.device.decode(np.arange(rows)).wait()
+        wait_for_gpu()
+    return str(recorded.key_averages().table(sort_by="cuda_time_total", row_limit=20, max_name_column_width=60))
 
 
-def _wait(device: Any) -> None:
-    import torch
-
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-
-
-def _timed(device: Any, work: Callable[[], object]) -> float:
-    _wait(device)
-    began = time.perf_counter()
-    work()
-    _wait(device)
-    return time.perf_counter() - began
+def _rates(count: int, step: float) -> dict[str, Cell]:
+    return {"sequences": count, "sampled tok/s": count / step, "ms a step": 1000 * step}
 
 
 def _bandwidth(device: Any) -> float:
@@ -124,74 +119,65 @@ def _bandwidth(device: Any) -> float:
     source = torch.zeros(size, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
     target.copy_(source)
-    return 2 * size / min(_timed(device, lambda: target.copy_(source)) for _ in range(5))
+    return 2 * size / min(gpu_seconds(lambda: target.copy_(source)) for _ in range(5))
 
 
-def _generate(loaded: Any, count: int, sizes: Sizes) -> tuple[float, float]:
-    """Seconds a step and tokens a second of `generate`, reading the prompts not counted."""
+def _generate_step(model: Any, count: int, sizes: Sizes) -> float:
+    """Seconds a step of `generate`, reading the prompts not counted."""
     import torch
 
-    model = loaded.model
     model.set_attn_implementation("sdpa")
-    vocabulary = model.config.vocab_size
-    ids = torch.randint(3, vocabulary, (count, sizes.prompt), device=model.device)
+    ids = torch.randint(3, model.config.vocab_size, (count, sizes.prompt), device=model.device)
+    options = {"attention_mask": torch.ones_like(ids), "do_sample": True, "temperature": 0.7, "top_k": 0}
 
     def sample(new: int) -> Callable[[], object]:
-        return lambda: model.generate(
-            ids,
-            attention_mask=torch.ones_like(ids),
-            max_new_tokens=new,
-            min_new_tokens=new,
-            do_sample=True,
-            temperature=0.7,
-            top_k=0,
-            pad_token_id=0,
-        )
+        return lambda: model.generate(ids, max_new_tokens=new, min_new_tokens=new, pad_token_id=0, **options)
 
-    sample(2)()
-    first, whole = (min(_timed(model.device, sample(new)) for _ in range(2)) for new in (1, 1 + sizes.new))
-    step = (whole - first) / sizes.new
-    return step, count / step
+    with torch.no_grad():
+        sample(2)()
+        one, all_new = (min(gpu_seconds(sample(new)) for _ in range(2)) for new in (1, 1 + sizes.new))
+    return (all_new - one) / sizes.new
 
 
-def _engine(loaded: Any, slots: int, context: int) -> tuple[Any, float]:
+def _engine(loaded: Any, sizes: Sizes, context: int = 0) -> tuple[Any, float]:
+    """An engine that shares no prompts, so that each counts; and the seconds until it was ready."""
     from mulligan.engine.choose import make_engine
 
-    began = time.perf_counter()
-    engine = make_engine(loaded.model, slots=slots, context=context, share=False)  # each prompt counts
-    if hasattr(engine, "warm_up"):
-        engine.warm_up()
-    return engine, time.perf_counter() - began
+    started = time.perf_counter()
+    context = context or sizes.prompt + 2 * sizes.new
+    engine = make_engine(loaded.model, slots=sizes.decode[-1], context=context, share=False)
+    if hasattr(engine, "device"):
+        engine.device.warm_up()
+    return engine, time.perf_counter() - started
 
 
-def _decode(engine: Any, loaded: Any, count: int, sizes: Sizes, bandwidth: float) -> tuple[float, float, float]:
-    """Seconds a step, tokens a second, and the least seconds a step that the bandwidth allows.
+def _decoding(engine: Any, loaded: Any, count: int, sizes: Sizes, bandwidth: float) -> dict[str, Cell]:
+    """Rates of decoding, and the share of what the bandwidth allows.
 
     On a GPU the steps alone; on a CPU `count` streams whose prompts are read, for `new` tokens each.
     """
     from mulligan.engine.places import token_bytes
 
-    if hasattr(engine, "device"):
-        step = _steps_alone(engine.device, count, sizes) / sizes.new
-    else:
-        step = _streams(engine, loaded, count, sizes) / sizes.new
+    alone = hasattr(engine, "device")
+    spent = _steps_alone(engine.device, count, sizes) if alone else _streams(engine, count, sizes)
+    step = spent / sizes.new
     weights = sum(p.numel() * p.element_size() for p in loaded.model.parameters())
     past = token_bytes(loaded.model.config, loaded.model.dtype)
     limit = (weights + count * (sizes.prompt + sizes.new / 2) * past) / bandwidth
-    return step, count / step, limit
+    return {**_rates(count, step), "share of the limit": f"{100 * limit / step:.0f} %"}
 
 
 def _steps_alone(device: Any, count: int, sizes: Sizes) -> float:
     """Seconds of `new` decoding steps of `count` slots that hold a prompt each."""
     import numpy as np
 
-    from mulligan.engine.state import DONE, LEFT, LENGTH, SCALE, STATE, STOPS
+    from mulligan.engine.state import LEFT, LENGTH, SCALE, STATE, STOPS
 
     states = np.zeros((count, 1 + STATE), dtype=np.int32)
     states[:, 0] = slots = np.arange(count)
-    own = states[:, 1:]
-    own[:, LEFT], own[:, STOPS:], own[:, DONE] = 10**6, -1, 0
-    own[:, SCALE] = np.float32(1 / 0.7).view(np.int32)
+    fields = states[:, 1:]
+    fields[:, LEFT], fields[:, STOPS:], fields[:, LENGTH] = 10**6, -1, sizes.prompt
+    fields[:, SCALE] = np.float32(1 / 0.7).view(np.int32)
     spans = []
 
     def steps() -> None:
@@ -200,17 +186,32 @@ def _steps_alone(device: Any, count: int, sizes: Sizes) -> float:
         flight.wait()
 
     for _ in range(4):
-        own[:, LENGTH] = sizes.prompt
         device.admit(states)
         device.decode(slots).wait()
-        own[:, LENGTH] = sizes.prompt
         device.admit(states)
-        spans.append(_timed(device.device, steps))
+        spans.append(gpu_seconds(steps))
     return sorted(spans)[1]
 
 
-def _reading(device: Any, prompt: int) -> tuple[float, int]:
-    """Seconds that reading a chunk of whole prompts takes, and its tokens."""
+def _streams(engine: Any, count: int, sizes: Sizes) -> float:
+    """Seconds of `new` tokens for each of `count` streams that hold a prompt each."""
+    rng = random.Random(0)
+    prompt = [rng.randrange(3, engine.model.config.vocab_size) for _ in range(sizes.prompt - 2)]
+
+    async def reply(streams: list[Any], ids: list[int], tokens: int) -> None:
+        await asyncio.gather(*(stream.extend(ids, Sampling(0.7, 1.0, tokens), (), rng) for stream in streams))
+
+    with asyncio.Runner() as runner:
+        streams = [runner.run(engine.open()) for _ in range(count)]
+        runner.run(reply(streams, prompt, 1))
+        spent = seconds(lambda: runner.run(reply(streams, [5], sizes.new)))
+        for stream in streams:
+            stream.close()
+    return spent
+
+
+def _reading_step(device: Any, prompt: int) -> tuple[int, float]:
+    """Tokens of a chunk of whole prompts, and the seconds that reading it takes."""
     import numpy as np
 
     count = device.chunk // prompt
@@ -222,43 +223,10 @@ def _reading(device: Any, prompt: int) -> tuple[float, int]:
             device.read(tokens, slots, positions)
 
     chunks()
-    return min(_timed(device.device, chunks) for _ in range(3)) / 8, len(tokens)
+    return len(tokens), min(gpu_seconds(chunks) for _ in range(3)) / 8
 
 
-def profile(rows: int = 1024, context: int = 400) -> str:
-    """Where the time of a decoding step goes, kernel by kernel; for a GPU, from Python."""
-    import numpy as np
-    from torch.profiler import ProfilerActivity
-    from torch.profiler import profile as recording
-
-    loaded, _ = subject("cuda")
-    engine, _ = _engine(loaded, rows, context + 64)
-    _steps_alone(engine.device, rows, replace(GPU, prompt=context))
-    with recording(activities=[ProfilerActivity.CUDA]) as found:
-        engine.device.decode(np.arange(rows)).wait()
-        _wait(loaded.model.device)
-    return str(found.key_averages().table(sort_by="cuda_time_total", row_limit=20, max_name_column_width=60))
-
-
-def _streams(engine: Any, loaded: Any, count: int, sizes: Sizes) -> float:
-    rng = random.Random(0)
-    vocabulary = loaded.model.config.vocab_size
-
-    async def play() -> float:
-        streams = [await engine.open() for _ in range(count)]
-        prompt = [rng.randrange(3, vocabulary) for _ in range(sizes.prompt - 2)]
-        await asyncio.gather(*(s.extend(prompt, Sampling(0.7, 1.0, 1), (), rng) for s in streams))
-        began = time.perf_counter()
-        await asyncio.gather(*(s.extend([5], Sampling(0.7, 1.0, sizes.new), (), rng) for s in streams))
-        spent = time.perf_counter() - began
-        for stream in streams:
-            stream.close()
-        return spent
-
-    return asyncio.run(play())
-
-
-class Endless:
+class _Endless:
     """A renderer whose replies never end before their limit."""
 
     def __init__(self, renderer: Any) -> None:
@@ -268,74 +236,51 @@ class Endless:
         return getattr(self.renderer, name)
 
 
-class Noting:
-    """An engine that notes how many tokens it was given, and where sequences began."""
-
-    def __init__(self, engine: Any) -> None:
-        self.engine, self.context = engine, int(engine.context)
-        self.trials: list[list[int | None]] = []
-        """For each stream: tokens appended, or None where a new sequence began."""
-
-    async def open(self) -> Any:
-        stream = _NotingStream(await self.engine.open())
-        self.trials.append(stream.noted)
-        return stream
-
-
-class _NotingStream:
-    def __init__(self, stream: Any) -> None:
-        self.stream = stream
-        self.noted: list[int | None] = []
-
-    async def extend(self, ids: Sequence[int], sampling: Sampling, stop: Collection[int], rng: random.Random) -> Any:
-        self.noted.append(len(ids))
-        return await self.stream.extend(ids, sampling, stop, rng)
-
-    def restart(self) -> None:
-        self.noted.append(None)
-        self.stream.restart()
-
-    def close(self) -> None:
-        self.stream.close()
-
-
-def _rollout(loaded: Any, sizes: Sizes, reply: int) -> tuple[float, float]:
+def _rollout(loaded: Any, sizes: Sizes, reply: int) -> list[dict[str, Cell]]:
     """Sampled tokens a second of whole trials, and of the engine alone on as many tokens."""
     from mulligan.policy.local import LocalPolicy
+    from mulligan.train.rows import rows_of
     from mulligan.trial.runner import run_trial
 
-    engine, _ = _engine(loaded, sizes.slots, 2048)
-    noting = Noting(engine)
-    renderer: Any = Endless(loaded.renderer)
-    policy = LocalPolicy(noting, renderer)
+    engine, _ = _engine(loaded, sizes, context=2048)
+    renderer: Any = _Endless(loaded.renderer)
+    policy = LocalPolicy(engine, renderer)
     sampling = Sampling(1.0, 1.0, reply)
-    tasks = [registry.make_task("minesweeper", seed) for seed in range(sizes.trials)]
+    trials: list[Any] = []
 
-    async def trial(task: Task) -> Any:
-        return await run_trial(
-            task, policy, memory="history", episodes=EPISODES, stop="never", sampling=sampling, seed=task.seed
-        )
+    async def play(task: Task) -> None:
+        options: dict[str, Any] = {"memory": "history", "episodes": EPISODES, "stop": "never", "sampling": sampling}
+        trials.append(await run_trial(task, policy, seed=task.seed, **options))
 
-    async def all_trials() -> list[Any]:
-        return await asyncio.gather(*(trial(task) for task in tasks))
+    async def play_all() -> None:
+        await asyncio.gather(*(play(registry.make_task("minesweeper", seed)) for seed in range(sizes.decode[-1])))
 
-    found: list[Any] = []
-    device = loaded.model.device
-    spent = _timed(device, lambda: found.extend(asyncio.run(all_trials())))
-    sampled = sum(turn.reply.completion_tokens for t in found for e in t.episodes for turn in e.turns)
+    played = gpu_seconds(lambda: asyncio.run(play_all()))
+    rows, _ = rows_of(trials)
     rng = random.Random(0)
 
-    async def same(noted: Sequence[int | None]) -> None:
+    async def replay(rows: list[Any]) -> None:
+        """The same numbers of tokens in one stream, row by row."""
         stream = await engine.open()
-        for count in noted:
-            if count is None:
-                stream.restart()
-            else:
-                await stream.extend([7] * count, sampling, (), rng)
+        for row in rows:
+            stream.restart()
+            for span in row.spans:
+                await stream.extend([7] * (span.start - stream.length), sampling, (), rng)
         stream.close()
 
-    async def all_same() -> None:
-        await asyncio.gather(*(same(noted) for noted in noting.trials))
+    async def replay_all() -> None:
+        await asyncio.gather(*(replay(list(some)) for _, some in groupby(rows, lambda row: row.spans[0].trial)))
 
-    alone = _timed(device, lambda: asyncio.run(all_same()))
-    return sampled / spent, sampled / alone
+    alone = gpu_seconds(lambda: asyncio.run(replay_all()))
+    sampled, count = sum(len(span.ids) for row in rows for span in row.spans), sizes.decode[-1]
+    share = f"{100 * alone / played:.0f} % of the next"
+    label = f"{reply}-token replies"
+    return [
+        {
+            "what": f"rollout, {label}",
+            "sequences": count,
+            "sampled tok/s": sampled / played,
+            "share of the limit": share,
+        },
+        {"what": f"engine alone, {label}", "sequences": count, "sampled tok/s": sampled / alone},
+    ]

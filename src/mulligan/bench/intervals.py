@@ -13,7 +13,7 @@ from functools import cache
 
 import numpy as np
 
-from mulligan.bench import Report
+from mulligan.bench import Cell, Report
 from mulligan.eval.intervals import Values, difference, share_interval
 from mulligan.eval.passk import Interval, wilson
 
@@ -28,30 +28,32 @@ _SAMPLES = 300
 def run(simulations: int = 500) -> Report:
     """A row for each number of seeds, seed deviation and share."""
     rng = np.random.default_rng(0)
-    rows: list[tuple[str | float, ...]] = []
+    rows: list[dict[str, Cell]] = []
     for seeds in (1, 3, 5):
         for deviation in SEED_DEVIATIONS[: 1 if seeds == 1 else None]:  # one seed: the interval is about this agent
             for share in SHARES:
-                rows.append((seeds, f"{deviation}", f"{share}", *_row(rng, share, seeds, deviation, simulations)))
-    columns = ("seeds", "deviation", "p", "pooled Wilson", "bootstrap", "ours", "± points", "difference")
+                held = _held(rng, share, seeds, deviation, simulations)
+                rows.append({"seeds": seeds, "deviation": f"{deviation}", "p": f"{share}", **held})
     title = f"95 % intervals that held the truth, in percent: {simulations} simulations each, {TASKS} tasks"
-    return Report(title, columns, tuple(rows))
+    return Report(title, rows)
 
 
-def _row(rng: np.random.Generator, share: float, seeds: int, deviation: float, simulations: int) -> list[float]:
-    held, weights = np.zeros(5), _weights(rng, seeds)
+def _held(rng: np.random.Generator, share: float, seeds: int, deviation: float, simulations: int) -> dict[str, Cell]:
+    """How often each kind of interval held the truth, in percent, and the mean half-width of ours."""
+    sums, weights = np.zeros(5), _weights(rng, seeds)
     for _ in range(simulations):
         difficulty = TASK_DEVIATION * rng.standard_normal(TASKS)
         first, second = (simulate(rng, share, seeds, deviation, difficulty) for _ in range(2))
         interval = share_interval(first)
         gap = difference(first, second)[1]
         pooled = wilson(float(first.sum()), first.size)
-        held += [
+        sums += [
             *(low <= share <= high for low, high in (pooled, _bootstrap(first, *weights), interval)),
             (interval[1] - interval[0]) / 2,
             gap[0] <= 0 <= gap[1],
         ]
-    return [float(each) for each in 100 * held / simulations]
+    columns = ("pooled Wilson", "bootstrap", "ours", "± points", "difference")
+    return dict(zip(columns, (100 * sums / simulations).tolist(), strict=True))
 
 
 def simulate(rng: np.random.Generator, share: float, seeds: int, deviation: float, difficulty: Values) -> Values:

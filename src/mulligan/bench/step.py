@@ -2,30 +2,33 @@
 
 All episodes are played (no trial stops early). RL plays 24 single episodes of each task, meta-RL 8 trials of 3
 episodes. "Slots full" has as many trials under way as the engine has slots; the papers' size is 16 tasks. Lock-step is
-what training loops commonly do: everybody is asked at once, `transformers.generate` reads the whole context again, and
-the slowest reply ends the turn. |Δlogp| is the mean difference between the sampler's and the trainer's
-log-probabilities of the same tokens, before the first step. On a GPU the model is SmolLM2, on a CPU nano, which is
-asked for its reflections in one word; SmolLM2 is asked for eight parts (reflection) or for a note.
+`mulligan.bench.lock_step`. |Δlogp| is the mean difference between the sampler's and the trainer's log-probabilities of
+the same tokens, before the first step. On a GPU the model is SmolLM2, on a CPU nano, which is asked for its reflections
+in one word; SmolLM2 is asked for eight parts (reflection) or for a note.
 """
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import sys
 import tempfile
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mulligan.bench import Report
+from mulligan.bench import Cell, Report, lock_step
 from mulligan.bench.engine import subject
-from mulligan.types import Completion, Message, Sampling, Task
+from mulligan.bench.measure import free_gpu, gpu_seconds, peak_gigabytes
+from mulligan.errors import UnknownName, UsageError
 
+Settings = Mapping[str, str]
 RL = {"trial.episodes": "1", "run.group": "24"}
-META = {"trial.episodes": "3", "run.group": "8"}
+META = {"trial.episodes": "3", "run.group": "8", "trial.memory": "history"}
+_FULL_LENGTH = {"trial.stop": "never", "run.updates": "1", "run.validate_every": "0", "run.save_trials_every": "0",
+                "warmstart.steps": "0"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class Setup:
     """What is measured on a kind of machine."""
 
     preset: str | None
-    common: Mapping[str, str]
+    common: Settings
     full: int
     """Tasks of an update that fills the slots with meta-RL's trials."""
     papers: int
@@ -59,287 +62,240 @@ GPU = Setup(
 CPU = Setup("cpu", {"warmstart.steps": "0", "engine.slots": "64", "trial.reflection_tokens": "12"}, 8, 0)
 
 
-def run(
-    shape: str = "", preset: str = "", env: str = "", *, tasks: int = 0, group: int = 0, episodes: int = 0
-) -> Report:
+def run(shape: str = "", preset: str = "", **sizes: Any) -> Report:
     """shape: "" for the comparison; or a model of that size drawn at random, for one update of the papers' size.
 
-    preset: with a shape, one update of that preset at full length (`mulligan.bench.preset`) instead; of so many tasks,
-    trials a task and episodes, or as the preset says.
+    preset: with a shape, one update of that preset at full length; `sizes` as of `at_full_length`.
     """
     import torch
 
     if preset:
-        from mulligan.bench import preset as at_full_length
-
-        return at_full_length.run(shape, preset, env=env, tasks=tasks, group=group, episodes=episodes)
+        return at_full_length(shape, preset, **sizes)
     if shape:
         return _large(shape)
     gpu = torch.cuda.is_available()
     setup = GPU if gpu else CPU
-    rows: list[tuple[str | float, ...]] = []
-    with tempfile.TemporaryDirectory() as folder:
-        bench = _Bench(setup, Path(folder))
-        rows += bench.compare(
-            "slots full",
-            setup.full,
-            {
-                "RL": RL,
-                "meta-RL, history": {**META, "trial.memory": "history"},
-                "meta-RL, reflection": {**META, "trial.memory": "reflection"},
-                **({"meta-RL, note": {**META, "trial.memory": "reflection", "trial.style": "note"}} if gpu else {}),
-            },
-        )
+    reflecting = {**META, "trial.memory": "reflection"}
+    arms = {"RL": RL, "meta-RL, history": META, "meta-RL, reflection": reflecting}
+    if gpu:
+        arms["meta-RL, note"] = {**reflecting, "trial.style": "note"}
+    with _Updates.of(setup) as updates:
+        rows = updates.compare("slots full", setup.full, arms)
         for staleness in ("0", "1") if setup.papers else ():
             late = {"run.staleness": staleness}
-            rows += bench.compare(
-                f"{setup.papers} tasks, staleness {staleness}",
-                setup.papers,
-                {"RL": {**RL, **late}, "meta-RL, history": {**META, **late, "trial.memory": "history"}},
-            )
-        rows += bench.lock_step(setup.papers or setup.full)
-        bench.close()
-    columns = (
-        "update",
-        "episodes",
-        "sampled",
-        "read",
-        "rollout s",
-        "training s",
-        "in all",
-        "to RL",
-        "to RL, a token",
-        "|Δlogp|",
-    )
-    return Report(f"Updates, {setup.common.get('model.name', 'nano')}; tokens in thousands", columns, tuple(rows))
+            label = f"{setup.papers} tasks, staleness {staleness}"
+            rows += updates.compare(label, setup.papers, {"RL": {**RL, **late}, "meta-RL, history": {**META, **late}})
+        rows += updates.in_lock_step(setup.papers or setup.full)
+    return Report(f"Updates, {setup.common.get('model.name', 'nano')}; tokens in thousands", rows)
+
+
+def at_full_length(
+    shape: str,
+    preset: str,
+    *,
+    env: str = "",
+    tasks: int = 0,
+    group: int = 0,
+    episodes: int = 0,
+    changes: Settings | None = None,
+) -> Report:
+    """One real update of a preset: trials whose replies reach their limits, then training on them.
+
+    Weights drawn at random hardly ever stop by themselves. Fewer tasks, trials or episodes than the preset has (0: as
+    many) take less time and leave every sequence as long as it is; the title says so. The time includes compiling.
+    changes: other settings, for tests.
+    """
+    from mulligan.bench.update import Way
+    from mulligan.train.resolve import resolve
+
+    counts = {"run.tasks": tasks, "run.group": group, "trial.episodes": episodes}
+    flags = {**({"task.env": env} if env else {}), **_FULL_LENGTH, **(changes or {})}
+    config = resolve(preset, None, {**flags, **{name: str(count) for name, count in counts.items() if count}})
+    loaded = _drawn_at_random(shape, Way("", "off", config.model.gradient_checkpointing, config.model.lora_rank))
+    with _trainer(config, loaded) as trainer:
+        if config.algo.kl_weight:
+            trainer.learner.keep_reference()
+        metrics: dict[str, Any] = {}
+        spent = gpu_seconds(lambda: metrics.update(trainer._update(0)))
+        context, slots = trainer.engine.context, trainer.engine.slots
+    row: dict[str, Cell] = {
+        "preset": preset,
+        "trials": config.run.tasks * config.run.group,
+        "context": context,
+        "slots": slots,
+        "replies": metrics["replies"],
+        "cut": f"{100 * metrics['replies/cut']:.0f} %",
+        "sampled": metrics["tokens/sampled"],
+        "longest row": metrics["tokens/longest_row"],
+        "rollout s": metrics["time/rollout"],
+        "training s": spent - metrics["time/rollout"],
+        "in all": spent,
+        "peak of memory (GB)": peak_gigabytes(),
+    }
+    published, measured = _sizes(resolve(preset, None, {"task.env": config.task.env})), _sizes(config)
+    less = [f"{n} {name} instead of {published[name]}" for name, n in measured.items() if n != published[name]]
+    note = f"; less than the preset: {', '.join(less)}" if less else ""
+    return Report(f"One update of {preset} on {config.task.env}, {shape} drawn at random{note}", [row])
+
+
+def _sizes(config: Any) -> dict[str, int]:
+    return {"tasks": config.run.tasks, "trials a task": config.run.group, "episodes": config.trial.episodes}
 
 
 def _large(shape: str) -> Report:
     """Meta-RL's update of the papers' size with a large model: all weights, and LoRA."""
     import torch
 
-    from mulligan.bench.update import SHAPES, Way, random_model
-    from mulligan.errors import UnknownName, UsageError
+    from mulligan.bench.update import Way
+
+    if not torch.cuda.is_available():
+        raise UsageError("--shape without --preset needs a GPU")
+    setup = replace(GPU, common={**GPU.common, "engine.slots": "128", "optim.tokens": "16384"})
+    rows: list[dict[str, Cell]] = []
+    for way in (Way("all weights", checkpointing=True), Way("LoRA", lora=16)):
+        with _Updates.of(setup, _drawn_at_random(shape, way)) as updates:
+            (row,) = updates.compare(way.name, GPU.papers, {shape: META})
+        rows.append({**row, "peak of memory (GB)": peak_gigabytes()})
+        del updates
+    return Report(f"One update of meta-RL, {shape} drawn at random; tokens in thousands", rows)
+
+
+def _drawn_at_random(shape: str, way: Any) -> Any:
+    """A model of a shape with random weights, and the tokenizer of the model that is usually measured."""
+    import torch
+
+    from mulligan.bench.update import SHAPES, random_model
     from mulligan.models.load import Loaded
 
     if shape not in SHAPES:
         raise UnknownName("shape", shape, SHAPES)
-    if not torch.cuda.is_available():
-        raise UsageError("there is no GPU for a model of that size")
-    device = torch.device("cuda")
-    texts, _ = subject(str(device))
-    setup = replace(GPU, common={**GPU.common, "engine.slots": "128", "optim.tokens": "16384"})
-    rows: list[tuple[str | float, ...]] = []
-    for name, way in (("all weights", Way("all", "on", checkpointing=True)), ("LoRA", Way("LoRA", "on", lora=16))):
-        model = random_model(SHAPES[shape], way, device)
-        loaded = Loaded(model, texts.tokenizer, texts.renderer, shape)
-        torch.cuda.reset_peak_memory_stats()
-        with tempfile.TemporaryDirectory() as folder:
-            bench = _Bench(setup, Path(folder), loaded)
-            (row,) = bench.compare(name, GPU.papers, {shape: {**META, "trial.memory": "history"}})
-            bench.close()
-        rows.append((*row[:7], torch.cuda.max_memory_allocated() / 1e9))
-        sys.stderr.write(f"{name}: {rows[-1]}\n")
-        del bench, loaded, model
-        gc.collect()
-        torch.cuda.empty_cache()
-    columns = ("update", "episodes", "sampled", "read", "rollout s", "training s", "in all", "peak of memory (GB)")
-    return Report(f"One update of meta-RL, {shape} drawn at random; tokens in thousands", columns, tuple(rows))
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    texts, _ = subject(device.type)
+    tokenizer, renderer = texts.tokenizer, texts.renderer
+    del texts
+    free_gpu()
+    return Loaded(random_model(SHAPES[shape], way, device), tokenizer, renderer, shape)
 
 
-class _Bench:
-    """One trainer, told different things."""
+@contextmanager
+def _trainer(config: Any, loaded: Any = None) -> Iterator[Any]:
+    """A trainer whose run folder lasts as long as it does."""
+    from mulligan.report.run import RunFolder
+    from mulligan.train.loop import Trainer
+    from mulligan.train.resolve import to_tree
 
-    def __init__(self, setup: Setup, folder: Path, loaded: Any = None) -> None:
-        from mulligan.report.run import RunFolder
-        from mulligan.train.loop import Trainer
-        from mulligan.train.resolve import to_tree
+    with tempfile.TemporaryDirectory() as folder:
+        run_folder = RunFolder.create(Path(folder) / "run", {"kind": "train", **to_tree(config)})
+        trainer = Trainer(config, run_folder, lambda _: None, loaded=loaded)
+        try:
+            yield trainer
+        finally:
+            trainer.loop.close()
 
-        self.setup, self.once = setup, loaded is not None
-        config = self._config(META, 1)
-        run = RunFolder.create(folder / "run", {"kind": "train", **to_tree(config)})
-        self.trainer = Trainer(config, run, lambda metrics: None, loaded=loaded)
-        if hasattr(self.trainer.engine, "warm_up"):
-            self.trainer.engine.warm_up()
-        gc.collect()
-        gc.freeze()
 
-    def close(self) -> None:
-        self.trainer.loop.close()
-        gc.unfreeze()
+class _Updates:
+    """Updates of one trainer that is told different settings."""
 
-    def _config(self, settings: Mapping[str, str], tasks: int) -> Any:
-        from mulligan.train.resolve import resolve
+    def __init__(self, setup: Setup, trainer: Any, repeats: bool) -> None:
+        self.setup, self.trainer, self.repeats = setup, trainer, repeats
 
-        always = {"run.tasks": str(tasks), "run.concurrency": "4096", "run.save_trials_every": "0", "run.updates": "99"}
-        flags = {**self.setup.common, **always, "trial.stop": "never", **settings}
-        return resolve(self.setup.preset, None, flags)
+    @classmethod
+    @contextmanager
+    def of(cls, setup: Setup, loaded: Any = None) -> Iterator[_Updates]:
+        """With a model that is `loaded`, each update is measured once."""
+        with _trainer(_config(setup, META, 1), loaded) as trainer:
+            trainer.concurrency = 4096
+            if hasattr(trainer.engine, "device"):
+                trainer.engine.device.warm_up()
+            gc.collect()
+            gc.freeze()
+            try:
+                yield cls(setup, trainer, repeats=loaded is None)
+            finally:
+                gc.unfreeze()
 
-    def compare(self, label: str, tasks: int, arms: Mapping[str, Mapping[str, str]]) -> list[tuple[str | float, ...]]:
-        rows: list[tuple[str | float, ...]] = []
-        first = 0.0, 0.0
+    def compare(self, label: str, tasks: int, arms: Mapping[str, Settings]) -> list[dict[str, Cell]]:
+        rows: list[dict[str, Cell]] = []
+        first = None
         for name, settings in arms.items():
-            found = self._measure(self._config(settings, tasks))
-            whole = found["rollout"] + found["training"]
-            per_token = whole / found["sampled"]
-            sys.stderr.write(f"{name}, {label}: {whole:.1f} s {found}\n")
-            first = first if rows else (whole, per_token)
+            config = _config(self.setup, settings, tasks)
+            means = self._measure(config)
+            total = means["rollout"] + means["training"]
+            per_token = total / means["sampled"]
+            first = first or (total, per_token)
             rows.append(
-                (
-                    f"{name}: {label}",
-                    found["episodes"],
-                    found["sampled"] / 1000,
-                    found["read"] / 1000,
-                    found["rollout"],
-                    found["training"],
-                    whole,
-                    f"{whole / first[0]:.2f}",
-                    f"{per_token / first[1]:.2f}",
-                    f"{found['apart']:.4f}",
-                )
+                {
+                    "update": f"{name}: {label}",
+                    "episodes": _episodes(config),
+                    "sampled": means["sampled"] / 1000,
+                    "read": means["read"] / 1000,
+                    "rollout s": means["rollout"],
+                    "training s": means["training"],
+                    "in all": total,
+                    "to RL": f"{total / first[0]:.2f}",
+                    "to RL, a token": f"{per_token / first[1]:.2f}",
+                    "|Δlogp|": f"{means['mismatch']:.4f}",
+                }
             )
+            sys.stderr.write(f"{rows[-1]}\n")
         return rows
 
     def _measure(self, config: Any) -> dict[str, float]:
         """The mean of two updates after one that is not counted; of small ones, which vary, of four after two."""
-        from mulligan.train.config import trial_settings
-
         trainer = self.trainer
         trainer.config = trainer.learner.config = config
-        trainer.settings = trial_settings(config)
+        trainer.settings = config.trial
         trainer.playing.clear()
-        spans = []
-        before, counted = (1, 2) if config.run.tasks >= self.setup.full else (2, 4)
-        before, counted = (1, 1) if self.once else (before, counted)
-        for update in range(before + counted):
-            taken, steps = trainer.engine.tokens, trainer.engine.steps
-            waited = getattr(trainer.engine, "waited", 0.0)
-            began = time.perf_counter()
-            found = trainer._update(update)
-            self._settle()
-            whole = time.perf_counter() - began
-            taken = trainer.engine.tokens - taken
-            spans.append(
-                {
-                    "sampled": found["tokens/sampled"],
-                    "read": taken - found["tokens/sampled"],
-                    "rollout": found["time/rollout"],
-                    "training": whole - found["time/rollout"],
-                    "apart": found["loss/sampler/mismatch"],
-                    "steps": trainer.engine.steps - steps,
-                    "waited": getattr(trainer.engine, "waited", 0.0) - waited,
-                }
-            )
+        uncounted, counted = (1, 2) if config.run.tasks >= self.setup.full else (2, 4)
+        uncounted, counted = (uncounted, counted) if self.repeats else (1, 1)
+        measured = [self._update(number) for number in range(uncounted + counted)][uncounted:]
         for playing in trainer.playing.values():
             playing.task.cancel()
-        mean = {name: sum(span[name] for span in spans[before:]) / counted for name in spans[0]}
-        return {**mean, "episodes": config.run.tasks * config.run.group * config.trial.episodes}
+        return {name: sum(numbers[name] for numbers in measured) / counted for name in measured[0]}
 
-    def _settle(self) -> None:
-        import torch
+    def _update(self, number: int) -> dict[str, float]:
+        tokens_before = self.trainer.engine.tokens
+        metrics: dict[str, Any] = {}
+        spent = gpu_seconds(lambda: metrics.update(self.trainer._update(number)))
+        return {
+            "sampled": metrics["tokens/sampled"],
+            "read": self.trainer.engine.tokens - tokens_before - metrics["tokens/sampled"],
+            "rollout": metrics["time/rollout"],
+            "training": spent - metrics["time/rollout"],
+            "mismatch": metrics["loss/sampler/mismatch"],
+        }
 
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-
-    def lock_step(self, tasks: int) -> list[tuple[str | float, ...]]:
+    def in_lock_step(self, tasks: int) -> list[dict[str, Cell]]:
         """Rollouts alone, of the same tasks and limits, by the model as transformers loads it."""
         from mulligan.models.load import load
 
-        model = self._config(META, tasks).model
+        model = self.trainer.config.model
         loaded = load(model.name, device=str(self.trainer.device), dtype=model.dtype)
-        rows: list[tuple[str | float, ...]] = []
+        rows: list[dict[str, Cell]] = []
         first = 0.0
-        for name, settings in (("RL", RL), ("meta-RL, history", {**META, "trial.memory": "history"})):
-            config = self._config(settings, tasks)
-            began = time.perf_counter()
-            sampled = _lock_step(loaded, config)
-            self._settle()
-            spent = time.perf_counter() - began
+        for name, settings in (("RL", RL), ("meta-RL, history", META)):
+            config = _config(self.setup, settings, tasks)
+            tokens: list[int] = []
+            spent = gpu_seconds(partial(lock_step.play, loaded, config, tokens))
             first = first or spent
-            episodes = config.run.tasks * config.run.group * config.trial.episodes
-            label = f"{name}: {tasks} tasks, lock-step"
-            rows.append((label, episodes, sampled / 1000, "", spent, "", "", f"{spent / first:.2f}", "", ""))
+            rows.append(
+                {
+                    "update": f"{name}: {tasks} tasks, lock-step",
+                    "episodes": _episodes(config),
+                    "sampled": sum(tokens) / 1000,
+                    "rollout s": spent,
+                    "to RL": f"{spent / first:.2f}",
+                }
+            )
         return rows
 
 
-class _Asking:
-    """A conversation that hands its prompt to the lock-step loop and waits for the round's answer."""
+def _config(setup: Setup, settings: Settings, tasks: int) -> Any:
+    from mulligan.train.resolve import resolve
 
-    def __init__(self, room: _LockStep) -> None:
-        self.room = room
-
-    async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
-        answer: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
-        self.room.asked.append((list(messages), answer))
-        return await answer
-
-    def close(self) -> None:
-        pass
+    always = {"run.tasks": str(tasks), "run.save_trials_every": "0", "run.updates": "99"}
+    return resolve(setup.preset, None, {**setup.common, **always, "trial.stop": "never", **settings})
 
 
-class _LockStep:
-    """Collects the prompts of all live trials, then answers them in one padded batch of `generate`."""
-
-    name = "lock-step"
-
-    def __init__(self, loaded: Any, reply: int) -> None:
-        self.loaded, self.limit = loaded, reply
-        self.asked: list[tuple[list[Message], asyncio.Future[Completion]]] = []
-        self.tokens = 0
-
-    def start(self, task: Task, seed: int) -> _Asking:
-        return _Asking(self)
-
-    def answer_round(self) -> None:
-        import torch
-
-        round_, self.asked = self.asked, []
-        renderer, model = self.loaded.renderer, self.loaded.model
-        prompts = [renderer.opening(messages) for messages, _ in round_]
-        longest = max(map(len, prompts))
-        stop = sorted(renderer.stop_ids)
-        ids = torch.tensor([[stop[0]] * (longest - len(prompt)) + prompt for prompt in prompts], device=model.device)
-        mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts], device=model.device)
-        with torch.no_grad():
-            found = model.generate(
-                input_ids=ids,
-                attention_mask=mask,
-                do_sample=True,
-                temperature=1.0,
-                top_k=0,
-                max_new_tokens=self.limit,
-                eos_token_id=stop,
-                pad_token_id=stop[0],
-            )
-        for (_, answer), reply in zip(round_, found[:, longest:].tolist(), strict=True):
-            end = next((place + 1 for place, token in enumerate(reply) if token in stop), len(reply))
-            self.tokens += end
-            answer.set_result(Completion(renderer.decode_reply(reply[:end]), completion_tokens=end))
-
-
-def _lock_step(loaded: Any, config: Any) -> int:
-    """Play an update's trials in lock-step; returns the tokens sampled."""
-    from mulligan.rollout.groups import Mixture, draw_tasks
-    from mulligan.train.config import trial_settings
-    from mulligan.trial.runner import run_trial
-
-    room = _LockStep(loaded, config.trial.max_tokens)
-    mixture = Mixture.parse(config.task.env, config.task.params, config.task.seed_set)
-    draws = draw_tasks(mixture, config.run.tasks, seed=0, update=0)
-    settings = trial_settings(config)
-    loaded.model.eval()
-    loaded.model.set_attn_implementation("sdpa")
-
-    async def all_of_them() -> None:
-        trials = [
-            asyncio.ensure_future(run_trial(draw.task, room, settings=settings, index=index))
-            for draw in draws
-            for index in range(config.run.group)
-        ]
-        while not all(trial.done() for trial in trials):
-            await asyncio.sleep(0)
-            if room.asked and sum(not trial.done() for trial in trials) == len(room.asked):
-                room.answer_round()
-
-    asyncio.run(all_of_them())
-    return room.tokens
+def _episodes(config: Any) -> int:
+    return int(config.run.tasks * config.run.group * config.trial.episodes)

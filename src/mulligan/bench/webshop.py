@@ -1,8 +1,8 @@
 """The shop: steps and queries per second, how often a search finds the goal, and a catalogue of the full size.
 
 The big catalogue is made up, in the form of the original's files and with texts of their length; ``WEBSHOP_PRODUCTS``
-says how big (the original's full set has 1,181,436). It is loaded in processes of their own, so that their memory can
-be told: once to build the index on disk, once to use it. With ``WEBSHOP_DATA``, the original's own goals are searched.
+says how big (the original's full set has 1,181,436). It is loaded twice: to build the index on disk, and to use it.
+With ``WEBSHOP_DATA``, the original's own goals are searched.
 """
 
 from __future__ import annotations
@@ -17,15 +17,13 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from mulligan.bench import Report
+from mulligan.bench.measure import seconds, steps_per_second
 from mulligan.envs.webshop.catalogue import Catalogue, from_files
 from mulligan.envs.webshop.env import WebShop
 from mulligan.envs.webshop.generate import generated, records
-from mulligan.seeding import generator
 from mulligan.types import Task
 
 PRODUCTS = 100_000
@@ -36,62 +34,49 @@ _FILLER, _FILLER_WORDS = 80, 60_000
 
 
 def run() -> Report:
-    rows: list[tuple[str | float, ...]] = [("generated, 3,000 products: steps/s", steps_per_second())]
-    rows += _searched("generated, 3,000 products", generated(3000, 0))
-    if os.environ.get("WEBSHOP_DATA"):
-        rows += _searched("original", from_files(os.environ["WEBSHOP_DATA"]))
-    rows += full_size(int(os.environ.get("WEBSHOP_PRODUCTS", PRODUCTS)))
-    return Report("WebShop, one core", ("what", "value"), tuple(rows))
-
-
-def steps_per_second() -> float:
-    """Random legal play on 50 tasks, as the benchmark of all environments does it."""
     params = tuple(sorted(WebShop.defaults.items()))
     worlds = [WebShop(Task("webshop", seed, WebShop.turns, "webshop/generated", params)) for seed in range(50)]
-    choose = generator(0, "bench").random
-    steps, started = 0, time.perf_counter()
-    while steps < STEPS:
-        for world in worlds:
-            world.reset()
-            for _ in range(world.task.turns):
-                legal = world.legal()
-                steps += 1
-                if world.step(legal[int(choose() * len(legal))]).done:
-                    break
-    return steps / (time.perf_counter() - started)
+    measured: dict[str, float] = {"generated, 3,000 products: steps/s": steps_per_second(worlds, STEPS)}
+    measured |= _searched("generated, 3,000 products", generated(3000, 0))
+    if os.environ.get("WEBSHOP_DATA"):
+        measured |= _searched("original", from_files(os.environ["WEBSHOP_DATA"]))
+    measured |= full_size(int(os.environ.get("WEBSHOP_PRODUCTS", PRODUCTS)))
+    return Report("WebShop, one core", [{"what": what, "value": value} for what, value in measured.items()])
 
 
-def _searched(label: str, shop: Catalogue) -> list[tuple[str | float, ...]]:
+def _searched(label: str, shop: Catalogue) -> dict[str, float]:
     """How often the words of an instruction find its product, and how fast."""
     goals = [shop.goal(number) for number in range(min(2000, len(shop.order)))]
-    started = time.perf_counter()
-    hits = [shop.index.search(goal.instruction) for goal in goals]
-    seconds = time.perf_counter() - started
-    found = [[shop.products[place].asin for place in places] for places in hits]
-    rows: list[tuple[str | float, ...]] = [(f"{label}: goals", len(shop.order))]
+    hits: list[list[int]] = []
+    spent = seconds(lambda: hits.extend(shop.index.search(goal.instruction) for goal in goals))
+    asins = [[shop.products[number].asin for number in numbers] for numbers in hits]
+    measured = {f"{label}: goals": float(len(shop.order))}
     for most in (10, 50):
-        share = sum(goal.asin in ids[:most] for goal, ids in zip(goals, found, strict=True)) / len(goals)
-        rows.append((f"{label}: goal's product in the first {most}, %", 100 * share))
-    return [*rows, (f"{label}: queries/s", len(goals) / seconds)]
+        share = sum(goal.asin in ids[:most] for goal, ids in zip(goals, asins, strict=True)) / len(goals)
+        measured[f"{label}: goal's product in the first {most}, %"] = 100 * share
+    return {**measured, f"{label}: queries/s": len(goals) / spent}
 
 
-def full_size(products: int) -> list[tuple[str | float, ...]]:
-    """Build and use a catalogue of `products` made-up products."""
+def full_size(products: int) -> dict[str, float]:
+    """Build and use a catalogue of `products` made-up products, each in a process of its own: memory is a process's."""
     label = f"{products:,} products on disk"
-    with tempfile.TemporaryDirectory() as folder:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool,
+    ):
         write_catalogue(Path(folder), products)
-        built = _apart(_load_and_search, folder, 0)
-        used = _apart(_load_and_search, folder, _QUERIES)
-    return [
-        (f"{label}: first load, s", built["load"]),
-        (f"{label}: first load, peak GiB", built["peak"]),
-        (f"{label}: next load, s", used["load"]),
-        (f"{label}: next load and {_QUERIES} queries, peak GiB", used["peak"]),
-        (f"{label}: query, mean ms", used["mean"]),
-        (f"{label}: query, 95 of 100 within ms", used["most"]),
-        (f"{label}: query, slowest ms", used["slowest"]),
-        (f"{label}: page of results, mean ms", used["page"]),
-    ]
+        built = pool.apply(_load_and_search, (folder, 0))
+        used = pool.apply(_load_and_search, (folder, _QUERIES))
+    return {
+        f"{label}: first load, s": built["load"],
+        f"{label}: first load, peak GiB": built["peak"],
+        f"{label}: next load, s": used["load"],
+        f"{label}: next load and {_QUERIES} queries, peak GiB": used["peak"],
+        f"{label}: query, mean ms": used["mean"],
+        f"{label}: query, 95 of 100 within ms": used["most"],
+        f"{label}: query, slowest ms": used["slowest"],
+        f"{label}: page of results, mean ms": used["page"],
+    }
 
 
 def write_catalogue(folder: Path, products: int) -> None:
@@ -114,24 +99,24 @@ def _load_and_search(folder: str, queries: int) -> dict[str, float]:
     os.environ["MULLIGAN_CACHE"] = str(Path(folder) / "cache")
     started = time.perf_counter()
     shop = from_files(folder)
-    load, times, page = time.perf_counter() - started, [], 0.0
+    load, query_times, page_times = time.perf_counter() - started, [], []
     for number in range(queries):
-        asked = shop.goal(number).instruction
+        instruction = shop.goal(number).instruction
         started = time.perf_counter()
-        hits = shop.search(asked)
-        times.append(1000 * (time.perf_counter() - started))
-        started = time.perf_counter()
-        for place in hits[:10]:
-            shop.products[place]
-        page += 1000 * (time.perf_counter() - started) / queries
+        hits = shop.search(instruction)
+        searched = time.perf_counter()
+        for product in hits[:10]:
+            shop.products[product]
+        query_times.append(1000 * (searched - started))
+        page_times.append(1000 * (time.perf_counter() - searched))
     unit = 2**30 if sys.platform == "darwin" else 2**20  # bytes there, KiB elsewhere
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
-    warm = sorted(times[queries // 10 :]) or [0.0]  # the first ones read the index from disk
-    most = warm[int(0.95 * len(warm))]
-    return {"load": load, "peak": peak, "mean": sum(warm) / len(warm), "most": most, "slowest": warm[-1], "page": page}
-
-
-def _apart(work: Callable[..., dict[str, float]], *arguments: Any) -> dict[str, float]:
-    """`work` in a process of its own."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(work, arguments)
+    warm = sorted(query_times[queries // 10 :]) or [0.0]  # the first ones read the index from disk
+    return {
+        "load": load,
+        "peak": peak,
+        "mean": sum(warm) / len(warm),
+        "most": warm[int(0.95 * len(warm))],
+        "slowest": warm[-1],
+        "page": sum(page_times) / max(1, queries),
+    }

@@ -32,20 +32,20 @@ def run(parser: Parser, words: list[str]) -> int:
     return 0
 
 
-def _about_worlds(found: Survey) -> str:
+def _about_worlds(sample: Survey) -> str:
     """How training and evaluation are kept apart; a warning where they are not, or where worlds are few."""
-    if found.separation == "game":
+    if sample.separation == "game":
         return "Worlds: a game against somebody is the same in training and evaluation; keep an opponent for evaluation"
-    counted = f"{found.worlds} in {found.tasks} tasks"
-    if found.separation == "shared":
-        about = f"Warning: training and evaluation share worlds: tasks begin alike ({counted}), without a world_key()."
-    elif found.separation == "seeds":
-        about = "Warning: worlds are told apart by their seeds alone: two seeds may draw the same one. No world_key()."
-    elif found.few:
-        about = (
-            f"Warning: world_key() has few values ({counted}): a handful for training, another for evaluation.\n"
+    counts = f"{sample.worlds} in {sample.tasks} tasks"
+    if sample.separation == "shared":
+        summary = f"Warning: training and evaluation share worlds: tasks begin alike ({counts}), without a world_key()."
+    elif sample.separation == "seeds":
+        summary = "Warning: worlds are separated by their seeds alone: two seeds may draw the same one. No world_key()."
+    elif sample.few:
+        summary = (
+            f"Warning: world_key() has few values ({counts}): a handful for training, another for evaluation.\n"
             "Make more worlds; or leave world_key() out, and tables say that worlds are shared."
         )
     else:
-        about = f"Worlds: {counted} by world_key(); training, validation and evaluation share none."
-    return f"{about}\n{_ABOUT_KEYS}"
+        summary = f"Worlds: {counts} by world_key(); training, validation and evaluation share none."
+    return f"{summary}\n{_ABOUT_KEYS}"

@@ -35,24 +35,26 @@ def run(parser: Parser, words: list[str]) -> int:
     check_installed("mulligan demo")
     from mulligan.report.page import write_page
     from mulligan.report.run import to_json
-    from mulligan.sweep.arms import plan_work
+    from mulligan.sweep.arms import plan_work, refuse_edits
     from mulligan.sweep.demo import demo_sweep, gather
     from mulligan.sweep.schedule import run_work
 
     folder = Path(options.run or new_run_path("demo", "minesweeper"))
     check_holds_runs(folder)
     cores = available_cores(options.cores)
-    asked = {"recall": options.recall, "updates": options.updates, "tasks": options.tasks, "longer": options.longer}
-    sweep = demo_sweep(options.seed, **asked)
+    sweep = demo_sweep(
+        options.seed, recall=options.recall, updates=options.updates, tasks=options.tasks, longer=options.longer
+    )
     work = plan_work(sweep, folder.absolute(), warm_threads=2)  # whatever the machine: threads change the last bits
+    refuse_edits(work)
     try:
         with ended_as_interrupted(), work_progress(work, quiet=options.json) as progress:
-            found = run_work(work, cores, progress)
+            results = run_work(work, cores, progress)
     except KeyboardInterrupt:
-        again = shlex.join(["mulligan", "demo", *words] + ([] if options.run else ["--run", str(folder)]))
-        sys.stderr.write(f"interrupted; continue with: {again}\n")
+        command = shlex.join(["mulligan", "demo", *words] + ([] if options.run else ["--run", str(folder)]))
+        sys.stderr.write(f"interrupted; continue with: {command}\n")
         return 130
-    data = gather(sweep, work, found)
+    data = gather(sweep, work, results)
     data |= {"minutes": round((time.perf_counter() - began) / 60, 2), "cores": cores, "run": str(folder)}
     data["command"] = shlex.join(["mulligan", "demo", *words])
     (folder / "demo.json").write_text(to_json(data), encoding="utf-8")
@@ -72,7 +74,7 @@ def _print(data: dict[str, Any], folder: Path) -> None:
     rows = [(row["method"], row) for row in data["rows"]]
     title = f"{data['title']}: {data['tasks']} boards never trained on, {data['episodes']} attempts at each"
     console = Console(width=None if sys.stdout.isatty() else 160)
-    console.print(summary_table(title, rows, data["episodes"], versus=False, ceiling=None))
+    console.print(summary_table(title, rows, data["episodes"], versus=False))
     console.print(
         f"meta-RL against RL at p@{data['episodes']}: {_points(data['gap'])}; against gamma_traj 0: "
         f"{_points(data['gap_to_myopic'])} (same boards, 95 %). {data['updates']} updates each, seed {data['seed']}.\n"

@@ -6,15 +6,16 @@ import argparse
 import os
 import re
 import time
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, get_args
+from typing import Any, NoReturn
 
 from mulligan.errors import MissingExtra, ParameterError, UnknownName, UsageError
-from mulligan.types import Memory, Restart, Sampling, Stop
+from mulligan.settings import settings_of, with_values
+from mulligan.trial.settings import TrialSettings
 
 ENDPOINT_OPTIONS = ("base_url", "model", "api_key_env", "concurrency", "timeout", "retries", "extra_body")
+_METAVARS = {int: "N", float: "X", str: "NAME", bool: "BOOL"}
 
 
 class Parser(argparse.ArgumentParser):
@@ -28,13 +29,13 @@ class Parser(argparse.ArgumentParser):
 
     def read(self, words: Sequence[str]) -> tuple[argparse.Namespace, dict[str, str]]:
         """The options, and the environment's parameters given as ``--env.NAME VALUE``."""
-        params, own = self._params(words)
-        known, rest = self.parse_known_args(own)
+        params, other_words = self._params(words)
+        options, rest = self.parse_known_args(other_words)
         for word in rest:
             if not word.startswith("-"):
-                self.error(f"do not know what to do with {word!r}")
+                self.error(f"unexpected argument {word!r}")
             raise UnknownName("option", word.partition("=")[0], [*self._option_string_actions, "--env.NAME"])
-        return known, params
+        return options, params
 
     def peek(self, words: Sequence[str]) -> argparse.Namespace:
         """The options alone, before mistakes are looked for."""
@@ -42,78 +43,70 @@ class Parser(argparse.ArgumentParser):
 
     def given(self, words: Sequence[str]) -> list[str]:
         """The options that stand on the command line, by the names of their values."""
-        named = (self._option_string_actions.get(word.partition("=")[0]) for word in self._params(words)[1])
-        return list(dict.fromkeys(action.dest for action in named if action is not None))
+        actions = (self._option_string_actions.get(word.partition("=")[0]) for word in self._params(words)[1])
+        return list(dict.fromkeys(action.dest for action in actions if action is not None))
 
     def _params(self, words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
         """The environment's parameters apart from all other words; they may stand anywhere."""
-        params: dict[str, str] = {}
-        own: list[str] = []
-        waiting = list(words)
-        while waiting:
-            word = waiting.pop(0)
-            name, equals, value = word.partition("=")
-            if not name.startswith("--env."):
-                own.append(word)
-                continue
-            if not equals:
-                if not waiting or waiting[0].startswith("--"):
-                    self.error(f"{name} needs a value")
-                value = waiting.pop(0)
-            params[name.removeprefix("--env.").replace("-", "_")] = value
-        return params, own
+        flags, other_words = split_flags(words, lambda name: name.startswith("--env."))
+        for name, value in flags.items():
+            if value is None:
+                self.error(f"{name} needs a value")
+        return {
+            name.removeprefix("--env.").replace("-", "_"): value or "" for name, value in flags.items()
+        }, other_words
+
+
+def split_flags(words: Sequence[str], is_flag: Callable[[str], bool]) -> tuple[dict[str, str | None], list[str]]:
+    """``--NAME VALUE`` and ``--NAME=VALUE`` for the names that `is_flag` picks, and all other words.
+
+    The value is None where none is given.
+    """
+    flags: dict[str, str | None] = {}
+    others: list[str] = []
+    waiting = list(words)
+    while waiting:
+        word = waiting.pop(0)
+        name, equals, value = word.partition("=")
+        if not is_flag(name):
+            others.append(word)
+        elif equals:
+            flags[name] = value
+        else:
+            flags[name] = waiting.pop(0) if waiting and not waiting[0].startswith("--") else None
+    return flags, others
 
 
 def add_trial_options(parser: Parser) -> None:
-    """What `TrialSettings` can be told."""
+    """An option for each setting of `TrialSettings`."""
     group = parser.add_argument_group("the trial")
-    group.add_argument("--episodes", type=int, default=3, metavar="N", help="episodes a trial has at most (3)")
-    group.add_argument("--memory", choices=get_args(Memory), help="what later episodes see (as the style says)")
-    group.add_argument("--style", default="plain", help="plain, note, zero-shot, react, reflexion or bare (plain)")
-    group.add_argument("--stop", choices=get_args(Stop), help="end the trial at the first success, or never")
-    group.add_argument("--restart", choices=get_args(Restart), help="repeat the episode exactly, or redraw chance")
-    group.add_argument("--window", type=int, metavar="K", help="show only the last K turns of an episode")
-    group.add_argument("--memory-tokens", type=int, default=4096, metavar="N", help="budget of the memory (4096)")
-    group.add_argument("--max-reflections", type=int, default=5, metavar="N", help="reflections shown (5)")
-    group.add_argument("--reflection-tokens", type=int, default=512, metavar="N", help="limit of a reflection (512)")
-    group.add_argument("--temperature", type=float, default=0.7, help="of the policy's sampling (0.7)")
-    group.add_argument("--top-p", type=float, default=1.0, help="of the policy's sampling (1)")
-    group.add_argument("--max-tokens", type=int, default=512, metavar="N", help="limit of a reply (512)")
-    group.add_argument("--env-timeout", type=float, metavar="S", help="seconds the environment may take for a step")
+    for name, setting in settings_of(TrialSettings).items():
+        group.add_argument(
+            f"--{name.replace('_', '-')}",
+            type=setting.parse,
+            default=setting.default,
+            metavar=f"{{{','.join(setting.choices)}}}" if setting.choices else _METAVARS[setting.kind],
+            help=f"{setting.help.rstrip('.')} ({setting.shown(setting.default)})".replace("%", "%%"),
+        )
 
 
 def take_defaults_of_run(parser: Parser, words: Sequence[str]) -> dict[str, Any]:
     """Where the policy is a training run, its own settings become the options' defaults; returns its parameters."""
     from mulligan.players import as_trained, trained_with
 
-    known = parser.peek(words)
-    config = trained_with(known.policy)
-    if config is None or known.env is None:
+    options = parser.peek(words)
+    config = trained_with(options.policy)
+    if config is None or options.env is None:
         return {}
-    settings, params = as_trained(config, known.env)
-    own = {field.name: getattr(settings, field.name) for field in fields(settings)}
-    own = {name: value for name, value in own.items() if name not in ("episodes", "sampling")}
-    parser.set_defaults(**own, max_tokens=settings.sampling.max_tokens, related=config.trial.tasks == "related")
+    settings, params = as_trained(config, options.env)
+    defaults = {name: setting.of(settings) for name, setting in settings_of(TrialSettings).items()}
+    parser.set_defaults(**defaults, related=config.task.related)
     return dict(params)
 
 
-def trial_settings(options: argparse.Namespace) -> Any:
+def trial_settings(options: argparse.Namespace) -> TrialSettings:
     """The `TrialSettings` that the options ask for."""
-    from mulligan.trial.settings import TrialSettings
-
-    return TrialSettings(
-        episodes=options.episodes,
-        memory=options.memory,
-        style=options.style,
-        stop=options.stop,
-        restart=options.restart,
-        memory_tokens=options.memory_tokens,
-        max_reflections=options.max_reflections,
-        window=options.window,
-        sampling=Sampling(options.temperature, options.top_p, options.max_tokens),
-        reflection_tokens=options.reflection_tokens,
-        env_timeout=options.env_timeout,
-    )
+    return with_values(TrialSettings(), {name: getattr(options, name) for name in settings_of(TrialSettings)})
 
 
 def add_policy_options(parser: Parser, default: str | None) -> None:
@@ -154,24 +147,24 @@ def check_endpoint(options: argparse.Namespace) -> None:
 def endpoint_options(options: argparse.Namespace) -> dict[str, Any]:
     """The options that `EndpointPolicy` takes."""
     if options.concurrency < 1:
-        raise ParameterError(f"concurrency={options.concurrency} cannot be; give at least 1")
+        raise ParameterError(f"concurrency must be >= 1 (got {options.concurrency})")
     return {name: getattr(options, name) for name in ENDPOINT_OPTIONS}
 
 
-def available_cores(asked: int | None) -> int:
-    """As many cores as were asked for, or as this process may use."""
-    if asked is not None and asked < 1:
-        raise ParameterError(f"cores={asked} cannot be; give at least 1")
-    return asked or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+def available_cores(cores: int | None) -> int:
+    """`cores`, or as many as this process may use."""
+    if cores is not None and cores < 1:
+        raise ParameterError(f"cores must be >= 1 (got {cores})")
+    return cores or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
-def check_installed(what: str) -> None:
-    """Say which extra is missing where `what` needs torch and it is not there."""
+def check_installed(command: str) -> None:
+    """Name the extra that `command` needs, if torch is missing."""
     try:
         import torch  # noqa: F401
         import transformers  # noqa: F401
     except ImportError as error:
-        raise MissingExtra(what, "train") from error
+        raise MissingExtra(command, "train") from error
 
 
 def check_holds_runs(folder: Path) -> None:

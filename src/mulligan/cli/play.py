@@ -181,9 +181,9 @@ class _WatchedConversation:
         if self.spectator is not None:
             self.spectator.watch(world)
 
-    def see(self, step: Step) -> None:
+    def see(self, step: Step, timeout_reward: float | None = None) -> None:
         if self.spectator is not None:
-            self.spectator.see(step)
+            self.spectator.see(step, timeout_reward)
         self.turns_taken += 1
         if step.done or self.turns_taken == self.turns:  # no later message shows this observation
             self._show(step.observation)

@@ -30,7 +30,7 @@ def work_progress(work: Sequence[Work], *, quiet: bool = False) -> Iterator[OnPr
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-    from mulligan.sweep.worker import RESULT
+    from mulligan.sweep.arms import RESULT
 
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[stage]}"), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:

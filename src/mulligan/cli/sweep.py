@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from mulligan.cli.stopping import ended_as_interrupted
 from mulligan.errors import UsageError
 
 if TYPE_CHECKING:
-    from mulligan.sweep.arms import Sweep, Work
+    from mulligan.sweep.arms import Sweep
 
 TIME_OVER = 75
 """Exit code where the time is over and there is more to do."""
@@ -34,15 +34,10 @@ _EPILOG = """The file:
   "trial.episodes" = 1
   "run.group" = 24
   also = ["4 mines"]                 # takes part in it
-  seeds = [0]                        # of the sweep's; without it all
-  [arms."RL, twice the updates"]
-  from = "RL"                        # goes on where that arm ended
-  "trial.episodes" = 1
-  "run.group" = 24
   [arms."meta-RL"]
 
-Results: RUN/sweep.json and RUN/table.md. The same command goes on where an interrupted sweep stopped,
-also after RUN was moved (--run says where it is now)."""
+Results: RUN/table.json and RUN/table.md, as `mulligan compare RUN` shows them. The same command continues an
+interrupted sweep. Arms that were run keep their settings and their order in the file; new ones come at its end."""
 
 
 def add_options(parser: Parser) -> None:
@@ -57,75 +52,58 @@ def add_options(parser: Parser) -> None:
 
 
 def run(parser: Parser, words: list[str]) -> int:
-    from mulligan.report.run import RunFolder, to_json
-    from mulligan.sweep.arms import plan_work, read_sweep
-    from mulligan.sweep.match import matching
-    from mulligan.sweep.results import markdown
-    from mulligan.sweep.schedule import TimeOver
+    from mulligan.report.run import RunFolder
+    from mulligan.sweep.arms import plan_work, read_sweep, refuse_edits
+    from mulligan.sweep.schedule import TimeOver, run_work
 
     options = parser.parse_args(words)
     sweep = read_sweep(options.file)
     seeds = None if options.seeds is None else _seeds(sweep, options.seeds)
     folder = Path(options.run or new_run_path("sweep", Path(options.file).stem))
     check_holds_runs(folder)
+    refuse_edits(plan_work(sweep, folder.absolute()))
     work = plan_work(sweep, folder.absolute(), only=options.only or (), seeds=seeds)
     if not work:
-        raise UsageError("sweep: no arm has been chosen that has these seeds")
+        raise UsageError("sweep: no arm of --only has these --seeds")
     cores = available_cores(options.cores)
     check_installed("mulligan sweep")
     if options.minutes is not None and not options.minutes > 0:
-        raise UsageError(f"sweep: --minutes {options.minutes:g} cannot be; give more than 0")
+        raise UsageError(f"sweep: --minutes must be > 0 (got {options.minutes:g})")
     seconds = math.inf if options.minutes is None else 60 * options.minutes
     try:
-        with RunFolder(folder).held(), ended_as_interrupted():
-            data = run_sweep(sweep, work, cores, quiet=options.json, seconds=seconds)
+        with RunFolder(folder).held(), ended_as_interrupted(), work_progress(work, quiet=options.json) as progress:
+            results = run_work(work, cores, progress, seconds)
     except (KeyboardInterrupt, TimeOver) as stopped:
-        again = shlex.join(["mulligan", "sweep", *words] + ([] if options.run else ["--run", str(folder)]))
-        sys.stderr.write(f"{str(stopped) or 'interrupted'}; continue with: {again}\n")
+        command = shlex.join(["mulligan", "sweep", *words] + ([] if options.run else ["--run", str(folder)]))
+        sys.stderr.write(f"{str(stopped) or 'interrupted'}; continue with: {command}\n")
         return TIME_OVER if isinstance(stopped, TimeOver) else 130
-    results, left_out = matching(plan_work(sweep, folder.absolute()))
-    for place, apart in left_out.items():
-        sys.stderr.write(f"left out of the table: {place.name} was made with other settings ({'; '.join(apart)})\n")
-    whole = gather(sweep, results)
-    RunFolder(folder).write_text("sweep.json", to_json(whole))
-    RunFolder(folder).write_text("table.md", markdown(whole["rows"]))
-    sys.stdout.write(to_json(data) if options.json else f"{sweep.title}\n\n{markdown(data['rows'])}\nRuns: {folder}\n")
+    _report(sweep.title, folder, results, as_json=options.json)
     return 0
+
+
+def _report(title: str, folder: Path, results: Mapping[Path, Mapping[str, Any]], *, as_json: bool) -> None:
+    """Write the table of all arms in the folder, and print that of the chosen ones."""
+    from mulligan.report.comparison import markdown
+    from mulligan.report.run import RunFolder, to_json
+    from mulligan.sweep.compare import compare
+    from mulligan.sweep.rows import as_table, read_rows
+
+    rows = read_rows([folder])
+    RunFolder(folder).write_text("table.json", as_table(rows))
+    RunFolder(folder).write_text("table.md", markdown(compare(rows, show_all=True)))
+    chosen = compare(read_rows(results), show_all=True)
+    sys.stdout.write(to_json(chosen) if as_json else f"{title}\n\n{markdown(chosen)}\nRuns: {folder}\n")
+    for path, result in results.items():
+        for summary in (result["main"], *result["controls"].values()):
+            if summary["failed"]:
+                sys.stderr.write(
+                    f"{path.name}: {summary['failed']} trials failed outside the agent: {summary['failure']}\n"
+                )
 
 
 def _seeds(sweep: Sweep, listed: str) -> list[int]:
     """Some of the sweep's seeds."""
     words = [word.strip() for word in listed.split(",")]
     if any(word not in map(str, sweep.seeds) for word in words):
-        raise UsageError(f"sweep: --seeds {listed}: the file has seeds {', '.join(map(str, sweep.seeds))} only")
+        raise UsageError(f"sweep: --seeds must be among {', '.join(map(str, sweep.seeds))} (got {listed})")
     return [seed for seed in sweep.seeds if str(seed) in words]
-
-
-def run_sweep(
-    sweep: Sweep, work: Sequence[Work], cores: int, *, quiet: bool, seconds: float = math.inf
-) -> dict[str, Any]:
-    """Do the work with a progress bar, and gather what was found."""
-    from mulligan.sweep.match import matching
-    from mulligan.sweep.schedule import run_work
-
-    with work_progress(work, quiet=quiet) as progress:
-        run_work(work, cores, progress, seconds)
-    return gather(sweep, matching(work)[0])
-
-
-def gather(sweep: Sweep, results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What the arms have found, as it is kept and printed."""
-    from mulligan.sweep.results import combine
-
-    return {
-        "title": sweep.title,
-        "preset": sweep.preset,
-        "seeds": list(sweep.seeds),
-        "seed_set": sweep.seed_set,
-        "tasks": sweep.tasks,
-        "rows": combine(results),
-        "arms": [
-            {name: result[name] for name in ("name", "seed", "settings", "memory", "curve", "seconds")}
-            for result in results
-        ],
-    }

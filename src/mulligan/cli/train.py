@@ -8,11 +8,12 @@ import json
 import sys
 import textwrap
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mulligan.cli.mirrors import to_tensorboard, to_wandb
-from mulligan.cli.options import Parser, new_run_path
+from mulligan.cli.options import Parser, new_run_path, split_flags
 from mulligan.cli.stopping import stopping_politely
 from mulligan.errors import MissingExtra, MulliganError, UnknownName, UsageError
 from mulligan.progress import Metrics, OnUpdate, Status, is_versus, shares, update_progress
@@ -27,7 +28,7 @@ def add_options(parser: Parser) -> None:
     parser.add_argument("--config", metavar="FILE", help="settings in TOML, on top of the preset")
     parser.add_argument("--seed", metavar="N", help="root of all randomness of the run (0)")
     parser.add_argument("--run", metavar="DIR", help="run folder (runs/<time>-train-…)")
-    parser.add_argument("--resume", metavar="RUN", help="continue an interrupted run, with the settings it began with")
+    parser.add_argument("--resume", metavar="RUN", help="continue a run; --run.updates N trains it longer")
     parser.add_argument("--dry-run", action="store_true", help="print the resolved settings and stop")
     parser.add_argument("--settings", action="store_true", help="list every setting with its meaning and stop")
     parser.add_argument("--json", action="store_true", help="print the last update's metrics as JSON at the end")
@@ -69,42 +70,30 @@ def run(parser: Parser, words: list[str]) -> int:
 
 
 def _split(words: list[str]) -> tuple[dict[str, str], list[str]]:
-    """Settings (``--section.name VALUE``) apart from the options of the command itself."""
-    from mulligan.train.resolve import settings
+    """Settings (``--section.name VALUE``), and the options of the command itself."""
+    from mulligan.train.config import settings
 
-    flags: dict[str, str] = {}
-    rest: list[str] = []
-    waiting = list(words)
-    while waiting:
-        word = waiting.pop(0)
-        name, equals, value = word.partition("=")
-        if not name.startswith("--") or "." not in name:
-            rest.append(word)
-            continue
+    flags, others = split_flags(words, lambda name: name.startswith("--") and "." in name)
+    values: dict[str, str] = {}
+    for name, value in flags.items():
         key = name.removeprefix("--").replace("-", "_")
-        if not equals:
-            if waiting and not waiting[0].startswith("--"):
-                value = waiting.pop(0)
-            elif key in settings() and settings()[key].kind is bool:
-                value = "true"
-            else:
-                raise UsageError(f"train: {name} needs a value; 'mulligan train --settings' says which")
-        flags[key] = value
-    return flags, rest
+        if value is None and (key not in settings() or settings()[key].kind is not bool):
+            raise UsageError(f"train: {name} needs a value; 'mulligan train --settings' explains it")
+        values[key] = "true" if value is None else value
+    return values, others
 
 
 def _read(parser: Parser, words: list[str]) -> argparse.Namespace:
-    from mulligan.train.resolve import settings
+    from mulligan.train.config import settings
 
     options, rest = parser.parse_known_args(words)
     for word in rest:
         name = word.partition("=")[0]
         if not name.startswith("-"):
-            raise UsageError(f"train: do not know what to do with {word!r}; see 'mulligan train --help'")
+            raise UsageError(f"train: unexpected argument {word!r}; see 'mulligan train --help'")
         dotted = ["--" + key.replace("_", "-") for key in settings()]
         namesakes = [flag for flag in dotted if flag.rpartition(".")[2] == name.lstrip("-")]
-        own = [text for action in parser._actions for text in action.option_strings]
-        raise UnknownName("option", name, namesakes or [*own, *dotted])
+        raise UnknownName("option", name, namesakes or [*parser._option_string_actions, *dotted])
     return options
 
 
@@ -124,19 +113,16 @@ def _resolved(options: argparse.Namespace, flags: dict[str, str]) -> Config:
 
 
 def _resumed(options: argparse.Namespace, flags: dict[str, str]) -> Config:
-    """The settings of the run itself; others beside them would make it another run."""
+    """The settings of the run itself, with the changes that leave it the same run: its length, what it keeps."""
     from mulligan.report.run import RunFolder
-    from mulligan.train.resolve import from_tree
+    from mulligan.train.compare import with_resume_flags
+    from mulligan.train.resolve import from_run
 
-    given = [f"--{key}" for key in flags]
-    given += [f"--{name}" for name in ("preset", "config", "seed", "run") if getattr(options, name) is not None]
-    given += [repr(options.env)] if options.env is not None else []
-    if given:
-        raise UsageError(f"train: --resume goes on with the run's own settings; leave out {', '.join(given)}")
-    tree = RunFolder.open(options.resume).config()
-    if tree.get("kind") != "train":
-        raise UsageError(f"{options.resume} is not the run folder of a training")
-    return from_tree(tree)
+    surplus = [f"--{name}" for name in ("preset", "config", "seed", "run") if getattr(options, name) is not None]
+    surplus += [repr(options.env)] if options.env is not None else []
+    if surplus:
+        raise UsageError(f"train: --resume goes on with the run's own settings; leave out {', '.join(surplus)}")
+    return with_resume_flags(from_run(RunFolder.open(options.resume)), flags)
 
 
 def _written(config: Config, *, as_json: bool) -> str:
@@ -188,7 +174,7 @@ def _train(config: Config, folder: Path, callbacks: list[OnUpdate], *, resume: b
 
 
 def _without_gpu(config: Config) -> str | None:
-    """What to say where a model of real size is about to be trained on the CPU, and nobody asked for that."""
+    """A warning where a model of real size is about to be trained on the CPU, and nobody asked for that."""
     name = config.model.name
     if config.model.device != "auto" or name.partition(":")[0] not in ("smollm2", "hf"):
         return None
@@ -202,9 +188,9 @@ def _without_gpu(config: Config) -> str | None:
     )
 
 
-def missing_extra(what: str, error: ModuleNotFoundError) -> MulliganError | ModuleNotFoundError:
-    """What to raise where an import failed: the extra that brings the module, unless the module is our own."""
-    return error if (error.name or "").partition(".")[0] == "mulligan" else MissingExtra(what, "train")
+def missing_extra(activity: str, error: ModuleNotFoundError) -> MulliganError | ModuleNotFoundError:
+    """The error for a failed import: the extra that brings the module, unless the module is Mulligan's."""
+    return error if (error.name or "").partition(".")[0] == "mulligan" else MissingExtra(activity, "train")
 
 
 def _interrupted(folder: Path) -> str:
@@ -228,13 +214,13 @@ def _report(config: Config, folder: Path, options: argparse.Namespace) -> None:
 
 
 def _trained(last: Metrics, config: Config) -> str:
-    shown = "  ".join(Status(versus=is_versus(config.task.env)).success(last))
+    figures = "  ".join(Status(versus=is_versus(config.task.env)).success(last))
     done = int(last.get("update", 0))
-    return f"{done} update{'' if done == 1 else 's'} done{f'; the last one: {shown}' if shown else ''}\n"
+    return f"{done} update{'' if done == 1 else 's'} done{f'; the last one: {figures}' if figures else ''}\n"
 
 
 def _warmed(last: Metrics, folder: Path, options: argparse.Namespace) -> str:
-    """Of a warm start alone: what it has reached, where its weights are, and how to go on from them."""
+    """The summary of a warm start alone: its result, where its weights are, and how to start from them."""
     shown = "  ".join(f"p@{k} {100 * share:.1f}" for k, share in shares(last, "validation/p@"))
     weights = folder / "checkpoints" / "update-00000" / "weights.safetensors"
     preset, file = options.preset or ("" if options.config or options.resume else "cpu"), options.config
@@ -250,33 +236,30 @@ def _warmed(last: Metrics, folder: Path, options: argparse.Namespace) -> str:
 
 def _overview() -> str:
     """The presets, and the settings section by section."""
-    from mulligan.train.resolve import explanations, presets, settings
+    from mulligan.train.config import Config, settings
+    from mulligan.train.resolve import presets
 
     lines = ["presets (cpu, where neither a preset, a file nor a model is named):"]
     width = max(map(len, presets()))
     lines += [f"  {name:<{width}}  {summary}" for name, summary in presets().items()]
     lines += ["", "settings: --SECTION.NAME VALUE, or NAME = VALUE under [SECTION] in a file; --settings explains them"]
-    for section in dict.fromkeys(key.partition(".")[0] for key in settings()):
-        lines.append(f"  {section}: {explanations()[section]}")
-        own = [f"{key.partition('.')[2]}={each.shown}" for key, each in settings().items() if _in(key, section)]
-        lines += textwrap.wrap("  ".join(own), 100, initial_indent="    ", subsequent_indent="    ")
+    for section in fields(Config):
+        keys = [key for key in settings() if key.startswith(f"{section.name}.")]
+        shown = [f"{key.partition('.')[2]}={settings()[key].shown(settings()[key].default)}" for key in keys]
+        lines.append(f"  {section.name}: {(getattr(Config(), section.name).__doc__ or '').partition(chr(10))[0]}")
+        lines += textwrap.wrap("  ".join(shown), 100, initial_indent="    ", subsequent_indent="    ")
     lines.append("  env: parameters of the environment: --env.NAME VALUE, e.g. --env.mines 5")
     return "\n".join(lines)
 
 
 def _explained() -> str:
     """Every setting on a line of its own, as it would be typed."""
-    from mulligan.train.resolve import explanations, settings
+    from mulligan.train.config import settings
 
-    flags = {key: f"--{key.replace('_', '-')} {each.shown}" for key, each in settings().items()}
+    flags = {key: f"--{key.replace('_', '-')} {each.shown(each.default)}" for key, each in settings().items()}
     width = max(map(len, flags.values()))
     lines = []
     for key, flag in flags.items():
         choices = " | ".join(settings()[key].choices)
-        about = explanations().get(key, "")
-        lines.append(f"{flag:<{width}}  {about}{f' [{choices}]' if choices else ''}".rstrip())
+        lines.append(f"{flag:<{width}}  {settings()[key].help}{f' [{choices}]' if choices else ''}")
     return "\n".join(lines) + "\n"
-
-
-def _in(key: str, section: str) -> bool:
-    return key.startswith(f"{section}.")

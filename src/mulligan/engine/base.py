@@ -1,16 +1,18 @@
-"""The engine protocol: tokens in; tokens, log-probabilities and the reason for stopping out.
+"""What every engine has: streams, and what they give back.
 
-A `TokenStream` is one append-only sequence whose past stays cached: extend it with new prompt tokens, and it samples a
-reply that becomes part of it. Streams are independent of each other and of the clock.
+A `Stream` is one append-only sequence whose past stays cached: extend it with new prompt tokens, and the engine samples
+a reply that becomes part of it. Streams are independent of each other and of the clock.
 """
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from mulligan.errors import ContextFull, ParameterError, UsageError
 from mulligan.types import Sampling
 
 
@@ -25,35 +27,91 @@ class Sampled:
     """"stop": the last token is one of the stop tokens; "length": the limit came first."""
 
 
-class TokenStream(Protocol):
-    """One sequence of tokens."""
+class StreamEngine(Protocol):
+    """What a stream asks of its engine."""
+
+    context: int
+    """The longest sequence."""
+
+    def ask(self, stream: Stream) -> None:
+        """Read the stream's pending tokens and draw its reply, from the next round of the event loop on."""
+
+    def forget(self, stream: Stream) -> None:
+        """Give up the reply that is being drawn, if any."""
+
+    def release(self, stream: Stream) -> None:
+        """Free the stream's slot at once."""
+
+
+class Stream:
+    """One sequence in one slot."""
+
+    def __init__(self, engine: StreamEngine, slot: int) -> None:
+        self.engine, self.slot = engine, slot
+        self.cached = 0
+        """Tokens whose keys and values are in the cache, or will be when what is queued is done."""
+        self.pending: list[int] = []
+        """Tokens of the sequence that come after them."""
+        self.reply: asyncio.Future[Sampled] | None = None
+        self.sampling = Sampling()
+        self.stop: Collection[int] = ()
+        self.rng = random.Random(0)
+        self.room = 0
+        """Tokens that the reply may have."""
+        self.closed = False
 
     @property
     def length(self) -> int:
         """Tokens in the sequence so far, replies included."""
-        ...
+        return self.cached + len(self.pending)
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether somebody waits for a reply."""
+        return self.reply is not None and not self.reply.done()
 
     async def extend(
         self, ids: Sequence[int], sampling: Sampling, stop: Collection[int], rng: random.Random
     ) -> Sampled:
         """Append `ids`, then sample until a stop token or the limit."""
-        ...
+        if self.closed:
+            raise UsageError("the stream is closed; open another one")
+        length = self.length + len(ids)
+        room = min(sampling.max_tokens, self.engine.context - length)
+        if room < 1:
+            raise ContextFull(f"the prompt of {length} tokens leaves no room in a context of {self.engine.context}")
+        if not length:
+            raise ParameterError("a reply needs at least one token before it")
+        self.room, self.sampling, self.stop, self.rng = room, sampling, stop, rng
+        self.reply = asyncio.get_running_loop().create_future()
+        try:
+            self.engine.ask(self)  # where it refuses, the sequence stays as it was
+            self.pending += ids
+            return await self.reply
+        except asyncio.CancelledError:
+            if not self.closed:  # otherwise the slot may be another's by now
+                self.engine.forget(self)
+            raise
+        finally:
+            self.reply = None
+
+    def finish(self, sampled: Sampled) -> None:
+        if self.reply is not None and not self.reply.done():
+            self.reply.set_result(sampled)
+
+    def fail(self, error: Exception) -> None:
+        if self.reply is not None and not self.reply.done():
+            self.reply.set_exception(error)
 
     def restart(self) -> None:
-        """Forget the sequence and begin an empty one in the same place."""
-        ...
+        """Forget the sequence and begin an empty one in the same slot."""
+        self.engine.forget(self)
+        self.cached, self.pending = 0, []
 
     def close(self) -> None:
-        """Free the place at once."""
-        ...
-
-
-class Engine(Protocol):
-    """Samples from one model for many streams at once."""
-
-    context: int
-    """The longest sequence."""
-
-    async def open(self) -> TokenStream:
-        """A new stream; waits, in the order of asking, where all places are taken."""
-        ...
+        """Free the slot at once."""
+        if not self.closed:
+            self.closed = True
+            if self.reply is not None:
+                self.reply.cancel()
+            self.engine.release(self)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from mulligan.engine.compact import why_not
 from mulligan.engine.graphs import GraphEngine
+from mulligan.engine.llama_forward import why_not
 from mulligan.engine.places import slots_that_fit, token_bytes
 from mulligan.engine.slots import SlotEngine
 from mulligan.errors import MemoryFull, UsageError, lacks_memory, lost_device
@@ -33,7 +33,7 @@ def make_engine(
     on_gpu = weight.device.type == "cuda"
     if on_gpu:
         longest = int(model.config.max_position_embeddings)
-        token, free = token_bytes(model.config, weight.dtype), free_memory(weight.device) or 0
+        token, free = token_bytes(model.config, weight.dtype), free_memory(weight.device)
         slots = slots_that_fit(slots, min(context or longest, longest), token, free, reserved)
     if kind == "graphs" or (kind == "auto" and on_gpu and why_not(model) is None):
         engine = GraphEngine(model, slots=slots, context=context, share=share)
@@ -41,7 +41,7 @@ def make_engine(
         if failure is None:
             return engine
         if kind == "graphs":
-            raise UsageError(f"the kernels do not run on this GPU: {failure}; leave engine.kind at 'auto'")
+            raise UsageError(f"the kernels do not run on this GPU: {failure}")
     return SlotEngine(model, slots=slots, context=context, chunk=chunk)
 
 

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from mulligan.engine import plain
-from mulligan.engine.compact import CompactModel
-from mulligan.engine.state import DONE, STATE
+from mulligan.engine.llama_forward import LlamaForward
+from mulligan.engine.state import DONE, STATE, SlotPositions
 
 Array = np.ndarray[Any, np.dtype[Any]]
 RING = 32
@@ -33,12 +33,12 @@ _SMALL_PROMPTS = (64, 256, 512, 1024, 1536, 2048, 3072, 4096, 6144)
 @contextmanager
 def _no_collecting() -> Iterator[None]:
     """Inside, Python throws nothing away by itself: freeing what an earlier engine held would spoil a capture."""
-    was = gc.isenabled()
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if was:
+        if was_enabled:
             gc.enable()
 
 
@@ -49,15 +49,15 @@ class Flight:
     rows: Array
     """[row] the slots that it decodes."""
     out: Tensor
-    """[3, bucket] int32 on the host, once the event is through: tokens, log-probabilities (bits), what was said."""
+    """[3, bucket] int32 on the host, once the event is through: tokens, log-probabilities (bits), outcomes."""
     landed: torch.cuda.Event | None
 
     def wait(self) -> tuple[Array, Array, Array]:
         """Tokens, log-probabilities, and 0 nothing drawn, 1 a token, 2 the last (a stop token), 3 the last (limit)."""
         if self.landed is not None:
             self.landed.synchronize()
-        found = self.out.numpy()[:, : len(self.rows)]
-        return found[0], found[1].view(np.float32), found[2]
+        tokens, logprobs, outcomes = self.out.numpy()[:, : len(self.rows)]
+        return tokens, logprobs.view(np.float32), outcomes
 
 
 class _Ring:
@@ -87,9 +87,9 @@ class _Ring:
 
 
 class Device:
-    """Steps over the slots of a `CompactModel`."""
+    """Steps over the slots of a `LlamaForward`."""
 
-    def __init__(self, model: CompactModel, rows: int, chunk: int) -> None:
+    def __init__(self, model: LlamaForward, rows: int, chunk: int) -> None:
         self.model, self.rows, self.chunk = model, rows, chunk
         device = self.device = model.device
         self.gpu = device.type == "cuda"
@@ -119,9 +119,9 @@ class Device:
         count = len(values)
         part = self.to_state.take()[: count * (STATE + 1)].view(count, STATE + 1)
         part.numpy()[:] = values
-        there = part.to(self.device, non_blocking=True)
+        copied = part.to(self.device, non_blocking=True)
         self.to_state.used()
-        self.state.index_copy_(0, there[:, 0].long(), there[:, 1:])
+        self.state.index_copy_(0, copied[:, 0].long(), copied[:, 1:])
 
     def decode(self, rows: Array, *, nucleus: bool = False) -> Flight:
         """One token more for each of these slots."""
@@ -140,7 +140,7 @@ class Device:
         ops, rows, out = self.model.ops, self.row_slots[:bucket], self.outs[bucket]
         tokens, slots, positions = self.tokens[:bucket], self.slots[:bucket], self.positions[:bucket]
         ops.begin(self.state, rows, slots, positions, tokens)
-        logits = self.model.forward(tokens, slots, positions, bucket)
+        logits = self.model.forward(tokens, SlotPositions(slots, positions), bucket)
         assert logits is not None, "decoding gives logits"
         if nucleus:
             logits = plain.keep_nucleus(logits, self.state, rows)
@@ -162,20 +162,20 @@ class Device:
         self.to_feed.used()
         self._play(("read", bucket), lambda: self._read(bucket))
 
-    def copy_opening(self, slots: Array, tokens: int) -> None:
-        """Begin the sequences of these slots with what was read into the opening's slot."""
+    def copy_prompt(self, slots: Array, tokens: int) -> None:
+        """Begin the sequences of these slots with what was read into the shared prompt's slot."""
         part = self.to_rows.take()[: len(slots)]
         part.numpy()[:] = slots
-        there = part.to(self.device, non_blocking=True)
+        copied = part.to(self.device, non_blocking=True)
         self.to_rows.used()
-        self.model.copy_opening(there.long(), tokens)
-
-    def fits(self, tokens: int, tiles: int) -> bool:
-        """Whether so many tokens, cut into so many tiles, are one reading."""
-        return tokens <= self.chunk and tiles <= self.tiles[self.chunk]
+        self.model.copy_prompt(copied.long(), tokens)
 
     def _cut(self, slots: Array) -> tuple[Array, Array]:
-        """Tiles: the first token and the number of tokens of each."""
+        """Tiles: the first token and the number of tokens of each.
+
+        Tiles of 4, slots 7 7 7 7 7 7 2 2: slot 7 has the tokens 0 to 5, slot 2 the tokens 6 and 7, so that the tiles
+        start at 0, 4 and 6 and hold 4, 2 and 2 tokens.
+        """
         edges = np.flatnonzero(np.diff(slots)) + 1
         begins, ends = np.concatenate(([0], edges)), np.concatenate((edges, [len(slots)]))
         pieces = -(-(ends - begins) // self.model.tile)
@@ -186,7 +186,7 @@ class Device:
     def _read(self, bucket: int) -> None:
         tokens, slots, positions = self.feed[: 3 * bucket].view(3, bucket).unbind()
         starts, counts = self.feed[3 * bucket : 3 * bucket + 2 * self.tiles[bucket]].view(2, -1).unbind()
-        self.model.forward(tokens, slots, positions, 0, (starts, counts))
+        self.model.forward(tokens, SlotPositions(slots, positions), 0, (starts, counts))
 
     @torch.no_grad()
     def _play(self, key: tuple[str, int], step: Callable[[], None]) -> None:

@@ -1,51 +1,42 @@
-"""What the places of every engine have in common: who waits for one, what fits into it, and how large it is."""
+"""What the slots of every engine have in common: who waits for one, and how much memory they take."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
 import torch
 
-from mulligan.errors import ContextFull, MemoryFull, UsageError
+from mulligan.engine.base import Stream
+from mulligan.errors import MemoryFull, ParameterError
 
 SHARE_OF_MEMORY = 0.35
 """Of what is free, for keys and values."""
 SPARE_SLOTS = 2
-"""Slots that nobody plays in: one holds the common opening, one takes what idle rows write."""
+"""Slots that nobody plays in: one holds the shared prompt, one takes what idle rows write."""
 
 
-class Closable(Protocol):
-    def close(self) -> None: ...
-
-
-Stream = TypeVar("Stream", bound=Closable)
-
-
-class Waiting(Generic[Stream]):
+class Waiting:
     """Those who wait for a place, in the order of asking. `seat` gives one, or None where all are taken."""
 
     def __init__(self, seat: Callable[[], Stream | None]) -> None:
         self.seat = seat
         self.queue: deque[asyncio.Future[Stream]] = deque()
 
-    def __len__(self) -> int:
-        return len(self.queue)
-
     async def open(self) -> Stream:
         """A place, at once or when it is one's turn."""
         stream = self.seat() if not self.queue else None
         if stream is not None:
             return stream
-        place: asyncio.Future[Stream] = asyncio.get_running_loop().create_future()
-        self.queue.append(place)
+        seated: asyncio.Future[Stream] = asyncio.get_running_loop().create_future()
+        self.queue.append(seated)
         try:
-            return await place
+            return await seated
         except asyncio.CancelledError:
-            if place.done() and not place.cancelled():
-                place.result().close()
+            if seated.done() and not seated.cancelled():
+                seated.result().close()
             raise
 
     def admit(self) -> None:
@@ -60,18 +51,11 @@ class Waiting(Generic[Stream]):
             self.queue.popleft().set_result(stream)
 
 
-def need_open(closed: bool) -> None:
-    """Refuse to extend a stream that is closed."""
-    if closed:
-        raise UsageError("the stream is closed, and its place may be another's by now; open another one")
-
-
-def room_after(length: int, wanted: int, context: int) -> int:
-    """How many of `wanted` tokens a sequence of `length` has room for; `ContextFull` where it has none."""
-    room = min(wanted, context - length)
-    if room < 1:
-        raise ContextFull(f"the prompt of {length} tokens leaves no room in a context of {context}")
-    return room
+def check_sizes(slots: int, chunk: int) -> None:
+    """Refuse an engine that could hold or read nothing."""
+    for name, value in (("slots", slots), ("chunk", chunk)):
+        if value < 1:
+            raise ParameterError(f"{name} must be >= 1 (got {value})")
 
 
 def cache_heads(config: Any) -> tuple[int, int]:

@@ -6,14 +6,28 @@ import torch
 from torch import Tensor
 from torch.nn.functional import silu
 
-from mulligan.engine.state import DONE, GREEDY, LAST, LEFT, LENGTH, SCALE, SEED, STOPS, TOP_P
+from mulligan.engine.state import (
+    DONE,
+    GREEDY,
+    LAST,
+    LEFT,
+    LENGTH,
+    SCALE,
+    SEED,
+    STOPS,
+    TOP_P,
+    KeyValues,
+    SlotPositions,
+    Tiles,
+)
 
-_TILE = 64
+TILE_ROWS = 64
+"""Rows of queries, of all heads of a group, in a tile."""
 
 
 def tile_tokens(group: int) -> int:
     """Tokens of one sequence in a tile."""
-    return max(1, _TILE // group)
+    return max(1, TILE_ROWS // group)
 
 
 def add_norm(hidden: Tensor, added: Tensor | None, weight: Tensor, eps: float) -> Tensor:
@@ -29,59 +43,45 @@ def _norm(x: Tensor, eps: float) -> Tensor:
 
 
 def rotate_store(
-    packed: Tensor,
-    norms: Tensor | None,
-    table: Tensor,
-    slots: Tensor,
-    positions: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    eps: float,
+    packed: Tensor, norms: Tensor | None, table: Tensor, at: SlotPositions, cache: KeyValues, eps: float
 ) -> None:
     """Norm and rotate queries and keys of `packed` [T, (query + 2 kv) heads × size]; keys, values go to the cache."""
-    _, kv, _, size = keys.shape
+    _, kv, _, size = cache.keys.shape
+    slots, positions = at.slots.long(), at.positions.long()
     heads = packed.view(len(packed), -1, size)
     turned = heads[:, :-kv]
     query = turned.shape[1] - kv
     if norms is not None:
-        own = norms.repeat_interleave(torch.tensor([query, kv], device=norms.device), dim=0)
-        turned = own * _norm(turned, eps)
+        norm_of_head = norms.repeat_interleave(torch.tensor([query, kv], device=norms.device), dim=0)
+        turned = norm_of_head * _norm(turned, eps)
     low, high = turned.float().chunk(2, -1)
-    cosine, sine = table[positions.long()].unsqueeze(1).chunk(2, -1)
+    cosine, sine = table[positions].unsqueeze(1).chunk(2, -1)
     turned = torch.cat((low * cosine - high * sine, high * cosine + low * sine), -1).to(packed.dtype)
     heads[:, :query] = turned[:, :query]
-    keys[slots.long(), :, positions.long()] = turned[:, query:]
-    values[slots.long(), :, positions.long()] = heads[:, -kv:]
+    cache.keys[slots, :, positions] = turned[:, query:]
+    cache.values[slots, :, positions] = heads[:, -kv:]
 
 
 def attend(
-    packed: Tensor,
-    slots: Tensor,
-    positions: Tensor,
-    decoding: int,
-    tiles: tuple[Tensor, Tensor] | None,
-    keys: Tensor,
-    values: Tensor,
-    scale: float,
-    out: Tensor,
+    packed: Tensor, at: SlotPositions, decoding: int, tiles: Tiles | None, cache: KeyValues, scale: float, out: Tensor
 ) -> None:
     """Each query of `packed` against the keys of its slot up to its own position; [T, query heads × size] to `out`."""
-    _, kv, _, size = keys.shape
+    _, kv, _, size = cache.keys.shape
     heads = packed.view(len(packed), -1, size)
     queries = heads[:, : heads.shape[1] - 2 * kv].reshape(len(heads), kv, -1, size).float()
-    places = list(range(decoding))
+    tokens = list(range(decoding))
     if tiles is not None:
-        starts, counts = (given.tolist() for given in tiles)
-        places += [token for start, count in zip(starts, counts, strict=True) for token in range(start, start + count)]
-    if not places:
+        for start, count in torch.stack(tiles, 1).tolist():
+            tokens += range(start, start + count)
+    if not tokens:
         return
-    which = torch.tensor(places, device=packed.device)
-    reach = int(positions[which].max()) + 1
-    slot = slots[which].long()
-    score = torch.einsum("thgd,thnd->thgn", queries[which], keys[slot, :, :reach].float()) * scale
-    hidden = torch.arange(reach, device=packed.device) > positions[which].unsqueeze(1)
-    weight = score.masked_fill(hidden[:, None, None], -torch.inf).softmax(-1)
-    mixed = torch.einsum("thgn,thnd->thgd", weight, values[slot, :, :reach].float())
+    which = torch.tensor(tokens, device=packed.device)
+    slot, position = at.slots[which].long(), at.positions[which]
+    reach = int(position.max()) + 1
+    score = torch.einsum("thgd,thnd->thgn", queries[which], cache.keys[slot, :, :reach].float()) * scale
+    later = torch.arange(reach, device=packed.device) > position.unsqueeze(1)
+    weight = score.masked_fill(later[:, None, None], -torch.inf).softmax(-1)
+    mixed = torch.einsum("thgn,thnd->thgd", weight, cache.values[slot, :, :reach].float())
     out[which] = mixed.flatten(1).to(out.dtype)
 
 
@@ -93,48 +93,48 @@ def gate(both: Tensor) -> Tensor:
 
 def begin(state: Tensor, rows: Tensor, slots: Tensor, positions: Tensor, tokens: Tensor) -> None:
     """Where each row's slot stands: its last token, and the position that goes to. Rows of done slots do idle work."""
-    own = state[rows.long()]
-    busy = own[:, DONE] == 0
+    states = state[rows.long()]
+    busy = states[:, DONE] == 0
     slots.copy_(torch.where(busy, rows, len(state) - 1))
-    positions.copy_(torch.where(busy, own[:, LENGTH], 0))
-    tokens.copy_(torch.where(busy, own[:, LAST], 0))
+    positions.copy_(torch.where(busy, states[:, LENGTH], 0))
+    tokens.copy_(torch.where(busy, states[:, LAST], 0))
 
 
 def draw(logits: Tensor, state: Tensor, rows: Tensor, ids: Tensor, logprobs: Tensor, done: Tensor) -> None:
     """One token for each row of logits [row, vocabulary], by its slot's own number; the slot's state goes on."""
-    own = state[rows.long()]
-    scale = own[:, SCALE].contiguous().view(torch.float32)
+    states = state[rows.long()]
+    scale = states[:, SCALE].contiguous().view(torch.float32)
     logp = torch.log_softmax(logits.float() * scale.unsqueeze(1), -1)
     cumulative = logp.double().exp().cumsum(-1)
-    number = uniform(own[:, SEED], own[:, LENGTH]).double().unsqueeze(1) * cumulative[:, -1:]
+    number = uniform(states[:, SEED], states[:, LENGTH]).double().unsqueeze(1) * cumulative[:, -1:]
     token = torch.searchsorted(cumulative, number, right=True).squeeze(1).clamp(max=logits.shape[1] - 1)
-    token = torch.where(own[:, GREEDY] != 0, logp.argmax(-1), token)
-    busy = own[:, DONE] == 0
-    stopped = (own[:, STOPS:] == token.unsqueeze(1)).any(1)
-    finished = stopped | (own[:, LEFT] <= 1)
+    token = torch.where(states[:, GREEDY] != 0, logp.argmax(-1), token)
+    busy = states[:, DONE] == 0
+    stopped = (states[:, STOPS:] == token.unsqueeze(1)).any(1)
+    finished = stopped | (states[:, LEFT] <= 1)
     ids.copy_(token)
     logprobs.copy_(logp.gather(1, token.unsqueeze(1)).squeeze(1))
     done.copy_(torch.where(busy, torch.where(stopped, 2, torch.where(finished, 3, 1)), 0))
-    after = own.clone()
-    after[:, LAST], after[:, LENGTH], after[:, LEFT] = token.int(), own[:, LENGTH] + 1, own[:, LEFT] - 1
+    after = states.clone()
+    after[:, LAST], after[:, LENGTH], after[:, LEFT] = token.int(), states[:, LENGTH] + 1, states[:, LEFT] - 1
     after[:, DONE] = finished.int()
     state[rows.long()[busy]] = after[busy]
 
 
 def keep_nucleus(logits: Tensor, state: Tensor, rows: Tensor) -> Tensor:
     """Logits without the tokens outside each row's nucleus: the fewest whose probability reaches the slot's top-p."""
-    own = state[rows.long()]
-    scale, top_p = (own[:, place].contiguous().view(torch.float32).unsqueeze(1) for place in (SCALE, TOP_P))
+    states = state[rows.long()]
+    scale, top_p = (states[:, field].contiguous().view(torch.float32).unsqueeze(1) for field in (SCALE, TOP_P))
     ordered, order = torch.softmax(logits.float() * scale, -1).sort(-1, descending=True)
     outside = ordered.cumsum(-1) - ordered >= top_p
     return logits.masked_fill(torch.zeros_like(outside).scatter(1, order, outside), -torch.inf)
 
 
-def uniform(seed: Tensor, place: Tensor) -> Tensor:
+def uniform(seed: Tensor, position: Tensor) -> Tensor:
     """A number in [0, 1) for each pair of int32 numbers: Philox-4x32-10, as Triton's ``rand`` has it."""
     mask = 0xFFFFFFFF
     key0, key1 = seed.long() & mask, (seed.long() >> 32) & mask
-    c0 = place.long() & mask
+    c0 = position.long() & mask
     c1, c2, c3 = torch.zeros_like(c0), torch.zeros_like(c0), torch.zeros_like(c0)
     for _ in range(10):
         a, b = _product(0xD2511F53, c0), _product(0xCD9E8D57, c2)

@@ -11,53 +11,53 @@ Reproducible: places are given in the order of asking, never by the clock; every
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from mulligan.engine.base import Sampled
-from mulligan.engine.places import Waiting, cache_heads, need_open, room_after
-from mulligan.errors import DeviceLost, ParameterError, lost_device
+from mulligan.engine.base import Sampled, Stream
+from mulligan.engine.places import Waiting, cache_heads, check_sizes
+from mulligan.errors import DeviceLost, lost_device
 from mulligan.models.attention import forward, use_plans
-from mulligan.types import Sampling
 
 NARROW = 4
-"""Up to so many new tokens a stream is taken together with those that decode."""
+"""Streams with at most this many new tokens share the decoding block; longer prompts get their own."""
 
 
 class SlotEngine:
     """`slots` streams at a time; the others wait for a place. A step takes at most `chunk` tokens of one stream."""
 
     def __init__(self, model: Any, *, slots: int = 256, context: int | None = None, chunk: int = 512) -> None:
-        if slots < 1 or chunk < 1:
-            raise ParameterError(f"slots={slots}, chunk={chunk} cannot be; give at least 1")
+        check_sizes(slots, chunk)
         use_plans(model)
         self.model, self.slots, self.chunk = model, slots, chunk
         self.context = min(context or model.config.max_position_embeddings, model.config.max_position_embeddings)
         self.cache = _Cache(model, slots, self.context)
-        self.live: list[_Stream] = []
+        self.live: list[Stream] = []
         self.waiting = Waiting(self._seat)
         self.pump: asyncio.Task[None] | None = None
         self.lost: DeviceLost | None = None
-        self.steps = self.tokens = 0
-        """Model runs, and tokens they took in, since the engine was made."""
+        self.drawn: dict[Stream, list[tuple[int, float]]] = {}
+        """Tokens of the reply under way, with their log-probabilities."""
+        self.tokens = 0
+        """Tokens that the model took in since the engine was made."""
 
-    async def open(self) -> _Stream:
+    async def open(self) -> Stream:
         return await self.waiting.open()
 
-    def _seat(self) -> _Stream | None:
+    def _seat(self) -> Stream | None:
         if len(self.live) == self.slots:
             return None
-        stream = _Stream(self, len(self.live))
+        stream = Stream(self, len(self.live))
         self.live.append(stream)
         return stream
 
-    def release(self, stream: _Stream) -> None:
-        """Take a stream out; the last one moves into its place."""
+    def release(self, stream: Stream) -> None:
+        """Take a stream out; the last one moves into its slot."""
+        self.forget(stream)
         last = self.live.pop()
         if last is not stream:
             if self.lost is None:  # otherwise nothing can be moved, nor need it be
@@ -66,16 +66,21 @@ class SlotEngine:
             self.live[stream.slot] = last
         self.waiting.admit()
 
-    def wake(self) -> None:
-        """Make sure somebody runs the steps."""
+    def ask(self, stream: Stream) -> None:
+        if self.lost is not None:
+            raise self.lost
+        self.drawn[stream] = []
         if self.pump is None or self.pump.done():
             self.pump = asyncio.get_running_loop().create_task(self._run())
+
+    def forget(self, stream: Stream) -> None:
+        self.drawn.pop(stream, None)
 
     async def _run(self) -> None:
         while True:
             # One round of the event loop: whoever just got a reply plays it and asks again before the next step.
             await asyncio.sleep(0)
-            asking = [stream for stream in self.live if stream.reply is not None]
+            asking = [stream for stream in self.live if stream.is_asking]
             if not asking:
                 return
             try:
@@ -86,7 +91,7 @@ class SlotEngine:
                     stream.fail(self.lost or error)
 
     @torch.no_grad()
-    def step(self, asking: list[_Stream]) -> None:
+    def step(self, asking: list[Stream]) -> None:
         """One run of the model over the new tokens of `asking`."""
         ids: list[int] = []
         counts: list[int] = []
@@ -99,7 +104,6 @@ class SlotEngine:
         keep = plan.last[torch.tensor(ends)] if not all(ends) else plan.last
         device = self.cache.device
         logits = forward(self.model, torch.tensor(ids, device=device), plan.positions, plan, keep)
-        self.steps += 1
         self.tokens += len(ids)
         drawing = []
         for stream, count, end in zip(asking, counts, ends, strict=True):
@@ -109,77 +113,20 @@ class SlotEngine:
                 drawing.append(stream)
         if drawing:
             for stream, token, logprob in zip(drawing, *draw(logits, drawing), strict=True):
-                stream.take(token, logprob)
+                self._take(stream, token, logprob)
 
-
-class _Stream:
-    """One sequence in one place of the cache."""
-
-    def __init__(self, engine: SlotEngine, slot: int) -> None:
-        self.engine, self.slot = engine, slot
-        self.cached = 0
-        """Tokens whose keys and values are in the cache."""
-        self.pending: list[int] = []
-        """Tokens of the sequence that the model has not seen yet."""
-        self.reply: asyncio.Future[Sampled] | None = None
-        self.sampling = Sampling()
-        self.stop: Collection[int] = ()
-        self.rng = random.Random(0)
-        self.ids: list[int] = []
-        self.logprobs: list[float] = []
-        self.room = 0
-        self.closed = False
-
-    @property
-    def length(self) -> int:
-        return self.cached + len(self.pending)
-
-    async def extend(
-        self, ids: Sequence[int], sampling: Sampling, stop: Collection[int], rng: random.Random
-    ) -> Sampled:
-        if self.engine.lost is not None:
-            raise self.engine.lost
-        need_open(self.closed)
-        self.room = room_after(self.length + len(ids), sampling.max_tokens, self.engine.context)
-        self.pending += ids
-        self.sampling, self.stop, self.rng = sampling, stop, rng
-        self.ids, self.logprobs = [], []
-        self.reply = asyncio.get_running_loop().create_future()
-        self.engine.wake()
-        try:
-            return await self.reply
-        finally:
-            self.reply = None
-
-    def take(self, token: int, logprob: float) -> None:
+    def _take(self, stream: Stream, token: int, logprob: float) -> None:
         """One more token of the reply; it joins the sequence, and the model sees it with what comes next."""
-        self.ids.append(token)
-        self.logprobs.append(logprob)
-        self.pending.append(token)
-        stopped = token in self.stop
-        if (stopped or len(self.ids) >= self.room) and self.reply is not None:
-            if not self.reply.done():
-                self.reply.set_result(Sampled(tuple(self.ids), tuple(self.logprobs), "stop" if stopped else "length"))
-            self.reply = None
-
-    def fail(self, error: Exception) -> None:
-        if self.reply is not None and not self.reply.done():
-            self.reply.set_exception(error)
-        self.reply = None
-
-    def restart(self) -> None:
-        self.cached, self.pending = 0, []
-
-    def close(self) -> None:
-        if not self.closed:
-            self.closed = True
-            if self.reply is not None:
-                self.reply.cancel()
-            self.reply = None
-            self.engine.release(self)
+        stream.pending.append(token)
+        drawn = self.drawn[stream]
+        drawn.append((token, logprob))
+        stopped = token in stream.stop
+        if stopped or len(drawn) >= stream.room:
+            ids, logprobs = zip(*self.drawn.pop(stream), strict=True)
+            stream.finish(Sampled(ids, logprobs, "stop" if stopped else "length"))
 
 
-def draw(logits: Tensor, streams: list[_Stream]) -> tuple[list[int], list[float]]:
+def draw(logits: Tensor, streams: list[Stream]) -> tuple[list[int], list[float]]:
     """One token for each row of logits [stream, vocabulary], with its log-probability.
 
     A number from the stream's own generator is looked up in the cumulative distribution; temperature 0 takes the most
@@ -246,12 +193,12 @@ class _Cache:
 
 
 class _Part(NamedTuple):
-    """Rows whose new tokens are of about one number, as one padded block of queries."""
+    """Streams with about as many new tokens, as one padded block of queries."""
 
     slots: Tensor | None
-    """[row] the slots of the block; None: all places of the cache from the first on, read without a copy."""
-    block: Tensor
-    """[row, width] the token at each place of the block; places that hold none repeat token 0 and are not read."""
+    """[row] the slots of the block; None: all slots of the cache from the first on, read without a copy."""
+    tokens: Tensor
+    """[row, width] the token in each cell of the block; cells that hold none repeat token 0 and are not read."""
     mask: Tensor
     """[row, 1, width, position] which keys each query sees."""
 
@@ -259,8 +206,12 @@ class _Part(NamedTuple):
 class SlotPlan:
     """New tokens of some slots, each attending to all of its own past.
 
-    rows: (slot, tokens cached before) of each stream; counts: its new tokens. Streams that read a long prompt are taken
-    apart from those that add a token or two, so that one prompt does not widen everybody's queries.
+    rows: (slot, tokens cached before) of each stream; counts: its new tokens. Streams that read a long prompt have a
+    block of their own, so that one prompt does not widen everybody's queries.
+
+    Slots 0, 1 and 2 with 7, 0 and 9 cached tokens and 1, 6 and 1 new ones: the packed tokens are 0 | 1 … 6 | 7, their
+    positions 7 | 0 … 5 | 9. The first block has a row for each slot and one column (tokens 0, 0, 7; slot 1's is not
+    read), the second holds slot 1's six tokens. Of these 3 + 6 cells `cell_of_token` is 0 | 3 … 8 | 2.
     """
 
     def __init__(self, cache: _Cache, rows: Sequence[tuple[int, int]], counts: Sequence[int]) -> None:
@@ -273,56 +224,60 @@ class SlotPlan:
         ends = self.fresh.cumsum(0)
         self.starts = ends - self.fresh
         self.last = (ends - 1).to(device)
-        """[row] place of each stream's last new token."""
+        """[row] each stream's last new token."""
         row = torch.repeat_interleave(torch.arange(len(counts)), self.fresh)
         self.positions = (self.cached[row] + torch.arange(len(row)) - self.starts[row]).to(device)
         """[T] position of each new token in its own sequence."""
-        self.slot_of = self.slots[row].to(device)
-        self.place = torch.empty(len(row), dtype=torch.long)
-        """[T] where each token's result stands among the parts' results, all flattened."""
+        self.slot_of_token = self.slots[row].to(device)
+        self.cell_of_token = torch.empty(len(row), dtype=torch.long)
+        """[T] the cell of each token among those of all blocks, flattened."""
         self.parts: list[_Part] = []
         wide = self.fresh > NARROW
         if bool(wide.any()) and int(wide.sum()) * 2 < self.top:
-            before = self._add_part(torch.arange(len(counts))[~wide], 0, whole=True) if not bool(wide.all()) else 0
-            self._add_part(torch.arange(len(counts))[wide], before, whole=False)
+            cells = self._add_part(torch.arange(len(counts))[~wide], 0, in_place=True) if not bool(wide.all()) else 0
+            self._add_part(torch.arange(len(counts))[wide], cells, in_place=False)
         else:
-            self._add_part(torch.arange(len(counts)), 0, whole=True)
-        self.place = self.place.to(device)
+            self._add_part(torch.arange(len(counts)), 0, in_place=True)
+        self.cell_of_token = self.cell_of_token.to(device)
 
-    def _add_part(self, members: Tensor, before: int, *, whole: bool) -> int:
-        """A block for the streams `members`; returns how many places there are with it."""
+    def _add_part(self, members: Tensor, cells: int, *, in_place: bool) -> int:
+        """A block for the streams `members` behind so many cells; returns how many cells there are with it.
+
+        in_place: the block has a row for every slot, so that attention reads the cache without a copy.
+        """
         fresh, cached, slots = self.fresh[members], self.cached[members], self.slots[members]
         width, reach = int(fresh.max()), int((cached + fresh).max())
-        height = self.top if whole else len(members)
-        line = slots if whole else torch.arange(len(members))
+        height = self.top if in_place else len(members)
+        line = slots if in_place else torch.arange(len(members))
         offset = torch.arange(width)
         real = offset < fresh.unsqueeze(1)
-        tokens = self.starts[members].unsqueeze(1) + offset
-        block = torch.zeros(height, width, dtype=torch.long)
-        block[line] = torch.where(real, tokens, 0)
+        numbers = self.starts[members].unsqueeze(1) + offset
+        tokens = torch.zeros(height, width, dtype=torch.long)
+        tokens[line] = torch.where(real, numbers, 0)
         seen = torch.ones(height, width, dtype=torch.long)
         seen[line] = torch.where(real, cached.unsqueeze(1) + offset + 1, 1)
-        self.place[tokens[real]] = (before + line.unsqueeze(1) * width + offset)[real]
+        self.cell_of_token[numbers[real]] = (cells + line.unsqueeze(1) * width + offset)[real]
         mask = (torch.arange(reach) < seen.unsqueeze(-1)).unsqueeze(1)
-        self.parts.append(_Part(None if whole else slots.to(self.device), block.to(self.device), mask.to(self.device)))
-        return before + height * width
+        slots_read = None if in_place else slots.to(self.device)
+        self.parts.append(_Part(slots_read, tokens.to(self.device), mask.to(self.device)))
+        return cells + height * width
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float | None) -> Tensor:
         keys, values = self.cache.keys[layer], self.cache.values[layer]
-        keys[self.slot_of, :, self.positions] = key
-        values[self.slot_of, :, self.positions] = value
-        found = []
+        keys[self.slot_of_token, :, self.positions] = key
+        values[self.slot_of_token, :, self.positions] = value
+        attended = []
         for part in self.parts:
             reach = part.mask.shape[-1]
-            own = slice(self.top) if part.slots is None else part.slots
+            slots = slice(self.top) if part.slots is None else part.slots
             mixed = scaled_dot_product_attention(
-                query[part.block].transpose(1, 2),
-                keys[own, :, :reach],
-                values[own, :, :reach],
+                query[part.tokens].transpose(1, 2),
+                keys[slots, :, :reach],
+                values[slots, :, :reach],
                 attn_mask=part.mask,
                 scale=scaling,
                 enable_gqa=query.shape[1] != key.shape[1],
             )
-            found.append(mixed.transpose(1, 2).flatten(0, 1))
-        joined = found[0] if len(found) == 1 else torch.cat(found)
-        return joined[self.place]
+            attended.append(mixed.transpose(1, 2).flatten(0, 1))
+        joined = attended[0] if len(attended) == 1 else torch.cat(attended)
+        return joined[self.cell_of_token]

@@ -5,6 +5,10 @@ The host writes a slot's row when a reply is asked for; from then on sampling mo
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from torch import Tensor
+
 LAST = 0
 """The newest token of the sequence: the model has not seen it yet."""
 LENGTH = 1
@@ -26,3 +30,20 @@ STOPS = 8
 MOST_STOPS = 8
 STATE = STOPS + MOST_STOPS
 """Numbers a slot."""
+
+Tiles = tuple[Tensor, Tensor]
+"""First token and number of tokens of each tile: [tile], [tile]."""
+
+
+class SlotPositions(NamedTuple):
+    """Where tokens belong. [T] each."""
+
+    slots: Tensor
+    positions: Tensor
+
+
+class KeyValues(NamedTuple):
+    """The cache of one layer: [slot, kv head, position, size] each."""
+
+    keys: Tensor
+    values: Tensor

@@ -25,12 +25,12 @@ class Bandit:
         self.task = task
         self.arms = task.integer("arms")
         self.paying = 1 + derive(task.seed, "bandit") % self.arms
-        self.tried: list[int] = []
+        self.pulled: list[int] = []
 
     @staticmethod
     def settle(params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:
         if int(params["arms"]) < 2:
-            raise ParameterError(f"bandit: arms={params['arms']} leaves no choice; give at least 2")
+            raise ParameterError(f"bandit: arms must be >= 2 (got {params['arms']})")
         return params
 
     @staticmethod
@@ -44,14 +44,14 @@ class Bandit:
         )
 
     def reset(self, chance: int = 0) -> str:
-        self.tried = []
-        return "No arm pulled yet."
+        self.pulled = []
+        return self._observe()
 
     def step(self, reply: str) -> Step:
         action = action_text(reply)
         if action is None or not action.isdecimal() or len(action) > 9 or not 1 <= int(action) <= self.arms:
             return Step(self._observe(), valid=False, state_key=self._key(), feedback=f"Name an arm, 1 to {self.arms}.")
-        self.tried.append(int(action))
+        self.pulled.append(int(action))
         won = int(action) == self.paying
         return Step(self._observe(), reward=float(won), done=won, won=won, state_key=self._key())
 
@@ -64,14 +64,11 @@ class Bandit:
     def digest(self, episode: Episode) -> str:
         return episode.final
 
-    def reflect(self, episode: Episode) -> str:
-        return f"<reflection>{episode.final}</reflection>"
-
     def _key(self) -> str:
-        return ",".join(map(str, self.tried))
+        return ",".join(map(str, self.pulled))
 
     def _observe(self) -> str:
-        lines = [f"Arm {arm} paid {int(arm == self.paying)}." for arm in self.tried]
+        lines = [f"Arm {arm} paid {int(arm == self.paying)}." for arm in self.pulled]
         return "\n".join(lines) or "No arm pulled yet."
 
 
@@ -80,7 +77,7 @@ class _Player:
 
     def __init__(self, world: Bandit, kind: str, rng: random.Random, skill: float, recall: float) -> None:
         self.world, self.kind, self.rng, self.skill, self.recall = world, kind, rng, skill, recall
-        self.known: set[int] = set()
+        self.failed: set[int] = set()
 
     def act(self) -> str:
         arms = list(range(1, self.world.arms + 1))
@@ -88,9 +85,12 @@ class _Player:
             if self.kind == "omniscient":
                 arms = [self.world.paying]
             else:
-                seen = self.known if self.rng.random() < self.recall else set(self.world.tried)
-                arms = [arm for arm in arms if arm not in seen] or arms
+                failed = self.failed if self.rng.random() < self.recall else set(self.world.pulled)
+                arms = [arm for arm in arms if arm not in failed] or arms
         return f"<action>{self.rng.choice(arms)}</action>"
 
     def see(self, step: Step) -> None:
-        self.known |= {arm for arm in self.world.tried if arm != self.world.paying}
+        self.failed |= {arm for arm in self.world.pulled if arm != self.world.paying}
+
+    def reflect(self, episode: Episode) -> str:
+        return f"<reflection>{episode.final}</reflection>"

@@ -1,7 +1,7 @@
 """The environment protocol: rules, observation, parser; nothing about trials, memory or prompts.
 
 An environment is any class with `__init__(task)`, `rules`, `reset` and `step`. Everything else is optional and looked
-up by name: see `EnvSpec` for the class attributes and `Offers` for the methods.
+up by name: see `mulligan.envs.registry.EnvSpec` for the class attributes and `Offers` for the methods.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from mulligan.types import Episode, Step, Task
+from mulligan.types import Completion, Episode, Step, Task
 
 LONGEST_REPLY = 100_000
 """Characters; a longer reply is an invalid turn and is not searched for an action."""
@@ -43,14 +43,18 @@ class Env(Protocol):
 
 
 class Player(Protocol):
-    """A scripted player sitting beside one live world, for a whole trial."""
+    """A scripted player sitting beside one live world, for a whole trial.
+
+    It may also have `reflect(episode) -> str | Completion`: the reflection that a demonstration shows after an episode.
+    A `Completion` that is `mistaken` is shown in a warm start and not imitated.
+    """
 
     def act(self) -> str:
         """The next reply, from what the world shows now."""
         ...
 
     def see(self, step: Step) -> None:
-        """What the last reply led to."""
+        """What the last reply led to. `step.done` is true at the last turn of an episode, also at the turn limit."""
         ...
 
 
@@ -65,13 +69,14 @@ class Offers(Protocol):
         """A scripted player of this world.
 
         kind    "expert" sees what an agent sees; "omniscient" sees everything and gives the ceiling. An environment
-                that has others names all it has in a class variable `players`, and in `room_players` those that an
-                evaluation shows beside the expert.
+                with other players names all of them in `players`.
         skill   share of its own moves; the rest are random legal ones.
         recall  share of its moves that use what earlier episodes of the trial showed.
-        A player with a `reflect(episode)` of its own is asked for it instead of the world; it may answer with a
-        `Completion` that is `mistaken`, which a warm start shows and does not imitate.
         """
+        ...
+
+    def reflect(self, episode: Episode) -> str | Completion:
+        """A truthful reflection on an episode, for scripted players that have no `reflect` of their own."""
         ...
 
     def digest(self, episode: Episode) -> str:
@@ -79,22 +84,25 @@ class Offers(Protocol):
         ...
 
     def world_key(self) -> str:
-        """Names the hidden world in canonical form: worlds that are the same but for a symmetry, a distractor or where
-        the player starts have one key. Training, validation and evaluation share no key."""
+        """The canonical name of the hidden world.
+
+        Worlds that differ only in a symmetry, a distractor or the player's start have one key. Training, validation and
+        evaluation share no key.
+        """
         ...
 
     def task_key(self) -> str:
-        """Names the task exactly, where several tasks share one `world_key` (a board and its mirror image, two options
-        of one product): a list of tasks holds each once. Without it, a list holds each `world_key` once."""
+        """The exact name of the task, where several tasks share one `world_key` (a board and its mirror image).
+
+        A list of tasks holds each `task_key` once; without it, each `world_key` once.
+        """
         ...
 
     def seed_set(self) -> str | None:
-        """The set of tasks ("train", "validation", "eval") that the world is for, where those who made it have split
-        their worlds; None leaves that to `world_key`."""
-        ...
+        """The set of tasks ("train", "validation", "eval") that the authors of the world put it in.
 
-    def reflect(self, episode: Episode) -> str:
-        """A truthful reflection on an episode, as a scripted demonstrator writes it."""
+        None leaves the split to `world_key`.
+        """
         ...
 
 
@@ -105,17 +113,23 @@ _TAG = re.compile(r"</?action>", re.IGNORECASE)
 def action_text(reply: str) -> str | None:
     """What stands between ``<action>`` and ``</action>``; None when that is missing or not one answer.
 
-    Text around it is allowed, and what comes before the last ``</think>`` is not searched. The same action said twice
-    is one answer; two different ones, nested tags or an unclosed tag are none.
+    Text around it is allowed, and text before the last ``</think>`` is not searched. The same action said twice is one
+    answer; two different ones, nested tags or an unclosed tag are none.
     """
     if len(reply) > LONGEST_REPLY:
         return None
-    thought = max(reply.rfind("</think>"), reply.rfind("</thinking>"))
-    if thought >= 0:
-        reply = reply[thought:]
-    found: list[str] = _ACTION.findall(reply)
-    if not found or len(_TAG.findall(reply)) != 2 * len(found):
+    thought_end = max(reply.rfind("</think>"), reply.rfind("</thinking>"))
+    if thought_end >= 0:
+        reply = reply[thought_end:]
+    actions: list[str] = _ACTION.findall(reply)
+    if not actions or len(_TAG.findall(reply)) != 2 * len(actions):
         return None
-    if len(found) > 1 and len({" ".join(text.split()).lower() for text in found}) > 1:
+    if len(actions) > 1 and len({" ".join(action.split()).lower() for action in actions}) > 1:
         return None
-    return found[0].strip()
+    return actions[0].strip()
+
+
+def reflection_text(**fields: str) -> str:
+    """A demonstrated reflection in parts, one a line (the fields of `mulligan.trial.reflection`)."""
+    lines = "\n".join(f"{name}: {value}" for name, value in fields.items())
+    return f"<reflection>\n{lines}\n</reflection>"

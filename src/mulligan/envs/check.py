@@ -4,36 +4,36 @@ from __future__ import annotations
 
 import math
 import random
+import reprlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 from mulligan.envs import registry
 from mulligan.envs.base import Env
 from mulligan.errors import ContractBroken, MulliganError
 from mulligan.seeding import generator
-from mulligan.types import PLAYERS, Step, Task
+from mulligan.types import Step, Task
 
 SEEDS = range(8)
 GARBAGE_REPLIES = 1_000
 
 
-def check_env(name: str, **params: Any) -> None:
-    """Raise `ContractBroken`, naming seed and reply, if environment `name` does not keep the contract.
+def check_env(env: str | type, /, **params: Any) -> None:
+    """Raise `ContractBroken`, naming seed and reply, if an environment (a name or a class) does not keep the contract.
 
     The same task twice gives the same first observation; a recorded list of replies replays to the same transcript;
     garbage never raises; an invalid reply never changes the world; observations are text and rewards finite; what
     `legal` lists is legal; scripted players can play. Whether episodes end is not tested: after the task's turns the
     runner ends them.
     """
-    for seed in SEEDS:
-        task = registry.make_task(name, seed, **params)
+    tasks = [registry.make_task(env, seed, **params) for seed in SEEDS]
+    for task in tasks:
         _check_reset(task)
         for chance in (0, 1):
             _check_replay(task, chance)
         _check_invalid_changes_nothing(task)
-    task = registry.make_task(name, 0, **params)
-    _check_garbage(task)
-    _check_players(task)
+    _check_garbage(tasks[0])
+    _check_players(tasks[0])
 
 
 def garbage(rng: random.Random) -> Iterator[str]:
@@ -54,13 +54,17 @@ def garbage(rng: random.Random) -> Iterator[str]:
 
 def _check_reset(task: Task) -> None:
     first, second = _built(task), _built(task)
-    once = (_called(first, "rules"), _called(first, "reset"))
-    if once != (_called(second, "rules"), _called(second, "reset")):
-        raise ContractBroken(f"{task.env}, seed {task.seed}: the same task gave two different beginnings")
-    if not isinstance(once[0], str) or not isinstance(once[1], str):
+    rules, opening = _called(first, "rules"), _called(first, "reset")
+    if (rules, opening) != (_called(second, "rules"), _called(second, "reset")):
+        raise ContractBroken(f"{_site(task)}: the same task gave two different beginnings")
+    if not isinstance(rules, str) or not isinstance(opening, str):
         raise ContractBroken(f"{task.env}: rules() and reset() must return text")
     if first.task != task:
         raise ContractBroken(f"{task.env}: env.task is not the task it was built from")
+
+
+def _site(task: Task) -> str:
+    return f"{task.env}, seed {task.seed}"
 
 
 def _built(task: Task) -> Env:
@@ -69,25 +73,20 @@ def _built(task: Task) -> Env:
     except MulliganError:
         raise
     except Exception as error:
-        raise ContractBroken(f"{task.env}, seed {task.seed}: __init__(task) raised {_named(error)}") from error
+        raise ContractBroken(f"{_site(task)}: __init__(task) raised {_named(error)}") from error
 
 
-def _called(env: Env, method: str, *given: int) -> Any:
+def _called(env: Env, method: str, *arguments: int) -> Any:
     """What `method` of the environment returns; an error in it breaks the contract."""
     try:
-        return getattr(env, method)(*given)
+        return getattr(env, method)(*arguments)
     except Exception as error:
-        call = f"{method}({', '.join(map(str, given))})"
-        raise ContractBroken(f"{env.task.env}, seed {env.task.seed}: {call} raised {_named(error)}") from error
+        call = f"{method}({', '.join(map(str, arguments))})"
+        raise ContractBroken(f"{_site(env.task)}: {call} raised {_named(error)}") from error
 
 
 def _named(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
-
-
-def _shortened(value: object) -> str:
-    said = repr(value)
-    return said if len(said) <= 80 else f"{said[:79]}…"
 
 
 def _is_finite(value: Any) -> bool:
@@ -104,22 +103,17 @@ def _check_replay(task: Task, chance: int) -> None:
     opening = _called(env, "reset", chance)
     replies: list[str] = []
     steps: list[Step] = []
-    for _ in range(task.turns):
+    while len(steps) < task.turns and not (steps and steps[-1].done):
         replies.append(_pick(env, rng))
         steps.append(_step(env, replies[-1]))
         if not steps[-1].valid and hasattr(env, "legal"):
-            listed = f"legal() lists {replies[-1][:80]!r}, which step() rejects"
-            raise ContractBroken(f"{task.env}, seed {task.seed}, chance {chance}: {listed}")
-        if steps[-1].done:
-            break
+            raise ContractBroken(f"{_site(task)}: legal() lists {replies[-1][:80]!r}, which step() rejects")
     for again in (env, _built(task)):
         same_opening = _called(again, "reset", chance) == opening
-        for number, (reply, step) in enumerate(zip(replies, steps, strict=True), 1):
+        for turn, (reply, step) in enumerate(zip(replies, steps, strict=True), 1):
             if not same_opening or _step(again, reply) != step:
-                raise ContractBroken(
-                    f"{task.env}, seed {task.seed}, chance {chance}: turn {number}, reply {reply[:80]!r} gave another "
-                    "transcript the second time"
-                )
+                differs = f"chance {chance}, turn {turn}, reply {reply[:80]!r}"
+                raise ContractBroken(f"{_site(task)}: {differs} gave another transcript the second time")
 
 
 def _check_invalid_changes_nothing(task: Task) -> None:
@@ -132,15 +126,15 @@ def _check_invalid_changes_nothing(task: Task) -> None:
     key: str | None = None
     for _ in range(task.turns):
         for reply in (next(noise), next(noise), next(noise), _pick(plain, rng)):
-            got = _step(disturbed, reply)
-            if not got.valid:
-                if key is not None and got.state_key != key:
-                    raise ContractBroken(f"{task.env}, seed {task.seed}: the invalid {reply[:80]!r} changed the state")
+            step = _step(disturbed, reply)
+            if not step.valid:
+                if key is not None and step.state_key != key:
+                    raise ContractBroken(f"{_site(task)}: the invalid {reply[:80]!r} changed the state")
                 continue
-            if _step(plain, reply) != got:
-                raise ContractBroken(f"{task.env}, seed {task.seed}: an invalid reply changed what {reply[:80]!r} does")
-            key = got.state_key
-            if got.done:
+            if _step(plain, reply) != step:
+                raise ContractBroken(f"{_site(task)}: an invalid reply changed what {reply[:80]!r} does")
+            key = step.state_key
+            if step.done:
                 return
 
 
@@ -155,18 +149,18 @@ def _check_garbage(task: Task) -> None:
 
 def _check_players(task: Task) -> None:
     """The scripted players can be made as the runner makes them, move, and take what comes of it."""
-    maker = registry.spec(task.env).build
-    if not callable(getattr(maker, "player", None)):
+    env_spec = registry.spec(task.env)
+    if not callable(getattr(env_spec.build, "player", None)):
         return
-    kinds = getattr(maker, "players", PLAYERS)
-    if isinstance(kinds, str) or not (isinstance(kinds, Sequence) and all(isinstance(kind, str) for kind in kinds)):
-        raise ContractBroken(f"{task.env}: players is {_shortened(kinds)}, not a list of names")
-    unknown = [kind for kind in getattr(maker, "room_players", ()) if kind not in kinds]
+    kinds: object = env_spec.players
+    if not _are_texts(kinds):
+        raise ContractBroken(f"{task.env}: players must be a list of names (got {reprlib.repr(kinds)})")
+    unknown = [kind for kind in env_spec.room_players if kind not in env_spec.players]
     if unknown:
         raise ContractBroken(f"{task.env}: room_players names {unknown[0]!r}, which is not one of its players {kinds}")
-    for kind in kinds:
+    for kind in env_spec.players:
         env: Any = _built(task)
-        who = f"{task.env}, seed {task.seed}: its player {kind!r}"
+        player_site = f"{_site(task)}: its player {kind!r}"
         try:
             player = env.player(kind, generator(task.seed, "player", kind), 1.0, 0.0)
             env.reset()
@@ -175,44 +169,46 @@ def _check_players(task: Task) -> None:
                 player.see(env.step(reply))
         except Exception as error:
             way_out = "it is made by player(kind, rng, skill, recall); `players` names those that there are"
-            raise ContractBroken(f"{who} cannot play: {_named(error)}; {way_out}") from error
+            raise ContractBroken(f"{player_site} cannot play: {_named(error)}; {way_out}") from error
         if not isinstance(reply, str):
-            raise ContractBroken(f"{who} moves with act() = {_shortened(reply)}, which is no text")
+            raise ContractBroken(f"{player_site}: act() must return text (got {reprlib.repr(reply)})")
+
+
+def _are_texts(values: object) -> bool:
+    is_list = isinstance(values, Sequence) and not isinstance(values, str)
+    return is_list and all(isinstance(value, str) for value in cast(Sequence[object], values))
 
 
 def _pick(env: Env, rng: random.Random) -> str:
     """A legal reply where the environment lists them, noise otherwise."""
     if not hasattr(env, "legal"):
         return next(garbage(rng))
-    found = _called(env, "legal")
-    where = f"{env.task.env}, seed {env.task.seed}"
-    is_list = isinstance(found, Sequence) and not isinstance(found, str)
-    if found is not None and not (is_list and all(isinstance(reply, str) for reply in found)):
-        raise ContractBroken(f"{where}: legal() returned {_shortened(found)}, not a list of replies as text")
-    if not found:
+    replies = _called(env, "legal")
+    if not replies or not _are_texts(replies):
         raise ContractBroken(
-            f"{where}: legal() returned {found!r} before the episode was over; list some, or leave it out"
+            f"{_site(env.task)}: legal() must return a list of replies as text, never empty before the episode is over "
+            f"(got {reprlib.repr(replies)})"
         )
-    return str(rng.choice(found))
+    return str(rng.choice(replies))
 
 
 def _step(env: Env, reply: str) -> Step:
     """One step, checked on its own."""
-    where = f"{env.task.env}, seed {env.task.seed}, reply {reply[:80]!r}"
+    site = f"{_site(env.task)}, reply {reply[:80]!r}"
     try:
         step = env.step(reply)
     except Exception as error:
-        raise ContractBroken(f"{where}: raised {_named(error)}") from error
+        raise ContractBroken(f"{site}: raised {_named(error)}") from error
     if not isinstance(step, Step):
-        raise ContractBroken(f"{where}: step() returned {type(step).__name__}, not Step")
-    for name, text in (("observation", step.observation), ("state_key", step.state_key), ("feedback", step.feedback)):
-        if not isinstance(text, str):
-            raise ContractBroken(f"{where}: step() gave {name}={_shortened(text)}, which is no text")
-    for name, number in (("reward", step.reward), ("shaping", step.shaping)):
-        if not _is_finite(number):
-            raise ContractBroken(f"{where}: step() gave {name}={_shortened(number)}, which is not a finite number")
+        raise ContractBroken(f"{site}: step() must return a Step (got {type(step).__name__})")
+    for name in ("observation", "state_key", "feedback"):
+        if not isinstance(getattr(step, name), str):
+            raise ContractBroken(f"{site}: {name} must be text (got {reprlib.repr(getattr(step, name))})")
+    for name in ("reward", "shaping"):
+        if not _is_finite(getattr(step, name)):
+            raise ContractBroken(f"{site}: {name} must be a finite number (got {reprlib.repr(getattr(step, name))})")
     if step.won and not step.done:
-        raise ContractBroken(f"{where}: won without being done")
+        raise ContractBroken(f"{site}: won without being done")
     if not step.valid and (step.reward or step.done):
-        raise ContractBroken(f"{where}: an invalid reply ended the episode or was rewarded")
+        raise ContractBroken(f"{site}: an invalid reply ended the episode or was rewarded")
     return step

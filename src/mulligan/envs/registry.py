@@ -1,10 +1,11 @@
-"""Finds environments by name: built in, from other packages (entry-point group ``mulligan.envs``), or in a file.
+"""Finds environments by name: built in, registered, from other packages (entry points ``mulligan.envs``), or in a file.
 
-Nothing is imported before it is asked for.
+Nothing is imported before it is asked for. Parameters that are strings are converted to the type of their default.
 """
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import importlib.metadata
 import importlib.util
@@ -14,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, get_args
 
 from mulligan.envs.base import Env
 from mulligan.errors import ContractBroken, ParameterError, UnknownName, UsageError
@@ -22,11 +23,12 @@ from mulligan.seeding import derive
 from mulligan.types import PLAYERS, Kind, ParamValue, Restart, Stop, Task, whole
 
 Value = TypeVar("Value")
+EnvClass = TypeVar("EnvClass", bound=type)
 BUILTIN = {
     "minesweeper": "mulligan.envs.minesweeper.env:MineSweeper",
     "sokoban": "mulligan.envs.sokoban.env:Sokoban",
-    "tictactoe": "mulligan.envs.tictactoe:TicTacToe",
-    "kuhn": "mulligan.envs.kuhn:KuhnPoker",
+    "tictactoe": "mulligan.envs.tictactoe.env:TicTacToe",
+    "kuhn": "mulligan.envs.kuhn.env:KuhnPoker",
     "alfworld": "mulligan.envs.alfworld.env:ALFWorld",
     "webshop": "mulligan.envs.webshop.env:WebShop",
     "bandit": "mulligan.envs.bandit:Bandit",
@@ -34,113 +36,172 @@ BUILTIN = {
 ENTRY_POINTS = "mulligan.envs"
 ADAPTERS = ("gymnasium", "textarena", "openspiel")
 """``gymnasium:ID`` and so on: environments of other libraries."""
+_REGISTERED: dict[str, type] = {}
+_RESERVED = ("seed", "turns")
+"""Names that no parameter of an environment can have: `make_task` takes them for itself."""
 
 
 @dataclass(frozen=True)
 class EnvSpec:
-    """An environment class and what it says about itself in class attributes."""
+    """An environment class and its settings, which are class attributes of the same names."""
 
     name: str
     build: type[Env]
     summary: str
     """First line of the class's docstring."""
     defaults: Mapping[str, ParamValue]
-    """``defaults``: every parameter with its default, whose type is the parameter's type."""
+    """Every parameter with its default, whose type is the parameter's type."""
     turns: int
-    """``turns``: how many turns an episode may take unless the task says otherwise."""
+    """How many turns an episode may take unless the task says otherwise."""
     kind: Kind
-    """``kind``: "solve" (won or not) or "versus" (a return per episode against an opponent)."""
+    """"solve" (won or not) or "versus" (a return per episode against an opponent)."""
+    stop: Stop
+    """When a trial ends by default: "success" for "solve", "never" for "versus"."""
+    restart: Restart
+    """What the next episode repeats by default: "replay" for "solve", "fresh" for "versus"."""
     timeout_reward: float
-    """``timeout_reward``: added to the last turn when the turn limit ends an episode. In a game against somebody,
-    not moving must not be better than losing."""
+    """Added to the last turn when the turn limit ends an episode: stalling must not be better than losing."""
     glyphs: Mapping[str, str]
-    """``glyphs``: character of the observation -> colour, for people."""
+    """Character of the observation -> colour, for people."""
+    players: tuple[str, ...]
+    """Kinds of scripted players that `player` can make."""
+    room_players: tuple[str, ...]
+    """Those that an evaluation shows beside the expert."""
 
-    @property
-    def stop(self) -> Stop:
-        """When a trial ends by default."""
-        return "success" if self.kind == "solve" else "never"
 
-    @property
-    def restart(self) -> Restart:
-        """What the next episode repeats by default."""
-        return "replay" if self.kind == "solve" else "fresh"
+_SETTINGS = set(EnvSpec.__dataclass_fields__) - {"name", "build", "summary"}
+_ALIASES = {
+    "max_turns": "turns", "max_steps": "turns", "params": "defaults", "parameters": "defaults", "reward_timeout":
+    "timeout_reward", "title": "the first line of the docstring", "description": "the first line of the docstring",
+}  # fmt: skip
+"""What people call settings elsewhere -> what they are here."""
 
 
 def names() -> list[str]:
-    """Every registered name, built in or installed."""
-    return sorted({*BUILTIN, *(point.name for point in importlib.metadata.entry_points(group=ENTRY_POINTS))})
+    """Every name, built in, registered or installed."""
+    points = importlib.metadata.entry_points(group=ENTRY_POINTS)
+    return sorted({*BUILTIN, *_REGISTERED, *(point.name for point in points)})
 
 
-def spec(name: str) -> EnvSpec:
-    """The environment called `name`."""
-    if not isinstance(name, str):
-        raise UsageError(f"{name!r} is no name of an environment; give one, or path/to/file.py:ClassName")
+def register(env_class: EnvClass) -> EnvClass:
+    """Make a class an environment of its own name, in this process: ``@mulligan.register``."""
+    name = env_class.__name__
+    if name in BUILTIN:
+        raise UsageError(f"{name!r} is the name of a built-in environment; call the class something else")
+    spec_of(env_class, name)
+    _REGISTERED[name] = env_class
+    _load.cache_clear()
+    return env_class
+
+
+def environment_named(env: str | type) -> str:
+    """The name of an environment that is given as a name or as a class, which is registered if need be."""
+    if isinstance(env, str):
+        return env
+    if not isinstance(env, type):
+        raise UsageError(f"env must be a name, path/to/file.py:ClassName, or a class (got {env!r})")
+    location = f"{env.__module__}:{env.__qualname__}"
+    for name, builtin in BUILTIN.items():
+        if builtin == location:
+            return name
+    if _REGISTERED.get(env.__name__) is not env:
+        register(env)
+    return env.__name__
+
+
+def in_this_process_only(name: str) -> bool:
+    """Whether other processes cannot find the environment, since its class was registered here."""
+    return name in _REGISTERED
+
+
+def spec(env: str | type) -> EnvSpec:
+    """The environment of that name or class."""
+    name = environment_named(env)
     return spec_of(_load(name), name)
 
 
 @lru_cache(maxsize=256)
-def spec_of(found: object, name: str) -> EnvSpec:
-    """What the class `found` says about itself, under the name it goes by."""
-    if not _is_env(found):
+def spec_of(env_class: object, name: str) -> EnvSpec:
+    """The settings of a class, under the name it goes by."""
+    if not _is_env(env_class):
         raise UsageError(f"{name!r} is not an environment: it needs rules(), reset() and step()")
-    defaults: dict[str, ParamValue] = _attribute(found, name, "defaults", {}, dict)
-    reserved = [key for key in ("name", "seed", "turns") if key in defaults]
-    if reserved:
-        raise UsageError(f"{name!r} cannot have a parameter {reserved[0]!r}: every task has one of that name")
-    kind = getattr(found, "kind", "solve")
-    if kind not in ("solve", "versus"):
-        raise UsageError(f"{name!r} says kind={kind!r}; it must be 'solve' or 'versus'")
+    assert isinstance(env_class, type)
+    _refuse_misspelt(env_class, name)
+    defaults: dict[str, ParamValue] = _setting(env_class, name, "defaults", {}, dict)
+    for parameter in _RESERVED:
+        if parameter in defaults:
+            raise UsageError(f"{name!r} cannot have a parameter {parameter!r}: every task has one of that name")
+    kind: Kind = _choice(env_class, name, "kind", get_args(Kind), "solve")
+    is_solved = kind == "solve"
     return EnvSpec(
         name=name,
-        build=cast(type[Env], found),
-        summary=(found.__doc__ or "").strip().partition("\n")[0],
+        build=cast(type[Env], env_class),
+        summary=(env_class.__doc__ or "").strip().partition("\n")[0],
         defaults=defaults,
-        turns=_attribute(found, name, "turns", 10, int),
-        kind=cast(Kind, kind),
-        timeout_reward=_attribute(found, name, "timeout_reward", 0.0, float),
-        glyphs=_attribute(found, name, "glyphs", {}, dict),
+        turns=_setting(env_class, name, "turns", 10, int),
+        kind=kind,
+        stop=_choice(env_class, name, "stop", get_args(Stop), "success" if is_solved else "never"),
+        restart=_choice(env_class, name, "restart", get_args(Restart), "replay" if is_solved else "fresh"),
+        timeout_reward=_setting(env_class, name, "timeout_reward", 0.0, float),
+        glyphs=_setting(env_class, name, "glyphs", {}, dict),
+        players=getattr(env_class, "players", PLAYERS),
+        room_players=getattr(env_class, "room_players", ()),
     )
 
 
-def _attribute(found: object, name: str, key: str, default: Value, kind: Callable[[Any], Value]) -> Value:
-    """What the class `found` says as `key`, in the type that it must have."""
-    said = getattr(found, key, default)
+def _refuse_misspelt(env_class: type, name: str) -> None:
+    """Refuse class attributes that are nearly called like a setting: they would be ignored."""
+    attributes = {key: value for base in env_class.__mro__[:-1] for key, value in vars(base).items()}
+    for key, value in attributes.items():
+        if key.startswith("_") or key in _SETTINGS or hasattr(value, "__get__"):  # methods, properties and slots
+            continue
+        near = difflib.get_close_matches(key, [*_SETTINGS, *_ALIASES], n=1, cutoff=0.8)
+        if near:
+            meant = _ALIASES.get(near[0], near[0])
+            raise UsageError(f"{name!r} has an attribute {key!r}, which is no setting; did you mean {meant!r}?")
+
+
+def _setting(env_class: type, name: str, key: str, default: Value, convert: Callable[[Any], Value]) -> Value:
+    value = getattr(env_class, key, default)
     try:
-        return kind(said)
+        return convert(value)
     except (TypeError, ValueError, OverflowError):
-        raise UsageError(f"{name!r} says {key}={said!r}; it must be {_TYPES[type(default)]}") from None
+        raise UsageError(f"{name!r}: {key} must be of type {type(default).__name__} (got {value!r})") from None
 
 
-_TYPES = {int: "a whole number", float: "a number", dict: "a dict"}
+def _choice(env_class: type, name: str, key: str, choices: tuple[Any, ...], default: str) -> Any:
+    value = getattr(env_class, key, default)
+    if value not in choices:
+        raise UsageError(f"{name!r}: {key} must be {' or '.join(map(repr, choices))} (got {value!r})")
+    return value
 
 
-def make_task(name: str, seed: int = 0, **params: Any) -> Task:
-    """A task of environment `name`, with every parameter that is not given at its default."""
-    return task_of(name, seed, params)
+def make_task(env: str | type, /, seed: int = 0, **params: Any) -> Task:
+    """A task of an environment, with every parameter that is not given at its default."""
+    return task_of(environment_named(env), seed, params)
 
 
 def task_of(name: str, seed: int, given: Mapping[str, Any]) -> Task:
-    """As `make_task`, whatever the parameters are called."""
-    about, params = spec(name), dict(given)
+    """As `make_task`, of an environment's name."""
+    env_spec, params = spec(name), dict(given)
     seed = whole(f"{name}: seed", seed)
-    turns = _coerce(name, "turns", params.pop("turns", about.turns), about.turns)
-    if int(turns) < 1:
-        raise ParameterError(f"{name}: turns={turns} leaves nothing to play; give at least 1")
-    filled = dict(about.defaults)
+    turns = int(_coerce(name, "turns", params.pop("turns", env_spec.turns), env_spec.turns))
+    if turns < 1:
+        raise ParameterError(f"{name}: turns must be >= 1 (got {turns})")
+    settled = dict(env_spec.defaults)
     for key, value in params.items():
-        if key not in filled:
-            raise UnknownName(f"parameter of {name}", key, [*filled, "turns"])
-        filled[key] = _coerce(name, key, value, filled[key])
-    settle = getattr(about.build, "settle", None)
+        if key not in settled:
+            raise UnknownName(f"parameter of {name}", key, [*settled, "turns"])
+        settled[key] = _coerce(name, key, value, settled[key])
+    settle = getattr(env_spec.build, "settle", None)
     if settle is not None:  # lets an environment check its parameters and fix those that depend on the seed
-        filled = settle(filled, seed)
-    check_turns = getattr(about.build, "check_turns", None)
+        settled = settle(settled, seed)
+    check_turns = getattr(env_spec.build, "check_turns", None)
     if check_turns is not None:
-        check_turns(filled, int(turns))
-    classify = getattr(about.build, "task_class", None)
-    task_class = classify(filled) if classify is not None else _class_of(name)
-    return Task(env=name, seed=seed, turns=int(turns), task_class=task_class, params=tuple(sorted(filled.items())))
+        check_turns(settled, turns)
+    classify = getattr(env_spec.build, "task_class", None)
+    task_class = classify(settled) if classify is not None else _class_of(name)
+    return Task(env=name, seed=seed, turns=turns, task_class=task_class, params=tuple(sorted(settled.items())))
 
 
 def _class_of(name: str) -> str:
@@ -153,9 +214,10 @@ def _class_of(name: str) -> str:
 
 def build(task: Task) -> Env:
     """The live world of a task; parameters that are newer than the task are at their defaults."""
-    about, known = spec(task.env), {name for name, _ in task.params}
-    newer = [(name, value) for name, value in about.defaults.items() if name not in known]
-    env = about.build(replace(task, params=tuple(sorted((*task.params, *newer)))) if newer else task)
+    env_spec, given = spec(task.env), dict(task.params)
+    if not env_spec.defaults.keys() <= given.keys():
+        task = replace(task, params=tuple(sorted({**env_spec.defaults, **given}.items())))
+    env = env_spec.build(task)
     if getattr(env, "task", None) is None:
         raise ContractBroken(f"{task.env} does not keep its task; say self.task = task in __init__")
     return env
@@ -163,38 +225,22 @@ def build(task: Task) -> Env:
 
 def check_player(name: str, kind: str) -> None:
     """Raise unless environment `name` has a scripted player of this kind."""
-    maker = spec(name).build
-    if not hasattr(maker, "player"):
+    env_spec = spec(name)
+    if not hasattr(env_spec.build, "player"):
         raise UsageError(f"{name} offers no player(), which the {kind} player needs")
-    known = getattr(maker, "players", PLAYERS)
-    if kind not in known:
-        raise UnknownName(f"player of {name}", kind, known)
+    if kind not in env_spec.players:
+        raise UnknownName(f"player of {name}", kind, env_spec.players)
 
 
-def make(name: str, seed: int = 0, **params: Any) -> Env:
-    """A live environment: ``mulligan.make("minesweeper", seed=3, mines=4)``."""
-    return build(make_task(name, seed, **params))
-
-
-REGISTERED: dict[str, type[Env]] = {}
-
-
-def register(env: type[Env]) -> str:
-    """Make a class an environment of this process, under its own name."""
-    if not _is_env(env):
-        raise UsageError(f"{env!r} is not an environment: it needs rules(), reset() and step()")
-    name = env.__name__
-    if name in names() and REGISTERED.get(name) is not env:
-        raise UsageError(f"an environment called {name!r} exists already; give the class another name")
-    REGISTERED[name] = env
-    _load.cache_clear()  # a notebook may have defined the class anew
-    return name
+def make(env: str | type, /, seed: int = 0, **params: Any) -> Env:
+    """A live environment."""
+    return build(make_task(env, seed, **params))
 
 
 @lru_cache(maxsize=256)
 def _load(name: str) -> object:
-    if name in REGISTERED:
-        return REGISTERED[name]
+    if name in _REGISTERED:
+        return _REGISTERED[name]
     if name in BUILTIN:
         module, _, attribute = BUILTIN[name].partition(":")
         return getattr(importlib.import_module(module), attribute)
@@ -207,59 +253,60 @@ def _load(name: str) -> object:
     if colon and file.endswith(".py"):
         return load_from_file(Path(file), attribute)
     if name.endswith(".py"):
-        raise UsageError(_without_class(name))
+        raise UsageError(_without_class(Path(name)))
+    if name.isidentifier() and not name.islower():
+        raise UsageError(f"no environment {name!r}: register its class (mulligan.register) or name its file:{name}")
     raise UnknownName("environment", name, names())
 
 
 def load_from_file(path: Path, attribute: str) -> object:
     """What a Python file calls `attribute`."""
     if not path.is_file():
-        raise UsageError(f"no file {str(path)!r} to take the environment {attribute!r} from")
+        raise UsageError(f"no file {str(path)!r} to take {attribute!r} from")
     module = import_file(path)
     if not hasattr(module, attribute):
         raise UnknownName(f"class in {str(path)!r}", attribute, _classes(module))
     return getattr(module, attribute)
 
 
-def _without_class(file: str) -> str:
-    """What to say where a file is named and no class of it."""
-    if not Path(file).is_file():
-        return f"no file {file!r} to take an environment from"
-    found = [f"{file}:{name}" for name in _classes(import_file(Path(file)))]
-    if not found:
-        return f"{file!r} has no environment: a class with rules(), reset() and step(); see docs/own-env.md"
-    return f"{file!r} is a file; name the environment in it: {' or '.join(found)}"
+def _without_class(path: Path) -> str:
+    """The error where a file is named and no class of it."""
+    if not path.is_file():
+        return f"no file {str(path)!r} to take an environment from"
+    choices = [f"{path}:{name}" for name in _classes(import_file(path))]
+    if not choices:
+        return f"{str(path)!r} has no environment: a class with rules(), reset() and step(); see docs/own-env.md"
+    return f"{str(path)!r} is a file; name the environment in it: {' or '.join(choices)}"
 
 
 def _classes(module: ModuleType) -> list[str]:
     """The environments that a module defines; where it defines none itself, those that it imports."""
-    found = {key: value for key, value in vars(module).items() if _is_env(value)}
-    return [key for key, value in found.items() if value.__module__ == module.__name__] or list(found)
+    classes = {key: value for key, value in vars(module).items() if _is_env(value)}
+    return [key for key, value in classes.items() if value.__module__ == module.__name__] or list(classes)
 
 
-def _is_env(found: object) -> bool:
-    return isinstance(found, type) and all(callable(getattr(found, name, None)) for name in ("rules", "reset", "step"))
+def _is_env(value: object) -> bool:
+    return isinstance(value, type) and all(callable(getattr(value, name, None)) for name in ("rules", "reset", "step"))
 
 
 def import_file(path: Path) -> ModuleType:
     """The module that a Python file defines."""
     module_name = f"mulligan_env_{path.stem}_{derive(str(path.resolve())):x}"
-    found = importlib.util.spec_from_file_location(module_name, path)
-    if found is None or found.loader is None:
-        raise UsageError(f"{str(path)!r} cannot be imported")
-    module = importlib.util.module_from_spec(found)
+    module_spec = importlib.util.spec_from_file_location(module_name, path)
+    assert module_spec is not None and module_spec.loader is not None, "a .py file has a loader"  # noqa: PT018
+    module = importlib.util.module_from_spec(module_spec)
     sys.modules[module_name] = module
     try:
-        found.loader.exec_module(module)
+        module_spec.loader.exec_module(module)
     except Exception as error:
-        said = str(error).partition("\n")[0]
-        raise UsageError(f"{str(path)!r} cannot be imported: {type(error).__name__}: {said}") from error
+        reason = str(error).partition("\n")[0]
+        raise UsageError(f"{str(path)!r} cannot be imported: {type(error).__name__}: {reason}") from error
     return module
 
 
-def _coerce(env: str, key: str, value: Any, like: ParamValue) -> ParamValue:
+def _coerce(env: str, key: str, value: Any, default: ParamValue) -> ParamValue:
     """`value` in the type of the parameter's default; strings come from the command line."""
-    kind = type(like)
+    kind = type(default)
     try:
         if kind is bool:
             return _BOOLEANS[str(value).lower()]
@@ -267,7 +314,7 @@ def _coerce(env: str, key: str, value: Any, like: ParamValue) -> ParamValue:
             raise ValueError
         return kind(value)
     except (KeyError, ValueError, TypeError, OverflowError):
-        raise ParameterError(f"{env}: {key}={value!r} is not of type {kind.__name__} (default {like!r})") from None
+        raise ParameterError(f"{env}: {key} must be of type {kind.__name__} (got {value!r})") from None
 
 
 _BOOLEANS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}

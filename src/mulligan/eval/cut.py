@@ -10,7 +10,7 @@ from mulligan.trial.settings import TrialSettings
 from mulligan.types import Completion, Trial
 
 WARN_FROM = 0.05
-"""From this share of cut replies on, a person is told."""
+"""Share of cut replies from which on there is a warning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class CutReplies:
         return self.count / self.replies if self.replies else 0.0
 
     def warning(self) -> str | None:
-        """What to say of it and what to change; None where few were cut."""
+        """How many were cut and what to change; None where few were."""
         if self.share < WARN_FROM:
             return None
         causes = {
@@ -51,7 +51,7 @@ class CutReplies:
 
 
 def is_cut(reply: Completion) -> bool:
-    """Whether a limit ended the reply. One token is a whole answer where answers are words: nothing was cut off it."""
+    """Whether a limit ended the reply. A reply of one token is complete: where answers are words, it is the answer."""
     return reply.finish == "length" and reply.completion_tokens != 1
 
 
@@ -66,7 +66,7 @@ def cut_replies(trials: Sequence[Trial], settings: TrialSettings) -> CutReplies:
 
 
 def _by_cause(replies: Sequence[Completion], limit: int) -> tuple[int, int]:
-    """How many replies were cut at their limit, and how many before it; where nobody counted tokens, at it."""
+    """How many replies were cut at their limit, and how many before it. Replies without a token count: at it."""
     cut = [reply for reply in replies if is_cut(reply)]
     early = sum(0 < reply.completion_tokens < limit for reply in cut)
     return len(cut) - early, early

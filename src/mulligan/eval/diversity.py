@@ -25,11 +25,11 @@ def diversity(trials: Sequence[Trial]) -> float:
 
 
 def _actions(episode: Episode) -> tuple[str, ...]:
-    """What was done, however it was written: thoughts, case and spaces left out."""
-    said = (turn.reply.text for turn in episode.turns)
-    return tuple("".join((action_text(text) or text).split()).lower() for text in said)
+    """The actions of an episode without thoughts, case and spaces."""
+    replies = (turn.reply.text for turn in episode.turns)
+    return tuple("".join((action_text(text) or text).split()).lower() for text in replies)
 
 
 def _entropy(counts: Counter[tuple[str, ...]]) -> float:
-    whole = counts.total()
-    return -sum(count / whole * math.log(count / whole) for count in counts.values())
+    total = counts.total()
+    return -sum(count / total * math.log(count / total) for count in counts.values())

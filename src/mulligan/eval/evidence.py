@@ -1,6 +1,6 @@
 """Evidence: the outcome of every attempt at every task, kept so that any difference can be computed later.
 
-Results are paired by task, so that each names its list of tasks; intervals resample worlds, so that tasks which are
+Results are paired by task, so that each has a digest of its list of tasks. Intervals are over worlds, so that tasks of
 one world (a board and its mirror image) share a number.
 """
 
@@ -22,7 +22,7 @@ Outcomes = list[float | None]
 
 
 class TaskNames:
-    """The names of a list of tasks, which environments have to be built for: each is looked up once."""
+    """The names of a list of tasks, each looked up once, since an environment has to be built for it."""
 
     def __init__(self, tasks: Sequence[Task]) -> None:
         first: dict[str, int] = {}

@@ -55,14 +55,14 @@ def student(freedom: int) -> float:
 
 
 def spread(values: Values, worlds: Sequence[int] | None = None) -> Spread:
-    """What `values` [seed, task] spread like; NaN where nothing was played. `worlds` numbers the tasks' worlds."""
+    """The spread of `values` [seed, task]; NaN where nothing was played. `worlds` numbers the tasks' worlds."""
     seeds, tasks = values.shape
     played = ~np.isnan(values)
     counts = np.maximum(1, played.sum(axis=1, keepdims=True))
     by_seed = np.where(played, values, 0.0).sum(axis=1, keepdims=True) / counts
     deviations = np.where(played, values - by_seed, 0.0) / counts
     _, number = np.unique(np.arange(tasks) if worlds is None else np.asarray(worlds), return_inverse=True)
-    by_world = np.array([np.bincount(number, weights=own) for own in deviations])
+    by_world = np.array([np.bincount(number, weights=deviation) for deviation in deviations])
     shared = by_world.mean(axis=0)
     variance = 0.0
     if seeds > 1:

@@ -1,9 +1,9 @@
 """Replies that were paid for, kept as they come: a resumed evaluation asks for none of them again.
 
-The run folder keeps whole trials; this file keeps the replies of those under way, one JSON line each. A reply is given
-back only to the very same messages at the same place of the same conversation. What all replies came to is counted
-here, since not each of them ends up in a trial that counts: some belong to trials that are played again. When all
-trials are whole, one line with that sum takes the place of the replies.
+The run folder keeps complete trials; this file keeps the replies of those under way, one JSON line each. A reply is
+given back only to the same messages at the same request of the same conversation. The tokens of all replies are counted
+here, since some replies belong to trials that are played again. When all trials are complete, one line with that sum
+replaces the replies.
 """
 
 from __future__ import annotations
@@ -27,60 +27,53 @@ class PaidReplies:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.kept: dict[tuple[int, int], tuple[int, Completion]] = {}
-        """(seed of the conversation, number of the request) -> what was asked, and the reply."""
+        """(seed of the conversation, number of the request) -> digest of the messages, and the reply."""
         self.tokens: tuple[int, int] = (0, 0)
-        """Read and written by all replies that were ever paid for in this arm."""
-        # Where earlier versions kept the sum; beside one that is torn are its replies still.
-        with suppress(OSError, ValueError):
-            self._sum_up(json.loads(path.with_suffix(".json").read_text(encoding="utf-8")))
-        if path.exists():
-            lines = path.read_bytes()
-            whole = lines.rfind(b"\n") + 1
-            for line in lines[:whole].splitlines():
-                with suppress(ValueError, TypeError):  # a line that was torn by a full disk is no reply
-                    found = json.loads(line)
-                    if isinstance(found, dict):
-                        self._sum_up(found)
-                        continue
-                    seed, number, asked, told = found
-                    reply = Completion(**told)
-                    self.kept[seed, number] = (asked, reply)
-                    self._count(reply)
-            if whole < len(lines):  # a torn last line; the others are not written again, and stay
-                os.truncate(path, whole)
+        """Prompt and completion tokens of all replies that were ever paid for in this arm."""
+        content = path.read_bytes() if path.exists() else b""
+        complete = content.rfind(b"\n") + 1
+        for line in content[:complete].splitlines():
+            with suppress(ValueError, TypeError):  # a line that a full disk tore is no reply
+                entry = json.loads(line)
+                if isinstance(entry, dict):
+                    self.tokens = (entry["prompt_tokens"], entry["completion_tokens"])
+                    continue
+                seed, number, digest, fields = entry
+                reply = Completion(**fields)
+                self.kept[seed, number] = (digest, reply)
+                self._count(reply)
+        if complete < len(content):  # a torn last line would spoil the next one
+            os.truncate(path, complete)
 
-    def keep(self, seed: int, number: int, asked: int, reply: Completion) -> None:
+    def keep(self, seed: int, number: int, digest: int, reply: Completion) -> None:
         self._count(reply)
         before = self.path.stat().st_size if self.path.exists() else 0
         try:
             self.path.parent.mkdir(exist_ok=True)
             with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps([seed, number, asked, asdict(reply)]) + "\n")
+                file.write(json.dumps([seed, number, digest, asdict(reply)]) + "\n")
         except OSError as error:
             with suppress(OSError):  # half a line would spoil the next one
                 os.truncate(self.path, before)
             raise RunFolderError(f"{self.path} cannot be written: {error}") from error
 
     def forget(self) -> None:
-        """All trials are whole and in the run folder; what they took stays. In one step: a kill loses nothing, and
-        nothing is counted twice."""
+        """Replace the replies by their sum, once all trials are complete. The file is replaced in one step, so that a
+        kill loses nothing and counts nothing twice."""
         if self.path.exists():
-            counted = dict(zip(("prompt_tokens", "completion_tokens"), self.tokens, strict=True))
-            beside = self.path.with_suffix(".tmp")
-            beside.write_text(json.dumps(counted) + "\n", encoding="utf-8")
-            os.replace(beside, self.path)
-
-    def _sum_up(self, counted: dict[str, int]) -> None:
-        self.tokens = (counted["prompt_tokens"], counted["completion_tokens"])
+            counts = dict(zip(("prompt_tokens", "completion_tokens"), self.tokens, strict=True))
+            temporary = self.path.with_suffix(".tmp")
+            temporary.write_text(json.dumps(counts) + "\n", encoding="utf-8")
+            os.replace(temporary, self.path)
 
     def _count(self, reply: Completion) -> None:
-        read, wrote = self.tokens
-        self.tokens = (read + reply.prompt_tokens, wrote + reply.completion_tokens)
+        prompt, completion = self.tokens
+        self.tokens = (prompt + reply.prompt_tokens, completion + reply.completion_tokens)
 
 
 class Remembering:
-    """A policy that is asked only for what was not paid for yet; `on_reply` gets the tokens that a reply read and
-    wrote."""
+    """A policy that is asked only for what was not paid for yet; `on_reply` gets the prompt and completion tokens of
+    each new reply."""
 
     def __init__(self, policy: Policy, paid: PaidReplies | None, on_reply: Callable[[int, int], None]) -> None:
         self.policy, self.paid, self.on_reply, self.name = policy, paid, on_reply, policy.name
@@ -95,17 +88,17 @@ class _RememberingConversation:
         self.number = 0
 
     async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
-        paid, number, asked = self.owner.paid, self.number, derive(json.dumps(list(messages)))
+        paid, number, digest = self.owner.paid, self.number, derive(json.dumps(list(messages)))
         self.number += 1
-        known = paid.kept.get((self.seed, number)) if paid is not None else None
-        if known is not None and known[0] == asked:
-            if hasattr(self.conversation, "asked"):  # the endpoint numbers its requests: it goes on where it was
+        kept = paid.kept.get((self.seed, number)) if paid is not None else None
+        if kept is not None and kept[0] == digest:
+            if hasattr(self.conversation, "asked"):  # the endpoint derives each request's seed from its number
                 self.conversation.asked += 1
-            return known[1]
+            return kept[1]
         reply = await self.conversation.reply(messages, sampling)
         self.owner.on_reply(reply.prompt_tokens, reply.completion_tokens)
         if paid is not None:
-            paid.keep(self.seed, number, asked, reply)
+            paid.keep(self.seed, number, digest, reply)
         return reply
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""p@k with intervals, and what else is counted over a list of trials. Pure functions.
+"""p@k with intervals, and the other figures of a list of trials. Pure functions.
 
 p@k is the mean over tasks of [solved in one of the first k episodes]. Where several trials of one task are given, each
 is counted on its own; the interval then treats them as independent. Trials of related tasks share tasks with their
@@ -51,15 +51,15 @@ def design_effect(values: Sequence[float], tasks: Sequence[Sequence[Task]]) -> f
     count, most = len(values), float(max(map(len, tasks), default=1))
     mean = sum(values) / max(1, count)
     users: dict[Task, list[int]] = defaultdict(list)
-    for place, own in enumerate(tasks):
-        for task in own:
-            users[task].append(place)
+    for number, tasks_of_value in enumerate(tasks):
+        for task in tasks_of_value:
+            users[task].append(number)
     pairs = {(i, j) for sharing in users.values() for i in sharing for j in sharing}
     spread = sum((value - mean) ** 2 for value in values)
     if spread == 0 or len(pairs) >= count * count:
         return most
-    found = sum((values[i] - mean) * (values[j] - mean) for i, j in pairs) / spread
-    return min(most, max(1.0, found * count / (count - len(pairs) / count)))
+    ratio = sum((values[i] - mean) * (values[j] - mean) for i, j in pairs) / spread
+    return min(most, max(1.0, ratio * count / (count - len(pairs) / count)))
 
 
 def tasks_behind(trials: Sequence[Trial], k: int) -> list[tuple[Task, ...]]:
@@ -80,7 +80,7 @@ def mean_interval(values: Sequence[float], effect: float = 1.0) -> tuple[float, 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What is reported of a list of trials; lists have one entry for each episode index."""
+    """The figures of a list of trials; lists have one entry for each episode index."""
 
     trials: int
     p: list[float]
@@ -110,9 +110,9 @@ class Summary:
     prompt_tokens: int
     completion_tokens: int
     failure: str = ""
-    """What the first of the failed trials said."""
+    """The error of the first failed trial."""
     effective: list[float] = field(default_factory=list)
-    """So many independent trials would measure p@1 … p@N as well: all of them, unless their tasks are related."""
+    """Independent trials that would measure p@1 … p@N as well: all of them, unless their tasks are related."""
     outcomes: list[list[float | None]] = field(default_factory=list)
     """For each task an entry for each attempt: 1 where it was won, else 0, also where the trial had ended before. Of
     games against somebody the return, None where none was played to its end. Filled by `evidence`."""
@@ -133,7 +133,7 @@ class Summary:
 
 
 def tokens(trial: Trial) -> tuple[int, int]:
-    """Tokens a trial read and wrote, reflections included."""
+    """Prompt and completion tokens of a trial, reflections included."""
     replies = [turn.reply for episode in trial.episodes for turn in episode.turns]
     replies += [e.reflection.completion for e in trial.episodes if e.reflection and e.reflection.completion]
     return (sum(reply.prompt_tokens for reply in replies), sum(reply.completion_tokens for reply in replies))
@@ -153,10 +153,10 @@ def summarise(trials: Sequence[Trial], episodes: int) -> Summary:
         p=pass_at(trials, episodes),
         ci=[wilson(solved_within(trials, k), len(trials), effect=effect) for k, effect in enumerate(effects, 1)],
         played=[len(played) for played in by_index],
-        returns=[found[0] if found else None for found in returns],
-        returns_ci=[found[1] if found and math.isfinite(found[1][0]) else None for found in returns],
+        returns=[pair[0] if pair else None for pair in returns],
+        returns_ci=[pair[1] if pair and math.isfinite(pair[1][0]) else None for pair in returns],
         best=[_best(trials, k) for k in range(1, episodes + 1)],
-        won=[sum(episode.won for episode in own) / len(own) if own else None for own in ended],
+        won=[sum(episode.won for episode in each) / len(each) if each else None for each in ended],
         turns=len(turns),
         valid=sum(turn.valid for turn in turns) / len(turns) if turns else 0.0,
         reflections=len(written),
@@ -164,8 +164,8 @@ def summarise(trials: Sequence[Trial], episodes: int) -> Summary:
         stop_reasons=_counts(episode.stop for played in by_index for episode in played),
         faults=_counts(turn.fault for turn in turns if turn.fault),
         failed=sum(trial.failed for trial in trials),
-        prompt_tokens=sum(read for read, _ in used),
-        completion_tokens=sum(wrote for _, wrote in used),
+        prompt_tokens=sum(prompt for prompt, _ in used),
+        completion_tokens=sum(completion for _, completion in used),
         failure=next((e.error for trial in trials if trial.failed for e in trial.episodes if e.error), ""),
         effective=[len(trials) / effect for effect in effects],
     )

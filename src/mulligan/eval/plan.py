@@ -27,7 +27,7 @@ class Prices:
     def __post_init__(self) -> None:
         for name in ("prompt", "completion"):
             if not getattr(self, name) >= 0:
-                raise ParameterError(f"the price of {name} tokens, {getattr(self, name)}, cannot be; give 0 or more")
+                raise ParameterError(f"the price of {name} tokens must be >= 0 (got {getattr(self, name)})")
 
     def of(self, prompt: int, completion: int) -> float:
         """What so many tokens cost."""
@@ -68,43 +68,23 @@ class EvalPlan:
 
 
 def named_controls(text: str) -> tuple[str, ...]:
-    """``independent,removed``; "all" and "off" are what they say."""
+    """``independent,removed``, or "all", or "off" for none."""
     return {"all": CONTROLS, "off": ()}.get(text, tuple(filter(None, text.split(","))))
 
 
 def plan_to_config(plan: EvalPlan, policy: str) -> dict[str, Any]:
     """The plan as the run folder keeps it."""
-    settings = {name.name: getattr(plan.settings, name.name) for name in fields(plan.settings)}
-    return {
-        "kind": "eval",
-        "env": plan.env,
-        "policy": policy,
-        "tasks": plan.tasks,
-        "seed_set": plan.seed_set,
-        "seed": plan.seed,
-        "controls": list(plan.controls),
-        "room": plan.room,
-        "related": plan.related,
-        "params": dict(plan.params),
-        "trial": {**settings, "sampling": asdict(plan.settings.sampling)},
-    }
+    config = asdict(plan)
+    return {"kind": "eval", "policy": policy, **config, "trial": config.pop("settings")}
 
 
 def plan_from_config(config: Mapping[str, Any]) -> EvalPlan:
     """The plan a run folder was made for."""
     try:
         trial = dict(config["trial"])
-        return EvalPlan(
-            env=config["env"],
-            params=config["params"],
-            tasks=config["tasks"],
-            seed_set=config["seed_set"],
-            seed=config["seed"],
-            settings=TrialSettings(**{**trial, "sampling": Sampling(**trial["sampling"])}),
-            controls=tuple(config["controls"]),
-            room=config["room"],
-            related=config.get("related", False),
-        )
+        settings = TrialSettings(**{**trial, "sampling": Sampling(**trial["sampling"])})
+        same = {item.name: config[item.name] for item in fields(EvalPlan) if item.name not in ("settings", "controls")}
+        return EvalPlan(**same, settings=settings, controls=tuple(config["controls"]))
     except KeyError as error:
         raise RunFolderError(f"config.toml is not that of a whole evaluation: it has no {error}") from error
     except (TypeError, ValueError) as error:
@@ -119,7 +99,7 @@ def create_folder(plan: EvalPlan, policy: str, path: str | Path, **more: Any) ->
 def open_folder(plan: EvalPlan, policy: str, path: str | Path) -> RunFolder:
     """The run folder of an interrupted evaluation, refused if it was made for another one."""
     folder = RunFolder.open(path)
-    config = {"related": False, **folder.config()}  # which older folders do not name
+    config = folder.config()
     wanted = tomllib.loads(to_toml(plan_to_config(plan, policy)))
     for key, value in wanted.items():
         if config.get(key) != value and not (key == "policy" and _is_its_own(path, str(config.get(key)), policy)):
@@ -129,7 +109,7 @@ def open_folder(plan: EvalPlan, policy: str, path: str | Path) -> RunFolder:
     return folder
 
 
-def _is_its_own(path: str | Path, found: str, policy: str) -> bool:
+def _is_its_own(path: str | Path, policy_before: str, policy: str) -> bool:
     """Whether an evaluation lies inside the run folder that it evaluates, and did so before that was moved."""
     run = Path(path).resolve().parent
-    return run == Path(policy).resolve() and run.name == Path(found).name
+    return run == Path(policy).resolve() and run.name == Path(policy_before).name

@@ -37,7 +37,7 @@ from mulligan.rollout.worlds import SAMPLED, Separation, separation
 from mulligan.seeding import generator
 from mulligan.trial.runner import ReflectionSource
 from mulligan.trial.settings import TrialSettings
-from mulligan.types import PLAYERS, Task, Trial, whole
+from mulligan.types import PLAYERS, Reflection, Task, Trial, whole
 
 Progress = Callable[[str, int, int], None]
 """Called with the arm, how many of its trials are done, and how many there are."""
@@ -120,31 +120,19 @@ class EvalResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for ``--json`` and ``result.json``; the main arm's figures stand at the top."""
-        main = asdict(self.main)
+        same = ("env", "policy", "kind", "tasks", "episodes", "separation", "ceiling", "complete", "cost", "seconds")
         return {
             "schema_version": SCHEMA_VERSION,
-            "env": self.env,
-            "policy": self.policy,
-            "kind": self.kind,
-            "tasks": self.tasks,
-            "episodes": self.episodes,
+            **{name: getattr(self, name) for name in (*same, "turns_per_second", "requests", "run")},
             "memory": self.settings.memory_mode,
             "style": self.settings.style,
             **({"related": True} if self.related else {}),
-            "separation": self.separation,
-            **main,
-            "ceiling": self.ceiling,
+            **asdict(self.main),
             "controls": {name: asdict(summary) for name, summary in self.controls.items()},
             "gains": {name: {"gain": gain, "ci": ci} for name, (gain, ci) in self.gains.items()},
             "room": {name: asdict(summary) for name, summary in self.room.items()},
             "by_class": {name: asdict(summary) for name, summary in self.by_class.items()},
-            "complete": self.complete,
-            "cost": self.cost,
-            "seconds": self.seconds,
-            "turns_per_second": self.turns_per_second,
-            "requests": self.requests,
             "cut_replies": self.cut.to_dict(),
-            "run": self.run,
         }
 
 
@@ -157,30 +145,30 @@ def run_plan(
     max_cost: float | None = None,
     progress: Progress | None = None,
 ) -> EvalResult:
-    """Play what of `plan` is not in `folder` yet, and count it all.
+    """Play the trials of `plan` that are not in `folder` yet, and summarise them all.
 
-    A function as `folder` makes a new one; it is called when the plan has proved playable, so that a mistake leaves
-    nothing behind.
+    A function as `folder` makes a new one. It is called once the plan has been checked, so that a mistake leaves no
+    folder behind.
     """
-    concurrency = whole("concurrency", concurrency)
-    if concurrency < 1:
-        raise ParameterError(f"concurrency={concurrency} cannot be; give at least 1")
+    prices = prices or Prices()
+    if whole("concurrency", concurrency) < 1:
+        raise ParameterError(f"concurrency must be >= 1 (got {concurrency})")
     if max_cost is not None and not max_cost >= 0:
-        raise ParameterError(f"max_cost={max_cost} cannot be; give 0 or more")
-    if max_cost is not None and not ((prices or Prices()).prompt or (prices or Prices()).completion):
+        raise ParameterError(f"max_cost must be >= 0 (got {max_cost})")
+    if max_cost is not None and prices == Prices():
         raise ParameterError(
             "max_cost needs the price of tokens, per million: give price_in and price_out (--price-in, --price-out)"
         )
     if isinstance(policy, ExpertPolicy):
         registry.check_player(plan.env, policy.kind)
-    evaluation = _Evaluation(plan, policy, concurrency, prices or Prices(), max_cost, progress)
-    into = evaluation.folder = folder() if callable(folder) else folder
-    with nullcontext() if into is None else into.held():
+    evaluation = _Evaluation(plan, policy, concurrency, prices, max_cost, progress)
+    run_folder = evaluation.folder = folder() if callable(folder) else folder
+    with nullcontext() if run_folder is None else run_folder.held():
         try:
             result: EvalResult = run_async(evaluation.play)
         except UsageError:
-            if callable(folder) and into is not None:
-                into.discard()
+            if callable(folder) and run_folder is not None:
+                run_folder.discard()
             raise
     return result
 
@@ -202,119 +190,120 @@ class _Evaluation:
         self.concurrency, self.prices, self.max_cost = concurrency, prices, max_cost
         self.progress = progress or (lambda arm, done, total: None)
         self.tasks = tasks_of(plan.env, plan.tasks, plan.seed_set, plan.params)
+        self.versus = registry.spec(plan.env).kind == "versus"
         self.done: dict[str, dict[int, Trial]] = {}
+        """Arm -> index of the task -> trial."""
         self.judge = Judge()
+        self.pays = bool(getattr(policy, "pays", False))
+        """Whether replies cost something."""
         self.paid: dict[str, PaidReplies] = {}
-        """The replies of trials that were under way when the run was interrupted, where replies cost something."""
-        self.read = self.wrote = 0
-        """Tokens, of all that was ever asked for in this evaluation, whether or not it counts."""
-        self.asked_before = _requests(policy)
-        self.pace: float | None = None
+        """Arm -> the replies that were paid for, kept for a resume."""
+        self.prompt_tokens = self.completion_tokens = 0
+        """Of all requests that this evaluation ever made, whether or not their trials count."""
+        self.requests_before = _requests(policy)
+        self.turns_per_second: float | None = None
 
     async def play(self) -> EvalResult:
-        room = await self._room() if self.plan.room else {}  # first: what is wrong with it should come before any cost
+        room = await self._room() if self.plan.room else {}  # first, so that its mistakes come before any cost
         started = time.perf_counter()
-        self._look_back()
+        self._restore()
         try:
             for arm in self.plan.arms():
-                begun = time.perf_counter()
+                arm_started = time.perf_counter()
                 turns = await self._arm(arm)
                 if arm == "main" and turns:
-                    self.pace = turns / (time.perf_counter() - begun)
+                    self.turns_per_second = turns / (time.perf_counter() - arm_started)
         finally:
             close = getattr(self.policy, "aclose", None)
             if close is not None:
                 await close()
         return self._result(time.perf_counter() - started, room)
 
-    def _look_back(self) -> None:
-        """What the folder holds: trials that need not be played again, and what all of it has cost so far."""
+    def _restore(self) -> None:
+        """Read what the folder holds: trials that need not be played again, and what all of it has cost so far."""
         for arm in self.plan.arms():
-            found = self.folder.trials(arm) if self.folder else {}
-            if self.folder is not None and self._pays():
+            trials = self.folder.trials(arm) if self.folder else {}
+            used = [tokens(trial) for trial in trials.values()]
+            if self.folder is not None and self.pays:
                 self.paid[arm] = PaidReplies(self.folder.path / "paid" / f"{arm}.jsonl")
-            paid = self.paid[arm].tokens if arm in self.paid else (0, 0)
-            for read, wrote in [paid] if any(paid) else map(tokens, found.values()):
-                self._count(read, wrote)
-            self.done[arm] = {place: trial for place, trial in found.items() if not _to_repeat(trial)}
-            self.judge.answered |= any(episode.turns for trial in found.values() for episode in trial.episodes)
+                used = [self.paid[arm].tokens] if any(self.paid[arm].tokens) else used
+            for prompt, completion in used:
+                self._count(prompt, completion)
+            self.done[arm] = {index: trial for index, trial in trials.items() if not _to_repeat(trial)}
+            self.judge.answered |= any(episode.turns for trial in trials.values() for episode in trial.episodes)
 
-    def _pays(self) -> bool:
-        return bool(getattr(self.policy, "pays", False))
+    def _count(self, prompt: int, completion: int) -> None:
+        self.prompt_tokens += prompt
+        self.completion_tokens += completion
 
-    def _count(self, read: int, wrote: int) -> None:
-        self.read, self.wrote = self.read + read, self.wrote + wrote
-
-    def _spent(self) -> float:
-        return self.prices.of(self.read, self.wrote)
+    def _cost(self) -> float:
+        return self.prices.of(self.prompt_tokens, self.completion_tokens)
 
     async def _arm(self, arm: str) -> int:
         """Play what is missing of an arm; returns how many turns that took."""
-        kept, paid = self.done[arm], self.paid.get(arm)
-        places = [place for place in range(len(self.tasks)) if place not in kept]
-        self.progress(arm, len(kept), len(self.tasks))
-        if not places:
+        done, paid = self.done[arm], self.paid.get(arm)
+        missing = [index for index in range(len(self.tasks)) if index not in done]
+        self.progress(arm, len(done), len(self.tasks))
+        if not missing:
             return 0
         turns = 0
         writer = self.folder.writer(arm) if self.folder else None
 
-        def on_trial(place: int, trial: Trial) -> None:
+        def on_trial(number: int, trial: Trial) -> None:
             nonlocal turns
             turns += sum(len(episode.turns) for episode in trial.episodes)
-            kept[place] = trial
-            if not self._pays():
+            done[missing[number]] = trial
+            if not self.pays:
                 self._count(*tokens(trial))
             if writer is not None:
-                writer.write(place, trial)
-            self.progress(arm, len(kept), len(self.tasks))
+                writer.write(missing[number], trial)
+            self.progress(arm, len(done), len(self.tasks))
 
         settings = self.plan.settings
         if arm == "independent":
             settings = replace(settings, memory="none")
+        trial_index = {"main": 0, "donors": 1}.get(arm, 2)
         try:
-            index, donors = {"main": 0, "donors": 1}.get(arm, 2), self._donors(arm)
             await collect(
-                [self._job(self.tasks[place], index, donors(place) if donors else None) for place in places],
-                Remembering(self.policy, paid, self._count) if self._pays() else self.policy,
+                [self._job(self.tasks[index], trial_index, self._reflections(arm, index)) for index in missing],
+                Remembering(self.policy, paid, self._count) if self.pays else self.policy,
                 settings,
                 concurrency=self.concurrency,
-                on_trial=lambda number, trial: on_trial(places[number], trial),
-                proceed=lambda: self.max_cost is None or self._spent() < self.max_cost,
+                on_trial=on_trial,
+                proceed=lambda: self.max_cost is None or self._cost() < self.max_cost,
                 judge=self.judge,
             )
         finally:
             if writer is not None:
                 writer.flush()
-        if paid is not None and len(kept) == len(self.tasks) and not any(map(_to_repeat, kept.values())):
+        if paid is not None and len(done) == len(self.tasks) and not any(map(_to_repeat, done.values())):
             paid.forget()
         return turns
 
     def _job(self, task: Task, index: int = 0, reflections: ReflectionSource | None = None) -> Job:
-        others = self.plan.settings.episodes - 1 if self.plan.related else 0
-        return Job(task, self.plan.seed, index, reflections, related=next_alike(task, self.tasks, others))
+        later = self.plan.settings.episodes - 1 if self.plan.related else 0
+        return Job(task, self.plan.seed, index, reflections, related=next_alike(task, self.tasks, later))
 
-    def _donors(self, arm: str) -> Callable[[int], ReflectionSource] | None:
-        """For a control arm: where the reflections shown to each task come from."""
+    def _reflections(self, arm: str, index: int) -> ReflectionSource | None:
+        """Where a control takes the reflections from that it shows to a task; None: the agent writes them."""
         if arm == "removed":
-            return lambda place: lambda index: None
+            return lambda episode: None
         if arm == "other-trial":
-            donors = self.done["donors"]
-            return lambda place: lambda index: _reflection(donors.get(place), index)
-        if arm == "foreign":
-            return self._foreign
-        return None
+            donor = self.done["donors"].get(index)
+            return lambda episode: _reflection(donor, episode)
+        return self._foreign(self.tasks[index]) if arm == "foreign" else None
 
-    def _foreign(self, place: int) -> ReflectionSource:
-        own = self.tasks[place]
-        known = {own, *self._job(own).related}  # a note on any of these is not foreign
-        written: dict[int, list[Trial]] = defaultdict(list)
+    def _foreign(self, task: Task) -> ReflectionSource:
+        """Reflections on other tasks of the class, none of which the trial at `task` plays."""
+        played = {task, *self._job(task).related}
+        donors: dict[int, list[Trial]] = defaultdict(list)
         for _, trial in sorted(self.done["main"].items()):
-            if trial.task.task_class == own.task_class and known.isdisjoint((trial.task, *trial.related)):
+            if trial.task.task_class == task.task_class and played.isdisjoint((trial.task, *trial.related)):
                 for episode in trial.episodes:
                     if episode.reflection is not None:
-                        written[episode.index].append(trial)
-        rng = generator(self.plan.seed, own.seed, "foreign")
-        return lambda index: _reflection(rng.choice(written[index]), index) if written[index] else None
+                        donors[episode.index].append(trial)
+        rng = generator(self.plan.seed, task.seed, "foreign")
+        return lambda episode: _reflection(rng.choice(donors[episode]), episode) if donors[episode] else None
 
     async def _room(self) -> dict[str, Summary]:
         """The scripted players on the same tasks."""
@@ -327,129 +316,120 @@ class _Evaluation:
         for kind in getattr(maker, "room_players", ()):
             memory = "" if self.plan.related else ", perfect memory"
             players[kind + memory] = ExpertPolicy(recall=1.0 if memory else 0.0, kind=kind)
-        known = getattr(maker, "players", PLAYERS)  # an environment's own list may lack some
-        found = {}
+        summaries = {}
         for name, player in players.items():
-            if player.kind not in known:
+            if player.kind not in getattr(maker, "players", PLAYERS):  # an environment's own list may lack some
                 continue
             settings = replace(self.plan.settings, memory="history" if player.recall else "none", style="plain")
             trials: dict[int, Trial] = {}
             jobs = [self._job(task) for task in self.tasks]
-            with suppress(PolicyError):  # it never played, as the summary says
+            with suppress(PolicyError):  # the summary has the failure
                 await collect(jobs, player, settings, concurrency=1, on_trial=trials.__setitem__)
-            found[name] = self._summary([trials[place] for place in sorted(trials)])
-            if found[name].failed == len(trials):
+            summary = summaries[name] = self._summary(trials)
+            if summary.failed == len(trials):
                 raise UsageError(
-                    f"{self.plan.env}: its scripted player {player.kind!r} cannot play: {found[name].failure}; name "
+                    f"{self.plan.env}: its scripted player {player.kind!r} cannot play: {summary.failure}; name "
                     "those that it has in a class variable `players`, or leave them out with --no-room (room=False)"
                 )
-        return found
+        return summaries
 
     def _result(self, seconds: float, room: dict[str, Summary]) -> EvalResult:
-        episodes = self.plan.settings.episodes
-        main = [self.done["main"][place] for place in sorted(self.done["main"])]
-        classes: dict[str, list[Trial]] = defaultdict(list)
-        for trial in main:
-            classes[trial.task.task_class].append(trial)
-        shown = [arm for arm in self.plan.arms() if arm not in ("main", "donors")]
+        main = self.done["main"]
+        classes: dict[str, dict[int, Trial]] = defaultdict(dict)
+        for index, trial in main.items():
+            classes[trial.task.task_class][index] = trial
+        controls = [arm for arm in self.plan.arms() if arm not in ("main", "donors")]
+        trials = [main[index] for index in sorted(main)]
         return EvalResult(
             env=self.plan.env,
             policy=self.policy.name,
             tasks=len(self.tasks),
-            episodes=episodes,
+            episodes=self.plan.settings.episodes,
             kind=registry.spec(self.plan.env).kind,
             settings=self.plan.settings,
             main=self._summary(main),
-            controls={arm: self._summary([self.done[arm][place] for place in sorted(self.done[arm])]) for arm in shown},
+            controls={arm: self._summary(self.done[arm]) for arm in controls},
             room=room,
-            gains={arm: self._gain(arm, both) for arm in shown if (both := self._common(arm))},
-            by_class={name: self._summary(trials) for name, trials in sorted(classes.items())},
+            gains={arm: self._gain(arm, common) for arm in controls if (common := self._common(arm))},
+            by_class={name: self._summary(classes[name]) for name in sorted(classes)},
             seconds=seconds,
-            cost=self._spent(),
+            cost=self._cost(),
             complete=all(len(self.done[arm]) == len(self.tasks) for arm in self.plan.arms()),
             run=str(self.folder.path) if self.folder else None,
             related=self.plan.related,
-            separation=_separation(self.plan.env, main),
-            turns_per_second=self.pace,
-            requests=_requests(self.policy, self.asked_before),
-            cut=cut_replies(main, self.plan.settings),
-            trials=main,
+            separation=_separation(self.plan.env, trials),
+            turns_per_second=self.turns_per_second,
+            requests=_requests(self.policy, self.requests_before),
+            cut=cut_replies(trials, self.plan.settings),
+            trials=trials,
         )
 
     @cached_property
     def _names(self) -> TaskNames:
-        """Made when it is needed: naming worlds takes as long as drawing them."""
+        """Made on first use, since naming worlds takes as long as drawing them."""
         return TaskNames(self.tasks)
 
-    def _summary(self, trials: Sequence[Trial]) -> Summary:
-        """What trials came to, with the outcome of each attempt."""
-        episodes = self.plan.settings.episodes
-        return self._names.evidence(summarise(trials, episodes), trials, episodes, versus=self._versus())
+    def _summary(self, by_index: Mapping[int, Trial]) -> Summary:
+        """The summary of trials, with the outcome of each attempt."""
+        trials, episodes = [by_index[index] for index in sorted(by_index)], self.plan.settings.episodes
+        return self._names.evidence(summarise(trials, episodes), trials, episodes, versus=self.versus)
 
     def _common(self, arm: str) -> list[int]:
-        """Places of the tasks that both main and `arm` have played; of games, to their end."""
-        both = sorted(self.done["main"].keys() & self.done[arm].keys())
-        if not self._versus():  # what failed is not solved; but a game that failed is neither lost nor drawn
-            return both
-        return [place for place in both if not any(self.done[name][place].failed for name in ("main", arm))]
+        """Indices of the tasks that both main and `arm` have played. A game that failed has no return, and is left
+        out; a failed trial of another task counts as not solved."""
+        indices = sorted(self.done["main"].keys() & self.done[arm].keys())
+        if not self.versus:
+            return indices
+        return [index for index in indices if not any(self.done[name][index].failed for name in ("main", arm))]
 
-    def _gain(self, arm: str, both: list[int]) -> tuple[float, tuple[float, float]]:
+    def _gain(self, arm: str, indices: list[int]) -> tuple[float, tuple[float, float]]:
         import numpy as np  # here: a command's help does without it
 
         from mulligan.eval.intervals import interval_of_mean
 
-        score = _last_return if self._versus() else _solved
-        first, second = ([self.done[name][place] for place in both] for name in ("main", arm))
-        gains = [score(one) - score(other) for one, other in zip(first, second, strict=True)]
-        behind = tasks_behind(first, self.plan.settings.episodes)
+        main, control = ([self.done[name][index] for index in indices] for name in ("main", arm))
+        gains = [self._score(first) - self._score(second) for first, second in zip(main, control, strict=True)]
+        behind = tasks_behind(main, self.plan.settings.episodes)
         effect = design_effect(gains, behind) if any(behind) else 1.0
-        return interval_of_mean(np.array([gains]), self._names.worlds(first), effect=effect)
+        return interval_of_mean(np.array([gains]), self._names.worlds(main), effect=effect)
 
-    def _versus(self) -> bool:
-        return registry.spec(self.plan.env).kind == "versus"
+    def _score(self, trial: Trial) -> float:
+        return trial.episodes[-1].reward if self.versus else float(trial.solved_at is not None)
 
 
 def _separation(env: str, trials: Sequence[Trial]) -> Separation:
-    """How the worlds of `trials` were kept apart from those of training, by rules and first observation."""
+    """Whether the worlds of `trials` are separate from those of training, by rules and first observation."""
     begun = [trial for trial in trials if trial.episodes and trial.episodes[0].turns]
     observations = [trial.episodes[0].turns[0].observation for trial in begun]
     by_observation = separation(env, observations)
     if by_observation != "shared":
         return by_observation
-    # Rules may tell tasks apart that are shown alike. They are not kept: worlds are built for them, of a few tasks.
+    # Rules may tell tasks apart that begin alike. Trials do not keep them: worlds are built anew, for a few tasks.
     rules = [registry.build(trial.task).rules() for trial in begun[:SAMPLED]]
     return separation(env, [f"{rule}\n{shown}" for rule, shown in zip(rules, observations, strict=False)])
 
 
 def _requests(policy: Policy, before: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
-    """What an endpoint had to be asked since `before`; None where the policy does not count."""
-    now: Mapping[str, Any] | None = getattr(policy, "stats", None)
-    if now is None or before is None:
-        return None if now is None else dict(now)
-    since: dict[str, Any] = {}
-    for name, value in now.items():
-        if isinstance(value, Mapping):
-            since[name] = dict(Counter(value) - Counter(before.get(name, {})))
-        else:
-            since[name] = value - before.get(name, 0)
-    return since
+    """The requests to an endpoint since `before`; None where the policy does not count them."""
+    stats: Mapping[str, Any] | None = getattr(policy, "stats", None)
+    if stats is None or before is None:
+        return None if stats is None else dict(stats)
+    return {
+        name: dict(Counter(value) - Counter(before.get(name, {})))
+        if isinstance(value, Mapping)
+        else value - before.get(name, 0)
+        for name, value in stats.items()
+    }
 
 
-def _reflection(trial: Trial | None, index: int) -> Any:
-    if trial is None or index >= len(trial.episodes):
+def _reflection(trial: Trial | None, episode: int) -> Reflection | None:
+    """A reflection as a control shows it: it was not sampled in the trial that shows it."""
+    if trial is None or episode >= len(trial.episodes):
         return None
-    found = trial.episodes[index].reflection
-    return None if found is None else replace(found, completion=None)
-
-
-def _solved(trial: Trial) -> float:
-    return float(trial.solved_at is not None)
-
-
-def _last_return(trial: Trial) -> float:
-    return trial.episodes[-1].reward
+    reflection = trial.episodes[episode].reflection
+    return None if reflection is None else replace(reflection, completion=None)
 
 
 def _to_repeat(trial: Trial) -> bool:
-    """A trial that only failed to reach its model is played again when the evaluation is resumed."""
+    """Whether a resumed evaluation plays the trial again: it only failed to reach its model."""
     return any(episode.stop is StopReason.REQUEST_FAILED or episode.unreflected for episode in trial.episodes)

@@ -21,24 +21,18 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
+from torch.nn.attention.varlen import varlen_attn
 from torch.nn.functional import scaled_dot_product_attention
 
 from mulligan.errors import UsageError
-from mulligan.models.opening import Opening, copied, opening_of
-
-try:
-    from torch.nn.attention.varlen import varlen_attn
-except ImportError:  # before torch 2.10
-    varlen_attn = None  # type: ignore[assignment]
-if varlen_attn is not None and "window_size" not in inspect.signature(varlen_attn).parameters:
-    varlen_attn = None  # type: ignore[assignment]  # torch 2.10, where it has no scale either
+from mulligan.models.shared_prefix import SharedPrefix, shared_prefix, with_copies
 
 NAME = "mulligan"
 HALF = (torch.bfloat16, torch.float16)
 LEAST_LONGEST = 2048
 """What the longest sequence is taken for at least; more than needed costs nothing."""
-_GROUPS_ARE_TOLD = varlen_attn is not None and "enable_gqa" in inspect.signature(varlen_attn).parameters
-"""Whether this torch must be told of fewer heads of keys than of queries; at first, it just took them."""
+_TAKES_ENABLE_GQA = "enable_gqa" in inspect.signature(varlen_attn).parameters
+"""Newer releases of torch must be told that there are fewer heads of keys than of queries; torch 2.11 is not."""
 
 
 class Plan(Protocol):
@@ -70,27 +64,25 @@ def use_plans(model: Any) -> None:
 
 
 def forward(model: Any, ids: Tensor, positions: Tensor, plan: Plan, keep: Tensor) -> Tensor:
-    """Logits [len(keep), vocabulary] at the places `keep` of packed tokens. ids, positions: [T]."""
-    with _as_planned(model, plan):
-        output = model(
-            input_ids=ids.unsqueeze(0),
-            position_ids=positions.unsqueeze(0),
-            plan=plan,
-            logits_to_keep=keep,
-            use_cache=False,
-        )
-    logits: Tensor = output.logits[0]
+    """Logits [len(keep), vocabulary] of the packed tokens number `keep`. ids, positions: [T]."""
+    logits: Tensor = _called(model, model, ids, positions, plan, logits_to_keep=keep).logits[0]
     return logits
 
 
 def states(model: Any, ids: Tensor, positions: Tensor, plan: Plan) -> Tensor:
     """The last hidden states [T, size] of packed tokens: what the output layer reads. ids, positions: [T]."""
-    with _as_planned(model, plan):
-        output = model.get_decoder()(
-            input_ids=ids.unsqueeze(0), position_ids=positions.unsqueeze(0), plan=plan, use_cache=False
-        )
-    hidden: Tensor = output.last_hidden_state[0]
+    hidden: Tensor = _called(model, model.get_decoder(), ids, positions, plan).last_hidden_state[0]
     return hidden
+
+
+def _called(model: Any, part: Any, ids: Tensor, positions: Tensor, plan: Plan, **options: Any) -> Any:
+    """The output of `part` of the model; compiled code is left out where the plan is not one it was compiled for."""
+    as_it_is = isinstance(plan, PackedPlan) or not getattr(model, "has_compiled_layers", False)
+    stance: AbstractContextManager[Any] = nullcontext() if as_it_is else torch.compiler.set_stance("force_eager")
+    with stance:
+        return part(
+            input_ids=ids.unsqueeze(0), position_ids=positions.unsqueeze(0), plan=plan, use_cache=False, **options
+        )
 
 
 def compile_layers(model: Any, backend: str | Callable[..., Any] = "inductor") -> None:
@@ -106,14 +98,6 @@ def compile_layers(model: Any, backend: str | Callable[..., Any] = "inductor") -
     model.has_compiled_layers = bool(layers)
 
 
-def _as_planned(model: Any, plan: Plan) -> AbstractContextManager[Any]:
-    """Leaves compiled code out where the plan is not one it was compiled for."""
-    if isinstance(plan, PackedPlan) or not getattr(model, "has_compiled_layers", False):
-        return nullcontext()
-    stance: AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
-    return stance
-
-
 def _attention(
     module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, *, plan: Plan, **options: Any
 ) -> tuple[Tensor, None]:
@@ -127,7 +111,7 @@ def _attention(
 
 def is_never_padded(device: torch.device, dtype: torch.dtype) -> bool:
     """Whether packed sequences of any lengths are attended to as they stand."""
-    return varlen_attn is not None and device.type == "cuda" and dtype in HALF
+    return device.type == "cuda" and dtype in HALF
 
 
 class PackedPlan:
@@ -143,7 +127,7 @@ class PackedPlan:
         device: torch.device | str = "cpu",
         slack: float = 1.25,
         ends: Tensor | None = None,
-        opening: Opening | bool = False,
+        opening: SharedPrefix | bool = False,
     ) -> None:
         """`ends`: where each sequence ends, with a 0 before the first, as int32 on a GPU; made here if not given.
 
@@ -152,8 +136,8 @@ class PackedPlan:
         self.lengths, self.device, self.slack = lengths, torch.device(device), slack
         if ends is None and self.device.type == "cuda":
             ends = torch.tensor([0, *lengths]).cumsum(0).to(self.device, torch.int32)
-        self.ends = ends if varlen_attn is not None else None
-        self.opening = opening_of(lengths, self.device) if opening is True else opening or None
+        self.ends = ends
+        self.opening = shared_prefix(lengths, self.device) if opening is True else opening or None
         longest = max(lengths) + (lengths[0] if self.opening is not None else 0)
         self.longest = max(LEAST_LONGEST, 1 << (longest - 1).bit_length())
         """At least the longest length; one of few values."""
@@ -161,20 +145,20 @@ class PackedPlan:
     @cached_property
     def blocks(self) -> Blocks:
         first = self.lengths[0]
-        whole = self.lengths if self.opening is None else [first, *(first + length for length in self.lengths[1:])]
-        return _blocks(whole, self.slack, self.device)
+        lengths = self.lengths if self.opening is None else [first, *(first + length for length in self.lengths[1:])]
+        return _blocks(lengths, self.slack, self.device)
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float | None) -> Tensor:
         opening = self.opening
         if self.ends is not None and query.dtype in HALF:
             if opening is None:
                 return varlen(query, key, value, self.ends, self.ends, self.longest, scaling)
-            key, value = copied(key, opening), copied(value, opening)
+            key, value = with_copies(key, opening), with_copies(value, opening)
             return varlen(query, key, value, self.ends, opening.ends, self.longest, scaling)
         if opening is not None:  # blocks hold whole sequences
-            query, key, value = (copied(x, opening) for x in (query, key, value))
+            query, key, value = (with_copies(x, opening) for x in (query, key, value))
         mixed: Tensor = _in_blocks(self, query, key, value, scaling)
-        return mixed if opening is None else mixed[opening.own]
+        return mixed if opening is None else mixed[opening.key_of_token]
 
 
 def varlen(
@@ -184,7 +168,7 @@ def varlen(
 
     The last query of a sequence stands at its last key. query: [T, heads, size]; ends: [1 + rows].
     """
-    options: dict[str, Any] = {"enable_gqa": query.shape[1] != key.shape[1]} if _GROUPS_ARE_TOLD else {}
+    options: dict[str, Any] = {"enable_gqa": query.shape[1] != key.shape[1]} if _TAKES_ENABLE_GQA else {}
     causal = (-1, 0)  # a window over all before and none after
     query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
     both = (ends, key_ends, longest, longest)
@@ -194,14 +178,18 @@ def varlen(
 
 
 class Blocks(NamedTuple):
-    """Where packed tokens stand in padded blocks, F places in all."""
+    """Where packed tokens stand in padded blocks of F cells in all.
+
+    Lengths 3, 1 and 2 with slack 1.5: the first and the last share a block of 2 × 3, the second has one of 1 × 1.
+    `shapes` is [(2, 3), (1, 1)], `token_of_cell` [0 1 2, 4 5 0, 3] and `cell_of_token` [0 1 2 6 3 4].
+    """
 
     shapes: list[tuple[int, int]]
     """(sequences, padded length) of each block."""
-    spread: Tensor
-    """[F] the token that stands at each place of the blocks, all flattened; padding repeats token 0."""
-    place: Tensor
-    """[T] where each token stands among those places."""
+    token_of_cell: Tensor
+    """[F] the token in each cell of the blocks, all flattened; padding repeats token 0."""
+    cell_of_token: Tensor
+    """[T] the cell of each token."""
 
 
 def _blocks(lengths: Sequence[int], slack: float, device: torch.device) -> Blocks:
@@ -210,9 +198,9 @@ def _blocks(lengths: Sequence[int], slack: float, device: torch.device) -> Block
     starts = size.cumsum(0) - size
     order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
     shapes: list[tuple[int, int]] = []
-    spread: list[Tensor] = []
-    place = torch.empty(int(size.sum()), dtype=torch.long)
-    flat = first = 0
+    token_of_cell: list[Tensor] = []
+    cell_of_token = torch.empty(int(size.sum()), dtype=torch.long)
+    cells = first = 0
     while first < len(order):
         longest = lengths[order[first]]
         last = first
@@ -222,63 +210,61 @@ def _blocks(lengths: Sequence[int], slack: float, device: torch.device) -> Block
         offset = torch.arange(longest)
         real = offset < size[members].unsqueeze(1)
         block = torch.where(real, starts[members].unsqueeze(1) + offset, 0)
-        place[block[real]] = (flat + torch.arange(block.numel()).view_as(block))[real]
+        cell_of_token[block[real]] = (cells + torch.arange(block.numel()).view_as(block))[real]
         shapes.append((len(members), longest))
-        spread.append(block.flatten())
-        flat += block.numel()
+        token_of_cell.append(block.flatten())
+        cells += block.numel()
         first = last
-    return Blocks(shapes, torch.cat(spread).to(device), place.to(device))
+    return Blocks(shapes, torch.cat(token_of_cell).to(device), cell_of_token.to(device))
 
 
 # Of other numbers and shapes every time, blocks would be compiled over and over.
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def _in_blocks(plan: PackedPlan, query: Tensor, key: Tensor, value: Tensor, scaling: float | None) -> Tensor:
-    shapes, spread, place = plan.blocks
+    shapes, token_of_cell, cell_of_token = plan.blocks
     grouped = query.shape[1] != key.shape[1]
     sizes = [count * length for count, length in shapes]
-    blocks = [torch.split(_spread(x, spread, place), sizes) for x in (query, key, value)]
-    found = []
+    blocks = [
+        torch.split(_Spread.apply(x, token_of_cell, cell_of_token), sizes)  # type: ignore[no-untyped-call]
+        for x in (query, key, value)
+    ]
+    attended = []
     for shape, *parts in zip(shapes, *blocks, strict=True):
         query, key, value = (part.unflatten(0, shape).transpose(1, 2) for part in parts)
         # Padding stands behind the real tokens, where causal attention never looks.
         mixed = scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=grouped)
-        found.append(mixed.transpose(1, 2).flatten(0, 1))
-    joined = found[0] if len(found) == 1 else torch.cat(found)
-    gathered: Tensor = _Gather.apply(joined, place)  # type: ignore[no-untyped-call]
+        attended.append(mixed.transpose(1, 2).flatten(0, 1))
+    joined = attended[0] if len(attended) == 1 else torch.cat(attended)
+    gathered: Tensor = _Gather.apply(joined, cell_of_token)  # type: ignore[no-untyped-call]
     return gathered
-
-
-def _spread(packed: Tensor, spread: Tensor, place: Tensor) -> Tensor:
-    blocks: Tensor = _Spread.apply(packed, spread, place)  # type: ignore[no-untyped-call]
-    return blocks
 
 
 class _Spread(torch.autograd.Function):
     """Packed tokens to padded blocks. Every token stands there once, so that the gradient is a gather, not a sum."""
 
     @staticmethod
-    def forward(ctx: Any, packed: Tensor, spread: Tensor, place: Tensor) -> Tensor:
-        ctx.save_for_backward(place)
-        return packed[spread]
+    def forward(ctx: Any, packed: Tensor, token_of_cell: Tensor, cell_of_token: Tensor) -> Tensor:
+        ctx.save_for_backward(cell_of_token)
+        return packed[token_of_cell]
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        (place,) = ctx.saved_tensors
-        return gradient[place], None, None
+        (cell_of_token,) = ctx.saved_tensors
+        return gradient[cell_of_token], None, None
 
 
 class _Gather(torch.autograd.Function):
     """Blocks back to packed tokens; padding gets no gradient."""
 
     @staticmethod
-    def forward(ctx: Any, blocks: Tensor, place: Tensor) -> Tensor:
-        ctx.save_for_backward(place)
-        ctx.places = blocks.shape
-        return blocks[place]
+    def forward(ctx: Any, blocks: Tensor, cell_of_token: Tensor) -> Tensor:
+        ctx.save_for_backward(cell_of_token)
+        ctx.block_shape = blocks.shape
+        return blocks[cell_of_token]
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        (place,) = ctx.saved_tensors
-        blocks = gradient.new_zeros(ctx.places)
-        blocks[place] = gradient
+        (cell_of_token,) = ctx.saved_tensors
+        blocks = gradient.new_zeros(ctx.block_shape)
+        blocks[cell_of_token] = gradient
         return blocks, None

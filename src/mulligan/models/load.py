@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,15 +25,15 @@ from mulligan.errors import ParameterError, UnknownName, UsageError
 from mulligan.models import smollm2
 from mulligan.models.attention import partial_attention
 from mulligan.models.checkpointing import old_name_allowed, use_checkpointing
-from mulligan.models.nano import nano_model, nano_tokenizer, own_randomness
+from mulligan.models.nano import nano_model, nano_tokenizer, seeded_randomness
 from mulligan.models.renderer import Renderer
 from mulligan.models.weights import (
     ADAPTER,
     ADAPTER_WEIGHTS,
+    first_line,
     is_adapter,
     need_all_weights,
     need_memory,
-    said,
     weight_files,
     weights_in,
 )
@@ -56,8 +56,6 @@ class LoraSettings:
     rank: int = 16
     alpha: int = 0
     """The addition is scaled by alpha / rank; 0 stands for twice the rank."""
-    target: str = "all-linear"
-    """Which layers, as PEFT names them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,32 +78,30 @@ def load(
     device: str = "cpu",
     lora: LoraSettings | None = None,
     gradient_checkpointing: bool = False,
-    template: Mapping[str, Any] | None = None,
 ) -> Loaded:
     """The model that `spec` names; `seed` draws the weights that are new, and torch's own seed is left alone.
 
     dtype     "auto" is bfloat16 on a GPU that computes in it, float32 elsewhere.
     device    "auto" is the GPU where there is one.
     lora      None trains all weights, or the adapter that the folder already has.
-    template  options of the chat template, e.g. ``{"enable_thinking": False}``.
     """
-    place = _device(device)
-    precision = _dtype(dtype, place)
+    target = _device(device)
+    precision = _dtype(dtype, target)
     name, _, rest = spec.partition(":")
     if name == "nano":
         sizes = _sizes(spec, rest)
         model = nano_model(seed, **sizes).to(precision)
         tokenizer = nano_tokenizer(model.config.max_position_embeddings)
-        renderer = Renderer(tokenizer, **(template or {}))
+        renderer = Renderer(tokenizer)
     else:
         with _quietly():
             folder, source = _find(spec)
             tokenizer = _read_tokenizer(folder, source)
-            renderer = Renderer(tokenizer, **(template or {}))
-            model = _read_model(folder, source, precision, place)
+            renderer = Renderer(tokenizer)
+            model = _read_model(folder, source, precision, target)
     if lora is not None:
         model = _add_lora(model, lora, seed, spec)
-    model = model.to(place)
+    model = model.to(target)
     if gradient_checkpointing:
         use_checkpointing(model)
     model.eval()
@@ -130,8 +126,8 @@ def save(loaded: Loaded, folder: str | Path, *, merge: bool = False) -> None:
         if _is_adapted(loaded.model) and not merge:
             _save_adapter(loaded, folder)
         else:
-            whole = copy.deepcopy(loaded.model).merge_and_unload() if _is_adapted(loaded.model) else loaded.model
-            whole.save_pretrained(folder)
+            model = copy.deepcopy(loaded.model).merge_and_unload() if _is_adapted(loaded.model) else loaded.model
+            model.save_pretrained(folder)
             for stale in (ADAPTER, ADAPTER_WEIGHTS):  # of an earlier save: the folder would still read as an adapter
                 (folder / stale).unlink(missing_ok=True)
         loaded.tokenizer.save_pretrained(folder)
@@ -158,7 +154,7 @@ def _device(name: str) -> torch.device:
     except RuntimeError:
         raise UnknownName("device", name, ("auto", "cpu", "cuda", "cuda:1")) from None
     if device.type == "cuda" and (not gpu or (device.index or 0) >= torch.cuda.device_count()):
-        raise UsageError(f"device {name!r} is not there: torch sees {torch.cuda.device_count()} GPUs; use 'cpu'")
+        raise UsageError(f"device {name!r} does not exist: torch sees {torch.cuda.device_count()} GPUs; use 'cpu'")
     return device
 
 
@@ -189,7 +185,7 @@ def _find(spec: str) -> tuple[Path, str]:
     try:
         return Path(snapshot_download(name, allow_patterns=list(_NEEDED))), name
     except (OSError, ValueError) as failure:
-        raise UsageError(f"model {spec!r}: no folder, and not to be had from the hub: {said(failure)}") from None
+        raise UsageError(f"model {spec!r} is no folder, and the hub does not give it: {first_line(failure)}") from None
 
 
 def _read_tokenizer(folder: Path, source: str) -> Any:
@@ -202,7 +198,7 @@ def _read_tokenizer(folder: Path, source: str) -> Any:
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except Exception as failure:  # the library tokenizers raises nothing more special
         raise UsageError(
-            f"the tokenizer of model {source!r} cannot be loaded: {said(failure)}; fetch it again"
+            f"the tokenizer of model {source!r} cannot be loaded: {first_line(failure)}; fetch it again"
         ) from failure
 
 
@@ -218,7 +214,7 @@ def _read_model(folder: Path, source: str, dtype: torch.dtype, device: torch.dev
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         _need_full_attention(config, source)
         need_memory(sum(weights_in(file) for file in files), source, dtype, device)
-        found: Any = AutoModelForCausalLM.from_pretrained(
+        model, report = AutoModelForCausalLM.from_pretrained(
             folder,
             dtype=dtype,
             use_safetensors=True,
@@ -227,8 +223,7 @@ def _read_model(folder: Path, source: str, dtype: torch.dtype, device: torch.dev
             ignore_mismatched_sizes=True,
         )
     except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as failure:
-        raise UsageError(f"model {source!r} cannot be loaded: {said(failure)}") from failure
-    model, report = found
+        raise UsageError(f"model {source!r} cannot be loaded: {first_line(failure)}") from failure
     need_all_weights(report, source)
     # What an adapter calls its base: a hub name, not the hub's cache; a folder so that it is found from anywhere.
     model.name_or_path = str(Path(source).absolute()) if Path(source).is_dir() else source
@@ -245,7 +240,7 @@ def _read_adapter(folder: Path, source: str, dtype: torch.dtype, device: torch.d
         with old_name_allowed():
             return PeftModel.from_pretrained(model, str(folder), is_trainable=True, autocast_adapter_dtype=False)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as failure:
-        raise UsageError(f"the adapter {source!r} cannot be loaded: {said(failure)}") from failure
+        raise UsageError(f"the adapter {source!r} cannot be loaded: {first_line(failure)}") from failure
 
 
 def _base(folder: Path, source: str) -> tuple[Path, str]:
@@ -265,7 +260,7 @@ def _base(folder: Path, source: str) -> tuple[Path, str]:
 
 def _need_config(folder: Path, source: str) -> None:
     if not is_adapter(folder) and not (folder / "config.json").is_file():
-        raise UsageError(f"model {source!r}: no config.json there, so it is not a model of transformers")
+        raise UsageError(f"model {source!r} has no config.json, so it is not a model of transformers")
 
 
 def _need_full_attention(config: Any, source: str) -> None:
@@ -289,24 +284,21 @@ def _need_full_attention(config: Any, source: str) -> None:
     )
 
 
-# ---------------------------------------------------------------------------------------------------------------- LoRA
-
-
 def _add_lora(model: Any, lora: LoraSettings, seed: int, spec: str) -> Any:
     from peft import LoraConfig, get_peft_model
 
     if lora.rank < 1:
-        raise ParameterError(f"LoRA: rank={lora.rank} cannot be; give at least 1")
+        raise ParameterError(f"LoRA rank must be >= 1 (got {lora.rank})")
     if _is_adapted(model):
         raise UsageError(f"model {spec!r} already has an adapter; leave LoRA out to train that one further")
     config = LoraConfig(
         r=lora.rank,
         lora_alpha=lora.alpha or 2 * lora.rank,
         lora_dropout=0.0,
-        target_modules=lora.target,
+        target_modules="all-linear",
         task_type="CAUSAL_LM",
     )
-    with own_randomness(derive(seed, "lora")), old_name_allowed():
+    with seeded_randomness(derive(seed, "lora")), old_name_allowed():
         # As precise as the model: the trainer keeps float32 copies of whatever it trains (`mulligan.train.masters`).
         return get_peft_model(model, config, autocast_adapter_dtype=False)
 

@@ -46,9 +46,8 @@ class Renderer:
         self.rewrites = form.rewrites
         """True where the template would change an earlier turn, e.g. drop its thoughts; here it stays as sampled."""
         encoder = _Encoder(tokenizer)
-        self._start, self._start_empty = (
-            encoder.literal(text, at_start=True) for text in (form.start, form.start_empty)
-        )
+        self._start = encoder.literal(form.start, at_start=True)
+        self._start_empty = encoder.literal(form.start_empty, at_start=True)
         if form.system is not None:
             self._system = encoder.literal(form.system[0], at_start=True), encoder.literal(form.system[1])
         self._answer, self._close = answer, close = encoder.literal(form.answer), encoder.literal(form.close)
@@ -57,7 +56,7 @@ class Renderer:
         self.stop_ids = frozenset(number for number in (tokenizer.eos_token_id, self.end_id) if number is not None)
         """Ids that end a reply: the end of the text and the template's end of a turn."""
         if not self.stop_ids:
-            raise UsageError(f"{_name(tokenizer)} has no token that ends a reply: neither eos nor an end of turn")
+            raise UsageError(f"{_name(tokenizer)} has no token that ends a reply (eos or end of turn)")
         encoder.guard({*self._start.ids, *close.ids, *self.stop_ids})
         self._text, self._decode = encoder.text, encoder.decode
         # The constant parts of `following`: ids before and after, and the texts encoded together with the message.
@@ -95,11 +94,8 @@ class Renderer:
         if message["role"] != "user":
             raise UsageError(f"a reply is followed by a user message, not by one of role {message['role']!r}")
         head = self._closed if reply_ids and reply_ids[-1] == self.end_id else self._unclosed
-        return [
-            *head,
-            *self._text(self._before + self._form.trims["user"](message["content"]) + self._after),
-            *self._tail,
-        ]
+        text = self._before + self._form.trims["user"](message["content"]) + self._after
+        return [*head, *self._text(text), *self._tail]
 
     def decode_reply(self, ids: Sequence[int]) -> str:
         """The text of a sampled reply, without the token that ended it."""
@@ -137,16 +133,13 @@ def _split(messages: Sequence[Message]) -> tuple[str | None, Sequence[Message]]:
     turns = messages[1:] if system is not None else messages
     roles = [message["role"] for message in turns]
     if len(roles) % 2 == 0 or roles != (["user", "assistant"] * len(roles))[: len(roles)]:
-        said = ", ".join(message["role"] for message in messages) or "none"
-        raise UsageError(f"messages must be [system,] user, assistant, user, … and end with user; these are: {said}")
+        got = ", ".join(message["role"] for message in messages) or "none"
+        raise UsageError(f"messages must be [system,] user, assistant, user, … and end with user (got {got})")
     return system, turns
 
 
 def _name(tokenizer: Any) -> str:
     return f"the tokenizer {getattr(tokenizer, 'name_or_path', '')!r}"
-
-
-# ---------------------------------------------------------------------------------------------- reading the template
 
 
 class _Unfit(Exception):
@@ -183,31 +176,29 @@ class _Template:
     def render(self, roles: Sequence[Role], contents: Sequence[str]) -> str:
         """The text of a conversation, the opening of the reply included."""
         messages = [{"role": role, "content": content} for role, content in zip(roles, contents, strict=True)]
+        options = {"tokenize": False, "add_generation_prompt": True, **self.options}
         try:
-            return str(
-                self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **self.options)
-            )
+            return str(self.tokenizer.apply_chat_template(messages, **options))
         except Exception as refusal:  # templates raise what they like
             raise _Unfit(f"{type(refusal).__name__}: {refusal}") from refusal
 
     def around(self, roles: Sequence[Role]) -> tuple[str, ...]:
         """The texts before, between and after the contents of a conversation; they must not depend on the contents."""
-        found = set()
+        renderings = set()
         for mark in _MARKS:
-            marks = [mark.format(place) for place in range(len(roles))]
-            match = re.fullmatch(
-                "(.*)" + "".join(f"{mark}(.*)" for mark in marks), self.render(roles, marks), re.DOTALL
-            )
-            found.add(match.groups() if match else None)
-        (texts, *others) = found
+            marks = [mark.format(number) for number in range(len(roles))]
+            pattern = "(.*)" + "".join(f"{mark}(.*)" for mark in marks)
+            match = re.fullmatch(pattern, self.render(roles, marks), re.DOTALL)
+            renderings.add(match.groups() if match else None)
+        (texts, *others) = renderings
         if texts is None or others or any(mark[:4] in text for mark in _MARKS for text in texts):
             raise _Unfit("the messages do not each appear once, in order, between constant texts")
         return texts
 
     def trim(self, role: Role, roles: Sequence[Role], texts: Sequence[str]) -> Callable[[str], str]:
         """What happens to the ends of the contents of `role` in a conversation with these texts around them."""
-        marks = [_MARKS[0].format(place) for place in range(len(roles))]
-        padded = [_PADDING.format(mark) if mine == role else mark for mine, mark in zip(roles, marks, strict=True)]
+        marks = [_MARKS[0].format(number) for number in range(len(roles))]
+        padded = [_PADDING.format(mark) if each == role else mark for each, mark in zip(roles, marks, strict=True)]
         rendered = self.render(roles, padded)
         for trim in (_as_it_is, str.strip, str.rstrip, str.lstrip):
             if rendered == _interleave(texts, [trim(content) for content in padded]):
@@ -241,8 +232,8 @@ def _read_form(template: _Template) -> _Form:
         rewrites = rewrites or not _keeps_thoughts(template, (start, answer, close, answer))
         if system is not None:
             trims["system"] = template.trim("system", ("system", "user"), (*system, answer))
-            whole = template.around(("system", "user", "assistant", "user"))
-            rewrites = rewrites or whole != (*system, answer, close, answer)
+            with_system = template.around(("system", "user", "assistant", "user"))
+            rewrites = rewrites or with_system != (*system, answer, close, answer)
     except _Unfit:
         rewrites = True
     return _Form(start, start if start_empty is None else start_empty, system, answer, close, trims, rewrites)
@@ -264,9 +255,6 @@ def _keeps_thoughts(template: _Template, texts: Sequence[str]) -> bool:
     first, second, last = (mark.format(0) for mark in (*_MARKS, "{}last"))
     contents = [first, _THOUGHT.format(first, second), last]
     return template.render(("user", "assistant", "user"), contents) == _interleave(texts, contents)
-
-
-# ---------------------------------------------------------------------------------------------------------- encoding
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +300,7 @@ class _Encoder:
         shift = 0 if at_start else 1
         encoding = self._backend.encode(text if at_start else _ANCHOR + text, add_special_tokens=False)
         ids, offsets = encoding.ids[shift:], encoding.offsets[shift:]
-        control = [place for place, number in enumerate(ids) if number in self._added]
+        control = [index for index, number in enumerate(ids) if number in self._added]
         if not control:
             return _Literal(text, (), "")
         first, last = 0 if at_start else control[0], control[-1]
@@ -320,9 +308,7 @@ class _Encoder:
         return _Literal(left, tuple(ids[first : last + 1]), text[offsets[last][1] - shift :])
 
     def _encode_text(self, text: str, at_start: bool = False) -> tuple[int, ...]:
-        if not text:
-            return ()
-        ids = self._plain(text, at_start)
+        ids = self._plain(text, at_start) if text else []
         return tuple(ids) if self._control.isdisjoint(ids) else self._defused(text, at_start)
 
     def _plain(self, text: str, at_start: bool) -> list[int]:
@@ -336,6 +322,6 @@ class _Encoder:
         pattern = "|".join(re.escape(name) for name in reversed(names))
         text = text.replace(_ANCHOR, "").replace(_CUT, "")
         ids: list[int] = []
-        for part in re.sub(pattern, lambda found: found[0][0] + _CUT + found[0][1:], text).split(_CUT):
+        for part in re.sub(pattern, lambda match: match[0][0] + _CUT + match[0][1:], text).split(_CUT):
             ids += self._plain(part, at_start and not ids)
         return tuple(number for number in ids if number not in self._control)

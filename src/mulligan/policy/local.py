@@ -8,14 +8,23 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from mulligan.policy.base import Conversation, Policy, World
 from mulligan.types import Completion, Episode, Message, Sampling, Step, Task
 
 if TYPE_CHECKING:
-    from mulligan.engine.base import Engine, TokenStream
+    from mulligan.engine.base import Stream
     from mulligan.models.renderer import Renderer
+
+
+class Engine(Protocol):
+    """Samples from one model for many streams at once: `mulligan.engine`."""
+
+    @property
+    def context(self) -> int: ...
+
+    async def open(self) -> Stream: ...
 
 
 class Transcript:
@@ -60,7 +69,7 @@ class _LocalConversation:
     def __init__(self, engine: Engine, renderer: Renderer, rng: random.Random) -> None:
         self.engine, self.renderer, self.rng = engine, renderer, rng
         self.transcript = Transcript(renderer)
-        self.stream: TokenStream | None = None
+        self.stream: Stream | None = None
         self.count_tokens, self.context = renderer.count, engine.context
 
     async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
@@ -112,8 +121,8 @@ class _DemonstratedConversation:
     def watch(self, world: World) -> None:
         self.player.watch(world)  # type: ignore[attr-defined]
 
-    def see(self, step: Step) -> None:
-        self.player.see(step)  # type: ignore[attr-defined]
+    def see(self, step: Step, timeout_reward: float | None = None) -> None:
+        self.player.see(step, timeout_reward)  # type: ignore[attr-defined]
 
     def ended(self, episode: Episode) -> None:
         self.player.ended(episode)  # type: ignore[attr-defined]

@@ -91,7 +91,9 @@ class _Beside:
         if self.kind != "random":
             self.player = world.player(self.kind, self.rng, self.skill, self.recall)
 
-    def see(self, step: Step) -> None:
+    def see(self, step: Step, timeout_reward: float | None = None) -> None:
+        if timeout_reward is not None:
+            step = step._replace(done=True, reward=step.reward + timeout_reward)
         if self.player is not None:
             self.player.see(step)
 

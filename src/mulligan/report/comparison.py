@@ -19,7 +19,7 @@ _POINTS = 6
 """Updates that a table of curves shows at the most."""
 _COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#777777")
 """Okabe and Ito's, which colour-blind readers can tell apart."""
-_COST = {"updates": ",.0f", "minutes": ",.1f", "episodes": ",.0f", "tokens": ",.0f", "valid": ".1%"}
+_COST = {"updates": ",.0f", "minutes": ",.1f", "episodes": ",.0f", "tokens": ",.0f", "valid": ".1%", "score": ".1%"}
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def notes(data: Data) -> list[str]:
 
 
 def _setting(name: str, values: Mapping[str, Sequence[str]]) -> str:
-    """Who has which value; that of most rows is said without naming them."""
+    """Which rows have which value; those with the most frequent value are not named."""
     usual = max(values, key=lambda value: len(values[value]))
     others = [f"{value or 'unset'} ({'; '.join(rows)})" for value, rows in values.items() if value != usual]
     return f"{name}: {usual or 'unset'}, but {', '.join(others)}"
@@ -85,10 +85,10 @@ def _figures(section: Data) -> Grid:
 
 
 def _cost(section: Data) -> Grid | None:
-    """Columns in which something is known; None where nothing was trained."""
+    """What training cost, without empty columns; None where nothing was trained."""
     rows = [row for row in section["rows"] if not row["is_further"]]
     columns = [name for name in _COST if any(row.get(name) for row in rows)]
-    if not any(row.get("updates") for row in rows):
+    if "updates" not in columns:
         return None
     lines = [
         [row["name"], *("" if row[name] is None else f"{row[name]:{_COST[name]}}" for name in columns)] for row in rows
@@ -102,7 +102,10 @@ def _curves(env: str, curves: Sequence[Data]) -> Grid:
     updates = sorted(set().union(*points.values()))
     step = max(1, -(-(len(updates) - 1) // (_POINTS - 1)))
     chosen = [*updates[:-1:step], updates[-1]]
-    rows = [[name, *(_number(own[at], False) if at in own else "" for at in chosen)] for name, own in points.items()]
+    rows = [
+        [name, *(_number(curve[update], False) if update in curve else "" for update in chosen)]
+        for name, curve in points.items()
+    ]
     return Grid(f"{env}: success on validation tasks after so many updates", ["", *map(str, chosen)], rows)
 
 
@@ -210,7 +213,7 @@ def draw(data: Data, path: Path) -> None:
     for column, (env, section) in enumerate(firsts.items()):
         top, below = axes[0][column], axes[1][column]
         shown = [row for row in section["rows"] if row["main"] and not row["is_further"]]
-        colours = {row["name"]: _COLOURS[place % len(_COLOURS)] for place, row in enumerate(shown)}
+        colours = {row["name"]: _COLOURS[number % len(_COLOURS)] for number, row in enumerate(shown)}
         attempts = range(1, section["episodes"] + 1)
         for row in shown:
             spans = [[p - ci[0], ci[1] - p] for p, ci in zip(row["p"], row["ci"], strict=True)]

@@ -1,38 +1,40 @@
 """The report of a demo as one static HTML page: numbers, charts, and two trials to read beside each other.
 
-A pure function of the demo's plain data: no scripts, nothing loaded from elsewhere. Whatever part the data lack is
-left out, and the page is well-formed XML as well, so that programs can read it.
+A pure function of the demo's plain data: no scripts, nothing loaded from elsewhere. The page is well-formed XML as
+well, so that programs can read it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mulligan.report import charts
-from mulligan.report.charts import MAIN, Data, Stroke, attempt_count, escape, interval_at, number, share_at
+from mulligan.report.charts import MAIN, Data, Stroke, escape
 from mulligan.report.run import RunFolder
 from mulligan.report.trials import side_by_side
 
 
 def write_page(path: Path, data: Data) -> None:
     """Write the report to `path`, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     RunFolder(path.parent).write_text(path.name, page(data))
 
 
 def page(data: Data) -> str:
     """The report as HTML. The data are what ``mulligan demo`` writes to ``demo.json``."""
-    how = charts.strokes([row["method"] for row in (data.get("rows") or ())] + list(data.get("curves") or ()))
-    title = escape(data.get("title") or "Report")
+    how = charts.strokes([*(row["method"] for row in data["rows"]), *data["curves"]])
+    title = escape(data["title"])
+    facts = f"{data['tasks']} held-out tasks · {data['episodes']} attempts at each"
+    facts += f" · {data['minutes']:g} minutes · seed {data['seed']}"
     parts = [
-        f"<header><h1>{title}</h1>{_facts(data)}</header>",
-        _summary(data),
-        _table(data, how),
+        f'<header><h1>{title}</h1><p class="muted">{facts}</p></header>',
+        f'<p class="lead">{" ".join(_summary(data))}</p>',
+        _table(data["rows"], data["episodes"], how),
         charts.attempts(data, how),
         charts.curves(data, how),
         side_by_side(data, how),
-        _notes(data),
+        "<section><h2>Notes</h2>" + "".join(f"<p>{escape(paragraph)}</p>" for paragraph in data["about"]),
+        f"<p>Made with</p><pre>{escape(data['command'])}</pre></section>",
         _READING,
     ]
     return (
@@ -46,104 +48,49 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f}\u00a0%"
 
 
-def _facts(data: Data) -> str:
-    """One line on how the numbers came about."""
-    said = [f"{count:g} {what}" for name, what in _COUNTED.items() if (count := number(data.get(name))) is not None]
-    if data.get("seed") is not None:
-        said.append(f"seed {data['seed']}")
-    return f'<p class="muted">{escape(" · ".join(said))}</p>' if said else ""
-
-
-_COUNTED = {"tasks": "held-out tasks", "episodes": "attempts at each", "minutes": "minutes"}
-
-
-def _summary(data: Data) -> str:
-    rows = {row["method"]: row for row in (data.get("rows") or ()) if share_at(row, -1) is not None}
-    if not rows:
-        return ""
-    last = attempt_count(data)
-    said = list(_compared(data, rows, last) if set(MAIN) <= set(rows) else _best(rows, last))
-    ceiling = number(data.get("ceiling"))
-    if ceiling is not None:
-        said.append(f"The ceiling, a player who sees what is hidden, is {_percent(ceiling)}.")
-    return f'<p class="lead">{" ".join(said)}</p>'
-
-
-def _best(rows: Mapping[str, Data], last: int) -> Iterator[str]:
-    name = max(rows, key=lambda name: share_at(rows[name], -1) or 0.0)
-    first, final = share_at(rows[name], 0) or 0.0, share_at(rows[name], -1) or 0.0
-    yield (
-        f"<b>{escape(name)}</b> does best: it solves <b>{_percent(final)}</b> of the tasks within "
-        f"{last} attempt{'s' if last > 1 else ''}, {_percent(first)} at the first."
-    )
-
-
-def _compared(data: Data, rows: Mapping[str, Data], last: int) -> Iterator[str]:
+def _summary(data: Data) -> list[str]:
     """RL and meta-RL in words; nothing is claimed that the intervals do not carry."""
-    first = {name: share_at(rows[name], 0) or 0.0 for name in MAIN}
-    final = {name: share_at(rows[name], -1) or 0.0 for name in MAIN}
-    plain, meta = MAIN
-    yield (
-        f"Within {last} attempts at a task, the agent trained with <b>{meta}</b> solves <b>{_percent(final[meta])}</b> "
-        f"of the tasks, the one trained with <b>{plain}</b>, <b>{_percent(final[plain])}</b>."
-    )
-    gap = data.get("gap") or {}
-    points = number(gap.get("points"))
-    if points is not None:
-        span = [number(end) for end in gap.get("ci") or ()]
-        known = len(span) == 2 and None not in span
-        interval = f" (95\u00a0% interval {span[0]:+.1f} to {span[1]:+.1f}, on the same tasks)" if known else ""
-        unsure = known and (span[0] or 0) <= 0 <= (span[1] or 0)
-        doubt = "; the interval includes 0, so that this run does not tell them apart" if unsure else ""
-        yield f"The difference is <b>{points:+.1f} points</b>{interval}{doubt}."
-    gains = {name: 100 * (final[name] - first[name]) for name in MAIN}
-    yield (
-        f"At the first attempt it is {_percent(first[meta])} against {_percent(first[plain])}: from p@1 to p@{last} "
-        f"{meta} gains {gains[meta]:.1f} points and {plain} {gains[plain]:.1f}."
-    )
-    alone = rows.get(f"{meta}, independent retries")
-    if alone is not None:
-        reached = _percent(share_at(alone, -1) or 0.0)
-        yield f"Without memory of the attempts before, the same {meta} agent reaches {reached}."
+    shares = {row["method"]: row["p"] for row in data["rows"]}
+    last, (rl, meta) = data["episodes"], MAIN
+    gains = {name: 100 * (shares[name][-1] - shares[name][0]) for name in MAIN}
+    points, (low, high) = data["gap"]["points"], data["gap"]["ci"]
+    doubt = "; the interval includes 0, so that this run does not tell them apart" if low <= 0 <= high else ""
+    sentences = [
+        f"Within {last} attempts at a task, the agent trained with <b>{meta}</b> solves "
+        f"<b>{_percent(shares[meta][-1])}</b> of the tasks, the one trained with <b>{rl}</b>, "
+        f"<b>{_percent(shares[rl][-1])}</b>.",
+        f"The difference is <b>{points:+.1f} points</b> (95\u00a0% interval {low:+.1f} to {high:+.1f}, on the same "
+        f"tasks){doubt}.",
+        f"At the first attempt it is {_percent(shares[meta][0])} against {_percent(shares[rl][0])}: from p@1 to "
+        f"p@{last} {meta} gains {gains[meta]:.1f} points and {rl} {gains[rl]:.1f}.",
+    ]
+    without_memory = shares.get(f"{meta}, independent retries")
+    if without_memory is not None:
+        reached = _percent(without_memory[-1])
+        sentences.append(f"Without memory of the attempts before, the same {meta} agent reaches {reached}.")
+    return [*sentences, f"The ceiling, a player who sees what is hidden, is {_percent(data['ceiling'])}."]
 
 
-def _table(data: Data, how: Mapping[str, Stroke]) -> str:
-    rows, count = data.get("rows") or (), attempt_count(data)
-    if not rows:
-        return ""
-    titles = {"updates": "updates", "valid": "valid"}
-    shown = [name for name in titles if any(number(row.get(name)) is not None for row in rows)]
-    if len({row.get("tasks") for row in rows}) > 1:
-        titles, shown = {**titles, "tasks": "tasks"}, ["tasks", *shown]
-    head = "".join(f'<th scope="col">{name}</th>' for name in [f"p@{k}" for k in range(1, count + 1)])
-    head += "".join(f'<th scope="col">{titles[name]}</th>' for name in shown)
-    body = "".join(_table_row(row, count, shown, main=how[row["method"]].main) for row in rows)
+def _table(rows: Sequence[Data], episodes: int, how: Mapping[str, Stroke]) -> str:
+    titles = [*(f"p@{k}" for k in range(1, episodes + 1)), "updates", "valid"]
+    head = "".join(f'<th scope="col">{title}</th>' for title in ("method", *titles))
+    body = "".join(_table_row(row, main=how[row["method"]].main) for row in rows)
     return (
         '<section><h2>Share of tasks solved within k attempts</h2><div class="scroll"><table>'
-        f'<thead><tr><th scope="col">method</th>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-        '<p class="muted">In percent, ± half of the 95\u00a0% interval.'
-        f"{' Valid: share of replies that named a legal move.' if 'valid' in shown else ''}</p></section>"
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        '<p class="muted">In percent, ± half of the 95\u00a0% interval. '
+        "Valid: share of replies that named a legal move.</p></section>"
     )
 
 
-def _table_row(row: Data, count: int, shown: Sequence[str], *, main: bool) -> str:
-    note = f'<small class="note">{escape(row["note"])}</small>' if row.get("note") else ""
-    cells = [f'<th scope="row">{escape(row["method"])}{note}</th>']
-    for place in range(count):
-        share, span = share_at(row, place), interval_at(row, place)
-        half = f" <small>±{50 * (span[1] - span[0]):.1f}</small>" if span else ""
-        cells.append("<td>–</td>" if share is None else f"<td>{100 * share:.1f}{half}</td>")
-    for name in shown:
-        value = number(row.get(name))
-        said = "–" if value is None else f"{100 * value:.0f}\u00a0%" if name == "valid" else f"{value:,.0f}"
-        cells.append(f"<td>{said}</td>")
-    return f"<tr class='{'main' if main else 'other'}'>{''.join(cells)}</tr>"
-
-
-def _notes(data: Data) -> str:
-    paragraphs = "".join(f"<p>{escape(said)}</p>" for said in data.get("about") or ())
-    command = f"<p>Made with</p><pre>{escape(data['command'])}</pre>" if data.get("command") else ""
-    return f"<section><h2>Notes</h2>{paragraphs}{command}</section>" if paragraphs or command else ""
+def _table_row(row: Data, *, main: bool) -> str:
+    cells = [
+        f"<td>{100 * share:.1f} <small>±{50 * (high - low):.1f}</small></td>"
+        for share, (low, high) in zip(row["p"], row["ci"], strict=True)
+    ]
+    cells += [f"<td>{row['updates']:,}</td>", f"<td>{100 * row['valid']:.0f}\u00a0%</td>"]
+    name = f'<th scope="row">{escape(row["method"])}</th>'
+    return f'<tr class="{"main" if main else "other"}">{name}{"".join(cells)}</tr>'
 
 
 _READING = (
@@ -156,10 +103,10 @@ _READING = (
 
 _CSS = """
 :root{color-scheme:light dark;--back:#fff;--ink:#1d2126;--soft:#5c6570;--rule:#d9dde2;--panel:#f5f6f8;--good:#00704f;
---bad:#b3341a;--closed:#c9d0d8;--open:#fff;--hit:#c8401f;--c0:#6b7580;--c1:#0072b2;--c2:#d55e00;--c3:#009e73;
+--bad:#b3341a;--c0:#6b7580;--c1:#0072b2;--c2:#d55e00;--c3:#009e73;
 --c4:#cc79a7;--c5:#e69f00;--c6:#56b4e9}
 @media (prefers-color-scheme:dark){:root{--back:#14171b;--ink:#e6e9ed;--soft:#9aa4af;--rule:#343b44;--panel:#1c2127;
---good:#4cc79b;--bad:#ff8a66;--closed:#46505b;--open:#1a1f25;--hit:#d9532f;--c0:#9aa4af;--c1:#4aa8e0;--c2:#ff7f2a;
+--good:#4cc79b;--bad:#ff8a66;--c0:#9aa4af;--c1:#4aa8e0;--c2:#ff7f2a;
 --c3:#2fc49a;--c4:#e19bc4;--c5:#f0b429;--c6:#8ad0f5}}
 body{margin:0;background:var(--back);color:var(--ink);font:16px/1.5 system-ui,sans-serif}
 main{max-width:1080px;margin:0 auto;padding:1.5rem 1rem 4rem}
@@ -170,7 +117,7 @@ h3,h4{font-size:1rem;margin:.2rem 0}p{margin:.4rem 0;max-width:75ch}.lead{font-s
 .scroll{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums}
 th,td{padding:.35rem .9rem .35rem 0;text-align:right;border-bottom:1px solid var(--rule);white-space:nowrap}
 th:first-child{text-align:left;white-space:normal}th{font-weight:normal}thead th{color:var(--soft);font-size:.9rem}
-th,td{vertical-align:top}tr.main th,tr.main td{font-weight:bold}tr.main small{font-weight:normal}.note{display:block}
+th,td{vertical-align:top}tr.main th,tr.main td{font-weight:bold}tr.main small{font-weight:normal}
 figure{margin:0}
 .wide{display:grid;grid-template-columns:minmax(0,620px) minmax(200px,1fr);gap:1.5rem;align-items:center}
 .wide .legend{flex-direction:column}.pair,.trials{display:grid;grid-template-columns:1fr 1fr;gap:1rem 2rem}
@@ -182,7 +129,6 @@ svg text{fill:var(--soft);font-family:system-ui,sans-serif}.chart .name{fill:var
 .ceiling{stroke:var(--soft);stroke-dasharray:1 4;stroke-width:1.5;stroke-linecap:round}
 .line,.whisker{fill:none;stroke:var(--c)}.line.main{stroke-width:2.8}.line.thin{stroke-width:1.3}
 .whisker.main{stroke-width:1.5}.whisker.thin{stroke-width:1;opacity:.55}.dot{fill:var(--c)}
-.chart .label{fill:var(--ink);fill:color-mix(in srgb,var(--c) 70%,var(--ink))}.chart .label.main{font-weight:600}
 .c0{--c:var(--c0)}.c1{--c:var(--c1)}.c2{--c:var(--c2)}.c3{--c:var(--c3)}.c4{--c:var(--c4)}.c5{--c:var(--c5)}
 .c6{--c:var(--c6)}
 .trial{display:grid;grid-template-rows:subgrid;align-content:start;min-width:0}.trial .legend{font-weight:bold;margin:0}
@@ -193,11 +139,7 @@ svg text{fill:var(--soft);font-family:system-ui,sans-serif}.chart .name{fill:var
 .move,pre{font-family:ui-monospace,monospace}
 pre{background:var(--panel);padding:.5rem .7rem;border-radius:6px;margin:.3rem 0;font-size:.86rem;white-space:pre-wrap;
 overflow-wrap:anywhere}.episode pre{background:var(--back)}summary{color:var(--soft);font-size:.86rem;cursor:pointer}
-.board{font-size:12px}.cell{stroke:var(--rule)}.cell.closed{fill:var(--closed)}.cell.open{fill:var(--open)}
-.cell.hit{fill:var(--hit);stroke:var(--hit)}.cell.chosen{stroke:var(--c1);stroke-width:2}
-.board .sign{fill:var(--ink);font-size:16px}.board .faint{font-size:16px;opacity:.5}
-.board .turn{fill:var(--c1);font-size:10px;font-weight:bold}.board .onhit{fill:#fff}.mine{fill:#fff;stroke:#fff}
-.mine path{stroke-width:1.6}.ring{fill:none;stroke:var(--bad);stroke-width:2;stroke-dasharray:3 3}
+.board{line-height:1.15}
 @media (max-width:760px){.wide,.pair,.trials{grid-template-columns:minmax(0,1fr)}.wide .legend{flex-direction:row}
 .trial{grid-row:auto!important;grid-template-rows:none;gap:.8rem}
 table{font-size:.92rem}th,td{padding-right:.5rem}td small{display:block}.lead{font-size:1rem}}

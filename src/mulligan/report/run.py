@@ -1,7 +1,7 @@
 """The run folder: ``config.toml``, ``trials/*.jsonl.gz``, ``result.json``; written and read here and nowhere else.
 
-Trials are appended as gzip members, so that a killed run loses at most the last unwritten moment. A torn tail is cut
-off when the folder is opened again. A line may supersede an earlier one with the same place.
+Trials are appended as gzip members, so that a killed run loses at most what was not flushed yet. A torn tail is cut
+off before the file is appended to. A later line replaces an earlier one of the same task.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import re
 import time
 import tomllib
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from mulligan.errors import Fault, RunFolderError, StopReason
 from mulligan.types import Completion, Episode, Reflection, Task, Trial, Turn, plain
@@ -39,11 +39,9 @@ class RunFolder:
     def create(cls, path: str | Path, config: Mapping[str, Any]) -> RunFolder:
         """A new run; refuses a folder that already holds one."""
         run = cls(path)
+        if (run.path / "config.toml").exists():
+            raise RunFolderError(f"{run.path} already holds a run; choose another folder, or continue it with --resume")
         try:
-            if (run.path / "config.toml").exists():
-                raise RunFolderError(
-                    f"{run.path} already holds a run; choose another folder, or continue it with --resume"
-                )
             (run.path / "trials").mkdir(parents=True, exist_ok=True)
             run.write_text("config.toml", to_toml({"schema_version": SCHEMA_VERSION, **config}))
         except OSError as error:
@@ -52,10 +50,10 @@ class RunFolder:
 
     @contextlib.contextmanager
     def held(self, *, is_new: bool = False) -> Iterator[None]:
-        """Inside, nobody else may write to the folder; refuses where another process does.
+        """Lock the folder for writing; raises where another process holds the lock.
 
-        It ends with the process, however that ends. Where the system knows no such locks, nothing is held. `is_new`:
-        the run has just been created here, and is taken back where it is refused.
+        The lock ends with the process, however that ends. Systems without such locks lock nothing. `is_new`: the run
+        has just been created, and is discarded where the lock is refused.
         """
         try:
             import fcntl
@@ -77,9 +75,9 @@ class RunFolder:
             yield
 
     def discard(self, *, held: bool = True) -> None:
-        """Take back a run that was created but holds nothing yet; what else lies in the folder stays.
+        """Remove a run that was created but holds no trials yet; other files in the folder stay.
 
-        held: whether it is this process that holds the folder.
+        held: whether this process has locked the folder.
         """
         if not self.arms():
             with contextlib.suppress(OSError):
@@ -91,7 +89,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: str | Path) -> RunFolder:
-        """A run that exists, in a schema this version reads."""
+        """A run that exists, with the schema of this version."""
         run = cls(path)
         if not (run.path / "config.toml").is_file():
             raise RunFolderError(_why_no_run(run.path))
@@ -108,13 +106,10 @@ class RunFolder:
 
     def write_text(self, name: str, text: str) -> None:
         """Write a file whole or not at all."""
-        target = self.path / name
-        beside = target.with_name(target.name + ".tmp")
-        beside.write_text(text, encoding="utf-8")
-        os.replace(beside, target)
+        _replace(self.path / name, text.encode())
 
     def trials(self, arm: str) -> dict[int, Trial]:
-        """Place in the task list -> trial, of one arm; empty when it has none yet."""
+        """Index in the task list -> trial, of one arm; empty when it has none yet."""
         return {line["place"]: trial_from_dict(line) for line in read_lines(self._file(arm))}
 
     def arms(self) -> list[str]:
@@ -126,17 +121,26 @@ class RunFolder:
 
     def write_trials(self, arm: str, trials: Sequence[Trial]) -> None:
         """All trials of a file at once, whole or not at all."""
-        lines = (
-            json.dumps({"place": place, **trial_to_dict(trial)}, separators=(",", ":"))
-            for place, trial in enumerate(trials)
-        )
         self._file(arm).parent.mkdir(exist_ok=True)
-        beside = self._file(arm).with_suffix(".tmp")
-        beside.write_bytes(gzip.compress(("\n".join(lines) + "\n").encode(), compresslevel=5, mtime=0))
-        os.replace(beside, self._file(arm))
+        _replace(self._file(arm), _compressed(_trial_line(index, trial) for index, trial in enumerate(trials)))
 
     def _file(self, arm: str) -> Path:
         return self.path / "trials" / f"{arm}.jsonl.gz"
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_bytes(content)
+    os.replace(temporary, path)
+
+
+def _trial_line(index: int, trial: Trial) -> str:
+    return json.dumps({"place": index, **trial_to_dict(trial)}, separators=(",", ":"))
+
+
+def _compressed(lines: Iterable[str]) -> bytes:
+    return gzip.compress("".join(f"{line}\n" for line in lines).encode(), compresslevel=5, mtime=0)
 
 
 class TrialWriter:
@@ -144,7 +148,7 @@ class TrialWriter:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._waiting: list[str] = []
+        self._unwritten: list[str] = []
         self._flushed = time.monotonic()
         mend(path)
 
@@ -154,17 +158,16 @@ class TrialWriter:
     def __exit__(self, *_: object) -> None:
         self.flush()
 
-    def write(self, place: int, trial: Trial) -> None:
-        self._waiting.append(json.dumps({"place": place, **trial_to_dict(trial)}, separators=(",", ":")))
-        if len(self._waiting) >= _FLUSH_LINES or time.monotonic() - self._flushed > _FLUSH_SECONDS:
+    def write(self, index: int, trial: Trial) -> None:
+        self._unwritten.append(_trial_line(index, trial))
+        if len(self._unwritten) >= _FLUSH_LINES or time.monotonic() - self._flushed > _FLUSH_SECONDS:
             self.flush()
 
     def flush(self) -> None:
-        if self._waiting:
-            member = gzip.compress(("\n".join(self._waiting) + "\n").encode(), compresslevel=5, mtime=0)
+        if self._unwritten:
             with self.path.open("ab") as file:
-                file.write(member)
-            self._waiting.clear()
+                file.write(_compressed(self._unwritten))
+            self._unwritten.clear()
         self._flushed = time.monotonic()
 
 
@@ -173,27 +176,22 @@ def load_trials(path: str | Path, arm: str = "main") -> list[Trial]:
     run = RunFolder.open(path)
     if arm not in run.arms():
         raise RunFolderError(f"{run.path} has no trials of {arm!r}; it has: {', '.join(run.arms()) or 'none'}")
-    found = run.trials(arm)
-    return [found[place] for place in sorted(found)]
+    return [trial for _, trial in sorted(run.trials(arm).items())]
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Every whole line of a trial file; stops quietly at a torn tail."""
+    """Every complete line of a trial file; stops quietly at a torn tail."""
     if not path.exists():
         return
     with gzip.open(path, "rb") as file:
-        yield from _whole_lines(file)
-
-
-def _whole_lines(file: gzip.GzipFile | IO[bytes]) -> Iterator[dict[str, Any]]:
-    while True:
-        try:
-            line = file.readline()
-        except (EOFError, zlib.error, gzip.BadGzipFile):
-            return
-        if not line.endswith(b"\n"):
-            return
-        yield json.loads(line)
+        while True:
+            try:
+                line = file.readline()
+            except (EOFError, zlib.error, gzip.BadGzipFile):
+                return
+            if not line.endswith(b"\n"):
+                return
+            yield json.loads(line)
 
 
 def mend(path: Path) -> None:
@@ -204,21 +202,17 @@ def mend(path: Path) -> None:
         with gzip.open(path, "rb") as file:
             while file.read(1 << 20):
                 pass
-        return
     except (EOFError, zlib.error, gzip.BadGzipFile):
-        whole = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in read_lines(path))
-    beside = path.with_name(path.name + ".tmp")
-    beside.write_bytes(gzip.compress(whole.encode(), mtime=0))
-    os.replace(beside, path)
+        _replace(path, _compressed(json.dumps(line, separators=(",", ":")) for line in read_lines(path)))
 
 
 _NUMBERS = re.compile(r"\[\n([-+.,\s\deEnul]*?)\n *\]")
-"""A list of numbers and nulls in indented JSON; no string can hold a line break there."""
+"""A list of numbers and nulls in indented JSON. JSON strings hold no line breaks, so that none of them matches."""
 
 
 def to_json(data: Any) -> str:
-    """Indented JSON that every reader takes: numbers that JSON does not know become null. A list of numbers takes one
-    line: results hold an outcome for every attempt."""
+    """Indented JSON; NaN and infinities become null. A list of numbers takes one line, since results hold an outcome
+    for every attempt."""
     text = json.dumps(_finite(data), indent=2, allow_nan=False)
     return _NUMBERS.sub(lambda match: "[" + " ".join(match[1].split()) + "]", text) + "\n"
 
@@ -239,7 +233,7 @@ def trial_to_dict(trial: Trial) -> dict[str, Any]:
 def trial_from_dict(data: Mapping[str, Any]) -> Trial:
     """The trial that `trial_to_dict` wrote."""
     episodes = tuple(_episode(episode) for episode in data["episodes"])
-    related = tuple(_task(other) for other in data.get("related", ()))
+    related = tuple(_task(other) for other in data["related"])
     return Trial(_task(data["task"]), episodes, data["memory"], data["seed"], data["index"], related)
 
 
@@ -260,8 +254,8 @@ def _episode(data: Mapping[str, Any]) -> Episode:
         if reflection
         else None,
         error=data["error"],
-        unreflected=data.get("unreflected", False),  # runs of earlier versions do not say
-        forfeit=data.get("forfeit", 0.0),
+        unreflected=data["unreflected"],
+        forfeit=data["forfeit"],
     )
 
 
@@ -313,6 +307,6 @@ def _why_no_run(path: Path) -> str:
         return f"there is no run folder {path}"
     if not path.is_dir():
         return f"{path} is a file, not a run folder"
-    runs = sorted(each.parent.name for each in path.glob("*/config.toml"))
-    inside = f"; it holds {', '.join(runs[:3])}{' and others' if len(runs) > 3 else ''}" if runs else ""
-    return f"{path} is not a run folder: it has no config.toml{inside}"
+    runs = sorted(config.parent.name for config in path.glob("*/config.toml"))
+    holds = f"; it holds {', '.join(runs[:3])}{' and others' if len(runs) > 3 else ''}" if runs else ""
+    return f"{path} is not a run folder: it has no config.toml{holds}"

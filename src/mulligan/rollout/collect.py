@@ -17,7 +17,7 @@ from mulligan.trial.settings import TrialSettings
 from mulligan.types import Task, Trial
 
 HOPELESS = 8
-"""So many first trials without a single reply, and the run stops: the model is not there."""
+"""First trials without a single reply after which the run stops: the model cannot be reached."""
 
 
 @dataclass(frozen=True)
@@ -47,20 +47,20 @@ async def collect(
     on_last: Callable[[], None] = lambda: None,
     judge: Judge | None = None,
 ) -> None:
-    """Play `jobs`, `concurrency` at a time; `on_trial` gets each trial with the place of its job as it ends.
+    """Play `jobs`, `concurrency` at a time; `on_trial` gets each trial with the index of its job as it ends.
 
-    `proceed` is asked before each new trial; False lets those under way finish. A trial that failed outside agent and
-    task is played again with the same seed, up to `retries` times; `on_failure` gets every failed attempt. `on_last` is
-    called as soon as the last job has begun. `judge` knows what came of the policy's earlier jobs, if there were any.
+    `proceed` is called before each new trial; False starts no more of them. A trial that failed outside agent and task
+    is played again with the same seed, up to `retries` times; `on_failure` gets every failed attempt. `on_last` is
+    called as soon as the last job has begun. `judge` has seen the policy's earlier jobs, if there were any.
     """
     waiting = iter(enumerate(jobs))
     judge = judge or Judge()
 
     async def work() -> None:
-        for place, job in waiting:
+        for index, job in waiting:
             if not proceed():
                 return
-            if place + 1 == len(jobs):
+            if index + 1 == len(jobs):
                 asyncio.get_running_loop().call_soon(on_last)
             for _ in range(retries + 1):
                 trial = await run_trial(
@@ -75,9 +75,9 @@ async def collect(
                 if not trial.failed:
                     break
                 on_failure(trial)
-            judge.see(trial)  # as it ended: what playing again mends is no reason to stop
-            on_trial(place, trial)
-            await asyncio.sleep(0)  # scripted players never wait; let the others, and Ctrl-C, have a turn
+            judge.see(trial)  # after the retries: a failure that they mend is no reason to stop
+            on_trial(index, trial)
+            await asyncio.sleep(0)  # scripted players never await: without this, no other task gets a turn
 
     workers = [asyncio.ensure_future(work()) for _ in range(max(1, min(concurrency, len(jobs))))]
     try:
@@ -92,15 +92,18 @@ async def collect(
 class Judge:
     """Ends a run whose policy has never answered.
 
-    Where requests fail, the first trials tell. A prompt that does not fit ends its trial at once, before any other has
-    a reply: one long task is no reason to stop, and whether all are too long is known when all trials have ended.
+    Where requests fail, the first trials decide. A prompt that does not fit ends its trial before any other has a
+    reply: one long task is no reason to stop, and whether all are too long is known when all trials have ended.
     """
 
     def __init__(self) -> None:
         self.answered = False
+        """Whether the policy has ever given a reply."""
         self.silent = self.failed = 0
+        """Trials without a reply, and those of them whose request failed."""
         self.tasks: set[Task] = set()
-        self.said = ""
+        """The tasks of silent trials."""
+        self.last_error = ""
 
     def see(self, trial: Trial) -> None:
         if self.answered:
@@ -110,7 +113,7 @@ class Judge:
         if any(episode.turns for episode in trial.episodes) or last.stop not in mute:
             self.answered = True
             return
-        self.silent, self.said = self.silent + 1, last.error
+        self.silent, self.last_error = self.silent + 1, last.error
         self.failed += last.stop is StopReason.REQUEST_FAILED
         self.tasks.add(trial.task)
         if self.failed >= HOPELESS:
@@ -122,4 +125,4 @@ class Judge:
             self._give_up()
 
     def _give_up(self) -> None:
-        raise PolicyError(f"no reply in the first {self.silent} trials; the last failure: {self.said}")
+        raise PolicyError(f"no reply in the first {self.silent} trials; the last failure: {self.last_error}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from mulligan.envs import registry
@@ -21,17 +21,18 @@ from mulligan.trial.settings import TrialSettings
 from mulligan.types import Group, Task, Trial
 
 SEEDS = 1_000_000_000
+"""Seeds of each set."""
 _TRIES = 10_000
 _PATIENCE = 100
-"""So many draws, and a related task may be in a world that was there already."""
+"""Draws after which a related task may be in a world that was drawn already."""
 _BROKEN = 20
-"""So many worlds that cannot be built while one is looked for, and it is said."""
+"""Worlds that cannot be built, in one draw, after which their error is raised."""
 _LOOKED_AT = 3.3
 """Numbers that a draw takes from the generator: one for the environment, and one for each world that it looks at, of
 which 45 % are for training."""
 
-Known = Mapping[tuple[str, int], bool]
-"""By environment and seed, whether a world belongs to the set: looked up rather than found out, where it is there."""
+Membership = Mapping[tuple[str, int], bool]
+"""(environment, seed) -> whether that world belongs to the set, for worlds that were looked at before."""
 
 
 @dataclass(frozen=True)
@@ -56,14 +57,13 @@ class Mixture:
             if not name:
                 raise ParameterError(f"{text!r}: an environment has no name; write NAME:WEIGHT,NAME:WEIGHT")
             if not 0 < float(weight) < float("inf"):
-                raise ParameterError(f"{part!r}: the weight of an environment must be more than 0")
+                raise ParameterError(f"the weight of an environment must be > 0 (got {part!r})")
             if name in [other for other, _ in weights]:
                 raise ParameterError(f"{text!r} names {name} twice; give it one weight")
             weights.append((name, float(weight)))
-        known = {key for name, _ in weights for key in [*registry.spec(name).defaults, "turns"]}
-        for key in params:
-            if key not in known:
-                registry.task_of(weights[0][0], 0, {key: params[key]})  # raises, naming the nearest
+        names = {key for name, _ in weights for key in [*registry.spec(name).defaults, "turns"]}
+        for key in [key for key in params if key not in names]:
+            registry.task_of(weights[0][0], 0, {key: params[key]})  # raises UnknownName with the nearest name
         return cls(tuple(weights), dict(params), seed_set)
 
     def own_params(self, name: str) -> dict[str, Any]:
@@ -71,28 +71,24 @@ class Mixture:
         defaults = registry.spec(name).defaults
         return {key: value for key, value in self.params.items() if key in defaults or key == "turns"}
 
-    def turns(self) -> list[int]:
-        """The turn limit of each environment."""
-        return [registry.task_of(name, 0, self.own_params(name)).turns for name, _ in self.weights]
-
-    def draw(self, rng: random.Random, known: Known | None = None) -> Task:
+    def draw(self, rng: random.Random, membership: Membership | None = None) -> Task:
         """One task of the set."""
         names = [name for name, _ in self.weights]
         name = rng.choices(names, [weight for _, weight in self.weights])[0]
-        own, broken, known = self.own_params(name), 0, known or {}
+        params, broken, membership = self.own_params(name), 0, membership or {}
         for _ in range(_TRIES):
             seed = self._seed(rng)
-            task = registry.task_of(name, seed, own)
+            task = registry.task_of(name, seed, params)
             try:
-                if known[name, seed] if (name, seed) in known else belongs(task, self.seed_set):
+                if membership[name, seed] if (name, seed) in membership else belongs(task, self.seed_set):
                     return task
             except MulliganError:
                 raise
-            except Exception as error:  # a world that cannot be built belongs to nobody; one of many is passed over
+            except Exception as error:  # a world that cannot be built belongs to no set; a few are skipped
                 broken += 1
                 if broken == _BROKEN:
-                    said = f"{type(error).__name__}: {error}"
-                    raise MulliganError(f"{name}, seed {task.seed}: the world cannot be built: {said}") from error
+                    reason = f"{type(error).__name__}: {error}"
+                    raise MulliganError(f"{name}, seed {task.seed}: the world cannot be built: {reason}") from error
         raise ParameterError(
             f"{name}: no world of the {self.seed_set} set in {_TRIES} tries; use a larger world, or one that is not "
             "kept for another set"
@@ -102,24 +98,24 @@ class Mixture:
         return FIRST_SEED[self.seed_set] + int(rng.random() * SEEDS)
 
     def candidates(self, count: int, *, seed: int, update: int, name: str = "") -> list[tuple[str, int]]:
-        """The worlds that `draw_tasks` will look at for `count` tasks, and some that it will not: every number that it
-        takes from the generator, as if it were a seed. So others can find out beforehand which belong to the set."""
+        """The worlds that `draw_tasks` will look at for `count` tasks, and some more: every number that it takes from
+        the generator, as if it were a seed. Other processes can look at them beforehand."""
         rng = generator(seed, "tasks", update, name)
         seeds = [self._seed(rng) for _ in range(round(_LOOKED_AT * count))]
         return [(env, each) for each in seeds for env, _ in self.weights]
 
-    def known(self, worlds: Sequence[tuple[str, int]]) -> dict[tuple[str, int], bool]:
+    def membership(self, worlds: Sequence[tuple[str, int]]) -> dict[tuple[str, int], bool]:
         """Which of these worlds belong to the set; those that cannot be built are left out."""
-        found: dict[tuple[str, int], bool] = {}
+        membership: dict[tuple[str, int], bool] = {}
         params = {name: self.own_params(name) for name, _ in self.weights}
         for name, seed in worlds:
-            with contextlib.suppress(Exception):  # said where it is drawn
-                found[name, seed] = belongs(registry.task_of(name, seed, params[name]), self.seed_set)
-        return found
+            with contextlib.suppress(Exception):  # `draw` raises it
+                membership[name, seed] = belongs(registry.task_of(name, seed, params[name]), self.seed_set)
+        return membership
 
 
 def _parts(text: str) -> list[str]:
-    """What stands between commas, but for commas in brackets."""
+    """`text` split at commas outside brackets."""
     parts, depth = [""], 0
     for character in text:
         depth = max(0, depth + (character == "(") - (character == ")"))
@@ -142,7 +138,7 @@ def _is_number(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Draw:
-    """What one update plays: a task for each group, with the tasks of later episodes where they are related ones."""
+    """The task of a group, and the tasks of its later episodes where they are related ones."""
 
     task: Task
     related: tuple[Task, ...] = ()
@@ -155,42 +151,37 @@ def draw_tasks(
     seed: int,
     update: int,
     related: int = 0,
-    turns: int | None = None,
     name: str = "",
-    known: Known | None = None,
+    membership: Membership | None = None,
 ) -> list[Draw]:
-    """The tasks of an update; `related` more of the same class for each, `turns` as a lower turn limit.
+    """The tasks of an update; `related` more of the same class for each.
 
-    They are the same whether or not it is `known` of some worlds that they belong to the set.
+    `membership` makes the draw faster and changes nothing else.
     """
     rng = generator(seed, "tasks", update, name)
     draws = []
     for _ in range(count):
-        first = mixture.draw(rng, known)
-        others = _alike(mixture, first, related, rng, known)
-        draws.append(Draw(_limited(first, turns), tuple(_limited(other, turns) for other in others)))
+        first = mixture.draw(rng, membership)
+        others = _alike(mixture, first, related, rng, membership)
+        draws.append(Draw(first, tuple(others)))
     return draws
 
 
-def _alike(mixture: Mixture, first: Task, count: int, rng: random.Random, known: Known | None) -> list[Task]:
-    """`count` more tasks of the class of `first`, in worlds of their own where there are enough."""
-    found: list[Task] = []
+def _alike(mixture: Mixture, first: Task, count: int, rng: random.Random, membership: Membership | None) -> list[Task]:
+    """`count` more tasks of the class of `first`, each in another world where there are enough."""
+    tasks: list[Task] = []
     worlds = {world_key(first)} - {None} if count else set()
     for tried in range(_TRIES):
-        if len(found) == count:
-            return found
-        other = mixture.draw(rng, known)
+        if len(tasks) == count:
+            return tasks
+        other = mixture.draw(rng, membership)
         if (other.env, other.task_class) != (first.env, first.task_class):
             continue
         world = world_key(other)
         if world not in worlds or tried >= _PATIENCE:
-            found.append(other)
+            tasks.append(other)
             worlds |= {world} - {None}
     raise ParameterError(f"{first.task_class}: too few other tasks of this class for related episodes; give same ones")
-
-
-def _limited(task: Task, turns: int | None) -> Task:
-    return task if turns is None else replace(task, turns=min(turns, task.turns))
 
 
 async def play_groups(
@@ -211,27 +202,27 @@ async def play_groups(
     `on_failure` gets every failed attempt, also those that a retry mends; `on_last` is called when all have begun.
     """
     jobs = [
-        Job(draw.task, derive(seed, "trial", update, place), index, related=draw.related)
-        for place, draw in enumerate(draws)
+        Job(draw.task, derive(seed, "trial", update, number), index, related=draw.related)
+        for number, draw in enumerate(draws)
         for index in range(group)
     ]
-    found: dict[int, Trial] = {}
+    trials: dict[int, Trial] = {}
     await collect(
         jobs,
         policy,
         settings,
         concurrency=concurrency,
-        on_trial=found.__setitem__,
+        on_trial=trials.__setitem__,
         retries=retries,
         on_failure=on_failure,
         on_last=on_last,
     )
     return [
-        Group(draw.task, tuple(found[place * group + index] for index in range(group)))
-        for place, draw in enumerate(draws)
+        Group(draw.task, tuple(trials[number * group + index] for index in range(group)))
+        for number, draw in enumerate(draws)
     ]
 
 
 def all_failed(groups: Sequence[Group]) -> bool:
-    """Whether no trial of `groups` can be learned from: something outside agent and task went wrong in each."""
+    """Whether every trial of `groups` failed for reasons outside agent and task, so that none can be trained on."""
     return all(trial.failed for group in groups for trial in group.trials)

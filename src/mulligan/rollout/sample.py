@@ -1,12 +1,12 @@
-"""The lengths of what environments say, measured on a few trials of a player that makes random legal moves.
+"""The lengths of an environment's texts, measured on a few trials of a player that makes random legal moves.
 
-The sample does not depend on the run's seed, nor on which worlds are for training: runs that differ in nothing else
-have the same context.
+The sample depends neither on the run's seed nor on which worlds are for training, so that runs which differ in nothing
+else have the same context.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
@@ -22,14 +22,14 @@ from mulligan.trial import prompts
 from mulligan.trial.lengths import Lengths
 from mulligan.trial.runner import run_trial_sync
 from mulligan.trial.settings import TrialSettings
-from mulligan.types import Completion, Episode, Message, Sampling, Step, Task, Trial
+from mulligan.types import Completion, Episode, Message, Sampling, Step, Task
 
 TASKS = 8
 """Trials of each environment."""
 
 
 def sampled_lengths(mixture: Mixture, settings: TrialSettings, renderer: Renderer) -> dict[str, Lengths]:
-    """Environment -> lengths of what it says, in tokens of `renderer`."""
+    """Environment -> lengths of its texts, in tokens of `renderer`."""
     return {name: _lengths(name, mixture, settings, renderer) for name, _ in mixture.weights}
 
 
@@ -45,42 +45,27 @@ def _lengths(name: str, mixture: Mixture, settings: TrialSettings, renderer: Ren
             env = registry.build(registry.task_of(name, FIRST_SEED["train"] + number, params))
         except MulliganError:
             raise
-        except Exception:  # a world that cannot be built is passed over here, and said where it is drawn
+        except Exception:  # a world that cannot be built is skipped here, and its error raised where it is drawn
             continue
         digest = getattr(env, "digest", None)
         trial = run_trial_sync(env, player, settings=settings)
-        digests = [renderer.count(digest(episode)) for episode in _played(trial)] if digest is not None else []
+        episodes = [episode for episode in trial.episodes if episode.turns]
+        first = [episode.turns[0].reply for episode in episodes[:1]]  # before it there is no memory
+        later = [turn.reply for episode in trial.episodes for turn in episode.turns[1:]]
+        notes = [episode.reflection.completion for episode in trial.episodes if episode.reflection is not None]
         lengths = Lengths(
             lengths.turns,
-            max(lengths.opening, _prompt(_first_replies(trial)[:1])),
-            max([lengths.observation, *(_prompt([reply]) for reply in _later_replies(trial))]),
-            max(lengths.request, _prompt(_notes(trial))),
-            max([lengths.digest or 0, *digests]) if digest is not None else None,
+            max(lengths.opening, *_prompts(first)),
+            max(lengths.observation, *_prompts(later)),
+            max(lengths.request, *_prompts([note for note in notes if note is not None][:1])),
+            None if digest is None else max(lengths.digest or 0, 0, *(renderer.count(digest(e)) for e in episodes)),
         )
     return lengths
 
 
-def _prompt(replies: Sequence[Completion]) -> int:
-    """New tokens before the first of `replies`; 0 where there is none."""
-    return len(replies[0].prompt_ids or ()) if replies else 0
-
-
-def _played(trial: Trial) -> list[Episode]:
-    return [episode for episode in trial.episodes if episode.turns]
-
-
-def _first_replies(trial: Trial) -> list[Completion]:
-    """The reply to each episode's opening; before the first episode there is no memory."""
-    return [episode.turns[0].reply for episode in _played(trial)]
-
-
-def _later_replies(trial: Trial) -> Iterator[Completion]:
-    return (turn.reply for episode in trial.episodes for turn in episode.turns[1:])
-
-
-def _notes(trial: Trial) -> list[Completion]:
-    notes = (episode.reflection.completion for episode in trial.episodes if episode.reflection is not None)
-    return [note for note in notes if note is not None]
+def _prompts(replies: Sequence[Completion]) -> list[int]:
+    """New tokens before each of `replies`, and 0."""
+    return [0, *(len(reply.prompt_ids or ()) for reply in replies)]
 
 
 class _RandomMoves:
@@ -101,7 +86,7 @@ class _RandomConversation:
     def watch(self, world: World) -> None:
         self.world = world
 
-    def see(self, step: Step) -> None:
+    def see(self, step: Step, timeout_reward: float | None = None) -> None:
         pass
 
     def ended(self, episode: Episode) -> None:

@@ -16,12 +16,12 @@ from mulligan.seeding import derive
 from mulligan.types import Task, whole
 
 FIRST_SEED = {"train": 0, "validation": 1_000_000_000, "eval": 3_000_000_000}
-"""Where each set's seeds begin; each has 10^9 of its own. Settings were once chosen on seeds from 2 * 10^9 on, so that
-evaluation has moved on to seeds that no run had touched."""
+"""Where each set's seeds begin; each has 10^9 of them. Settings were chosen on seeds from 2 * 10^9 on, so that
+evaluation leaves those out."""
 SHARES = {"eval": range(45), "validation": range(45, 55), "train": range(55, 100)}
 """Percent of all worlds that belong to each set."""
 _PATIENCE, _PATIENCE_EACH = 20_000, 20
-"""A set counts as exhausted when 20,000 seeds, and 20 more for each world found, in a row brought no new world."""
+"""A set counts as exhausted after so many seeds in a row without a new world, and so many more for each world."""
 
 
 def task_set(env: str, tasks: int, seed_set: str = "eval", **params: Any) -> list[Task]:
@@ -33,39 +33,37 @@ def tasks_of(env: str, tasks: int, seed_set: str, params: Mapping[str, Any], *, 
     """As `task_set`, whatever the parameters are called.
 
     A validation set that has fewer gives all it has: small worlds have few, and settings can be chosen on them. An
-    evaluation set that has fewer is an error. With `or_fewer` any set gives what it has, be it nothing.
+    evaluation set that has fewer is an error. With `or_fewer` any set gives what it has, which may be nothing.
     """
     if whole("tasks", tasks) < 1:
-        raise ParameterError(f"tasks={tasks} leaves nothing to evaluate; give at least 1")
-    found: list[Task] = []
+        raise ParameterError(f"tasks must be >= 1 (got {tasks})")
+    chosen: list[Task] = []
     keys: set[str] = set()
     in_vain = 0
     for task in stream(env, seed_set, params):
-        if in_vain >= _PATIENCE + _PATIENCE_EACH * len(found):
-            if or_fewer or (found and seed_set == "validation"):
+        if in_vain >= _PATIENCE + _PATIENCE_EACH * len(chosen):
+            if or_fewer or (chosen and seed_set == "validation"):
                 break
-            if not found:
+            if not chosen:
                 raise ParameterError(
                     f"{env}: of {in_vain} tasks with these parameters none is for {seed_set}: their worlds belong to "
                     "other sets; choose parameters that name worlds of it (of ALFWorld, games=valid_seen)"
                 )
             raise ParameterError(
-                f"{env}: the {seed_set} set has only about {len(found)} different tasks with these parameters; "
+                f"{env}: the {seed_set} set has only about {len(chosen)} different tasks with these parameters; "
                 f"ask for at most that many tasks, not {tasks}"
             )
         in_vain += 1
-        if task is None:
+        key = None if task is None else task_key(task)
+        if task is None or key in keys:
             continue
-        key = task_key(task)
         if key is not None:
-            if key in keys:
-                continue
             keys.add(key)
-        found.append(task)
+        chosen.append(task)
         in_vain = 0
-        if len(found) == tasks:
+        if len(chosen) == tasks:
             break
-    return found
+    return chosen
 
 
 def stream(env: str, seed_set: str, params: Mapping[str, Any]) -> Iterator[Task | None]:
@@ -84,16 +82,16 @@ def next_alike(task: Task, tasks: Sequence[Task], count: int) -> tuple[Task, ...
     if not count:
         return ()
     alike = [other for other in tasks if other.task_class == task.task_class]
-    place = alike.index(task)
-    return tuple(alike[(place + n) % len(alike)] for n in range(1, count + 1))
+    index = alike.index(task)
+    return tuple(alike[(index + n) % len(alike)] for n in range(1, count + 1))
 
 
 def belongs(task: Task, seed_set: str) -> bool:
     """Whether a task's world is one of the set's; an environment with a split of its own says so itself."""
     if hasattr(registry.spec(task.env).build, "seed_set"):
-        own = registry.build(task).seed_set()  # type: ignore[attr-defined]
-        if own is not None:
-            return bool(own == seed_set)
+        set_of_world = registry.build(task).seed_set()  # type: ignore[attr-defined]
+        if set_of_world is not None:
+            return bool(set_of_world == seed_set)
     world = world_key(task)
     return world is None or derive(world, "split") % 100 in SHARES[seed_set]
 

@@ -1,9 +1,9 @@
-"""Whether the worlds of training and of evaluation are kept apart, as far as that can be known.
+"""Whether the worlds of training and of evaluation are separate, as far as that can be told.
 
 split   the environment names its worlds (`world_key`) or has a split of its own (`seed_set`): no set shares any
 seeds   it does neither, and its tasks begin differently: worlds are told apart by their seeds alone
 shared  it does neither, and its tasks begin alike (FrozenLake has one map): evaluation plays what training played
-game    a game against somebody is one game: what may be unseen in it is the opponent
+game    a game against an opponent has one world: only the opponent may be unseen
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ as one of equally many training tasks about as often."""
 _FEW = 4
 """Worlds are few when there are that many tasks, or more, to each."""
 SAMPLED = 64
-"""Tasks that are looked at."""
+"""Tasks of a survey."""
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What some tasks of an environment show."""
+    """Worlds of some tasks of an environment."""
 
     separation: Separation
     tasks: int

@@ -8,7 +8,6 @@ among its rows, with whatever memory it was evaluated, and without any (independ
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,7 +22,7 @@ from mulligan.sweep.rows import RETRIES, Row
 
 MEMORIES = ("history", "reflection", "both", "none")
 """Names of further evaluations that change the memory alone."""
-_COST = ("updates", "minutes", "episodes", "tokens", "valid")
+_COST = ("updates", "minutes", "episodes", "tokens", "valid", "score")
 
 
 @dataclass(frozen=True)
@@ -101,12 +100,16 @@ class Entry:
         return [float(np.mean(each)) for each in by_seed]
 
 
-def compare(rows: Sequence[Row], against: str | None = None) -> dict[str, Any]:
-    """Everything that a comparison shows, as plain data."""
+def compare(rows: Sequence[Row], against: str | None = None, *, show_all: bool = False) -> dict[str, Any]:
+    """Everything that a comparison shows, as plain data.
+
+    Rows of one environment on different tasks are refused; with `show_all` (the table of a sweep) each list of tasks
+    has a section, also where only one row was played on it.
+    """
     own = [entry for entry in entries(rows) if not entry.further and not entry.control]
     for entry in own:
         first = next(each for each in own if each.row["env"] == entry.row["env"])
-        if (first.section, _task_set(first)) != (entry.section, _task_set(entry)):
+        if not show_all and (first.section, _task_set(first)) != (entry.section, _task_set(entry)):
             raise UsageError(
                 f"the rows were played on different tasks: {first.label!r} ({_task_set(first)}) and {entry.label!r} "
                 f"({_task_set(entry)}); compare them one set at a time"
@@ -117,7 +120,7 @@ def compare(rows: Sequence[Row], against: str | None = None) -> dict[str, Any]:
     if against is not None and not any(_named(against, each) for each in sections.values()):
         raise UnknownName("row", against, [entry.label for entry in entries(rows)])
     return {
-        "sections": [section for each in sections.values() if (section := _section(each, against))],
+        "sections": [_section(each, against) for each in sections.values() if show_all or not _is_lonely_further(each)],
         "settings": differing_settings(own),
         "curves": [curve for entry in own if (curve := _curve(entry, rows))],
     }
@@ -150,34 +153,39 @@ def _repeats(entry: Entry, earlier: Entry) -> bool:
 
 def _with_controls(entry: Entry) -> Iterable[Entry]:
     yield entry
-    for control in dict.fromkeys(
-        name for part in entry.parts.values() for name in (RETRIES, *part.get("controls", ()))
-    ):
-        parts = {seed: found for seed, part in entry.parts.items() if (found := _control(part, control))}
+    for control in dict.fromkeys(name for part in entry.parts.values() for name in part.get("controls", ())):
+        parts = {seed: row for seed, part in entry.parts.items() if (row := _control(part, control))}
         if parts:
             label = f"{entry.label}, {CONTROL_NAMES.get(control, control)}"
             yield replace(entry, label=label, parts=parts, control=control)
 
 
 def _control(part: Row, control: str) -> Row | None:
-    """A control's figures and outcomes; of tables of earlier versions, the last share of independent retries alone.
+    """A control's figures and outcomes.
 
     Outcomes of fewer tasks than the agent played (the money ran out) cannot be paired, and are left out.
     """
     shares = part.get("controls", {}).get(control)
-    if shares is None and control == RETRIES and part.get("retry") is not None:
-        shares = [math.nan] * (len(part["p"]) - 1) + [part["retry"]]
     outcomes = part.get("control_outcomes", {}).get(control)
-    is_whole = outcomes is not None and len(outcomes) == part["tasks"]
-    return shares and {**part, "p": shares, "outcomes": outcomes if is_whole else None}
+    is_complete = outcomes is not None and len(outcomes) == part["tasks"]
+    return shares and {**part, "p": shares, "outcomes": outcomes if is_complete else None}
 
 
-def _section(own: Sequence[Entry], against: str | None) -> dict[str, Any] | None:
-    """The rows of one list of tasks; None where the only row is a further evaluation that no other has."""
+def _shown(section: Sequence[Entry]) -> list[Entry]:
+    """The entries that have rows: independent retries are a column, and what was only played again is left out."""
+    return [entry for entry in section if entry.control != RETRIES and (entry.control or not entry.repeated)]
+
+
+def _is_lonely_further(section: Sequence[Entry]) -> bool:
+    """Whether the only row is a further evaluation that no other has."""
+    shown = _shown(section)
+    return bool(shown[0].further) and len(shown) < 2
+
+
+def _section(own: Sequence[Entry], against: str | None) -> dict[str, Any]:
+    """The rows of one list of tasks."""
     reference = _reference(own, against)
-    shown = [entry for entry in own if entry.control != RETRIES and (entry.control or not entry.repeated)]
-    if shown[0].further and len(shown) < 2:
-        return None
+    shown = _shown(own)
     first = shown[0]
     part = next(iter(first.parts.values()))
     retries = {entry.label: entry for entry in own if entry.control == RETRIES}

@@ -20,12 +20,11 @@ from typing import Any
 import numpy as np
 
 from mulligan.api import evaluate
-from mulligan.eval.intervals import difference
+from mulligan.eval.intervals import difference, over_seeds
 from mulligan.players import as_trained
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.report.run import load_trials, trial_to_dict
 from mulligan.sweep.arms import WARM_START, Arm, Sweep, Work
-from mulligan.sweep.results import combine
 from mulligan.train.resolve import resolve
 from mulligan.types import Trial
 
@@ -53,15 +52,20 @@ def demo_sweep(seed: int, *, recall: float = 0.2, updates: int = 80, tasks: int 
     return Sweep(arms, title, "cpu", (seed,), tasks, "eval", settings=settings)
 
 
-def gather(sweep: Sweep, work: Sequence[Work], found: Mapping[Path, Mapping[str, Any]]) -> dict[str, Any]:
+def gather(sweep: Sweep, work: Sequence[Work], results: Mapping[Path, Mapping[str, Any]]) -> dict[str, Any]:
     """Everything the demonstration shows, as plain data: for ``--json``, for the table and for the page."""
     folders = {each.name: each.folder for each in work}
-    rows = {row["method"]: row for row in combine([found[each.folder] for each in work])}
+    rows = {}
+    for each in work:
+        result = results[each.folder]
+        rows[each.name] = _row(each.name, result["main"], result["updates"])
+        label = f"{each.name}, independent retries"
+        rows[label] = _row(label, result["controls"]["independent"], result["updates"])
     config = resolve(sweep.preset, None, sweep.settings)
     scripted, ceiling = _scripted(sweep)
     order = [WARM_START, RL, f"{RL}, independent retries", LONGER, MYOPIC, META, f"{META}, independent retries"]
     solved = {name: _solved(folders[name]) for name in (RL, META, MYOPIC)}
-    worlds = found[folders[META]]["main"].get("worlds")
+    worlds = results[folders[META]]["main"]["worlds"]
     trials = _to_read(load_trials(folders[RL] / "evaluation"), load_trials(folders[META] / "evaluation"))
     return {
         "title": sweep.title,
@@ -71,21 +75,26 @@ def gather(sweep: Sweep, work: Sequence[Work], found: Mapping[Path, Mapping[str,
         "tasks": sweep.tasks,
         "episodes": len(rows[RL]["p"]),
         "ceiling": ceiling,
-        "rows": [scripted, *({name: rows[row][name] for name in _SHOWN} for row in order if row in rows)],
+        "rows": [scripted, *(rows[name] for name in order if name in rows)],
         "gap": _gap(solved[META], solved[RL], worlds),
         "gap_to_myopic": _gap(solved[META], solved[MYOPIC], worlds),
         "only_meta": sum(meta > rl for meta, rl in zip(solved[META], solved[RL], strict=True)),
         "only_rl": sum(rl > meta for meta, rl in zip(solved[META], solved[RL], strict=True)),
         "validation_tasks": config.run.validation_tasks,
-        "curves": {name: found[folders[name]]["curve"] for name in (RL, META, MYOPIC)},
-        "training_minutes": sum(found[each.folder]["seconds"] for each in work) / 60,
+        "curves": {name: results[folders[name]]["curve"] for name in (RL, META, MYOPIC)},
+        "training_minutes": sum(results[each.folder]["seconds"] for each in work) / 60,
         "trials": trials,
         "rule": RULE if trials else "",
         "about": [text.format(tasks=sweep.tasks) for text in ABOUT],
     }
 
 
-_SHOWN = ("method", "p", "ci", "tasks", "valid", "updates")
+def _row(name: str, summary: Mapping[str, Any], updates: int) -> dict[str, Any]:
+    """A line of the table, from the summary of an evaluation; the interval is over the boards' worlds."""
+    tasks, intervals = summary["trials"], over_seeds([summary])
+    row = {"method": name, "p": summary["p"], "ci": intervals, "tasks": tasks, "valid": summary["valid"]}
+    return {**row, "updates": updates}
+
 
 ABOUT = [
     "All agents are the same tiny language model (0.39 million parameters). It first imitates a mediocre player; "
@@ -108,11 +117,10 @@ def _scripted(sweep: Sweep) -> tuple[dict[str, Any], float]:
     settings, params = as_trained(config, env)
     options: dict[str, Any] = {"params": params, "tasks": sweep.tasks, "seed_set": sweep.seed_set, "room": False}
     options |= {"controls": (), "settings": settings, "concurrency": 1, "seed": sweep.seeds[0]}
-    shown = evaluate(env, ExpertPolicy(warm.skill, warm.recall), **options).main
+    summary = evaluate(env, ExpertPolicy(warm.skill, warm.recall), **options).main
     name = f"demonstrator, memory on {warm.recall:.0%} of its moves"
     ceiling = evaluate(env, ExpertPolicy(omniscient=True), **options, episodes=1).main.p[0]
-    row = {"method": name, "tasks": shown.trials, "updates": 0}
-    return {**row, **{key: value for key, value in asdict(shown).items() if key in _SHOWN}}, ceiling
+    return {**_row(name, asdict(summary), 0), "ci": summary.ci}, ceiling
 
 
 def _gap(first: Sequence[float], second: Sequence[float], worlds: Sequence[int] | None) -> dict[str, Any]:

@@ -16,9 +16,8 @@ from mulligan.errors import MulliganError, UnknownName, UsageError
 from mulligan.players import as_trained
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.report.run import RunFolder
-from mulligan.report.tables import ROOM_NAMES
-from mulligan.sweep.arms import WARM_START
-from mulligan.sweep.worker import RESULT
+from mulligan.report.tables import pays_in_part, room_name
+from mulligan.sweep.arms import RESULT, WARM_START
 from mulligan.train.config import Config
 from mulligan.train.metrics import MetricsFile
 from mulligan.train.resolve import from_run, resolve
@@ -144,7 +143,7 @@ def evaluation_rows(result: Mapping[str, Any], folder: Path, classes: bool = Fal
     own |= {"minutes": round(result["seconds"] / 60, 2), "also": _classes(result) if classes else {}}
     rows = [{**shared, **own, **_evaluation(result, result["controls"])}]
     for name, summary in result["room"].items():
-        player = {"name": ROOM_NAMES.get(name, name), "method": "scripted", "memory": None, "minutes": 0.0}
+        player = {"name": room_name(name), "method": "scripted", "memory": None, "minutes": 0.0}
         rows.append({**shared, **player, **_evaluation(summary, {})})
     return rows
 
@@ -162,6 +161,8 @@ def _evaluation(main: Mapping[str, Any], controls: Mapping[str, Mapping[str, Any
         part["worlds"] = main["worlds"]
     if any(each != main["trials"] for each in main.get("effective", ())):
         part["effective"] = main["effective"]
+    if main.get("best") and pays_in_part(main):  # then the mean reward says more than success
+        part["score"] = main["best"][-1]
     return {
         **part,
         "tasks": main["trials"],

@@ -1,8 +1,8 @@
 """One arm in a process of its own: train or go on training, evaluate, write ``arm.json``.
 
-``python -m mulligan.sweep.worker`` reads what to do as a JSON line from standard input and says how far it is, a JSON
-line each, on standard output. Another line on standard input asks it to leave: it saves what it has trained first, and
-ends at once while demonstrations are played. When standard input ends, whoever started it is gone, and it goes at once.
+``python -m mulligan.sweep.worker`` reads its order as a JSON line from standard input and reports progress as JSON
+lines on standard output. Another line on standard input asks it to leave: it saves what it has trained first, and ends
+at once while demonstrations are played. When standard input ends, the scheduler is gone, and the worker exits at once.
 """
 
 from __future__ import annotations
@@ -15,33 +15,38 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mulligan.errors import DeviceLost, MemoryFull, MulliganError, lacks_memory
+from mulligan.errors import MemoryFull, MulliganError, lacks_memory
+from mulligan.sweep.arms import RESULT, changed_trial, further_name
 
 if TYPE_CHECKING:
+    from mulligan.eval.run import EvalResult
     from mulligan.train.config import Config
 
-RESULT, SPENT = "arm.json", "spent.json"
+SPENT = "spent.json"
+"""Seconds that a run has been trained, in its folder."""
 WARMING, TRAINING, EVALUATING = "warm start", "training", "evaluation"
 LEFT = 75
 """Exit code of a worker that was asked to leave before it was done."""
-DEVICE_LOST = 74
-"""Exit code of a worker whose GPU failed: from what it saved, it can be begun again."""
 MEMORY_FULL = 73
 """Exit code of a worker that found too little memory free: it may fit when others have ended."""
+CONCURRENCY = 256
+"""Trials of an evaluation under way at a time."""
 _PATIENCE = 10.0
 """Seconds in which the main thread has to come to an end."""
-Say = Callable[[Mapping[str, Any]], None]
+Report = Callable[[Mapping[str, Any]], None]
+"""Passes progress on: stage, done, total."""
 
 
 def main() -> None:
-    """Do what standard input says."""
+    """Work off the order on standard input."""
     leaving = _Leaving()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all of a terminal's processes; one of them decides
-    signal.signal(signal.SIGTERM, leaving.on_signal)  # so may this, which schedulers send
+    signal.signal(signal.SIGTERM, leaving.on_signal)  # schedulers send this to the whole group, too
     order = json.loads(_first_line())
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever an environment prints goes to the log, not between the lines of progress
@@ -49,27 +54,20 @@ def main() -> None:
 
     threading.Thread(target=leaving.listen, daemon=True).start()
 
-    def say(progress: Mapping[str, Any]) -> None:
+    def report(progress: Mapping[str, Any]) -> None:
         leaving.note(progress)  # first: who reads the line may ask to leave at once
         out.write(json.dumps(progress) + "\n")
         out.flush()
-        leaving.look(progress)
+        leaving.exit_if_nothing_is_lost(progress)
 
     try:
-        work(order, say, leaving.asked.is_set)
+        work(order, report, leaving.asked.is_set)
     except (MulliganError, RuntimeError) as error:
         traceback.print_exc()
-        sys.exit(_code(error))
+        # Memory may also run out in every trial, in a step of the optimiser, or in CUDA's first call.
+        sys.exit(MEMORY_FULL if isinstance(error, MemoryFull) or lacks_memory(str(error)) else 1)
     if leaving.asked.is_set():
         sys.exit(LEFT)
-
-
-def _code(error: Exception) -> int:
-    """What to exit with. Memory that runs out is not always said by `MemoryFull`: every trial may have failed for it, a
-    step of the optimiser, or CUDA's first call of all."""
-    if isinstance(error, MemoryFull) or lacks_memory(str(error)):
-        return MEMORY_FULL
-    return DEVICE_LOST if isinstance(error, DeviceLost) else 1
 
 
 class _Leaving:
@@ -82,11 +80,10 @@ class _Leaving:
     def note(self, progress: Mapping[str, Any]) -> None:
         self.has_nothing = progress["stage"] == WARMING and not progress.get("begun")
 
-    def look(self, progress: Mapping[str, Any]) -> None:
-        """Leave here where that was asked for and nothing is lost: evaluations keep every trial."""
+    def exit_if_nothing_is_lost(self, progress: Mapping[str, Any]) -> None:
+        """Exit if that was asked for: an evaluation has kept every trial, and a warm start may not have begun."""
         self.note(progress)
-        is_warming = progress["stage"] == WARMING
-        if self.asked.is_set() and (self.has_nothing or not (is_warming or progress["stage"] == TRAINING)):
+        if self.asked.is_set() and (self.has_nothing or progress["stage"] == EVALUATING):
             sys.exit(LEFT)
 
     def listen(self) -> None:
@@ -109,37 +106,34 @@ class _Leaving:
         os._exit(LEFT)
 
 
-def work(order: Mapping[str, Any], say: Say, stop: Callable[[], bool] = lambda: False) -> None:
+def work(order: Mapping[str, Any], report: Report, stop: Callable[[], bool] = lambda: False) -> None:
     """Train and evaluate one arm; what earlier processes got done is not done again. `stop` ends it after an update."""
-    from mulligan.errors import UsageError
     from mulligan.report.run import RunFolder, to_json
     from mulligan.train.checkpoint import newest
     from mulligan.train.loop import train
     from mulligan.train.metrics import MetricsFile
     from mulligan.train.resolve import resolve
-    from mulligan.train.start import starting_from
 
-    folder, start = Path(order["folder"]), order.get("after")
+    folder = Path(order["folder"])
     config = resolve(order["preset"], None, order["settings"])
-    config = config if start is None else starting_from(config, start)  # where it lies now
-    begun = (folder / "config.toml").is_file()
-    if begun and not _is_begun_with(config, folder, start):
-        raise UsageError(f"{folder} holds a run with other settings; choose another folder")
+    is_begun = (folder / "config.toml").is_file()
     if stop():
         return
-    began = time.perf_counter() - _spent(folder)
+    spent = folder / SPENT
+    earlier_seconds = json.loads(spent.read_text(encoding="utf-8"))["seconds"] if spent.is_file() else 0.0
+    began = time.perf_counter() - earlier_seconds
 
     def on_update(metrics: Mapping[str, Any]) -> None:
         if "update" in metrics:
-            say({"stage": TRAINING, "done": metrics["update"], "total": metrics["updates"]})
+            report({"stage": TRAINING, "done": metrics["update"], "total": metrics["updates"]})
         else:
-            own = {} if "demonstrations" in metrics else {"begun": True}
-            say({"stage": WARMING, "done": metrics["warmstart"], "total": metrics["steps"], **own})
+            begun = {} if "demonstrations" in metrics else {"begun": True}
+            report({"stage": WARMING, "done": metrics["warmstart"], "total": metrics["steps"], **begun})
 
     if config.warmstart.steps and newest(folder) is None:
-        say({"stage": WARMING, "done": 0, "total": config.warmstart.steps})
+        report({"stage": WARMING, "done": 0, "total": config.warmstart.steps})
     try:
-        train(config, folder, resume=begun, on_update=on_update, stop=stop)
+        train(None if is_begun else config, folder, resume=is_begun, on_update=on_update, stop=stop)
     finally:
         trained = time.perf_counter()
         if folder.is_dir():
@@ -147,133 +141,92 @@ def work(order: Mapping[str, Any], say: Say, stop: Callable[[], bool] = lambda: 
     if stop():
         return
     lines = MetricsFile(folder / "metrics.jsonl").read()
-    found = {
-        "name": order["name"],
+    result = {
+        **{name: order[name] for name in ("name", "settings", "preset", "evaluation")},
         "seed": config.run.seed,
-        "settings": dict(order["settings"]),
-        "preset": order["preset"],
-        "evaluation": dict(order["evaluation"]),
         "updates": config.run.updates,
         "curve": [point for line in lines if (point := _point(line))],
         "seconds": trained - began,
-        **_evaluate(config.task.env, config, folder, order["evaluation"], say),
+        **_evaluate(config, folder, order["evaluation"], report),
         "evaluation_seconds": time.perf_counter() - trained,
     }
-    RunFolder(folder).write_text(RESULT, to_json(found))
+    RunFolder(folder).write_text(RESULT, to_json(result))
 
 
-def _is_begun_with(config: Config, folder: Path, start: str | None) -> bool:
-    """Whether the run in `folder` was begun with these settings; where what it started from lay then does not count."""
-    from mulligan.report.run import RunFolder
-    from mulligan.sweep.warm import warm_parts
-    from mulligan.train.resolve import from_run
-    from mulligan.train.start import as_kept, starting_from
-
-    found = from_run(RunFolder.open(folder))
-    if not config.engine.context:  # left open: the run has fixed it
-        config = replace(config, engine=replace(config.engine, context=found.engine.context))
-    if not config.run.updates and not found.run.updates:  # warm starts: other settings do not concern them
-        return warm_parts(found) in (warm_parts(config), warm_parts(as_kept(config, folder)))
-    if start is not None and Path(found.model.name).name == Path(start).name:
-        found = starting_from(found, config.model.name)
-    return found in (config, as_kept(config, folder))
-
-
-def _evaluate(env: str, config: Any, folder: Path, wanted: Mapping[str, Any], say: Say) -> dict[str, Any]:
+def _evaluate(config: Config, folder: Path, protocol: Mapping[str, Any], report: Report) -> dict[str, Any]:
     """The arm on frozen tasks: as it was trained, three episodes, and the controls; then the further evaluations."""
-    from mulligan.api import evaluate
-    from mulligan.eval.plan import EvalPlan
+    from mulligan.eval.plan import EvalPlan, create_folder, open_folder
+    from mulligan.eval.run import run_plan
     from mulligan.players import as_trained, player_from
     from mulligan.report.run import RunFolder
-    from mulligan.sweep.arms import TASKS, further_name, split_changes
     from mulligan.train.resolve import from_run
 
-    settings, params = as_trained(config, env)
-    kept = from_run(RunFolder.open(folder)).engine  # with the context that the run was trained with
-    player = player_from(str(folder), device=config.model.device, **asdict(kept))
-    parts = {"": {"controls": wanted["controls"]}, **wanted.get("also", {})}
-    plays = {name: split_changes(changes) for name, changes in parts.items()}
-    sizes = {name: changes.get(TASKS, wanted["tasks"]) for name, changes in parts.items()}
-    arms = {
-        name: EvalPlan(env, settings=replace(settings, **own), controls=controls).arms()
-        for name, (own, _, controls) in plays.items()
-    }
-    total = sum(sizes[name] * len(arms[name]) for name in plays)
+    env = config.task.env
+    trained_settings, trained_params = as_trained(config, env)
+    engine = from_run(RunFolder.open(folder)).engine  # with the context that the run was trained with
+    player = player_from(str(folder), device=config.model.device, **asdict(engine))
+    evaluations = {"": {"controls": protocol["controls"]}, **protocol.get("also", {})}
+    plans: dict[str, EvalPlan] = {}
+    for name, changes in evaluations.items():
+        settings, params = changed_trial(trained_settings, changes)
+        plans[name] = EvalPlan(
+            env=env,
+            params={**trained_params, **params},
+            tasks=protocol["tasks"],
+            seed_set=protocol["seed_set"],
+            seed=protocol["seed"],
+            settings=settings,
+            controls=tuple(changes.get("controls", ())),
+            room=False,
+            related=config.task.related,
+        )
+    total = sum(plan.tasks * len(plan.arms()) for plan in plans.values())
     counts: dict[tuple[str, str], int] = {}
-    say({"stage": EVALUATING, "done": 0, "total": total})  # what starts from these weights may begin
+    report({"stage": EVALUATING, "done": 0, "total": total})  # what starts from these weights may begin
 
-    def play(name: str) -> Any:
-        own, more, controls = plays[name]
-
+    def play(name: str, plan: EvalPlan) -> EvalResult:
         def progress(arm: str, done: int, of: int) -> None:
             counts[name, arm] = done
             if sum(counts.values()) % 32 == 0:
-                say({"stage": EVALUATING, "done": sum(counts.values()), "total": total})
+                report({"stage": EVALUATING, "done": sum(counts.values()), "total": total})
 
         run = folder / (f"evaluation-{further_name(name)}" if name else "evaluation")
-        played = evaluate(
-            env,
-            player,
-            params={**params, **more},
-            settings=replace(settings, **own),
-            tasks=sizes[name],
-            seed_set=wanted["seed_set"],
-            seed=wanted["seed"],
-            controls=controls,
-            room=False,
-            related=config.trial.tasks == "related",
-            concurrency=256,
-            run=run,
-            resume=(run / "config.toml").is_file(),
-            progress=progress,
-        )
-        _need_all(played)
-        return played
+        begun = open_folder(plan, player.name, run) if (run / "config.toml").is_file() else None
+        into = begun or partial(create_folder, plan, player.name, run)
+        result = run_plan(plan, player, into, CONCURRENCY, progress=progress)
+        for summary in (result.main, *result.controls.values()):
+            if lacks_memory(summary.failure):  # no result; the trials that did not fail are kept
+                raise MemoryFull(f"memory ran out in {summary.failed} of {summary.trials} trials ({summary.failure})")
+        return result
 
-    found = {name: play(name) for name in plays}
-    main = found.pop("")
-    also = {name: _summaries(result) for name, result in found.items()}
+    results = {name: play(name, plan) for name, plan in plans.items()}
+    main = results.pop("")
+    also = {name: _summaries(result) for name, result in results.items()}
     return {
         **_summaries(main),
         "memory": main.settings.memory_mode,
-        "seed_set": wanted["seed_set"],
+        "seed_set": protocol["seed_set"],
         **({"also": also} if also else {}),
     }
 
 
-def _need_all(played: Any) -> None:
-    """Trials that failed because memory ran out are no result; those that did not are kept."""
-    for summary in (played.main, *played.controls.values()):
-        if lacks_memory(summary.failure):
-            raise MemoryFull(f"memory ran out in {summary.failed} of {summary.trials} trials ({summary.failure})")
-
-
-def _summaries(result: Any) -> dict[str, Any]:
+def _summaries(result: EvalResult) -> dict[str, Any]:
     controls = {name: asdict(summary) for name, summary in result.controls.items()}
     classes = {name: asdict(summary) for name, summary in result.by_class.items()}
     return {"kind": result.kind, "main": asdict(result.main), "controls": controls, "by_class": classes}
 
 
 def _point(line: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Where a learning curve passes: p@1 … on validation tasks, and how diverse play is where that was looked at."""
+    """A point of the learning curve: p@1 … on validation tasks, and how diverse play is where that was measured."""
     names = [name for name in line if name.startswith("validation/p@")]
     if not names:
         return None
-    more = {"diversity": line["validation/diversity"]} if "validation/diversity" in line else {}
-    return {"update": line["update"], "p": [line[name] for name in names], **more}
-
-
-def _spent(folder: Path) -> float:
-    """Seconds that earlier processes have trained here; 0 where that cannot be understood."""
-    path = folder / SPENT
-    try:
-        return float(json.loads(path.read_text(encoding="utf-8"))["seconds"]) if path.is_file() else 0.0
-    except (ValueError, LookupError, TypeError):  # written by halves, as on a full disk
-        return 0.0
+    diversity = {"diversity": line["validation/diversity"]} if "validation/diversity" in line else {}
+    return {"update": line["update"], "p": [line[name] for name in names], **diversity}
 
 
 def _first_line() -> bytes:
-    """Of standard input, and no byte more: what follows is for the thread that listens."""
+    """The first line of standard input, and no byte more: the rest is for the thread that listens."""
     line = b""
     while (byte := os.read(0, 1)) not in (b"", b"\n"):
         line += byte

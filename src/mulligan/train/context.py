@@ -17,8 +17,8 @@ from mulligan.models.renderer import Renderer
 from mulligan.report.run import RunFolder, to_toml
 from mulligan.rollout.groups import Mixture
 from mulligan.rollout.sample import sampled_lengths
-from mulligan.train.config import Config, shown_memories, trial_settings
-from mulligan.train.resolve import from_run
+from mulligan.train.config import Config, shown_memories
+from mulligan.train.resolve import from_run, to_tree
 from mulligan.trial.lengths import Need, needed
 from mulligan.trial.settings import TrialSettings
 
@@ -30,39 +30,35 @@ MOMENTS, GRADIENT = 8, 4
 """Bytes of each trained weight that AdamW's moments and the gradient take, in float32."""
 
 
-def fixed_context(config: Config, loaded: Loaded, *, is_begun: bool = False) -> tuple[Config, str | None]:
+def fixed_context(config: Config, loaded: Loaded) -> tuple[Config, str | None]:
     """`config` with its context as a number; and a warning where the model's limit is shorter than a trial may need.
 
-    Replies that no context of this model can hold are refused with the arithmetic, unless the run `is_begun`: an
-    earlier version left its context open, and it goes on with all that the model has. Memory that finds no room beside
-    the replies is shortened, as the runner always does, and warned of. A context that was asked for is not questioned:
-    the arithmetic is that of the longest replies, and where real ones are cut, metrics and evaluations say so.
+    Replies that no context of this model can hold are refused with the arithmetic. Memory that finds no room beside the
+    replies is shortened by the runner, with a warning. A context that was set by hand is not questioned: the arithmetic
+    is that of the longest replies, and where real ones are cut, metrics and evaluations say so.
     """
     limit = model_limit(loaded)
     env, need = longest_sequence(config, loaded.renderer)
     if not config.engine.context:
-        if need.replies > limit and not is_begun:
+        if need.replies > limit:
             raise UsageError(_too_long(config, limit, env, need))
         config = replace(config, engine=replace(config.engine, context=chosen_context(need, limit)))
     context = min(config.engine.context, limit)
-    is_asked_for = context < limit and need.replies <= limit
-    return config, _short(context, env, need) if context < need.total and not is_asked_for else None
+    is_set_by_hand = context < limit and need.replies <= limit
+    return config, _short(context, env, need) if context < need.total and not is_set_by_hand else None
 
 
-def keep_context(config: Config, folder: RunFolder) -> None:
-    """Write the context of `config` into the run folder: whatever evaluates the run or goes on with it uses that."""
-    tree = folder.config()
-    engine = tree.get("engine", {})
-    if engine.get("context") != config.engine.context:
-        folder.write_text("config.toml", to_toml({**tree, "engine": {**engine, "context": config.engine.context}}))
+def keep_settings(config: Config, folder: RunFolder) -> None:
+    """Write `config`, whose context is fixed now, into the run folder: what evaluates or resumes the run reads it."""
+    before = folder.config()
+    tree = {**before, **to_tree(config)}
+    if tree != before:
+        folder.write_text("config.toml", to_toml(tree))
 
 
 def trained_context(folder: RunFolder, loaded: Loaded) -> int:
-    """The context of a run; where an earlier version left it open, what resuming the run would give it."""
-    config = from_run(folder)
-    if not config.engine.context:
-        config, _ = fixed_context(config, loaded, is_begun=True)
-    return min(config.engine.context, model_limit(loaded))
+    """The context of a run."""
+    return min(from_run(folder).engine.context, model_limit(loaded))
 
 
 def chosen_context(need: Need, limit: int) -> int:
@@ -74,13 +70,12 @@ def longest_sequence(config: Config, renderer: Renderer) -> tuple[str, Need]:
     """The environment whose trials need the longest sequence, and what they need.
 
     Trials of evaluations count too: RL plays one episode in training and three in evaluation, in one context. So does
-    every memory that the warm start shows, be it another run's (a sweep's arms): an agent that knows several may be
-    evaluated with each.
+    every memory that the warm start shows, since the agent may be evaluated with each.
     """
-    settings = trial_settings(config)
-    episodes = max(settings.episodes, config.run.validation_episodes, TrialSettings().episodes)
+    settings = config.trial
+    episodes = max(settings.episodes, TrialSettings().episodes)
     memories = dict.fromkeys((settings.memory_mode, *shown_memories(config)))
-    mixture = Mixture.parse(config.task.env, config.task.params, config.task.seed_set)
+    mixture = Mixture.parse(config.task.env, config.task.params)
     played = [replace(settings, episodes=episodes, memory=memory) for memory in memories]
     needs = [
         (env, needed(each, lengths))
@@ -91,21 +86,21 @@ def longest_sequence(config: Config, renderer: Renderer) -> tuple[str, Need]:
 
 
 def played_context(mixture: Mixture, settings: TrialSettings, loaded: Loaded) -> int:
-    """The context of an untrained model in an evaluation. Where its own limit is shorter than a trial could need, the
-    limit counts: the evaluation says how many replies were cut."""
+    """The context of an untrained model in an evaluation: what its trials need, or the model's limit if that is less.
+    The evaluation says how many replies were cut."""
     needs = [needed(settings, each) for each in sampled_lengths(mixture, settings, loaded.renderer).values()]
     limit = min(model_limit(loaded), loaded.tokenizer.model_max_length)  # an exported run keeps its context there
     return chosen_context(max(needs, key=lambda need: need.total), limit)
 
 
 def model_limit(loaded: Loaded) -> int:
-    """Positions that the model itself knows."""
+    """Positions of the model."""
     return int(loaded.model.config.max_position_embeddings)
 
 
 def bytes_to_come(model: Any, config: Config, context: int) -> int:
-    """Memory that training will take beside the weights and their float32 copies, which are there: moments, gradients,
-    the reference of a KL term, and the activations of the longest row, which the model's own limit may cut."""
+    """Memory that training will take beside the weights and their float32 copies: moments, gradients, the reference of
+    a KL term, and the activations of the longest row."""
     longest = min(context, int(model.config.max_position_embeddings))
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     references = 1 if config.algo.kl_weight else 0
@@ -131,7 +126,7 @@ def _short(context: int, env: str, need: Need) -> str:
 
 
 def _too_long(config: Config, limit: int, env: str, need: Need) -> str:
-    """Why nothing can be played, and which settings to lower."""
+    """Why no trial fits, and which settings to lower."""
     ways = ["trial.max_tokens"]
     ways += ["trial.reflection_tokens"] if need.reflection else []
     return (

@@ -22,22 +22,22 @@ from mulligan.models.attention import PackedPlan, forward, states
 from mulligan.train.pack import MicroBatch
 
 FEW = 2**25
-"""Logits that are simply computed and kept."""
+"""Up to so many logits are computed at once and kept."""
 SLICE = {"cpu": 2**22, "cuda": 2**28}
-"""Logits of a slice: as many as a cache likes, or a GPU needs to be busy."""
+"""Logits of a slice: what fits a CPU's cache, or keeps a GPU busy."""
 
 
 class Scores(NamedTuple):
-    """What the model says of the sampled tokens of a micro-batch. Every tensor is [K]."""
+    """Scores of the sampled tokens of a micro-batch. Every tensor is [K]."""
 
     logp: Tensor
     entropy: Tensor
     hidden: Tensor
-    """[K, size] what the output layer read; at a step's first token it is the state of the last prompt token."""
+    """[K, size] the output layer's input; at the first token of a step, the state of the last prompt token."""
 
 
 class Head:
-    """Reads log-probabilities and entropies of sampled tokens off a model; `compiled` has torch.compile fuse them."""
+    """Computes log-probabilities and entropies of sampled tokens; with `compiled`, torch.compile fuses the work."""
 
     def __init__(self, model: Any, compiled: bool = False, backend: str | Callable[..., Any] = "inductor") -> None:
         self.model = model
@@ -49,14 +49,15 @@ class Head:
         self.measure, self.slope = _measure, _slope
         if compiled:
             self.measure = torch.compile(_measure, backend=backend)
-            self.slope = torch.compile(_slope_without_scatter, backend=backend)
+            self.slope = torch.compile(_slope, backend=backend)
 
     def score(self, batch: MicroBatch, temperature: float) -> Scores:
         """Log-probability and entropy of each sampled token of a micro-batch under the sampling distribution."""
         if not self.is_plain:
-            with _reading(self.layer) as read:
+            inputs: list[Tensor] = []
+            with _hooked(self.layer, lambda _, args: inputs.append(args[0])):
                 logits = forward(self.model, batch.ids, batch.positions, batch.plan, batch.keep)
-            return Scores(*_plainly(logits, batch.target, temperature), read[0][0])
+            return Scores(*_plainly(logits, batch.target, temperature), inputs[0][0])
         hidden = states(self.model, batch.ids, batch.positions, batch.plan)[batch.keep]
         weight, bias = self.layer.weight, self.layer.bias
         if len(hidden) * len(weight) <= self.few:
@@ -77,50 +78,27 @@ def _plainly(logits: Tensor, target: Tensor, temperature: float) -> tuple[Tensor
 def _measure(logits: Tensor, target: Tensor, temperature: float) -> tuple[Tensor, Tensor, Tensor]:
     """logp, entropy and logsumexp of each row. logits: [row, vocabulary]; target: [row]."""
     scaled = logits.float() / temperature
-    whole = torch.logsumexp(scaled, -1)
-    mean = ((scaled - whole.unsqueeze(1)).exp() * scaled).sum(-1)
-    return scaled.gather(1, target.unsqueeze(1)).squeeze(1) - whole, whole - mean, whole
-
-
-def _bend(
-    logits: Tensor, temperature: float, whole: Tensor, entropy: Tensor, by_logp: Tensor, by_entropy: Tensor | None
-) -> Tensor:
-    """The gradient by the logits times the temperature, but for what the target itself adds."""
-    logp = logits.float() / temperature - whole.unsqueeze(1)
-    factor = by_logp.unsqueeze(1)
-    if by_entropy is not None:
-        factor = factor + by_entropy.unsqueeze(1) * (logp + entropy.unsqueeze(1))
-    return -logp.exp() * factor
+    logsumexp = torch.logsumexp(scaled, -1)
+    mean = ((scaled - logsumexp.unsqueeze(1)).exp() * scaled).sum(-1)
+    return scaled.gather(1, target.unsqueeze(1)).squeeze(1) - logsumexp, logsumexp - mean, logsumexp
 
 
 def _slope(
     logits: Tensor,
     target: Tensor,
     temperature: float,
-    whole: Tensor,
+    logsumexp: Tensor,
     entropy: Tensor,
     by_logp: Tensor,
     by_entropy: Tensor | None,
 ) -> Tensor:
-    """The gradient by the logits, as precise as they are."""
-    slope = _bend(logits, temperature, whole, entropy, by_logp, by_entropy)
-    slope.scatter_add_(1, target.unsqueeze(1), by_logp.unsqueeze(1))
-    return slope.div_(temperature).to(logits.dtype)
-
-
-def _slope_without_scatter(
-    logits: Tensor,
-    target: Tensor,
-    temperature: float,
-    whole: Tensor,
-    entropy: Tensor,
-    by_logp: Tensor,
-    by_entropy: Tensor | None,
-) -> Tensor:
-    """As `_slope`, as one pass over the logits once it is compiled."""
-    slope = _bend(logits, temperature, whole, entropy, by_logp, by_entropy)
-    here = torch.arange(logits.shape[1], device=logits.device) == target.unsqueeze(1)
-    slope = slope + torch.where(here, by_logp.unsqueeze(1), 0.0)
+    """The gradient by the logits in their precision, in one pass over them once it is compiled."""
+    logp = logits.float() / temperature - logsumexp.unsqueeze(1)
+    factor = by_logp.unsqueeze(1)
+    if by_entropy is not None:
+        factor = factor + by_entropy.unsqueeze(1) * (logp + entropy.unsqueeze(1))
+    is_target = torch.arange(logits.shape[1], device=logits.device) == target.unsqueeze(1)
+    slope = -logp.exp() * factor + torch.where(is_target, by_logp.unsqueeze(1), 0.0)
     return (slope / temperature).to(logits.dtype)
 
 
@@ -139,39 +117,39 @@ class _Sliced(torch.autograd.Function):
         measure: Callable[..., tuple[Tensor, Tensor, Tensor]],
         slope: Callable[..., Tensor],
     ) -> tuple[Tensor, Tensor]:
-        found = [
-            measure(*_any_count(linear(part, weight, bias), own), temperature)
-            for part, own in zip(torch.split(hidden, rows), torch.split(target, rows), strict=True)
+        measured = [
+            measure(*_any_count(linear(hidden_part, weight, bias), target_part), temperature)
+            for hidden_part, target_part in zip(torch.split(hidden, rows), torch.split(target, rows), strict=True)
         ]
-        logp, entropy, whole = (torch.cat(each) for each in zip(*found, strict=True))
+        logp, entropy, logsumexp = (torch.cat(parts) for parts in zip(*measured, strict=True))
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(hidden, weight, bias, target, whole, entropy)
+        ctx.save_for_backward(hidden, weight, bias, target, logsumexp, entropy)
         ctx.temperature, ctx.rows, ctx.slope = temperature, rows, slope
         return logp, entropy
 
     @staticmethod
     def backward(ctx: Any, by_logp: Tensor | None, by_entropy: Tensor | None) -> tuple[Tensor | None, ...]:
-        hidden, weight, bias, target, whole, entropy = ctx.saved_tensors
+        hidden, weight, bias, target, logsumexp, entropy = ctx.saved_tensors
         wants_hidden, wants_weight, wants_bias = ctx.needs_input_grad[:3]
         if by_logp is None and by_entropy is None:
             return (None,) * 8
-        by_logp = torch.zeros_like(whole) if by_logp is None else by_logp
+        by_logp = torch.zeros_like(logsumexp) if by_logp is None else by_logp
         to_hidden = torch.empty_like(hidden) if wants_hidden else None
         to_weight = torch.zeros_like(weight, dtype=torch.float32) if wants_weight else None
         to_bias = torch.zeros_like(bias, dtype=torch.float32) if wants_bias else None
         for begin in range(0, len(hidden), ctx.rows):
-            own = slice(begin, begin + ctx.rows)
-            logits, picked = _any_count(linear(hidden[own], weight, bias), target[own])
-            known = _any_count(whole[own], entropy[own], by_logp[own])
-            given = None if by_entropy is None else _any_count(by_entropy[own])[0]
-            slope = ctx.slope(logits, picked, ctx.temperature, *known, given)
+            part = slice(begin, begin + ctx.rows)
+            logits, targets = _any_count(linear(hidden[part], weight, bias), target[part])
+            sums = _any_count(logsumexp[part], entropy[part], by_logp[part])
+            by_entropy_part = None if by_entropy is None else _any_count(by_entropy[part])[0]
+            slope = ctx.slope(logits, targets, ctx.temperature, *sums, by_entropy_part)
             if to_hidden is not None:
-                torch.mm(slope, weight, out=to_hidden[own])
+                torch.mm(slope, weight, out=to_hidden[part])
             if to_weight is not None:
                 if slope.dtype == torch.float32:
-                    to_weight.addmm_(slope.t(), hidden[own])
+                    to_weight.addmm_(slope.t(), hidden[part])
                 else:
-                    to_weight += slope.t() @ hidden[own]
+                    to_weight += slope.t() @ hidden[part]
             if to_bias is not None:
                 to_bias += slope.float().sum(0)
         to_weight = None if to_weight is None else to_weight.to(weight.dtype)
@@ -180,19 +158,18 @@ class _Sliced(torch.autograd.Function):
 
 
 def _any_count(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """The same tensors; code that is compiled for them serves any number of rows."""
+    """The same tensors, marked so that code compiled for them serves any number of rows."""
     for tensor in tensors:
         torch._dynamo.maybe_mark_dynamic(tensor, 0)
     return tensors
 
 
 @contextmanager
-def _reading(layer: torch.nn.Module) -> Iterator[list[Tensor]]:
-    """What `layer` is given inside."""
-    read: list[Tensor] = []
-    handle = layer.register_forward_pre_hook(lambda _, given: read.append(given[0]))
+def _hooked(layer: torch.nn.Module, hook: Callable[..., Any]) -> Iterator[None]:
+    """Inside, `hook` gets the layer and its inputs before each call, and may return other inputs."""
+    handle = layer.register_forward_pre_hook(hook)
     try:
-        yield read
+        yield
     finally:
         handle.remove()
 
@@ -201,26 +178,23 @@ def _reading(layer: torch.nn.Module) -> Iterator[list[Tensor]]:
 def _is_plain(model: Any) -> bool:
     """Whether logits are a linear map of the last hidden states: some models scale or cap them, before or after.
 
-    Found out on two tokens, with hidden states so large that a cap would show.
+    Tried on two tokens, with hidden states so large that a cap would show.
     """
     layer = model.get_output_embeddings()
     if type(layer) is not torch.nn.Linear:
         return False
-    place = layer.weight.device
-    ids, plan = torch.zeros(2, dtype=torch.long, device=place), PackedPlan([2], place)
-    positions = keep = torch.arange(2, device=place)
-    large = 100.0 * torch.arange(2 * layer.in_features, device=place).sin().view(1, 2, -1).to(layer.weight.dtype)
-    given: list[Tensor] = []
+    device = layer.weight.device
+    ids, plan = torch.zeros(2, dtype=torch.long, device=device), PackedPlan([2], device)
+    positions = keep = torch.arange(2, device=device)
+    large = 100.0 * torch.arange(2 * layer.in_features, device=device).sin().view(1, 2, -1).to(layer.weight.dtype)
+    inputs: list[Tensor] = []
 
-    def exchange(_: Any, inputs: tuple[Tensor, ...]) -> tuple[Tensor]:
-        given.append(inputs[0])
+    def exchange(_: Any, args: tuple[Tensor, ...]) -> tuple[Tensor]:
+        inputs.append(args[0])
         return (large,)
 
     with torch.compiler.set_stance("force_eager"):
-        handle = layer.register_forward_pre_hook(exchange)
-        try:
+        with _hooked(layer, exchange):
             logits = forward(model, ids, positions, plan, keep)
-        finally:
-            handle.remove()
-        same_input = torch.allclose(states(model, ids, positions, plan), given[0][0], rtol=0.01, atol=1e-4)
+        same_input = torch.allclose(states(model, ids, positions, plan), inputs[0][0], rtol=0.01, atol=1e-4)
         return same_input and torch.allclose(logits, layer(large)[0], rtol=0.01, atol=0.01)

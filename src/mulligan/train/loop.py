@@ -1,7 +1,7 @@
 """The training loop: tasks -> groups of trials -> returns -> advantages -> rows -> optimiser steps -> new weights.
 
-The only edge that points back is "new weights", and it is here: sampler and trainer share one model. Everything random
-is derived from (seed, update), so that a run resumed from a checkpoint goes on exactly as if it had never stopped.
+Sampler and trainer share one model, so that new weights need no copy. Everything random is derived from (seed, update),
+so that a resumed run goes on exactly as if it had never stopped.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 import torch
 
 from mulligan.algo.advantage import Options, estimator
-from mulligan.algo.advantage.base import Advantages, compares, without_signal
+from mulligan.algo.advantage.base import Advantages
 from mulligan.algo.advantage.ppo import heads
-from mulligan.algo.batch import StepBatch, samples_of
+from mulligan.algo.batch import StepBatch
 from mulligan.algo.build import batch_from_groups
 from mulligan.algo.loss import mismatch_warning
 from mulligan.algo.normalise import History
@@ -35,14 +35,14 @@ from mulligan.policy.threads import loop_is_running
 from mulligan.report.run import RunFolder
 from mulligan.rollout.groups import Mixture, all_failed, draw_tasks, play_groups
 from mulligan.train import checkpoint
-from mulligan.train.config import Config, trial_settings
-from mulligan.train.context import bytes_to_come, fixed_context, keep_context
+from mulligan.train.config import Config
+from mulligan.train.context import bytes_to_come, fixed_context, keep_settings
 from mulligan.train.metrics import MetricsFile, describe_groups
 from mulligan.train.resolve import checked, from_run, to_tree
 from mulligan.train.rows import Row, rows_of
 from mulligan.train.start import as_kept
 from mulligan.train.step import Learner, UpdateData
-from mulligan.train.validation import Validation
+from mulligan.train.validation import RETRIES, TRIALS_AT_A_TIME, Validation
 from mulligan.train.warmstart import WarmStart, demonstrate
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Group, Trial
@@ -59,15 +59,15 @@ def train(
     on_update: OnUpdate | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Path:
-    """Train into the folder `run` and return it. With `resume`, the folder's own configuration counts, which must
-    be the one it was begun with but for `mulligan.train.compare.MAY_CHANGE`.
+    """Train into the folder `run` and return it.
 
-    `stop` is asked after every update, and every step of the warm start: where it says yes, that is saved, and a later
-    `resume` goes on from there.
+    With `resume`, the configuration is the folder's own, in which only `mulligan.train.compare.MAY_CHANGE` may differ
+    from what the run began with. `stop` is called after every update and every step of the warm start: where it returns
+    True, the run is saved and ends, and a later `resume` continues it.
     """
     if resume:
         folder = RunFolder.open(run)
-        config = from_run(folder)
+        config = config or from_run(folder)
     else:
         config = as_kept(checked(config or Config()), Path(run))
         folder = RunFolder.create(run, {"kind": "train", **to_tree(config)})
@@ -76,41 +76,34 @@ def train(
             if resume:
                 checkpoint.check_settings(config, folder.path)
             trainer = Trainer(config, folder, on_update or (lambda metrics: None), stop=stop)
-            keep_context(trainer.config, folder)
+            keep_settings(trainer.config, folder)
         except BaseException:
-            if not resume:  # what cannot be trained leaves no folder behind
+            if not resume:  # a run that cannot begin leaves no folder behind
                 folder.discard()
             raise
         trainer.run()
     del trainer
-    _give_back()
-    return folder.path
-
-
-def _give_back() -> None:
-    """The memory of a run that is over: whoever goes on in this process, or shares the GPU, may need it."""
     gc.collect()
-    torch.cuda.empty_cache()  # nothing where there is no GPU
+    torch.cuda.empty_cache()  # whoever goes on in this process, or shares the GPU, may need the memory
+    return folder.path
 
 
 @dataclass
 class _Playing:
-    """The trials of one update, begun."""
+    """The trials of one update, under way."""
 
     groups: list[Group] = field(default_factory=list)
     task: asyncio.Future[None] = field(init=False)
     all_begun: asyncio.Event = field(default_factory=asyncio.Event)
-    """Every trial has begun: places that become free are the next update's."""
+    """Set when every trial has begun: from then on, free slots go to the next update."""
     failures: Counter[str] = field(default_factory=Counter)
     """Failed attempts by reason, also those that a retry mended."""
-    replaced: int = 0
-    replaced_episodes: int = 0
 
 
 class _Loop:
-    """One event loop for a whole run: what is under way when a call ends rests until the next call.
+    """One event loop for a whole run: a trial that is under way when a call ends is continued by the next call.
 
-    In a thread of its own where this one has a running loop (a notebook).
+    Where this thread has a running loop (a notebook), it is in a thread of its own.
     """
 
     def __init__(self) -> None:
@@ -129,7 +122,7 @@ class _Loop:
         result = self.thread.submit(lambda: self.runner.run(work()))
         try:
             return result.result()
-        except KeyboardInterrupt:  # a notebook's reaches this thread alone: the other would play on to the end
+        except KeyboardInterrupt:  # it reaches only a notebook's own thread: the other would play on to the end
             for task in filter(None, under_way):
                 self.runner.get_loop().call_soon_threadsafe(task.cancel)
             raise
@@ -154,18 +147,17 @@ class Trainer:
         loaded: Loaded | None = None,
         stop: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`loaded`: the model, where it is not the one that the configuration names (a benchmark's)."""
+        """`loaded`: a model to use instead of the one that the configuration names (for benchmarks)."""
         self.folder, self.on_update, self.stop = folder, on_update, stop
         if config.run.threads:
             torch.set_num_threads(config.run.threads)
         device = config.model.device
         self.device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
         self.loaded = loaded or checkpoint.load_base(config, self.device, folder.path)
-        is_begun = checkpoint.newest(folder.path) is not None
-        config, notice = fixed_context(config, self.loaded, is_begun=is_begun)
+        config, notice = fixed_context(config, self.loaded)
         self.config = config
         self.notices = [notice] if notice else []
-        """What is still to be said once in this run."""
+        """Warnings for the next update, each given once in a run."""
         self.has_warned_of_cuts = False
         critic = heads(config.algo.form) if config.algo.estimator == "ppo" else 0
         self.learner = Learner(self.loaded.model, config, critic)
@@ -176,33 +168,27 @@ class Trainer:
             self.loaded.model,
             slots=engine.slots,
             context=engine.context,
-            chunk=engine.chunk,
-            kind=engine.kind,
-            share=engine.share,
             reserved=bytes_to_come(self.loaded.model, config, engine.context),
         )
         self.policy = LocalPolicy(self.engine, self.loaded.renderer, config.model.name)
-        self.settings = trial_settings(config)
+        self.settings = config.trial
         algo = config.algo
-        estimator(algo.estimator)
-        self.options = Options(algo.baseline, algo.scale, algo.step_weight, algo.gae_lambda)
-        self.mixture = Mixture.parse(config.task.env, config.task.params, config.task.seed_set)
+        self.options = Options(algo.baseline, algo.scale)
+        self.mixture = Mixture.parse(config.task.env, config.task.params)
+        self.concurrency = TRIALS_AT_A_TIME
         self.history = History()
         self.loop = _Loop()
         self.playing: dict[int, _Playing] = {}
-        """Updates whose trials have begun."""
+        """Update -> its trials, of updates whose trials have begun."""
         self.metrics = MetricsFile(folder.path / "metrics.jsonl")
-        # A set that is too small should be known before, not after the first updates.
-        self.validation = (
-            Validation(config, self.mixture, self.settings, self.policy, self.loop.run)
-            if config.run.validate_every or not config.run.updates  # a warm start alone says what it has reached
-            else None
-        )
+        self.validation = None
+        if config.run.validate_every or not config.run.updates:  # a warm start alone is validated once
+            self.validation = Validation(config, self.mixture, self.settings, self.policy, self.loop.run)
 
     def run(self) -> None:
         """From the newest checkpoint, or from the beginning, to the last update."""
         gc.collect()
-        gc.freeze()  # the model's many objects stay: looking through them again and again would cost more than playing
+        gc.freeze()  # the garbage collector would look through the model's many objects again and again
         try:
             self._run()
         except RuntimeError as error:
@@ -221,29 +207,29 @@ class Trainer:
         elif not self._begin():
             return
         if self.config.algo.kl_weight:
-            self._load_reference()
+            checkpoint.load_reference(self.folder.path, self.learner)
         self.metrics.cut(start)
-        if start:  # an earlier process has said it
+        if start:  # an earlier process has given them
             self.notices = []
         self.has_warned_of_cuts = any(line.get("replies/cut", 0.0) >= WARN_FROM for line in self.metrics.read())
         if self.validation is not None and start == 0 and not self.metrics.read():
             self.metrics.write({"update": 0, **self._validate()})
         for update in range(start, self.config.run.updates):
-            found = self._update(update)
+            metrics = self._update(update)
             done = update + 1
             last = done == self.config.run.updates
             if self.validation is not None and (done % self.config.run.validate_every == 0 or last):
-                found |= self._validate()
-            self.metrics.write({"update": done, **found})
+                metrics |= self._validate()
+            self.metrics.write({"update": done, **metrics})
             stopping = self.stop()
             if done % self.config.run.checkpoint_every == 0 or last or stopping:
                 checkpoint.save(self.folder.path, done, self.learner, self.history, self.config.run.keep)
-            self.on_update({"update": done, "updates": self.config.run.updates, **found})
+            self.on_update({"update": done, "updates": self.config.run.updates, **metrics})
             if stopping:
                 return
 
     def _begin(self) -> bool:
-        """Warm start, then the first checkpoint; says whether it came to that."""
+        """Warm start, then the first checkpoint; returns False where it was stopped before."""
         if self.config.warmstart.steps:
             warming = WarmStart(self.config, self.learner, self.folder, self.on_update, notices=self.notices)
             self.notices = []
@@ -255,51 +241,36 @@ class Trainer:
         checkpoint.save(self.folder.path, 0, self.learner, self.history, self.config.run.keep)
         return True
 
-    def _load_reference(self) -> None:
-        now = {name: p.detach().clone() for name, p in self.learner.model.named_parameters() if p.requires_grad}
-        checkpoint.load_weights(self.folder.path / "reference", self.learner.model)
-        self.learner.keep_reference()
-        with torch.no_grad():
-            for name, parameter in self.learner.model.named_parameters():
-                if name in now:
-                    parameter.copy_(now[name])
-
     def _update(self, update: int) -> dict[str, Any]:
-        began = time.perf_counter()
+        began, tokens_before = time.perf_counter(), self.engine.tokens
         self.loaded.model.eval()
-        tokens = self.engine.tokens
-        played_out = self._played(update)
-        groups = played_out.groups
-        played = time.perf_counter()
+        playing = self._played(update)
+        groups, played = playing.groups, time.perf_counter()
         batch = self._batch(groups)
         if not len(batch):
             raise MulliganError(f"no trial of update {update + 1} had a reply; the first: {_first_error(groups)}")
-        trials = [groups[group].trials[index] for group, index in batch.source]
-        rows, steps = rows_of(trials)
+        rows, steps = rows_of([groups[group].trials[index] for group, index in batch.source])
         assert steps == len(batch), f"{steps} steps have tokens, {len(batch)} have returns"
         budget = self.learner.tokens
-        advantages, learned = self._learn(update, batch, rows, steps)
+        advantages, losses = self._learn(update, batch, rows, steps)
         ended = time.perf_counter()
         self._keep_trials(update, groups)
-        sampled = sum(len(span.ids) for row in rows for span in row.spans)
         cut = cut_replies([trial for group in groups for trial in group.trials], self.settings)
         return {
             **describe_groups(groups, self.settings.episodes),
             "replies": cut.replies,
             "replies/cut": cut.share,
-            **{f"loss/{name}": value for name, value in learned.items()},
+            **{f"loss/{name}": value for name, value in losses.items()},
             **advantages.metrics,
-            "groups/replaced": played_out.replaced,
-            "episodes/replaced": played_out.replaced_episodes,
-            **{f"failures/{name}": count for name, count in sorted(played_out.failures.items())},
+            **{f"failures/{name}": count for name, count in sorted(playing.failures.items())},
             "tokens/rows": sum(len(row.ids) for row in rows),
             "tokens/longest_row": max(len(row.ids) for row in rows),
-            "tokens/sampled": sampled,
+            "tokens/sampled": sum(len(span.ids) for row in rows for span in row.spans),
             "optim/tokens": self.learner.tokens,
-            "warning": self._warning(learned, budget, groups, cut),
+            "warning": self._warning(losses, budget, groups, cut),
             "time/rollout": played - began,
             "time/update": ended - played,
-            "time/engine_tokens_per_s": (self.engine.tokens - tokens) / max(1e-9, played - began),
+            "time/engine_tokens_per_s": (self.engine.tokens - tokens_before) / max(1e-9, played - began),
         }
 
     def _learn(self, update: int, batch: StepBatch, rows: list[Row], steps: int) -> tuple[Advantages, dict[str, float]]:
@@ -315,30 +286,28 @@ class Trainer:
             torch.tensor(advantages.values, dtype=torch.float32, device=self.device),
             None if targets is None else torch.tensor(targets, dtype=torch.float32, device=self.device),
         )
-        learned = self.learner.update(data, update=update, on_bad=lambda bad: self._keep_bad(update, bad))
+        losses = self.learner.update(data, update=update)
         leave_room(self.learner.device)
-        return advantages, learned
+        return advantages, losses
 
-    def _warning(self, learned: dict[str, float], budget: int, groups: list[Group], cut: CutReplies) -> str | None:
-        """What a person should know of this update, if anything."""
-        said: list[str | None] = [*self.notices]
+    def _warning(self, losses: dict[str, float], budget: int, groups: list[Group], cut: CutReplies) -> str | None:
+        """The warnings of this update, if there are any."""
+        warnings: list[str | None] = [*self.notices]
         self.notices = []
         if not self.config.run.staleness:  # trials that began before the last update were drawn from other weights
-            said.append(mismatch_warning(learned))
+            warnings.append(mismatch_warning(losses))
         if self.learner.tokens < budget:
-            said.append(f"out of memory: micro-batches now hold {self.learner.tokens} tokens instead of {budget}")
+            warnings.append(f"out of memory: micro-batches now hold {self.learner.tokens} tokens instead of {budget}")
         stops = [episode.stop for group in groups for trial in group.trials for episode in trial.episodes]
         full = stops.count(StopReason.CONTEXT_FULL)
         if 2 * full > len(stops):
-            said.append(
-                f"{full} of {len(stops)} episodes filled the context and ended there; engine.context is too short"
-            )
-        if learned["skipped"]:
-            said.append(f"{learned['skipped']:.0f} steps skipped: the loss was not finite; the batch is in bad/")
+            warnings.append(f"{full} of {len(stops)} episodes filled the context; engine.context is too short")
+        if losses["skipped"]:
+            warnings.append(f"{losses['skipped']:.0f} steps skipped: the loss was not finite")
         if not self.has_warned_of_cuts and (text := cut.warning()):
-            said.append(text)
+            warnings.append(text)
             self.has_warned_of_cuts = True
-        return "; ".join(text for text in said if text) or None
+        return "; ".join(filter(None, warnings)) or None
 
     def _played(self, update: int) -> _Playing:
         """The groups of an update; with staleness, those of the next begin as soon as all of these have begun."""
@@ -366,62 +335,35 @@ class Trainer:
     def _begin_playing(self, update: int) -> _Playing:
         playing = _Playing()
         playing.task = asyncio.ensure_future(self._play(update, playing))
-        # What goes wrong in an update that nobody waits for yet is raised when somebody does, or was raised before.
+        # The error of an update that nobody awaits yet is raised when somebody does: it is marked as seen.
         playing.task.add_done_callback(lambda task: task.cancelled() or task.exception())
         return playing
 
     async def _play(self, update: int, playing: _Playing) -> None:
-        """The groups of an update; with dynamic sampling, those that teach nothing are replaced once."""
-        playing.groups = groups = await self._groups(update, self.config.run.tasks, "", playing)
-        if all_failed(groups):
-            raise MulliganError(f"every trial of update {update + 1} failed; the first failure: {_first_error(groups)}")
-        if not self.config.algo.dynamic_sampling:
-            return
-        dull = [place for place, group in enumerate(groups) if not self._has_signal(group)]
-        playing.replaced = len(dull)
-        if dull:
-            playing.replaced_episodes = sum(len(t.episodes) for place in dull for t in groups[place].trials)
-            again = await self._groups(update, len(dull), "again", playing)
-            for place, group in zip(dull, again, strict=True):
-                if not all_failed([group]):
-                    groups[place] = group
-
-    async def _groups(self, update: int, count: int, name: str, playing: _Playing) -> list[Group]:
+        """Play the groups of an update."""
         run = self.config.run
-        related = self.settings.episodes - 1 if self.config.trial.tasks == "related" else 0
-        draws = draw_tasks(
-            self.mixture, count, seed=run.seed, update=update, related=related, turns=self._turns(update), name=name
-        )
-        return await play_groups(
+        related = self.settings.episodes - 1 if self.config.task.related else 0
+        draws = draw_tasks(self.mixture, run.tasks, seed=run.seed, update=update, related=related)
+        playing.groups = await play_groups(
             draws,
             run.group,
             self.policy,
             replace(self.settings, announced=self._announced()),
-            seed=run.seed if not name else run.seed + 1,
+            seed=run.seed,
             update=update,
-            concurrency=run.concurrency,
-            retries=run.retries,
+            concurrency=self.concurrency,
+            retries=RETRIES,
             on_failure=lambda trial: playing.failures.update([_why_failed(trial)]),
             on_last=playing.all_begun.set,
         )
+        if all_failed(playing.groups):
+            error = _first_error(playing.groups)
+            raise MulliganError(f"every trial of update {update + 1} failed; the first failure: {error}")
 
     def _announced(self) -> int:
-        """Episodes that agents are told of: with RL, whose trials have one, as many as every policy is evaluated on.
-
-        Not those of validation, which a run that goes on may change.
-        """
+        """Episodes that agents are told of. With RL, whose trials have one: as many as policies are evaluated on."""
         episodes = self.settings.episodes
         return episodes if episodes > 1 else TrialSettings().episodes
-
-    def _turns(self, update: int) -> int | None:
-        """The curriculum's turn limit, where there is a curriculum."""
-        start = self.config.task.turns_from
-        return self.learner.schedule.turns(update, start, max(self.mixture.turns())) if start else None
-
-    def _has_signal(self, group: Group) -> bool:
-        """Whether some trial of a group earned more than another: otherwise nothing can be learned from it."""
-        samples = samples_of(self._batch([group]))
-        return not bool(without_signal(samples, compares(samples, self.options.baseline)).all())
 
     def _batch(self, groups: list[Group]) -> StepBatch:
         algo = self.config.algo
@@ -433,7 +375,7 @@ class Trainer:
             shaping_weight=algo.shaping,
             invalid_penalty=algo.invalid_penalty,
             length_penalty=algo.length_penalty,
-            length_limit=self.config.trial.max_tokens,
+            length_limit=self.config.trial.sampling.max_tokens,
             reflection_limit=self.config.trial.reflection_tokens,
         )
 
@@ -448,26 +390,13 @@ class Trainer:
             trials = [trial for group in groups for trial in group.trials]
             self.folder.write_trials(f"update-{update + 1:05d}", trials)
 
-    def _keep_bad(self, update: int, bad: dict[str, Any]) -> None:
-        """Keep a batch whose loss was not finite, for inspection."""
-        path = self.folder.path / "bad"
-        path.mkdir(exist_ok=True)
-        rows = [
-            {"ids": row.ids, "spans": [(s.start, list(s.ids), list(s.logprobs or ()), s.step) for s in row.spans]}
-            for row in bad["rows"]
-        ]
-        name = f"update-{update + 1:05d}"
-        before = len(list(path.glob(f"{name}*.pt")))
-        kept = {"rows": rows, "advantages": bad["advantages"].cpu()}
-        torch.save(kept, path / (f"{name}-{before + 1}.pt" if before else f"{name}.pt"))
-
 
 def _first_error(groups: list[Group]) -> str:
     errors = (episode.error for group in groups for trial in group.trials for episode in trial.episodes)
-    return next(filter(None, errors), "nothing was said")
+    return next(filter(None, errors), "no error")
 
 
 def _why_failed(trial: Trial) -> str:
-    """What first went wrong: a trial may go on after that, and even be won."""
+    """The first failure of a trial, which may go on after it and even be won."""
     stops = (episode.stop for episode in trial.episodes)
     return next((stop.value for stop in stops if stop.is_infrastructure), "unreflected")

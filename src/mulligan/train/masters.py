@@ -1,4 +1,4 @@
-"""Float32 copies of weights in half precision: what the optimiser steps, and where gradients add up.
+"""Float32 copies of weights in half precision: the optimiser steps them, and gradients add up in them.
 
 Steps of 1e-6 vanish in bfloat16, and so do the small parts of a large sum.
 """
@@ -26,21 +26,22 @@ def copies(model: Any) -> dict[str, Parameter]:
 
 @torch.no_grad()
 def follow(model: Any, masters: Mapping[str, Parameter]) -> None:
-    """Bring the weights of `model` to where their copies are."""
+    """Copy the masters back to the weights of `model`."""
     if masters:
-        own = dict(model.named_parameters())
-        torch._foreach_copy_([own[name] for name in masters], list(masters.values()))
+        parameters = dict(model.named_parameters())
+        torch._foreach_copy_([parameters[name] for name in masters], list(masters.values()))
 
 
 @contextmanager
 def taking_gradients(model: Any, masters: Mapping[str, Parameter]) -> Iterator[None]:
     """Inside, gradients of the weights add up in the copies' `grad`, and are kept nowhere else.
 
-    A gradient is handed over as soon as it is there, so that there is one whole copy of them all and not two.
+    Each gradient is handed over as soon as it is computed, so that there is one copy of all gradients and not two.
     """
-    own = dict(model.named_parameters())
+    parameters = dict(model.named_parameters())
     hooks = [
-        own[name].register_post_accumulate_grad_hook(partial(_hand_over, master)) for name, master in masters.items()
+        parameters[name].register_post_accumulate_grad_hook(partial(_hand_over, master))
+        for name, master in masters.items()
     ]
     try:
         yield

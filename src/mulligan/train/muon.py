@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import torch
 
 COEFFICIENTS, STEPS, EPS = (3.4445, -4.775, 2.0315), 5, 1e-7
-"""As torch has them."""
+"""Those of `torch.optim.Muon`."""
 
 
 def muon(parameters: Iterable[torch.nn.Parameter], lr: float, weight_decay: float) -> torch.optim.Optimizer:
@@ -25,7 +25,7 @@ def muon(parameters: Iterable[torch.nn.Parameter], lr: float, weight_decay: floa
 
 
 def multiplies_bfloat16(device: torch.device) -> bool:
-    """Whether products of bfloat16 are not emulated there."""
+    """Whether the device multiplies bfloat16 without emulation."""
     if device.type != "cpu":
         return True
     return bool(torch._C._has_mkldnn and torch.ops.mkldnn._is_mkldnn_bf16_supported())
@@ -58,10 +58,10 @@ class Float32Muon(torch.optim.Optimizer):
 def _orthogonal(matrix: torch.Tensor) -> torch.Tensor:
     """Nearly the closest matrix with orthogonal rows or columns: singular values become about 1 (Newton and Schulz)."""
     a, b, c = COEFFICIENTS
-    tall = matrix.shape[0] > matrix.shape[1]
-    found: torch.Tensor = (matrix.T if tall else matrix).float()
-    found = found / found.norm().clamp(min=EPS)
+    is_tall = matrix.shape[0] > matrix.shape[1]
+    result: torch.Tensor = (matrix.T if is_tall else matrix).float()
+    result = result / result.norm().clamp(min=EPS)
     for _ in range(STEPS):
-        gram = found @ found.T
-        found = a * found + (b * gram + c * gram @ gram) @ found
-    return found.T if tall else found
+        gram = result @ result.T
+        result = a * result + (b * gram + c * gram @ gram) @ result
+    return result.T if is_tall else result

@@ -10,6 +10,11 @@ import torch
 from mulligan.train.config import Config
 from mulligan.train.muon import muon
 
+BETA1 = 0.9
+"""Decay of the mean of gradients: every paper's and PyTorch's default."""
+WARM_WEIGHT_DECAY = 0.01
+"""Weight decay of the warm start: PyTorch's default for AdamW."""
+
 
 def for_updates(
     weights: Mapping[str, torch.nn.Parameter], critic: torch.nn.Module | None, config: Config, *, fused: bool
@@ -19,7 +24,7 @@ def for_updates(
     groups: list[dict[str, Any]] = [{"params": list(weights.values()), "weight_decay": optim.weight_decay}]
     if critic is not None:
         groups.append({"params": list(critic.parameters()), "weight_decay": 0.0})
-    return torch.optim.AdamW(groups, lr=optim.lr, betas=(optim.beta1, optim.beta2), fused=fused)
+    return torch.optim.AdamW(groups, lr=optim.lr, betas=(BETA1, optim.beta2), fused=fused)
 
 
 def for_warm_start(
@@ -30,13 +35,9 @@ def for_warm_start(
     inside = [weights[name] for name in _maps(model) if name in weights] if warm.optimiser == "muon" else []
     chosen = {id(parameter) for parameter in inside}
     rest = [parameter for parameter in weights.values() if id(parameter) not in chosen]
-    betas = (optim.beta1, optim.beta2)
-    found: list[torch.optim.Optimizer] = [
-        torch.optim.AdamW(rest, lr=warm.lr, betas=betas, weight_decay=warm.weight_decay, fused=fused)
-    ]
-    if inside:
-        found.append(muon(inside, warm.lr, warm.weight_decay))
-    return found
+    betas = (BETA1, optim.beta2)
+    adamw = torch.optim.AdamW(rest, lr=warm.lr, betas=betas, weight_decay=WARM_WEIGHT_DECAY, fused=fused)
+    return [adamw, muon(inside, warm.lr, WARM_WEIGHT_DECAY)] if inside else [adamw]
 
 
 def _maps(model: Any) -> list[str]:
@@ -46,5 +47,8 @@ def _maps(model: Any) -> list[str]:
     """
     tables = {id(layer.weight) for layer in model.modules() if isinstance(layer, torch.nn.Embedding)}
     tables.add(id(model.get_output_embeddings().weight))
-    named = model.named_parameters()
-    return [name for name, own in named if own.ndim == 2 and id(own) not in tables and "lora_" not in name]
+    return [
+        name
+        for name, parameter in model.named_parameters()
+        if parameter.ndim == 2 and id(parameter) not in tables and "lora_" not in name
+    ]

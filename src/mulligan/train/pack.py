@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Any
@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mulligan.models.attention import PackedPlan
-from mulligan.models.opening import Opening, begin_alike, opening_places
+from mulligan.models.shared_prefix import SharedPrefix, common_prefix_length, prefix_indices
 from mulligan.train.rows import Row, Span
 
 MOST_TOKENS = {"cpu": 2**14, "cuda": 2**16}
 SHARE_OF_MEMORY = 0.35
-"""Of a GPU's memory, what the activations of a micro-batch may take."""
-FIRST_PATIENCE = 4
-"""Updates that fit, before larger micro-batches are tried again."""
+"""Share of a GPU's memory that the activations of a micro-batch may take."""
+PATIENCE = 8
+"""Updates without running out of memory, after which larger micro-batches are tried again."""
 LEAST_OPENING = 16
-"""Tokens that rows must begin with alike for it to be worth the trouble."""
+"""A common opening of fewer tokens is not shared: it would save too little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +32,18 @@ class MicroBatch:
     ids: Tensor
     """[T]"""
     positions: Tensor
-    """[T] place of each token in its own row."""
+    """[T] position of each token in its row."""
     plan: PackedPlan
     keep: Tensor
-    """[K] place in the packed row at which each sampled token is predicted: the one before it."""
+    """[K] index in the packed tokens at which each sampled token is predicted: that of the token before it."""
     target: Tensor
     """[K] the sampled tokens."""
     logp_sampler: Tensor
-    """[K] the sampler's log-probabilities; 0 where nothing was sampled."""
+    """[K] the sampler's log-probabilities; 0 for demonstrations."""
     logp_old: Tensor | None
-    """[K] the trainer's own before the update, where they are used."""
+    """[K] the trainer's log-probabilities before the update, where they are used."""
     logp_ref: Tensor | None
-    """[K] those of the reference policy, where they are used."""
+    """[K] the reference policy's log-probabilities, where they are used."""
     step: Tensor
     """[K] number of the turn or reflection each belongs to."""
     trial: Tensor
@@ -51,7 +51,7 @@ class MicroBatch:
     reflects: Tensor
     """[K] True for tokens of a reflection."""
     first: Tensor
-    """[S] place among the K of the first token of each span: its prediction stands at the last prompt token."""
+    """[S] index among the K of the first token of each span, which is predicted at the last prompt token."""
     spans: Sequence[Span]
     """In the order of the sampled tokens."""
 
@@ -65,16 +65,16 @@ def pack(
 ) -> list[MicroBatch]:
     """Micro-batches of at most `tokens` tokens (a longer row stands alone), rows of like length together.
 
-    As few as can be in that order, and of about one size. `share`: what all rows begin with stands once in each.
+    As few as can be in that order, and of about one size. `share`: the common opening of all rows stands once in each.
     """
-    told = sorted((row for row in rows if row.spans), key=lambda row: -len(row.ids))
-    alike = _opening(told, tokens) if share else 0
-    sizes = [len(row.ids) - alike for row in told]
-    joined = [_join(told[begin:end], alike) for begin, end in _cuts(sizes, tokens - alike)]
-    # One transfer of everything, which the host does not wait for.
-    whole = iter(_sent([part for each in joined for part in each.whole], device))
-    real = iter(_sent([part for each in joined for part in each.real], device))
-    return [_placed(each, [next(whole) for _ in each.whole], [next(real) for _ in each.real]) for each in joined]
+    trained = sorted((row for row in rows if row.spans), key=lambda row: -len(row.ids))
+    opening = _opening(trained, tokens) if share else 0
+    sizes = [len(row.ids) - opening for row in trained]
+    joined = [_join(trained[begin:end], opening) for begin, end in _cuts(sizes, tokens - opening)]
+    # One transfer of all integers and one of all floats, which the host does not wait for.
+    integers = iter(_sent([array for each in joined for array in each.integers], device))
+    floats = iter(_sent([array for each in joined for array in each.floats], device))
+    return [_on_device(each, [next(integers) for _ in each.integers], floats) for each in joined]
 
 
 def _opening(rows: Sequence[Row], tokens: int) -> int:
@@ -82,53 +82,41 @@ def _opening(rows: Sequence[Row], tokens: int) -> int:
     if len(rows) < 2:
         return 0
     most = min(min(row.spans[0].start for row in rows) - 1, tokens // 2)
-    same = min(most, begin_alike([row.ids for row in rows]))
-    return same if same >= LEAST_OPENING else 0
+    common = min(most, common_prefix_length([row.ids for row in rows]))
+    return common if common >= LEAST_OPENING else 0
 
 
 class Budget:
-    """Tokens of a micro-batch: halved when memory runs out, doubled again once it has sufficed for a while.
+    """Tokens of a micro-batch: halved when memory runs out, doubled again after `PATIENCE` updates without that.
 
-    Memory is short for good where a model is large, and for a time where others share the GPU. Every doubling that
-    fails makes the next one wait twice as long; one that has held as long as it was waited for ends that. The smaller
-    micro-batches are, the longer updates take and the sooner it is tried: a doubling that fails costs a moment.
+    Memory is short for good where a model is large, and for a time where other processes share the GPU. A doubling that
+    fails costs one pass.
     """
 
     def __init__(self, most: int) -> None:
         self.most = self.tokens = most
-        self.patience = FIRST_PATIENCE
         self.calm = 0
-        self.has_grown = False
-        """By a doubling that has not held for long yet."""
+        """Updates since the budget last changed."""
 
     def proceed(self) -> None:
-        """One more update, or step of the warm start, begins."""
+        """Called before each update and each step of the warm start."""
         self.calm += 1
-        if self.calm <= self.patience * min(self.most, 2 * self.tokens) // self.most:
-            return
-        if self.has_grown:  # and has held
-            self.patience, self.has_grown = FIRST_PATIENCE, False
-        if self.tokens < self.most:
-            self.tokens = min(self.most, 2 * self.tokens)
-            self.calm, self.has_grown = 0, True
+        if self.calm > PATIENCE and self.tokens < self.most:
+            self.tokens, self.calm = min(self.most, 2 * self.tokens), 0
 
     def halve(self) -> None:
-        self.tokens //= 2
-        self.patience *= 2 if self.has_grown else 1
-        self.calm, self.has_grown = 0, False
+        self.tokens, self.calm = self.tokens // 2, 0
 
     def state_dict(self) -> dict[str, int]:
-        return {"tokens": self.tokens, "patience": self.patience, "calm": self.calm, "has_grown": int(self.has_grown)}
+        return {"tokens": self.tokens, "calm": self.calm}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """With `most` as it is now: what was asked for may have changed."""
-        self.tokens = min(self.most, state["tokens"])
-        self.patience, self.calm = state["patience"], state["calm"]
-        self.has_grown = bool(state["has_grown"])
+        """Restore the state; `most` stays as it is now, since `optim.tokens` may have changed."""
+        self.tokens, self.calm = min(self.most, state["tokens"]), state["calm"]
 
 
 def token_budget(config: Any, device: torch.device, *, checkpointing: bool) -> int:
-    """Tokens of a micro-batch that suit a model of this configuration (of transformers) on this device.
+    """Tokens of a micro-batch for a model of this configuration (of transformers) on this device.
 
     A layer keeps about 8 vectors of the hidden and 4 of the inner size for each token, or with checkpointing the one
     it was given.
@@ -158,43 +146,47 @@ def _cuts(sizes: Sequence[int], tokens: int) -> list[tuple[int, int]]:
 def _filled(sizes: Sequence[int], limit: int) -> list[tuple[int, int]]:
     cuts: list[tuple[int, int]] = []
     begin = size = 0
-    for place, length in enumerate(sizes):
-        if place > begin and size + length > limit:
-            cuts.append((begin, place))
-            begin, size = place, 0
+    for index, length in enumerate(sizes):
+        if index > begin and size + length > limit:
+            cuts.append((begin, index))
+            begin, size = index, 0
         size += length
     return [*cuts, (begin, len(sizes))] if sizes else []
 
 
 @dataclass(frozen=True, slots=True)
 class _Joined:
-    """A micro-batch as it is put together, before it goes to its device."""
+    """A micro-batch on the host."""
 
     lengths: list[int]
+    """Of the opening, if there is one, and of each row without it."""
     spans: list[Span]
-    whole: list[NDArray[np.int64]]
-    real: list[NDArray[np.float32]]
-    has_old: bool
-    has_reference: bool
+    integers: list[NDArray[np.int64]]
+    floats: list[NDArray[np.float32]]
     opening: int
+    """Tokens of the common opening; 0 for none."""
 
 
-def _join(rows: Sequence[Row], alike: int) -> _Joined:
-    """Rows side by side, of which the first `alike` tokens, the same for all, stand once before them."""
-    alike = alike if len(rows) > 1 else 0
-    parts = [rows[0].ids[:alike]] if alike else []
-    parts += [row.ids[alike:] for row in rows] if alike else [row.ids for row in rows]
+def _join(rows: Sequence[Row], opening: int) -> _Joined:
+    """Rows side by side; their first `opening` tokens, which are the same, stand once before them.
+
+    Two rows of 5 and 4 tokens with an opening of 2: packed are the opening (2), then 3 and 2 tokens, which start at
+    0, 2 and 5. In row 1 the token with position 3 has the packed index 3, in row 2 it has index 6 = 5 - 2 + 3.
+    """
+    opening = opening if len(rows) > 1 else 0
+    parts = [rows[0].ids[:opening]] if opening else []
+    parts += [row.ids[opening:] for row in rows] if opening else [row.ids for row in rows]
     lengths = np.array([len(part) for part in parts])
     starts = lengths.cumsum() - lengths
     ids = np.fromiter(chain.from_iterable(parts), np.int64, int(lengths.sum()))
-    before = np.full_like(starts, alike)  # tokens of each part's row that stand elsewhere
-    before[: len(parts) - len(rows)] = 0
+    offsets = starts - opening  # packed index less position in the row
+    offsets[: len(parts) - len(rows)] = 0
     spans = [span for row in rows for span in row.spans]
     sizes = np.array([len(span.ids) for span in spans])
     first = sizes.cumsum() - sizes
-    begins = (starts - before)[-len(rows) :]
-    place = np.array([begin + span.start - 1 for begin, row in zip(begins, rows, strict=True) for span in row.spans])
-    keep = np.repeat(place - first, sizes) + np.arange(sizes.sum())
+    pairs = zip(offsets[-len(rows) :], rows, strict=True)
+    before = np.array([offset + span.start - 1 for offset, row in pairs for span in row.spans])
+    keep = np.repeat(before - first, sizes) + np.arange(sizes.sum())
 
     def each(values: Iterable[int]) -> NDArray[np.int64]:
         """A value of each span, for each of its tokens."""
@@ -207,9 +199,9 @@ def _join(rows: Sequence[Row], alike: int) -> _Joined:
     has_old, has_reference = spans[0].old is not None, spans[0].reference is not None
     assert all((span.old is not None) == has_old for span in spans), "some rows were looked over, and others were not"
     names = ["logprobs", *["old"] * has_old, *["reference"] * has_reference]
-    whole = [
+    integers = [
         ids,
-        np.arange(len(ids)) - np.repeat(starts - before, lengths),
+        np.arange(len(ids)) - np.repeat(offsets, lengths),
         keep,
         ids[keep + 1],
         each(span.step for span in spans),
@@ -217,27 +209,26 @@ def _join(rows: Sequence[Row], alike: int) -> _Joined:
         each(span.reflects for span in spans),
         first,
         np.concatenate([[0], lengths.cumsum()]),
-        *([places.ravel() for places in opening_places(lengths.tolist())] if alike else []),
+        *([indices.ravel() for indices in prefix_indices(lengths.tolist())] if opening else []),
     ]
-    return _Joined(lengths.tolist(), spans, whole, [floats(name) for name in names], has_old, has_reference, alike)
+    return _Joined(lengths.tolist(), spans, integers, [floats(name) for name in names], opening)
 
 
-def _placed(joined: _Joined, whole: Sequence[Tensor], real: Sequence[Tensor]) -> MicroBatch:
-    ids, positions, keep, target, step, trial, reflects, first, ends, *shared = whole
-    found = iter(real)
-    opening: Opening | bool = False
+def _on_device(joined: _Joined, integers: Sequence[Tensor], floats: Iterator[Tensor]) -> MicroBatch:
+    ids, positions, keep, target, step, trial, reflects, first, ends, *shared = integers
+    opening: SharedPrefix | bool = False
     if joined.opening:
         keys, own, copies, key_ends = shared
-        opening = Opening(keys, own, copies.view(-1, joined.opening), key_ends.int())
+        opening = SharedPrefix(keys, own, copies.view(-1, joined.opening), key_ends.int())
     return MicroBatch(
         ids=ids,
         positions=positions,
         plan=PackedPlan(joined.lengths, ids.device, ends=ends.int() if ids.is_cuda else None, opening=opening),
         keep=keep,
         target=target,
-        logp_sampler=next(found),
-        logp_old=next(found) if joined.has_old else None,
-        logp_ref=next(found) if joined.has_reference else None,
+        logp_sampler=next(floats),
+        logp_old=next(floats) if joined.spans[0].old is not None else None,
+        logp_ref=next(floats) if joined.spans[0].reference is not None else None,
         step=step,
         trial=trial,
         reflects=reflects.bool(),
@@ -246,11 +237,11 @@ def _placed(joined: _Joined, whole: Sequence[Tensor], real: Sequence[Tensor]) ->
     )
 
 
-def _sent(parts: Sequence[NDArray[Any]], device: torch.device | str) -> list[Tensor]:
+def _sent(arrays: Sequence[NDArray[Any]], device: torch.device | str) -> list[Tensor]:
     """The arrays as tensors on `device`, in one transfer."""
-    if not parts:
+    if not arrays:
         return []
-    tensor = torch.from_numpy(np.concatenate(parts))
+    tensor = torch.from_numpy(np.concatenate(arrays))
     if torch.device(device).type == "cuda":
         tensor = tensor.pin_memory()
-    return list(torch.split(tensor.to(device, non_blocking=True), [len(part) for part in parts]))
+    return list(torch.split(tensor.to(device, non_blocking=True), [len(array) for array in arrays]))

@@ -1,4 +1,4 @@
-"""Trials as rows of tokens: what the model saw and sampled, in order, with the places that carry loss.
+"""Trials as rows of tokens: what the model saw and sampled, in order, with the spans that carry loss.
 
 A row is one append-only sequence: an episode, or a whole trial where episodes go on in one context, or a single turn
 where a window cuts the context. Nothing is tokenised again: the ids are those that were sampled.
@@ -18,12 +18,12 @@ class Span:
     """Sampled tokens of one turn or reflection within a row."""
 
     start: int
-    """Place of the first sampled token in the row."""
+    """Position of the first sampled token in the row."""
     ids: tuple[int, ...]
     logprobs: tuple[float, ...] | None
-    """The sampler's; None where nothing was sampled (demonstrations)."""
+    """The sampler's; None for demonstrations."""
     step: int
-    """Number of the turn or reflection, in order of play over all trials: the place in a `StepBatch`."""
+    """Number of the turn or reflection, in order of play over all trials: the index in a `StepBatch`."""
     trial: int
     reflects: bool
     old: Sequence[float] | None = None
@@ -48,10 +48,10 @@ def steps_of(trial: Trial) -> Iterator[tuple[Completion, bool]]:
     for episode in trial.episodes:
         for turn in episode.turns:
             yield turn.reply, False
-        written = episode.reflection
-        followed = episode.index + 1 < len(trial.episodes)
-        if followed and written is not None and written.completion is not None:
-            yield written.completion, True
+        reflection = episode.reflection
+        is_last = episode.index + 1 >= len(trial.episodes)
+        if not is_last and reflection is not None and reflection.completion is not None:
+            yield reflection.completion, True
 
 
 def rows_of(trials: Sequence[Trial]) -> tuple[list[Row], int]:

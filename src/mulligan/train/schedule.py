@@ -1,4 +1,4 @@
-"""What changes in the course of a run: learning rate, entropy weight and turn limit.
+"""What changes in the course of a run: learning rate and entropy weight.
 
 All of it is a function of the update and of the length that the run was planned with. A run that is resumed with
 another `run.updates` keeps its plan: the rate never jumps, whenever the run was interrupted. Planned are 81 updates in
@@ -35,8 +35,3 @@ class Schedule:
         """From `entropy_weight` to `entropy_end`, linearly."""
         end = algo.entropy_weight if algo.entropy_end is None else algo.entropy_end
         return algo.entropy_weight + (end - algo.entropy_weight) * self.progress(update)
-
-    def turns(self, update: int, first: int, most: int) -> int | None:
-        """The curriculum's turn limit: from `first`, rising evenly over the first half of the plan; then none."""
-        half = max(1, self.updates // 2)
-        return None if update >= half else first + (most - first) * update // half

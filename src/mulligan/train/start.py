@@ -1,7 +1,6 @@
-"""The run that another run starts from (`model.name`): how it is named, and where it is found again.
+"""The run that another run starts from (`model.name`): how its folder is named, and where it is found.
 
-Runs that lie beside each other, as those of a sweep do, name each other so, ``../warm``: folders that are moved or
-copied together still fit. Earlier versions kept paths as they were given.
+A run folder beside the new one is kept as ``../NAME``, so that folders which are moved together still fit.
 """
 
 from __future__ import annotations
@@ -18,34 +17,24 @@ _MODELS = ("nano", "smollm2", "hf")
 
 def as_kept(config: Config, run: Path) -> Config:
     """`config` as the folder `run` keeps it: where it starts from a run folder, that is named as seen from `run`."""
-    if _is_model(config.model.name) or not _is_run(Path(config.model.name)):
+    name = config.model.name
+    is_kept_already = name.startswith("../") and _is_run(run.parent / name.removeprefix("../"))
+    if _is_model(name) or is_kept_already or not _is_run(Path(name)):
         return config
-    start = Path(abspath(config.model.name))
+    start = Path(abspath(name))
     is_beside = start.parent.resolve() == Path(run).resolve().parent  # as seen through a link, too
-    return starting_from(config, f"../{start.name}" if is_beside else str(start))
+    return replace(config, model=replace(config.model, name=f"../{start.name}" if is_beside else str(start)))
 
 
-def starting_from(config: Config, name: str) -> Config:
-    """`config` with another model or run folder to start from."""
-    return replace(config, model=replace(config.model, name=name))
-
-
-def find_start(name: str, run: Path, *, is_trained: bool) -> Path | None:
-    """The run folder that `run` starts from; None where `name` is that of a model.
-
-    Where `run` is trained already, its own weights count, and a folder of the same name beside it will do: both may
-    have been moved.
-    """
+def find_start(name: str, run: Path) -> Path | None:
+    """The run folder that `run` starts from; None where `name` is that of a model."""
     if _is_model(name):
         return None
-    if len(Path(name).parts) == 1:
-        return Path(name) if _is_run(Path(name)) and Path(name).resolve() != run.resolve() else None
-    beside = run.resolve().parent / Path(name).name
-    for place in (run / name, Path(name), *([beside] if is_trained else [])):
-        if _is_run(place) and place.resolve() != run.resolve():
-            return place
-    if is_trained and not Path(name).is_dir():
-        raise RunFolderError(f"{run} starts from {name}, which is not there; put that run folder at {beside}")
+    for folder in (run / name, Path(name)):
+        if _is_run(folder) and folder.resolve() != run.resolve():
+            return folder
+    if len(Path(name).parts) > 1 and not Path(name).is_dir():
+        raise RunFolderError(f"{run} starts from {name}, which is missing; put that run folder back")
     return None
 
 

@@ -1,4 +1,4 @@
-"""What a run plays between updates to see where it stands: validation tasks, and how diverse its play is."""
+"""Validation between updates: p@k on validation tasks, and how diverse play is."""
 
 from __future__ import annotations
 
@@ -18,6 +18,13 @@ from mulligan.train.config import Config
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Trial
 
+VALIDATION_EPISODES = 3
+"""Episodes of validation trials, whatever the run trains with: as many as evaluations have, so that both agree."""
+RETRIES = 2
+"""How often a trial that failed outside agent and task is played again. More would hide a broken environment."""
+TRIALS_AT_A_TIME = 1024
+"""Trials under way of each update. The engine's slots set the pace; this bounds the conversations in memory."""
+
 
 class Validation:
     """Validation tasks of every environment of a run; always the same ones."""
@@ -30,10 +37,10 @@ class Validation:
         policy: Policy,
         run: Callable[[Callable[[], Any]], Any],
     ) -> None:
-        """`run`: how a coroutine is run to its end. Where validation was not asked for, fewer tasks will do."""
+        """`run` runs a coroutine to its end. Too few tasks are an error only where validation was asked for."""
         self.config, self.policy, self.run = config.run, policy, run
         self.settings = settings
-        related = self.config.validation_episodes - 1 if config.trial.tasks == "related" else 0
+        related = VALIDATION_EPISODES - 1 if config.task.related else 0
         self.jobs: dict[str, list[Job]] = {}
         for name, _ in mixture.weights:
             or_fewer, params = not self.config.validate_every, mixture.own_params(name)
@@ -44,11 +51,10 @@ class Validation:
         """p@1 … p@3, three episodes with memory, whatever the run trains with; and the diversity of first episodes."""
         if not any(self.jobs.values()):
             return {}
-        episodes = self.config.validation_episodes
-        trials = self._played([job for jobs in self.jobs.values() for job in jobs], episodes)
-        found = {f"validation/p@{k}": share for k, share in enumerate(pass_at(trials, episodes), 1)}
+        trials = self._played([job for jobs in self.jobs.values() for job in jobs], VALIDATION_EPISODES)
+        metrics = {f"validation/p@{k}": share for k, share in enumerate(pass_at(trials, VALIDATION_EPISODES), 1)}
         if failed := sum(trial.failed for trial in trials):  # they count as not solved
-            found["validation/failed"] = float(failed)
+            metrics["validation/failed"] = float(failed)
         if self.config.diversity_tasks:
             again = [
                 replace(job, seed=derive(job.seed, "diversity", number), index=number)
@@ -56,13 +62,12 @@ class Validation:
                 for job in jobs[: self.config.diversity_tasks]
                 for number in range(TRIALS)
             ]
-            found["validation/diversity"] = diversity(self._played(again, 1))
-        return found
+            metrics["validation/diversity"] = diversity(self._played(again, 1))
+        return metrics
 
     def _played(self, jobs: list[Job], episodes: int) -> list[Trial]:
-        found: dict[int, Trial] = {}
-        settings = replace(self.settings, episodes=episodes, announced=self.config.validation_episodes)
-        most = self.config.concurrency
-        playing = partial(collect, jobs, self.policy, settings, concurrency=most, retries=self.config.retries)
-        self.run(partial(playing, on_trial=found.__setitem__))
-        return [found[place] for place in sorted(found)]
+        trials: dict[int, Trial] = {}
+        settings = replace(self.settings, episodes=episodes, announced=VALIDATION_EPISODES)
+        playing = partial(collect, jobs, self.policy, settings, concurrency=TRIALS_AT_A_TIME, retries=RETRIES)
+        self.run(partial(playing, on_trial=trials.__setitem__))
+        return [trials[index] for index in sorted(trials)]

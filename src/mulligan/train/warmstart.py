@@ -30,6 +30,11 @@ from mulligan.trial import prompts
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Trial
 
+EPISODES = 3
+"""Episodes of a demonstrated trial, the same for RL and meta-RL, so that both start from the same weights."""
+CHECKPOINT_EVERY = 100
+"""Steps after which a warm start is saved: some minutes of a GPU. A warm start that is asked to stop is saved too."""
+
 
 def demonstrate(config: Config, mixture: Mixture, settings: TrialSettings, renderer: Renderer) -> list[Trial]:
     """The demonstrated trials, with the tokens an agent should have sampled. Always with several episodes: RL and
@@ -37,17 +42,17 @@ def demonstrate(config: Config, mixture: Mixture, settings: TrialSettings, rende
     warm, seed = config.warmstart, config.run.seed
     style = prompts.style(settings.style)
     player = Demonstrated(ExpertPolicy(warm.skill, warm.recall, kind=warm.player), renderer, style.demonstrated)
-    related = warm.episodes - 1 if config.trial.tasks == "related" else 0
+    related = EPISODES - 1 if config.task.related else 0
     mixture = replace(mixture, params=shown_params(config))
     draws = workers.draw(
         mixture, warm.trials, seed=seed, update=-1, related=related, name="warmstart", processes=warm.processes
     )
+    in_turn = [replace(settings, episodes=EPISODES, memory=memory) for memory in shown_memories(config)]
     jobs = [
-        Job(draw.task, derive(seed, "demonstration", place), related=draw.related) for place, draw in enumerate(draws)
+        (Job(draw.task, derive(seed, "demonstration", number), related=draw.related), in_turn[number % len(in_turn)])
+        for number, draw in enumerate(draws)
     ]
-    shown = [replace(settings, episodes=warm.episodes, memory=memory) for memory in shown_memories(config)]
-    ordered = [(job, shown[place % len(shown)]) for place, job in enumerate(jobs)]
-    return workers.play(ordered, player, warm.processes)
+    return workers.play(jobs, player, warm.processes)
 
 
 class WarmStart:
@@ -61,8 +66,8 @@ class WarmStart:
         on_update: Callable[[dict[str, Any]], None],
         notices: Sequence[str] = (),
     ) -> None:
-        """`on_update` is told of each step: how many are done, the loss, and a warning if there is one; before the
-        first, `notices` are its warning."""
+        """`on_update` gets the number of steps done, the loss and a warning after each step; `notices` are the warning
+        before the first."""
         self.config, self.learner, self.folder, self.on_update = config, learner, folder, on_update
         self.began = time.perf_counter()
         self.optimisers = learner.warm_optimisers()
@@ -72,7 +77,7 @@ class WarmStart:
         on_update({**begins, **({"warning": "; ".join(notices)} if notices else {})})
 
     def train(self, trials: Sequence[Trial], context: int, stop: Callable[[], bool]) -> bool:
-        """All steps that are left, on demonstrated trials; says whether it came to the last, or `stop` was before it.
+        """All steps that are left, on demonstrated trials; returns False where `stop` ended them before the last.
 
         context  tokens of the longest sequence that an agent can play
         """
@@ -80,21 +85,21 @@ class WarmStart:
         rows = _rows(trials)
         warning = _too_long(rows, context)
         rng = generator(self.config.run.seed, "warmstart")
-        for _ in range(self.before.steps * warm.batch):  # what earlier processes have drawn
+        for _ in range(self.before.steps * warm.batch):  # earlier processes have drawn these
             rng.random()
         loss = self.before.loss
         for done in range(self.before.steps + 1, warm.steps + 1):
             loss = self._step([rows[int(rng.random() * len(rows))] for _ in range(warm.batch)], done - 1)
             stopping = done < warm.steps and stop()
-            if stopping or (done < warm.steps and done % warm.checkpoint_every == 0):
+            if stopping or (done < warm.steps and done % CHECKPOINT_EVERY == 0):
                 kept = checkpoint.Warmed(done, loss, self._seconds())
                 checkpoint.save_warm_start(self.folder.path, kept, self.learner, self.optimisers)
             self.on_update({"warmstart": done, "steps": warm.steps, "loss": loss, "warning": warning})
             if stopping:
                 return False
         solved = sum(trial.solved_at is not None for trial in trials) / len(trials)
-        found = {"loss": loss, "demonstrated": solved, "rows": float(len(rows)), "seconds": self._seconds()}
-        self.folder.write_text("warmstart.json", json.dumps(found, indent=2) + "\n")
+        figures = {"loss": loss, "demonstrated": solved, "rows": float(len(rows)), "seconds": self._seconds()}
+        self.folder.write_text("warmstart.json", json.dumps(figures, indent=2) + "\n")
         return True
 
     def _step(self, rows: Sequence[Row], before: int) -> float:
@@ -109,17 +114,18 @@ class WarmStart:
 
 
 def _rows(trials: Sequence[Trial]) -> list[Row]:
-    """What there is to learn from."""
+    """The rows that have something to imitate."""
     rows = [row for row in rows_of(trials)[0] if row.spans]
     if not rows:
         errors = (episode.error for trial in trials for episode in trial.episodes if episode.error)
-        said = next(errors, "none has a turn")
-        raise MulliganError(f"nothing was demonstrated in {len(trials)} trials; the first: {said}")
+        raise MulliganError(
+            f"nothing was demonstrated in {len(trials)} trials; the first: {next(errors, 'none has a turn')}"
+        )
     return rows
 
 
 def _too_long(rows: Sequence[Row], context: int) -> str | None:
-    """What to say of demonstrations that an agent could not play to their end."""
+    """A warning of demonstrations that an agent could not play to their end."""
     longer = [len(row.ids) for row in rows if len(row.ids) > context]
     if not longer:
         return None

@@ -15,7 +15,7 @@ import math
 from dataclasses import dataclass
 
 from mulligan.trial.memory import shows_history, shows_reflection
-from mulligan.trial.settings import TrialSettings
+from mulligan.trial.settings import MAX_REFLECTIONS, TrialSettings
 
 MARGIN = 1.25
 """Measured lengths are multiplied by this: other worlds may have longer texts than those of the sample."""
@@ -100,7 +100,7 @@ def _memory(settings: TrialSettings, lengths: Lengths) -> int:
         transcript = lengths.opening + lengths.turns * (lengths.observation + settings.sampling.max_tokens)
         history = earlier * (transcript if lengths.digest is None else lengths.digest)
     if shows_reflection(mode):
-        reflections = min(earlier, settings.max_reflections) * settings.reflection_tokens
+        reflections = min(earlier, MAX_REFLECTIONS) * settings.reflection_tokens
     if not history + reflections:
         return 0
     return min(settings.memory_tokens, history + reflections + earlier * WORDS) + WORDS

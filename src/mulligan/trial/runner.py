@@ -31,7 +31,7 @@ from mulligan.seeding import derive
 from mulligan.trial import memory as remembering
 from mulligan.trial import prompts
 from mulligan.trial.reflection import parse_reflection
-from mulligan.trial.settings import TrialSettings
+from mulligan.trial.settings import MAX_REFLECTIONS, TrialSettings
 from mulligan.types import Completion, Episode, Message, Reflection, Sampling, Step, Task, Trial, Turn, whole
 
 _FATAL = (UsageError, DeviceLost, RunFolderError)
@@ -238,10 +238,10 @@ class _TrialPlay:
                     continue
                 self.messages.append({"role": "assistant", "content": reply.text})
                 out_of_turns = len(turns) + 1 == task.turns and not step.done
-                penalty = self.timeout_reward if out_of_turns else 0.0
-                turns.append(_turn(previous.observation, reply, step, state_key, penalty))
+                penalty = self.timeout_reward if out_of_turns else None
+                turns.append(_turn(previous.observation, reply, step, state_key, penalty or 0.0))
                 if self.spectator is not None:
-                    self.spectator.see(step)
+                    self.spectator.see(step, penalty)
             except Exception as error:
                 stop, description = self._env_failure(error)
                 break
@@ -286,7 +286,7 @@ class _TrialPlay:
             self.past,
             self.memory,
             budget=budget,
-            max_reflections=self.settings.max_reflections,
+            max_reflections=MAX_REFLECTIONS,
             headline=None if self.style.bare else prompts.headline,
             count=self.count,
         )

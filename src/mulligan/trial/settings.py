@@ -1,66 +1,55 @@
-"""How a trial is played, as data."""
+"""How a trial is played, as data: the options of ``eval`` and ``play``, and the section [trial] of a training run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import get_args
+from typing import Annotated
 
-from mulligan.errors import ParameterError, UnknownName
+from mulligan.errors import ParameterError
+from mulligan.settings import AT_LEAST_1, POSITIVE, check_fields
 from mulligan.trial import prompts
-from mulligan.types import Memory, Restart, Sampling, Stop, plain, whole
+from mulligan.types import Memory, Restart, Sampling, Stop
+
+MAX_REFLECTIONS = 5
+"""Newest reflections that memory shows. All results were made with 5; `memory_tokens` is the limit to turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrialSettings:
     """Everything `run_trial` can be told. None means: as the environment or the style says."""
 
-    episodes: int = 3
-    """Episodes a trial has at most."""
+    episodes: Annotated[int, "Episodes a trial has at most; training with 1 is RL.", AT_LEAST_1] = 3
     announced: int | None = None
     """Episodes the agent is told of ("Episode 1 of 3"); None: as many as there are. RL trains on trials of one episode
     and is evaluated on three: it reads the same words in both."""
-    memory: Memory | None = None
-    """What of earlier episodes the next one sees."""
-    style: str = "plain"
-    """How the agent is asked to answer: plain, note, zero-shot, react, reflexion, bare."""
-    stop: Stop | None = None
-    """"success" ends the trial at the first win, "never" plays all episodes."""
-    restart: Restart | None = None
-    """"replay" repeats everything exactly, "fresh" redraws chance and keeps what the task hides."""
-    memory_tokens: int = 4096
-    """Budget of the memory shown to an episode."""
-    max_reflections: int = 5
-    """How many reflections are shown, the newest ones."""
-    window: int | None = None
-    """Show only the last so many turns of an episode; None shows all of it, as one growing transcript."""
+    memory: Annotated[
+        Memory | None, "What of earlier episodes the next one sees; default: what the style remembers."
+    ] = None
+    style: Annotated[str, "How the agent is asked to answer: plain, note, zero-shot, react, reflexion or bare."] = (
+        "plain"
+    )
+    stop: Annotated[Stop | None, "End the trial at the first success, or never; none: as the environment says."] = None
+    restart: Annotated[
+        Restart | None, "Repeat an episode exactly, or redraw chance; none: as the environment says."
+    ] = None
+    memory_tokens: Annotated[int, "Token budget of the memory shown to an episode.", AT_LEAST_1] = 4096
+    window: Annotated[
+        int | None, "Show only this many last turns of an episode; none: all, as one growing transcript.", AT_LEAST_1
+    ] = None
     sampling: Sampling = Sampling()
-    """How replies are drawn."""
-    reflection_tokens: int = 512
-    """Token limit of a reflection."""
-    env_timeout: float | None = None
-    """Seconds a step of the environment may take before it counts as hung; None trusts it, which is faster. Steps then
-    end when the clock says, so that with a local model the order of sampling, and the last bits, may differ. Building
-    a world has no limit: it may load what all worlds share."""
+    """How replies are drawn: temperature, top_p and max_tokens."""
+    reflection_tokens: Annotated[int, "Token limit of a reflection.", AT_LEAST_1] = 512
+    env_timeout: Annotated[
+        float | None, "Seconds a step of the environment may take before it counts as hung; none: no limit.", POSITIVE
+    ] = None
+    """Without a limit steps are faster. With one the clock decides, so that the order of sampling with a local model,
+    and the last bits, may differ. Building a world has no limit: it may load what all worlds share."""
 
     def __post_init__(self) -> None:
-        for name in self.__slots__:
-            object.__setattr__(self, name, plain(getattr(self, name)))
-        for name in ("episodes", "memory_tokens", "max_reflections", "reflection_tokens"):
-            object.__setattr__(self, name, whole(name, getattr(self, name)))
-            if getattr(self, name) < 1:
-                raise ParameterError(f"{name}={getattr(self, name)} cannot be; give at least 1")
-        for name in ("announced", "window"):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, whole(name, getattr(self, name)))
-                if getattr(self, name) < 1:
-                    raise ParameterError(f"{name} must be >= 1 (got {getattr(self, name)}), or left out")
-        if self.env_timeout is not None and not self.env_timeout > 0:
-            raise ParameterError(f"env_timeout={self.env_timeout} cannot be; give more than 0, or leave it out")
+        check_fields(self)
         prompts.style(self.style)
-        for name, allowed in (("memory", Memory), ("stop", Stop), ("restart", Restart)):
-            value = getattr(self, name)
-            if value is not None and value not in get_args(allowed):
-                raise UnknownName(name, str(value), get_args(allowed))
+        if self.announced is not None and not self.announced >= 1:
+            raise ParameterError(f"announced must be >= 1 (got {self.announced})")
 
     @property
     def memory_mode(self) -> Memory:

@@ -6,7 +6,6 @@ another page than ours.
 
 from __future__ import annotations
 
-import re
 import socketserver
 import sys
 import threading
@@ -17,7 +16,8 @@ from typing import ClassVar
 from urllib.parse import parse_qs
 
 from mulligan.errors import ParameterError, UsageError
-from mulligan.web.page import bye, moving, page, refusal
+from mulligan.report.charts import escape
+from mulligan.web.page import GOOD_BYE, WAIT, card, page
 from mulligan.web.table import Table
 
 ADDRESS = "127.0.0.1"
@@ -26,7 +26,6 @@ LARGEST = 2_000_000
 _PATIENCE = 20.0
 """Seconds that a request waits for the world to answer."""
 _FIELDS = 16
-_NUMBER = re.compile(r"[0-9]{1,9}")
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; base-uri 'none'; "
 _HEADERS = {
     "Content-Type": "text/html; charset=utf-8",
@@ -41,13 +40,12 @@ _HEADERS = {
 def serving(table: Table, port: int = 0) -> Iterator[str]:
     """Inside, `table` can be seen at the address this gives; `port` 0 takes any that is free."""
     if not 0 <= port <= 65_535:
-        raise ParameterError(f"port={port} cannot be; give 1 to 65535, or 0 for any that is free")
+        raise ParameterError(f"port must be 0 to 65535 (got {port})")
     handler = type("TableHandler", (_Handler,), {"table": table})
     try:
         server = _Server((ADDRESS, port), handler)
     except OSError as failure:
-        why = failure.strerror or str(failure)
-        raise UsageError(f"port {port} of {ADDRESS} cannot be had: {why}; give another --port, or none") from None
+        raise UsageError(f"port {port} of {ADDRESS}: {failure.strerror or failure}; give another --port") from None
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
     thread.start()
     try:
@@ -79,13 +77,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if not self._is_ours():
             return
-        number, scene = self.table.present(_PATIENCE)
-        if scene is None:
-            self._send(200, moving())
-            return
-        asked = _NUMBER.fullmatch(self.path.partition("?at=")[2])
-        is_late = asked is not None and int(asked[0]) != number
-        self._send(200, page(scene, self.table.page(number), is_late=is_late))
+        name, scene = self.table.present(_PATIENCE)
+        self._send(200, card(WAIT) if scene is None else page(scene, name))
 
     def do_POST(self) -> None:
         if not self._is_ours():
@@ -93,54 +86,53 @@ class _Handler(BaseHTTPRequestHandler):
         form = self._form()
         if form is None:
             return
-        answered = form.get("page", "")
-        if "leave" in form and self.table.is_over and answered == self.table.page(self.table.number):
-            self._send(200, bye())
+        name = form.get("page", "")
+        if "leave" in form and self.table.is_over and name == self.table.page:
+            self._send(200, card(GOOD_BYE))
             self.wfile.flush()
             self.table.left.set()
             return
-        text = form.get("before", "") + form.get("say", "") + form.get("after", "")
-        shown = answered.rpartition(".")[2]  # an old number: the page will say so
-        if self.table.answer(answered, text):
-            number, scene = self.table.present(_PATIENCE)
-            shown = str(number) if scene is not None else ""
+        self.table.answer(name, form.get("before", "") + form.get("say", "") + form.get("after", ""))
         self.send_response(303)
-        self.send_header("Location", f"/?at={shown}" if _NUMBER.fullmatch(shown) else "/")
+        self.send_header("Location", "/")
         self.send_header("Content-Length", "0")
         self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:
-        """The terminal is for the person, not for requests."""
+        """Write nothing: the terminal is for the person, not for requests."""
 
     def _is_ours(self) -> bool:
         """Whether the request is meant for this page; answers it otherwise."""
         host = self.headers.get("Host", "")
         origin = self.headers.get("Origin")
         if host.rpartition(":")[0] not in (ADDRESS, "localhost") and host not in (ADDRESS, "localhost"):
-            self._send(403, refusal(f"This page is {ADDRESS}'s alone."))
+            self._refuse(403, f"This page is for {ADDRESS} only.")
         elif origin is not None and origin != f"http://{host}":
-            self._send(403, refusal("Answers are taken from this page alone."))
+            self._refuse(403, "Answers must come from this page.")
         elif self.path.partition("?")[0] != "/":
-            self._send(404, refusal("There is no such page."))
+            self._refuse(404, "There is no such page.")
         else:
             return True
         return False
 
     def _form(self) -> dict[str, str] | None:
         """The fields that were sent; answers the request itself where they cannot be read."""
-        said = self.headers.get("Content-Length", "")
-        if not said.isdecimal() or len(said) > 12 or int(said) > LARGEST:
-            if said.isdecimal() and len(said) <= len(str(LARGEST)):
-                self.rfile.read(int(said))  # who is still sending would not read what is answered
-            self._send(413 if said.isdecimal() else 411, refusal(f"An answer may have {LARGEST:,} bytes."))
+        length = self.headers.get("Content-Length", "")
+        if not length.isdecimal() or len(length) > 12 or int(length) > LARGEST:
+            if length.isdecimal() and len(length) <= len(str(LARGEST)):
+                self.rfile.read(int(length))  # a browser that is still sending would not read the refusal
+            self._refuse(413 if length.isdecimal() else 411, f"An answer may have {LARGEST:,} bytes.")
             return None
-        body = self.rfile.read(int(said)).decode("utf-8", "replace")
+        body = self.rfile.read(int(length)).decode("utf-8", "replace")
         try:
             fields = parse_qs(body, keep_blank_values=True, max_num_fields=_FIELDS)
         except ValueError:
-            self._send(400, refusal("That is no answer of this page."))
+            self._refuse(400, "That is not an answer of this page.")
             return None
         return {name: values[0] for name, values in fields.items()}
+
+    def _refuse(self, status: int, reason: str) -> None:
+        self._send(status, card(f'<h1>{escape(reason)}</h1><p><a href="/">To the page</a></p>'))
 
     def _send(self, status: int, html: str) -> None:
         body = html.encode("utf-8", "replace")

@@ -56,8 +56,7 @@ class Scene:
     turns: int
     left: int
     """Turns that are left of `turns`."""
-    seen: str
-    """The observation."""
+    observation: str
     stage: Stage | None = None
     """In a turn."""
     messages: tuple[Message, ...] = ()
@@ -108,25 +107,25 @@ class Table:
         """Show the last scene, which asks for nothing."""
         self._show(scene, None)
 
-    def answer(self, page: str, text: str) -> bool:
-        """Answer the question that `page` shows; False where that is not the present one."""
+    def answer(self, page: str, text: str) -> None:
+        """Answer the question that `page` shows; nothing happens where that is not the present one."""
         with self._changed:
-            if self._deliver is None or page != self.page(self.number):
-                return False
+            if self._deliver is None or page != self.page:
+                return
             deliver, self._deliver = self._deliver, None
         with suppress(RuntimeError):  # the trial was stopped just now
             deliver(text)
-        return True
 
-    def present(self, seconds: float) -> tuple[int, Scene | None]:
-        """The scene now, with its number; while the world is moving, waits for it, and None if that takes too long."""
+    def present(self, seconds: float) -> tuple[str, Scene | None]:
+        """The name of the present page, and its scene; None while the world takes longer than `seconds`."""
         with self._changed:
             settled = self._changed.wait_for(lambda: self._deliver is not None or self.is_over, timeout=seconds)
-            return self.number, self.scene if settled else None
+            return self.page, self.scene if settled else None
 
-    def page(self, number: int) -> str:
-        """What the page of a scene calls itself."""
-        return f"{self.token}.{number}"
+    @property
+    def page(self) -> str:
+        """The name of the present page, which its answers give."""
+        return f"{self.token}.{self.number}"
 
     @property
     def is_over(self) -> bool:

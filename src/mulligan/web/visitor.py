@@ -34,8 +34,6 @@ class Visitor:
         self.taken, self.reward = 0, 0.0
         self.is_over = self.is_reflecting = False
 
-    # As a policy and a conversation ---------------------------------------------------------------------------------
-
     def start(self, task: Task, seed: int) -> Conversation:
         self.turns, self.title = task.turns, f"{self.about.name} · {task.task_class}, seed {task.seed}"
         return self
@@ -47,19 +45,17 @@ class Visitor:
             await self.table.ask(self._scene("pause", ()))
             self._begin_again()
         if not self.taken:
-            self.memory = _remembered(messages[-1]["content"])
+            self.memory = _HEADING.sub("", _split(messages[-1]["content"])[0])
         self.sent = (await self.table.ask(self._scene("play", messages))).strip()
         return Completion(self.sent if "<action>" in self.sent else f"<action>{self.sent}</action>")
 
     def close(self) -> None:
         pass
 
-    # Beside the world -----------------------------------------------------------------------------------------------
-
     def watch(self, world: World) -> None:
         self.world = world
 
-    def see(self, step: Step) -> None:
+    def see(self, step: Step, timeout_reward: float | None = None) -> None:
         self.taken += 1
         self.last = step
         self.reward += step.reward
@@ -73,14 +69,12 @@ class Visitor:
     def ended(self, episode: Episode) -> None:
         self.is_reflecting = True
 
-    # ----------------------------------------------------------------------------------------------------------------
-
     async def _reflect(self, messages: Sequence[Message], longest: int) -> Completion:
-        said = (await self.table.ask(self._scene("reflection", messages, longest))).replace("\r\n", "\n").strip()
-        note = said[:longest] or "plan: none"
+        typed = (await self.table.ask(self._scene("reflection", messages, longest))).replace("\r\n", "\n").strip()
+        note = typed[:longest] or "plan: none"
         self._begin_again()
         text = note if "<reflection>" in note else f"<reflection>\n{note}\n</reflection>"
-        return Completion(text, "length" if len(said) > longest else "stop")
+        return Completion(text, "length" if len(typed) > longest else "stop")
 
     def _begin_again(self) -> None:
         self.is_over = self.is_reflecting = False
@@ -89,7 +83,7 @@ class Visitor:
     def _scene(self, kind: SceneKind, messages: Sequence[Message], longest: int = 0) -> Scene:
         assert self.world is not None, "the runner shows the world before it asks"
         playing = kind == "play"
-        seen = self.last.observation if self.last is not None else _observation(messages)
+        observation = self.last.observation if self.last is not None else _split(messages[-1]["content"])[1]
         return Scene(
             kind,
             self.title,
@@ -97,8 +91,8 @@ class Visitor:
             episodes=self.episodes,
             turns=self.turns,
             left=self.turns - self.taken,
-            seen=seen,
-            stage=draw(self.world, seen) if playing else None,
+            observation=observation,
+            stage=draw(self.world, observation) if playing else None,
             messages=tuple(messages),
             sent=self.sent,
             was_move=self.last is None or self.last.valid,
@@ -126,14 +120,7 @@ def last_scene(trial: Trial, title: str, episodes: int) -> Scene:
     return Scene("over", title, len(past), episodes, trial.task.turns, 0, final, past=past)
 
 
-def _remembered(opening: str) -> str:
-    """Of an episode's first message what stands before the episode itself begins."""
-    begins = [found.start() for found in _BEGINS.finditer(opening)]
-    return _HEADING.sub("", opening[: begins[-1]]) if begins else ""
-
-
-def _observation(messages: Sequence[Message]) -> str:
-    """What the world shows at the beginning of an episode."""
-    said = messages[-1]["content"]
-    begins = [found.end() for found in _BEGINS.finditer(said)]
-    return said[begins[-1] :] if begins else said
+def _split(opening: str) -> tuple[str, str]:
+    """The two parts of an episode's first message: what it is given of earlier episodes, and the observation."""
+    begins = list(_BEGINS.finditer(opening))
+    return (opening[: begins[-1].start()], opening[begins[-1].end() :]) if begins else ("", opening)

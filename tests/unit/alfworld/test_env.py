@@ -11,13 +11,12 @@ import pytest
 import mulligan
 import mulligan.rollout.tasksets
 from mulligan.envs import registry
-from mulligan.envs.alfworld.env import ALFWorld
+from mulligan.envs.alfworld.env import ALFWorld, read
 from mulligan.envs.alfworld.game import Game
 from mulligan.envs.alfworld.generate import SHORTEST, generate
-from mulligan.envs.alfworld.memory import read
 from mulligan.envs.alfworld.plan import plan
 from mulligan.envs.alfworld.world import Kind
-from mulligan.errors import ParameterError, StopReason, UnknownName
+from mulligan.errors import ParameterError, StopReason, UnknownName, UsageError
 from mulligan.policy.scripted import ExpertPolicy, RandomPolicy, ScriptedPolicy
 from mulligan.types import Completion, Episode, Turn
 
@@ -72,14 +71,14 @@ def test_the_seed_draws_the_kind_of_task() -> None:
 
 @pytest.mark.parametrize("kind", list(SHORTEST))
 def test_generated_games_are_winnable_with_turns_to_spare(kind: Kind) -> None:
-    for seed in range(40):
+    for seed in range(15):
         task = mulligan.make_task("alfworld", seed, params={"kind": kind})
         game = Game(generate(task.seed, kind, 10, 8))
         assert not game.won()
         steps = plan(game)
         assert steps is not None
         assert SHORTEST[kind] <= len(steps) <= task.turns - 2
-        assert len(game.world.places) == 10
+        assert len(game.world.locations) == 10
         for step in steps:
             assert not game.won()
             assert game.play(step) is not None
@@ -87,9 +86,9 @@ def test_generated_games_are_winnable_with_turns_to_spare(kind: Kind) -> None:
 
 
 def test_games_differ_and_repeat() -> None:
-    tasks = [mulligan.make_task("alfworld", seed, params={"kind": "all"}) for seed in range(200)]
+    tasks = [mulligan.make_task("alfworld", seed, params={"kind": "all"}) for seed in range(60)]
     names = [registry.build(task).world.name for task in tasks]  # type: ignore[attr-defined]
-    assert len(set(names)) == 200
+    assert len(set(names)) == 60
     generate.cache_clear()
     assert [registry.build(task).world.name for task in tasks] == names  # type: ignore[attr-defined]
 
@@ -99,7 +98,7 @@ def test_unseen_rooms_have_floor_plans_of_their_own(places: int) -> None:
     def plans(rooms: str) -> set[tuple[str, ...]]:
         tasks = [
             mulligan.make_task("alfworld", seed, params={"kind": "all", "rooms": rooms, "places": places, "plan": 8})
-            for seed in range(300)
+            for seed in range(120)
         ]
         worlds = [registry.build(task).world for task in tasks]  # type: ignore[attr-defined]
         for task, world in zip(tasks, worlds, strict=True):
@@ -110,7 +109,7 @@ def test_unseen_rooms_have_floor_plans_of_their_own(places: int) -> None:
 
     seen, unseen, every = plans("seen"), plans("unseen"), plans("all")
     assert not seen & unseen
-    assert len(seen) > len(unseen) > 20  # a fifth of all floor plans
+    assert len(seen) > len(unseen) > 10  # a fifth of all floor plans
     assert every & seen
     assert every & unseen
     assert plans("seen") == seen
@@ -118,11 +117,11 @@ def test_unseen_rooms_have_floor_plans_of_their_own(places: int) -> None:
 
 def test_rooms_of_every_size_can_be_had() -> None:
     """A room that has everything is one floor plan alone: it is a seen one, and there is no unseen one."""
-    for places in range(6, 41):
+    for places in (*range(6, 24), 30, 40):
         for kind in SHORTEST:
-            assert len(generate(0, kind, places, 12, "seen").places) == places
+            assert len(generate(0, kind, places, 12, "seen").locations) == places
     assert generate(0, "heat", 19, 12, "unseen") is not None
-    with pytest.raises(ParameterError, match="places=20, rooms='unseen'"):
+    with pytest.raises(ParameterError, match="places=20"):
         generate(0, "heat", 20, 12, "unseen")
 
 
@@ -132,21 +131,21 @@ def test_a_frozen_game() -> None:
 
 
 @pytest.mark.parametrize(
-    ("params", "says"),
+    ("params", "error", "names"),
     [
-        ({"kind": "fry"}, "unknown kind of alfworld task 'fry'"),
-        ({"places": 3}, "places=3 cannot be; give 6 to 40"),
-        ({"plan": 5, "kind": "heat"}, "plan=5 steps are too few for kind='heat'; give 6 or more"),
-        ({"plan": 9}, "plan=9 leaves fewer than 2 of turns=10 to spare; give turns=11 or plan=8"),
-        ({"game": 3}, "game=3 counts official games"),
-        ({"games": "nowhere"}, "'nowhere' is no file or folder"),
-        ({"view": "board"}, "unknown view of alfworld 'board'"),
-        ({"rooms": "new"}, "unknown rooms of alfworld 'new'"),
-        ({"games": "valid_seen", "rooms": "unseen"}, "the official ones have games='valid_unseen'"),
+        ({"kind": "fry"}, UnknownName, "kind .*fry"),
+        ({"places": 3}, ParameterError, "places .*6 to 40.*3"),
+        ({"plan": 5, "kind": "heat"}, ParameterError, "plan .*6.*heat.*5"),
+        ({"plan": 9}, ParameterError, "turns .*11.*plan=9.*10"),
+        ({"game": 3}, ParameterError, "game .*3"),
+        ({"games": "nowhere"}, UsageError, "nowhere"),
+        ({"view": "board"}, UnknownName, "view .*board"),
+        ({"rooms": "new"}, UnknownName, "rooms .*new"),
+        ({"games": "valid_seen", "rooms": "unseen"}, ParameterError, "rooms=unseen .*valid_unseen"),
     ],
 )
-def test_impossible_parameters(params: dict[str, object], says: str) -> None:
-    with pytest.raises(mulligan.errors.UsageError, match=says):
+def test_impossible_parameters(params: dict[str, object], error: type[Exception], names: str) -> None:
+    with pytest.raises(error, match=names):
         mulligan.make_task("alfworld", 0, params=params)
 
 
@@ -166,7 +165,7 @@ def test_a_turn_of_play() -> None:
     assert (before.observation, before.valid, before.feedback) == ("Nothing happens.", False, "")
     unread = world.step("dance")
     assert not unread.valid
-    assert "give one as in <action>look</action>" in unread.feedback
+    assert unread.feedback
     given = [world.step(act(step)) for step in steps]
     assert [step.valid for step in given] == [True] * len(steps)
     assert [step.reward for step in given] == [0.0] * (len(steps) - 1) + [1.0]
@@ -209,15 +208,15 @@ def test_the_reflection_is_true() -> None:
                 break
         text = world.reflect(play(world, *commands))
         assert text.startswith("<reflection>\n")
-        said = dict(line.split(": ", 1) for line in text.splitlines()[1:-1])
+        fields = dict(line.split(": ", 1) for line in text.splitlines()[1:-1])
         game = Game(world.world)
-        for fact in said["env_answer"].split("; "):
-            thing, was, place = fact.partition(" was in ")
-            if was:
-                number = game.world.r_numbers[place]
+        for fact in fields["env_answer"].split("; "):
+            thing, was_in, receptacle = fact.partition(" was in ")
+            if was_in:
+                number = game.world.r_numbers[receptacle]
                 assert game.world.numbers[thing] in game.inside[number]
-        if not said["plan"].startswith("search "):  # then it is a plan that wins
-            for command in said["plan"].split(", "):
+        if not fields["plan"].startswith("search "):  # then it is a plan that wins
+            for command in fields["plan"].split(", "):
                 assert game.play(command)
             assert game.won()
 
@@ -255,7 +254,7 @@ def test_unskilled_play_is_random_but_legal() -> None:
     player = world.player("expert", random.Random(0), 0.0, 0.0)
     assert len({player.act() for _ in range(50)}) > 5
     assert all(player.act() in world.legal() for _ in range(50))
-    with pytest.raises(UnknownName, match="unknown player 'wizard'"):
+    with pytest.raises(UnknownName, match="wizard"):
         world.player("wizard", random.Random(0), 1.0, 0.0)
 
 
@@ -292,20 +291,16 @@ def test_official_games_as_an_evaluation_set(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_impossible_room_is_a_clear_error() -> None:
-    with pytest.raises(ParameterError, match="found no game of kind 'pick2'"):
+    with pytest.raises(ParameterError, match="kind=pick2"):
         generate(0, "pick2", 10, 7)
 
 
-def test_the_benchmark_reports_both_engines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_benchmark_measures_generated_games(monkeypatch: pytest.MonkeyPatch) -> None:
     from mulligan.bench import alfworld as bench
 
     monkeypatch.delenv("ALFWORLD_DATA", raising=False)
-    monkeypatch.setattr(bench.oracle, "installed", lambda: False)
     monkeypatch.setattr(bench, "GAMES", 2)
-    monkeypatch.setattr(bench, "STEPS", 2)
-    report = bench.run()
-    native, textworld = report.rows
-    assert len(native) == len(textworld) == len(report.columns)
-    assert native[0] == "generated, native"
-    assert all(isinstance(value, float) and value > 0 for value in native[1:5])
-    assert textworld[1] == "needs the extra 'alfworld-oracle'"
+    monkeypatch.setattr(bench, "STEPS", 20)
+    (row,) = bench.run().rows
+    assert row.pop("games") == "generated"
+    assert all(isinstance(value, float) and value > 0 for value in row.values())

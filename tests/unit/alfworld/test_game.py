@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from copy import copy
 
 import pytest
 from hypothesis import given, settings
@@ -218,8 +219,8 @@ def game() -> Game:
 
 
 def test_answers_are_those_of_textworld(game: Game) -> None:
-    said = TRANSCRIPT.rstrip("\n").split("\n")
-    for command, answer in zip(said[::2], said[1::2], strict=True):
+    lines = TRANSCRIPT.rstrip("\n").split("\n")
+    for command, answer in zip(lines[::2], lines[1::2], strict=True):
         assert (game.play(command[2:]) or NOTHING) == answer, command
     assert game.play("help") == HELP
     assert HELP.splitlines()[7] == "  move (object) to (receptacle):  place an object in or on a receptacle"
@@ -280,16 +281,23 @@ def shortest(game: Game) -> int:
             return steps
         for command in here.commands():
             if not command.startswith(("examine", "close", "slice", "look", "help", "inventory")):
-                there = here.copy()
-                there.play(command)
-                if (key := position(there)) not in seen:
+                after = copy_of(here)
+                after.play(command)
+                if (key := position(after)) not in seen:
                     seen.add(key)
-                    line.append((there, steps + 1))
+                    line.append((after, steps + 1))
     raise AssertionError("no way to win")
 
 
+def copy_of(game: Game) -> Game:
+    other = copy(game)
+    other.inside, other.objects_at, other.states = list(game.inside), list(game.objects_at), bytearray(game.states)
+    other.opened, other.seen = set(game.opened), set(game.seen)
+    return other
+
+
 def position(game: Game) -> tuple[object, ...]:
-    return game.at, game.held, tuple(game.inside), bytes(game.made), frozenset(game.opened)
+    return game.at, game.held, tuple(game.inside), bytes(game.states), frozenset(game.opened)
 
 
 def test_the_plan_is_the_shortest(game: Game) -> None:
@@ -356,7 +364,7 @@ def test_only_admissible_commands_are_answered(seed: int, kind: Kind) -> None:
 
 
 def test_the_key_tells_situations_not_ways(game: Game) -> None:
-    other = game.copy()
+    other = Game(game.world)
     for command in ("go to shelf 1", "open drawer 1", "go to countertop 1"):
         game.play(command)
     for command in ("go to countertop 1", "go to shelf 1", "look", "open drawer 1", "go to countertop 1"):
@@ -377,10 +385,3 @@ def test_the_key_tells_situations_not_ways(game: Game) -> None:
     other.play("go to sinkbasin 1")
     other.play("go to countertop 1")
     assert game.key() != other.key()  # it has seen more
-
-
-def test_a_copy_is_apart(game: Game) -> None:
-    other, before = game.copy(), game.key()
-    for command in ("go to shelf 1", "take keychain 1 from shelf 1", "open drawer 1"):
-        other.play(command)
-    assert game.key() == before

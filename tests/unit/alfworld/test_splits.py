@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 import mulligan
+from alfworld_names import FOLDERS
 from mulligan.envs import registry
-from mulligan.envs.alfworld.canonical import world_key
-from mulligan.envs.alfworld.choice import SETS, listing, pick
+from mulligan.envs.alfworld.env import world_key
+from mulligan.envs.alfworld.games import SETS, listing, pick
 from mulligan.envs.alfworld.generate import make
-from mulligan.envs.alfworld.goal import FOLDERS, KINDS, make_goal, task_line, write_goal
+from mulligan.envs.alfworld.goal import KINDS, make_goal, task_line, write_goal
 from mulligan.envs.alfworld.pddl import Fact, Problem, write_problem
 from mulligan.envs.alfworld.views import VIEWS, view_of
 from mulligan.envs.alfworld.world import Kind, World
@@ -135,10 +136,10 @@ def household(things: list[tuple[str, int]], kind: Kind = "pick", thing: str = "
     for number, stand in enumerate(stands):
         facts += [("receptacletype", stand, f"{stand.partition('_')[0]}type")]
         facts += [("receptacleatlocation", stand, f"loc_bar_{number}")]
-    for number, (name, place) in enumerate(things):
+    for number, (name, receptacle) in enumerate(things):
         ident = f"{name}_bar_{number}"
-        facts += [("objecttype", ident, f"{name}type"), ("inreceptacle", ident, stands[place])]
-        facts += [("objectatlocation", ident, f"loc_bar_{place}"), ("pickupable", ident)]
+        facts += [("objecttype", ident, f"{name}type"), ("inreceptacle", ident, stands[receptacle])]
+        facts += [("objectatlocation", ident, f"loc_bar_{receptacle}"), ("pickupable", ident)]
     declared = {"agent1": "agent", "loc_bar_start": "location"} | {f"loc_bar_{n}": "location" for n in range(5)}
     declared |= dict.fromkeys(stands, "receptacle")
     declared |= {f"{name}_bar_{number}": "object" for number, (name, _) in enumerate(things)}

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from mulligan.algo.advantage import Options, estimator
 from mulligan.algo.advantage.gigpo import step_advantages
-from mulligan.algo.build import TrialRecord, batch_from_records
 from mulligan.algo.normalise import History
+from trial_records import TrialRecord, batch_from_records
 
 
 def batch_of(records, gamma_step=1.0, gamma_traj=0.5):

@@ -1,16 +1,16 @@
-"""The flat batch: who is in it, in which order, with which value; from lists and from groups of trials."""
+"""The flat batch: who is in it, in which order, with which value."""
 
 from __future__ import annotations
 
 import dataclasses
 
-import numpy as np
 import pytest
 
 from mulligan.algo.batch import PLAY, REFLECT, samples_of
-from mulligan.algo.build import TrialRecord, batch_from_groups, batch_from_records
+from mulligan.algo.build import batch_from_groups
 from mulligan.errors import StopReason, UnknownName, UsageError
 from mulligan.types import Completion, Episode, Group, Reflection, Task, Trial, Turn
+from trial_records import TrialRecord, batch_from_records
 
 TASK = Task("kuhn", 7, 4, "kuhn/vs-aggressive", (("opponent", "aggressive"), ("seat", 1)))
 
@@ -88,37 +88,6 @@ def test_penalties_and_progress_reach_the_returns_of_their_episode_only():
     assert batch.state.tolist() == [-1, 0, -1, -1]
 
 
-def test_groups_give_the_same_batch_as_lists():
-    trials = tuple(
-        Trial(
-            TASK,
-            (
-                episode(0, [turn(0.0), turn(reward, key=f"k{index % 2}")], reflection=written()),
-                episode(1, [turn(1.0)]),
-            ),
-            "both",
-            index=index,
-        )
-        for index, reward in enumerate([0.0, 0.5, 1.0])
-    )
-    from_groups = batch_from_groups([Group(TASK, trials)], gamma_step=0.9, gamma_traj=0.6)
-    records = [
-        TrialRecord(
-            [[0.0, reward], [1.0]],
-            task=TASK,
-            state_keys=[["", f"k{index % 2}"], [""]],
-            reflected=[True, False],
-            task_class=TASK.task_class,
-            opponent="aggressive",
-            seat=1,
-        )
-        for index, reward in enumerate([0.0, 0.5, 1.0])
-    ]
-    from_lists = batch_from_records(records, gamma_step=0.9, gamma_traj=0.6)
-    for field in dataclasses.fields(from_lists):
-        np.testing.assert_array_equal(getattr(from_groups, field.name), getattr(from_lists, field.name), field.name)
-
-
 def test_failed_trials_and_foreign_reflections_are_no_steps():
     supplied = Reflection("somebody else's", True)
     fine = Trial(TASK, (episode(0, [turn(0.0)], reflection=supplied), episode(1, [turn(1.0)])), "both", index=1)
@@ -156,11 +125,7 @@ def test_no_trials_give_an_empty_batch():
 
 def test_wrong_input_is_named():
     settings = {"gamma_step": 0.9, "gamma_traj": 0.6}
-    with pytest.raises(UsageError, match="shaping of a trial needs an entry for each reward"):
-        batch_from_records([TrialRecord([[1.0]], shaping=[[1.0, 2.0]])], **settings)
-    with pytest.raises(UsageError, match="reflected of a trial needs an entry for each of its 1 episodes"):
-        batch_from_records([TrialRecord([[1.0]], reflected=[True, True])], **settings)
-    with pytest.raises(UsageError, match="reward of nan in 'tiny/class'"):
+    with pytest.raises(UsageError, match="nan in 'tiny/class'"):
         batch_from_records([TrialRecord([[1.0, float("nan")]], task_class="tiny/class")], **settings)
     with pytest.raises(UnknownName):
         batch_from_records([TrialRecord([[1.0]])], **settings, form="papre")

@@ -10,15 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mulligan.algo.build import penalty_for_length
 from mulligan.algo.credit import (
     FORMS,
     cross_episode_returns,
     flat_returns,
     flat_shaped_returns,
     reflection_returns,
-    shaped_returns,
 )
-from mulligan.algo.shaping import for_length, for_validity
 from mulligan.errors import ParameterError, UnknownName, UsageError
 
 NUMBERS = st.floats(-4, 4, allow_nan=False).map(lambda x: round(x, 3))
@@ -30,6 +29,14 @@ FAILED_THEN_WON = [[0.0] * 5, [0.0, 0.0, 10.0]]
 
 def flat(nested):
     return [value for inner in nested for value in inner]
+
+
+def shaped_returns(rewards, shaping, **discounts):
+    """Returns ``[episode][turn]`` of one trial with shaping."""
+    values, extra = np.array(flat(rewards)), np.array(flat(shaping))
+    counts, episodes = np.array([len(episode) for episode in rewards]), np.array([len(rewards)])
+    returns = flat_shaped_returns(values, extra, counts, episodes, **discounts)
+    return [part.tolist() for part in np.split(returns.turn, np.cumsum(counts)[:-1])]
 
 
 def slow_returns(rewards, gamma_step, gamma_traj, form):
@@ -210,17 +217,13 @@ def test_reflection_sees_the_shaping_of_the_episode_it_prepares_and_no_other():
 
 def test_length_costs_nothing_up_to_half_the_limit_and_all_at_the_limit():
     # limit 100, penalty 0.4: at 75 half of the way, 0.2; beyond the limit no more than 0.4
-    assert for_length([0, 50, 75, 100, 140], 100, 0.4) == pytest.approx([0, 0, -0.2, -0.4, -0.4])
-    with pytest.raises(ParameterError, match="length limit 0"):
-        for_length([1], 0, 0.4)
-
-
-def test_invalid_replies_cost_the_penalty():
-    assert for_validity([True, False, True], 0.1).tolist() == [0.0, -0.1, 0.0]
+    assert penalty_for_length([0, 50, 75, 100, 140], 100, 0.4) == pytest.approx([0, 0, -0.2, -0.4, -0.4])
+    with pytest.raises(ParameterError, match="length_limit"):
+        penalty_for_length([1], 0, 0.4)
 
 
 def test_unknown_form_names_the_nearest():
-    with pytest.raises(UnknownName, match="did you mean 'chained'"):
+    with pytest.raises(UnknownName, match="'chained'"):
         cross_episode_returns([[1.0]], gamma_step=1, gamma_traj=1, form="chain")
     with pytest.raises(UnknownName):
         reflection_returns([[1.0], [1.0]], gamma_step=1, gamma_traj=1, form="papers")
@@ -228,14 +231,14 @@ def test_unknown_form_names_the_nearest():
 
 @pytest.mark.parametrize("gammas", [(1.1, 0.5), (0.5, -0.1), (float("nan"), 0.5)])
 def test_impossible_discounts_are_refused(gammas):
-    with pytest.raises(ParameterError, match="no discount"):
+    with pytest.raises(ParameterError, match="gamma_"):
         cross_episode_returns([[1.0]], gamma_step=gammas[0], gamma_traj=gammas[1])
 
 
 def test_counts_that_do_not_fit_are_refused():
-    with pytest.raises(UsageError, match="do not fit"):
+    with pytest.raises(UsageError, match="3 rewards"):
         flat_returns(np.zeros(3), np.array([2]), np.array([1]), gamma_step=1, gamma_traj=1)
-    with pytest.raises(UsageError, match="one number for each reward"):
+    with pytest.raises(UsageError, match="1 rewards"):
         shaped_returns([[1.0, 2.0]], [[1.0]], gamma_step=1, gamma_traj=1)
 
 

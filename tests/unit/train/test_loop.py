@@ -6,22 +6,24 @@ import json
 import time
 import weakref
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 import mulligan
+from mulligan.engine.choose import make_engine
 from mulligan.envs.bandit import Bandit
-from mulligan.errors import MulliganError, ParameterError, RunFolderError
+from mulligan.errors import MulliganError, ParameterError, RunFolderError, UsageError
 from mulligan.models.checkpointing import is_checkpointed
-from mulligan.players import player_from
-from mulligan.policy.scripted import ScriptedPolicy
+from mulligan.players import player_from, trained_with
 from mulligan.report.run import RunFolder
 from mulligan.rollout.groups import Mixture, draw_tasks
 from mulligan.rollout.tasksets import belongs
-from mulligan.train import checkpoint
+from mulligan.train import checkpoint, loop
 from mulligan.train.config import (
     AlgoConfig,
     Config,
@@ -30,9 +32,7 @@ from mulligan.train.config import (
     OptimConfig,
     RunConfig,
     TaskConfig,
-    TrialConfig,
     WarmstartConfig,
-    trial_settings,
 )
 from mulligan.train.loop import Trainer, train
 from mulligan.train.metrics import MetricsFile
@@ -40,8 +40,8 @@ from mulligan.train.step import Learner
 from mulligan.train.validation import Validation
 from mulligan.trial import prompts
 from mulligan.trial.runner import run_trial_sync
-from mulligan.types import Group, Sampling, Step
-from small_runs import TINY, metrics, small, weights
+from mulligan.types import Sampling, Step
+from small_runs import TINY, metrics, small, trial, weights
 
 # It learns --------------------------------------------------------------------------------------------------------
 
@@ -49,13 +49,13 @@ from small_runs import TINY, metrics, small, weights
 def bandit(episodes: int, group: int, updates: int = 20) -> Config:
     """Three arms: who remembers finds the paying one in three episodes, who does not in 19 of 27 trials."""
     return Config(
-        run=RunConfig(updates=updates, tasks=32, group=group, threads=1, checkpoint_every=100, save_trials_every=0),
+        run=RunConfig(updates=updates, tasks=16, group=group, threads=1, checkpoint_every=100, save_trials_every=0),
         task=TaskConfig(env="bandit", params={"arms": 3}),
-        trial=TrialConfig(episodes=episodes, memory="history", style="bare", max_tokens=1),
-        model=ModelConfig(name="nano:hidden=64,layers=2"),
-        warmstart=WarmstartConfig(steps=100, trials=600, skill=1.0, recall=0.3, batch=64, lr=3e-3, warmup=5),
+        trial=trial(episodes=episodes, memory="history", style="bare", max_tokens=1),
+        model=ModelConfig(name="nano:hidden=32,layers=2"),
+        warmstart=WarmstartConfig(steps=80, trials=300, skill=1.0, recall=0.3, batch=32, lr=6e-3, warmup=5),
         algo=AlgoConfig(estimator="grpo", gamma_traj=0.9),
-        optim=OptimConfig(lr=2e-3, warmup=2, epochs=2, lr_end=0.5),
+        optim=OptimConfig(lr=3e-3, warmup=2, epochs=2, lr_end=0.5),
     )
 
 
@@ -75,10 +75,11 @@ def evaluated(run: Path) -> mulligan.EvalResult:
 def test_meta_rl_learns_to_use_its_memory_and_rl_does_not(tmp_path):
     meta = evaluated(train(bandit(episodes=3, group=8), tmp_path / "meta"))
     plain = evaluated(train(bandit(episodes=1, group=24), tmp_path / "rl"))
-    # The last episode beats the first, and beats the last episode of the agent trained on single episodes.
-    assert meta.main.won[2] > meta.main.won[0] + 0.3
-    assert meta.main.won[2] > plain.main.won[2] + 0.3
-    assert meta.p[2] > plain.p[2] + 0.1
+    # The last episode beats the first, and beats the last episode of the agent trained on single episodes. Seeds 0, 1
+    # and 2 have gaps of 0.66, 0.41, 0.24 to the first, of 0.62, 0.51, 0.24 to RL, and of 0.29, 0.31, 0.13 in p@3.
+    assert meta.main.won[2] > meta.main.won[0] + 0.15
+    assert meta.main.won[2] > plain.main.won[2] + 0.15
+    assert meta.p[2] > plain.p[2] + 0.05
     # It is the memory: without it the same weights gain nothing.
     assert meta.gains["independent"][1][0] > 0
 
@@ -95,10 +96,22 @@ def test_the_same_seed_gives_the_same_weights_and_another_one_does_not(tmp_path)
 # Every option really trains ---------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory) -> Path:
+    """A run that has ended with its warm start."""
+    config = small(run=replace(small().run, updates=0, validation_tasks=1, validation_episodes=1))
+    return train(config, tmp_path_factory.mktemp("warm") / "run")
+
+
 @pytest.mark.parametrize("estimator", ["grpo", "rloo", "reinforce_pp", "gigpo", "ppo"])
 @pytest.mark.parametrize("form", ["paper", "chained", "difference", "final"])
-def test_every_estimator_trains_with_every_form(tmp_path, estimator, form):
-    config = small(algo=AlgoConfig(estimator=estimator, form=form), run=replace(small().run, updates=1))
+def test_every_estimator_trains_with_every_form(warm, tmp_path, estimator, form):
+    config = small(
+        algo=AlgoConfig(estimator=estimator, form=form),
+        run=replace(small().run, updates=1),
+        model=ModelConfig(name=str(warm)),
+        warmstart=WarmstartConfig(),
+    )
     if estimator == "ppo" and form in ("difference", "final"):
         with pytest.raises(MulliganError, match="ppo"):
             train(config, tmp_path / "run")
@@ -127,20 +140,24 @@ def test_every_memory_mode_trains(tmp_path, memory):
         {"model": ModelConfig(name=TINY, gradient_checkpointing=True)},
         {"model": ModelConfig(name=TINY, dtype="bfloat16")},
         {"algo": AlgoConfig(kl_weight=0.1, entropy_weight=0.01, entropy_end=0.0, length_penalty=0.1)},
-        {"algo": AlgoConfig(aggregate="trial", scale="none", baseline="group", reflection_weight=0.3)},
-        {"algo": AlgoConfig(scale="agent", logp_old="trainer", dynamic_sampling=True)},
+        {"algo": AlgoConfig(scale="none", baseline="group")},
+        {"algo": AlgoConfig(scale="agent")},
         {"optim": OptimConfig(minibatches=3, epochs=1, warmup=1, tokens=64)},
         {"task": TaskConfig(env="bandit:2,minesweeper:1", params={"rows": 3, "cols": 3, "mines": 2, "turns": 2})},
-        {"trial": TrialConfig(episodes=3, memory="both", max_tokens=3, reflection_tokens=3, tasks="related")},
-        {"task": TaskConfig(env="minesweeper", params={"view": "compact", "rows": 3, "cols": 3}, turns_from=2)},
-        {"trial": TrialConfig(episodes=2, memory="history", style="bare", max_tokens=2, window=1)},
+        {
+            "trial": trial(episodes=3, memory="both", max_tokens=3, reflection_tokens=3),
+            "task": TaskConfig(env="bandit", params={"arms": 2}, related=True),
+        },
+        {"trial": trial(episodes=2, memory="history", style="bare", max_tokens=2, window=1)},
         {"run": RunConfig(updates=2, tasks=2, group=3, threads=1, validate_every=1, validation_tasks=4)},
-        {"model": ModelConfig(name="nano:hidden=64,layers=1"), "engine": EngineConfig(slots=5, kind="graphs")},
+        {"model": ModelConfig(name="nano:hidden=64,layers=1"), "engine": EngineConfig(slots=5)},
     ],
     ids=lambda sections: "-".join(sections) if isinstance(sections, dict) else None,
 )
-def test_every_option_trains_and_resumes(tmp_path, sections):
+def test_every_option_trains_and_resumes(tmp_path, sections, monkeypatch):
     """Straight through, and stopped after the first update and resumed: the same weights and metrics."""
+    if "engine" in sections:  # as on a GPU
+        monkeypatch.setattr(loop, "make_engine", partial(make_engine, kind="graphs"))
     whole = train(small(**sections), tmp_path / "whole")
     half = small(**sections)
     run = tmp_path / "half"
@@ -226,7 +243,7 @@ def test_validation_over_related_tasks_keeps_to_the_class():
     trial = replace(small().trial, tasks="related")
     config = small(task=task, trial=trial, run=replace(small().run, validate_every=1, validation_tasks=24))
     mixture = Mixture.parse("alfworld", task.params)
-    (jobs,) = Validation(config, mixture, trial_settings(config), None, None).jobs.values()
+    (jobs,) = Validation(config, mixture, config.trial, None, None).jobs.values()
     assert len({job.task.task_class for job in jobs}) > 3
     assert all(len(job.related) == 2 for job in jobs)
     assert all(other.task_class == job.task.task_class for job in jobs for other in job.related)
@@ -248,16 +265,8 @@ class Maze(Bandit):
 
 def test_a_class_of_one_has_no_related_tasks(monkeypatch):
     monkeypatch.setattr(mulligan.envs.registry, "_load", lambda name: Maze)
-    with pytest.raises(ParameterError, match="too few other tasks of this class"):
+    with pytest.raises(ParameterError, match="related"):
         draw_tasks(Mixture.parse("bandit", {}), 1, seed=0, update=0, related=2)
-
-
-def test_the_curriculum_raises_the_turn_limit(tmp_path):
-    task = TaskConfig(env="minesweeper", params={"view": "compact", "rows": 3, "cols": 3, "turns": 9}, turns_from=2)
-    config = small(task=task, run=replace(small().run, updates=8, checkpoint_every=8))
-    run = train(config, tmp_path / "run")
-    limits = [mulligan.load_trials(run, f"update-{n:05d}")[0].task.turns for n in range(1, 9)]
-    assert limits == [2, 3, 5, 7, 9, 9, 9, 9]
 
 
 def test_training_tasks_never_belong_to_another_set():
@@ -298,7 +307,7 @@ def test_training_survives_worlds_that_raise_and_hang(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Trainer, "_batch", watched)
     config = small(
-        run=replace(small().run, updates=2, tasks=12, group=4, retries=1),
+        run=replace(small().run, updates=2, tasks=12, group=4),
         trial=replace(small().trial, env_timeout=0.3),
     )
     run = train(config, tmp_path / "run")
@@ -310,44 +319,6 @@ def test_training_survives_worlds_that_raise_and_hang(tmp_path, monkeypatch):
     attempts = {name: sum(line.get(f"failures/{name}", 0) for line in lines) for name in ("env_raised", "env_hung")}
     assert attempts["env_raised"] >= sum(line.get("stop/env_raised", 0) for line in lines) > 0
     assert attempts["env_hung"] > 0
-
-
-def test_dynamic_sampling_replaces_only_groups_without_signal(tmp_path):
-    """Wins after more turns are worth less: such a group has something to teach, though all of it won."""
-    trainer = Trainer(small(), RunFolder.create(tmp_path / "run", {}), lambda found: None)
-    task = mulligan.make_task("bandit", 0, params={"arms": 2, "turns": 3})
-    paying = mulligan.make("bandit", 0, params={"arms": 2}).paying
-    right, wrong = f"<action>{paying}</action>", f"<action>{3 - paying}</action>"
-    early, late = (
-        mulligan.run_trial_sync(task, ScriptedPolicy(replies), episodes=1) for replies in ([right], [wrong, right])
-    )
-    assert trainer._has_signal(Group(task, (early, early, late)))
-    assert not trainer._has_signal(Group(task, (early, early, early)))
-
-
-def test_a_replacement_that_cannot_be_played_ends_no_run(tmp_path, monkeypatch):
-    """All trials of a group may fail where its world is broken; the run would end there, and again at each resume."""
-    config = small(algo=AlgoConfig(dynamic_sampling=True), run=replace(small().run, updates=1, tasks=1, retries=0))
-    first = draw_tasks(Mixture.parse("bandit", {"arms": 2}), 1, seed=0, update=0)[0].task.seed
-    reset = Bandit.reset
-
-    def only_the_first(world: Bandit, chance: int = 0) -> str:
-        if world.task.seed != first:
-            raise RuntimeError("no such world")
-        return reset(world, chance)
-
-    monkeypatch.setattr(Trainer, "_has_signal", lambda trainer, group: False)
-    monkeypatch.setattr(Trainer, "_begin", lambda trainer: True)  # the demonstrated worlds are broken too
-    monkeypatch.setattr(Bandit, "reset", only_the_first)
-    (told,) = metrics(train(config, tmp_path / "run"))
-    assert (told["failures/env_raised"], told["trials/failed"], told["groups/replaced"]) == (4, 0, 1)
-    assert told["tokens/sampled"] > 0  # the group that taught nothing is still there
-
-
-def test_sokoban_has_a_curriculum_too(tmp_path):
-    config = small(task=TaskConfig(env="sokoban", turns_from=2), trial=replace(small().trial, style="bare"))
-    run = train(config, tmp_path / "run")
-    assert mulligan.load_trials(run, "update-00001")[0].task.turns == 2
 
 
 def test_train_can_be_called_again_and_again(tmp_path):
@@ -396,7 +367,7 @@ class Half(Bandit):
 
 def test_validation_tells_what_failed(tmp_path, monkeypatch):
     monkeypatch.setattr(mulligan.envs.registry, "_load", lambda name: Half)
-    run = replace(small().run, updates=1, retries=0, validate_every=1, validation_tasks=8, validation_episodes=1)
+    run = replace(small().run, updates=1, validate_every=1, validation_tasks=8)
     (*_, line) = metrics(train(small(run=run), tmp_path / "run"))
     assert line["validation/failed"] == 4
     assert line["trials/failed"] > 0
@@ -405,7 +376,7 @@ def test_validation_tells_what_failed(tmp_path, monkeypatch):
 def test_a_folder_where_somebody_else_is_at_work_is_left_as_it_was(tmp_path):
     with RunFolder(tmp_path / "busy").held():
         before = sorted((tmp_path / "busy").iterdir())
-        with pytest.raises(RunFolderError, match="another process is at work"):
+        with pytest.raises(RunFolderError, match="busy"):
             train(small(), tmp_path / "busy")
         assert sorted((tmp_path / "busy").iterdir()) == before
 
@@ -421,12 +392,12 @@ def test_a_run_that_starts_from_another_has_the_precision_it_asks_for(tmp_path):
 
 
 def test_bad_requests():
-    with pytest.raises(ParameterError, match=r"run\.group=1"):
+    with pytest.raises(ParameterError, match=r"run\.group must be >= 2"):
         small(run=RunConfig(group=1))
-    with pytest.raises(ParameterError, match="updates=-1"):
+    with pytest.raises(ParameterError, match=r"run\.updates must be >= 0 \(got -1\)"):
         small(run=RunConfig(updates=-1))
     with pytest.raises(ParameterError, match="temperature"):
-        small(trial=TrialConfig(temperature=0.0))
+        small(trial=trial(temperature=0.0))
     with pytest.raises(ParameterError, match="weight"):
         Mixture.parse("bandit:0", {})
     with pytest.raises(mulligan.envs.registry.UnknownName, match="'arms'"):
@@ -439,14 +410,46 @@ def test_folders(tmp_path):
     assert sorted(p.name for p in (run / "checkpoints").iterdir()) == ["update-00001", "update-00002"]  # keep = 2
     assert json.loads((run / "warmstart.json").read_text())["rows"] > 0
     assert RunFolder.open(run).config()["kind"] == "train"
-    with pytest.raises(RunFolderError, match="already holds a run"):
+    with pytest.raises(RunFolderError, match="--resume"):
         train(small(), run)
-    with pytest.raises(RunFolderError, match="not a run folder"):
-        player_from(str(tmp_path / "nothing")) if False else checkpoint.load_model(tmp_path)
+    with pytest.raises(RunFolderError, match=r"config\.toml"):
+        checkpoint.load_model(tmp_path)
     # A finished run resumed does nothing more.
     before = weights(run)
     train(None, run, resume=True)
     assert torch.equal(before, weights(run))
+
+
+def test_checkpoints_are_policies(tmp_path):
+    """RUN@N and RUN@best have the weights after that update, and all settings of the run."""
+    config = small(run=replace(small().run, updates=3, validate_every=1, validation_tasks=2, validation_episodes=2))
+    run = train(config, tmp_path / "run")
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    for line, share in zip(lines, (0.9, 0.1, 0.5, 0.4), strict=True):
+        line |= {"validation/p@1": 1 - share, "validation/p@2": share}
+    MetricsFile(run / "metrics.jsonl").cut(-1)
+    for line in lines[1:]:
+        MetricsFile(run / "metrics.jsonl").write(line)
+    for name, update in (("", 3), ("3", 3), ("2", 2), ("best", 2)):  # p@2 after updates 1, 2, 3: 0.1, 0.5, 0.4
+        path = checkpoint.find(run, name)
+        assert path.name == f"update-{update:05d}"
+        spec = f"{run}@{name}" if name else str(run)
+        assert trained_with(spec) == trained_with(str(run))
+        policy = player_from(spec, device="cpu")
+        assert policy.name == spec
+        saved = load_file(path / "weights.safetensors")
+        for name, weight in policy.engine.model.named_parameters():
+            assert torch.equal(weight, saved[name])
+    with pytest.raises(RunFolderError, match=r"update 1; kept: 2, 3.*run\.keep=2"):
+        player_from(f"{run}@1")
+    with pytest.raises(UsageError, match="'best'"):
+        checkpoint.find(run, "newest")
+    MetricsFile(run / "metrics.jsonl").cut(-1)
+    with pytest.raises(RunFolderError, match=r"run\.validate_every"):
+        checkpoint.find(run, "best")
+    MetricsFile(run / "metrics.jsonl").write(lines[0])
+    with pytest.raises(RunFolderError, match=r"update 0.*kept: 2, 3"):
+        checkpoint.find(run, "best")
 
 
 def test_with_staleness_the_next_update_begins_before_this_one_ends(tmp_path, monkeypatch):
@@ -459,9 +462,9 @@ def test_with_staleness_the_next_update_begins_before_this_one_ends(tmp_path, mo
         await play(self, number, playing)
         order.append(("played", number))
 
-    def learning(self, data, *, update: int, on_bad):
+    def learning(self, data, *, update: int):
         order.append(("learns", update))
-        return learn(self, data, update=update, on_bad=on_bad)
+        return learn(self, data, update=update)
 
     learn = update
     monkeypatch.setattr(Trainer, "_play", noting)
@@ -496,8 +499,7 @@ def test_what_goes_wrong_in_the_next_update_is_said_when_it_is_its_turn(tmp_path
     assert [line["update"] for line in metrics(tmp_path / "run")] == [1]
 
 
-@pytest.mark.parametrize("validation_episodes", [1, 3])
-def test_rl_reads_the_same_words_in_training_and_evaluation(tmp_path, monkeypatch, validation_episodes):
+def test_rl_reads_the_same_words_in_training_and_evaluation(tmp_path, monkeypatch):
     """Its trials have one episode, and say "Episode 1 of 3" as those of an evaluation do."""
     told: list[int] = []
 
@@ -506,8 +508,8 @@ def test_rl_reads_the_same_words_in_training_and_evaluation(tmp_path, monkeypatc
         return original(observation, index, episodes, *rest, **more)
 
     original = prompts.opening
-    config = small(trial=TrialConfig(episodes=1, memory="history", style="bare", max_tokens=2))
-    config = replace(config, run=replace(config.run, validation_episodes=validation_episodes))
+    config = small(trial=trial(episodes=1, memory="history", style="bare", max_tokens=2))
+    config = replace(config, run=replace(config.run, validate_every=1, validation_tasks=2))
     trainer = Trainer(config, RunFolder.create(tmp_path / "run", {}), lambda metrics: None)
     monkeypatch.setattr(prompts, "opening", opening)
     trainer.run()

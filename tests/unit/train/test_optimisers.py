@@ -9,10 +9,10 @@ import torch
 
 from mulligan.models.load import LoraSettings, load
 from mulligan.train import muon, optimisers
-from mulligan.train.config import AlgoConfig, OptimConfig, WarmstartConfig
+from mulligan.train.config import OptimConfig, WarmstartConfig
 from mulligan.train.muon import Float32Muon
 from mulligan.train.step import Learner, UpdateData
-from small_updates import TINY, config, hand_made_rows
+from small_updates import TINY, config, good_update, hand_made_rows
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -26,7 +26,7 @@ def test_engines_can_see_that_weights_were_written_to(lora, dtype, fused):
     learner = Learner(model, config())
     learner.optimiser = optimisers.for_updates(learner.weights(), None, config(), fused=fused)
     before = sum(parameter._version for parameter in model.parameters())
-    learner.update(UpdateData(rows, advantages), update=0, on_bad=pytest.fail)
+    good_update(learner, UpdateData(rows, advantages), update=0)
     assert sum(parameter._version for parameter in model.parameters()) > before
 
 
@@ -34,11 +34,10 @@ def test_small_steps_are_not_lost_in_bfloat16():
     """The optimiser works on float32 copies: nearly every weight moves, however small the step."""
     loaded = load(TINY, dtype="bfloat16")
     rows, advantages = hand_made_rows(loaded)
-    algo = AlgoConfig(logp_old="trainer")
-    learner = Learner(loaded.model, config(algo=algo, optim=OptimConfig(lr=1e-6, warmup=1, epochs=1)))
+    learner = Learner(loaded.model, config(optim=OptimConfig(lr=1e-6, warmup=1, epochs=1)))
     before = {name: weight.detach().clone() for name, weight in learner.weights().items()}
     learner.look_over(rows, len(advantages), 0)
-    learner.update(UpdateData(rows, advantages), update=0, on_bad=pytest.fail)
+    good_update(learner, UpdateData(rows, advantages), update=0)
     moved = sum(int((weight != before[name]).sum()) for name, weight in learner.weights().items())
     assert moved > 0.5 * sum(weight.numel() for weight in before.values())
     for name, parameter in loaded.model.named_parameters():

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mulligan.train.pack import Budget, _cuts, pack, token_budget
+from mulligan.train.pack import PATIENCE, Budget, _cuts, pack, token_budget
 from mulligan.train.rows import Row, Span
 
 
@@ -151,53 +151,27 @@ def test_the_budget_of_a_gpu_falls_with_the_model(monkeypatch, hidden, inner, la
     assert token_budget(config, torch.device("cpu"), checkpointing=checkpointing) == 16384
 
 
-def updates_until(budget: Budget, tokens: int) -> int:
-    """How many begin before micro-batches hold so many tokens."""
-    return next(count for count in range(1, 1000) if budget.proceed() or budget.tokens == tokens)
-
-
-def test_each_doubling_that_fails_makes_the_next_one_wait_twice_as_long():
+def test_a_budget_is_halved_and_tried_again_after_a_while():
     budget = Budget(4096)
-    for wait in (5, 9, 17, 33):
-        budget.halve()
-        assert updates_until(budget, 4096) == wait
-
-
-def test_once_a_doubling_has_held_memory_may_run_out_anew():
-    """As others come to the GPU and go: hundreds of updates later it is no fault of that doubling."""
-    budget = Budget(4096)
-    for _ in range(5):
-        budget.halve()
-        budget.halve()
-        assert (updates_until(budget, 2048), updates_until(budget, 4096)) == (3, 5)
-        for _ in range(5):
-            budget.proceed()
-
-
-def test_the_less_memory_was_free_the_sooner_more_of_it_is_tried():
-    """A sixteenth of the tokens takes ten times as long."""
-    budget = Budget(16384)
-    for _ in range(4):
-        budget.halve()
-    assert [updates_until(budget, tokens) for tokens in (2048, 4096, 8192, 16384)] == [1, 2, 3, 5]
-
-
-def test_a_doubling_that_fails_within_its_time_has_not_held():
-    budget = Budget(4096)
-    budget.halve()
-    assert updates_until(budget, 4096) == 5
-    for _ in range(4):
+    for _ in range(100):
         budget.proceed()
+    assert budget.tokens == 4096
     budget.halve()
-    assert updates_until(budget, 4096) == 9
+    budget.halve()
+    sizes = []
+    for _ in range(2 * (PATIENCE + 1)):
+        budget.proceed()
+        sizes.append(budget.tokens)
+    assert sizes == [1024] * PATIENCE + [2048] * (PATIENCE + 1) + [4096]
 
 
 def test_a_budget_goes_on_where_it_was_saved():
-    budget, other = Budget(4096), Budget(4096)
-    for _ in range(2):
-        budget.halve()
-        updates_until(budget, 4096)
+    budget, other, smaller = Budget(4096), Budget(4096), Budget(1024)
     budget.halve()
-    budget.proceed()
+    for _ in range(PATIENCE):
+        budget.proceed()
     other.load_state_dict(budget.state_dict())
-    assert updates_until(other, 4096) == updates_until(budget, 4096) == 16
+    smaller.load_state_dict(budget.state_dict())
+    for each in (budget, other, smaller):
+        each.proceed()
+    assert (budget.tokens, other.tokens, smaller.tokens) == (4096, 4096, 1024)

@@ -11,11 +11,12 @@ from mulligan.errors import UsageError
 from mulligan.models.load import load
 from mulligan.policy.local import Demonstrated
 from mulligan.policy.scripted import ExpertPolicy
-from mulligan.train.config import TrialConfig
 from mulligan.train.pack import pack
 from mulligan.train.rows import rows_of
 from mulligan.train.step import Learner
 from mulligan.trial import prompts
+from mulligan.trial.settings import TrialSettings
+from mulligan.types import Sampling
 from small_updates import TINY, config, play
 
 
@@ -30,7 +31,7 @@ def test_trainer_and_sampler_agree_on_every_token(memory, env, window, monkeypat
     group = play(loaded, memory=memory, env=env, params=params, window=window, temperature=0.8)
     rows, steps = rows_of(group.trials)
     assert steps == len(batch_from_groups([group], gamma_step=1.0, gamma_traj=1.0))
-    learner = Learner(loaded.model, config(trial=TrialConfig(temperature=0.8)))
+    learner = Learner(loaded.model, config(trial=TrialSettings(sampling=Sampling(temperature=0.8))))
     seen = 0
     for batch in pack(rows, 2000):
         with torch.no_grad():

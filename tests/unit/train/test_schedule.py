@@ -11,10 +11,9 @@ import torch
 
 from mulligan.errors import UsageError
 from mulligan.report.run import to_toml
-from mulligan.train.config import AlgoConfig, Config, OptimConfig, TaskConfig
+from mulligan.train.config import AlgoConfig, Config, OptimConfig
 from mulligan.train.loop import train
 from mulligan.train.schedule import Schedule
-from mulligan.types import Task
 from small_runs import metrics, small, weights
 
 
@@ -26,7 +25,6 @@ def test_the_plan_by_hand():
     falling = AlgoConfig(entropy_weight=0.04, entropy_end=0.0)
     assert [plan.entropy_weight(update, falling) for update in (0, 40, 80, 500)] == pytest.approx([0.04, 0.02, 0, 0])
     assert plan.entropy_weight(70, AlgoConfig(entropy_weight=0.04)) == 0.04
-    assert [plan.turns(update, 2, 10) for update in (0, 10, 39, 40, 500)] == [2, 4, 9, None, None]
 
 
 def learns(updates: int, **optim: float) -> Config:
@@ -84,25 +82,6 @@ def test_the_length_may_change_before_the_first_update(tmp_path):
     set_updates(run, 3)
     train(None, run, resume=True)
     assert rates(run) == pytest.approx([1e-3, 0.6e-3, 0.2e-3])
-
-
-def test_the_curriculum_keeps_its_plan(tmp_path, monkeypatch):
-    from mulligan.train import loop
-
-    limits: list[int] = []
-    play = loop.play_groups
-
-    def noting(draws, *args, **options):
-        tasks: list[Task] = [draw.task for draw in draws]
-        limits.append(tasks[0].turns)
-        return play(draws, *args, **options)
-
-    monkeypatch.setattr(loop, "play_groups", noting)
-    task = TaskConfig(env="minesweeper", params={"view": "compact", "rows": 3, "cols": 3, "turns": 8}, turns_from=2)
-    run = interrupted(replace(learns(6), task=task), tmp_path / "run", after=2)
-    set_updates(run, 12)
-    train(None, run, resume=True)
-    assert limits == [2, 4, 6, *[8] * 9]
 
 
 def test_a_run_whose_rate_ends_at_nothing_cannot_be_made_longer(tmp_path):

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from mulligan.errors import RunFolderError
-from mulligan.train.config import Config
-from mulligan.train.start import as_kept, find_start, starting_from
+from mulligan.train.config import Config, ModelConfig
+from mulligan.train.start import as_kept, find_start
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def run_at(path: str | Path) -> Path:
 
 
 def kept(name: str, run: str) -> str:
-    return as_kept(starting_from(Config(), name), Path(run)).model.name
+    return as_kept(Config(model=ModelConfig(name=name)), Path(run)).model.name
 
 
 def test_a_run_beside_is_named_as_it_is_seen_from_there(folder):
@@ -45,19 +45,19 @@ def test_models_keep_their_names_and_are_no_runs(name):
     run_at("runs/model")  # of the same name as the last part of some
     run = run_at("runs/meta")
     assert kept(name, "runs/meta") == name
-    assert find_start(name, run, is_trained=True) is None
+    assert find_start(name, run) is None
 
 
 @pytest.mark.parametrize("name", ["nano", "smollm2"])
 def test_a_run_called_like_a_model_is_not_taken_for_it(name):
     run = run_at(name)
     assert kept(name, "b") == name
-    assert find_start(name, run, is_trained=False) is None
-    assert find_start(name, run_at("b"), is_trained=False) is None
+    assert find_start(name, run) is None
+    assert find_start(name, run_at("b")) is None
 
 
 def test_a_run_is_not_its_own_start():
-    assert find_start("mine", run_at("mine"), is_trained=False) is None
+    assert find_start("mine", run_at("mine")) is None
 
 
 def test_a_run_behind_a_link_is_found_from_there(folder):
@@ -65,9 +65,9 @@ def test_a_run_behind_a_link_is_found_from_there(folder):
     run_at("scratch/meta")
     Path("runs/meta").symlink_to(folder / "work" / "scratch" / "meta")
     name = kept("runs/warm", "runs/meta")
-    found = find_start(name, Path("runs/meta"), is_trained=False)
-    assert found is not None
-    assert found.resolve() == folder / "work" / "runs" / "warm"
+    start = find_start(name, Path("runs/meta"))
+    assert start is not None
+    assert start.resolve() == folder / "work" / "runs" / "warm"
 
 
 def test_what_lies_beside_is_found_after_a_move_of_both(folder, monkeypatch):
@@ -75,46 +75,41 @@ def test_what_lies_beside_is_found_after_a_move_of_both(folder, monkeypatch):
     run_at("runs/meta")
     Path("runs").rename(folder / "elsewhere")
     monkeypatch.chdir(folder)
-    found = find_start("../warm", Path("elsewhere/meta"), is_trained=False)
-    assert found is not None
-    assert found.resolve() == folder / "elsewhere" / "warm"
+    start = find_start("../warm", Path("elsewhere/meta"))
+    assert start is not None
+    assert start.resolve() == folder / "elsewhere" / "warm"
 
 
 def test_what_the_run_names_comes_before_what_is_seen_from_here(folder):
     """Two sweeps have warm starts of the same name: a command typed inside one of them may be about the other."""
     run_at(folder / "warm")  # ../warm from here
     own = run_at("runs/warm")
-    found = find_start("../warm", run_at("runs/meta"), is_trained=True)
-    assert found is not None
-    assert found.resolve() == own.resolve()
-
-
-@pytest.mark.parametrize("name", ["/gone/sweep/warm", "runs/gone/warm"])
-def test_a_path_of_an_earlier_version_is_looked_for_beside_where_the_run_has_its_own_weights(name):
-    run, beside = run_at("moved/meta"), run_at("moved/warm")
-    found = find_start(name, run, is_trained=True)
-    assert found is not None
-    assert found.resolve() == beside.resolve()
-    assert find_start(name, run, is_trained=False) is None  # a typo must not start from other weights
+    start = find_start("../warm", run_at("runs/meta"))
+    assert start is not None
+    assert start.resolve() == own.resolve()
 
 
 def test_a_path_that_is_still_there_is_taken(folder):
     first, run = run_at(folder / "sweep" / "warm"), run_at("copied/meta")
     run_at("copied/warm")
-    assert find_start(str(first), run, is_trained=True) == first
+    assert find_start(str(first), run) == first
 
 
 def test_a_run_never_starts_from_itself():
     run = run_at("runs/best")
     with pytest.raises(RunFolderError):
-        find_start("/gone/best", run, is_trained=True)
+        find_start("/gone/best", run)
 
 
-def test_what_is_gone_is_named_in_one_line_with_the_way_out(folder):
+def test_a_start_that_is_gone_is_named():
     run = run_at("runs/meta")
-    with pytest.raises(RunFolderError) as caught:
-        find_start("/gone/sweep/warm", run, is_trained=True)
-    beside = folder / "work" / "runs" / "warm"
-    assert str(caught.value) == (
-        f"runs/meta starts from /gone/sweep/warm, which is not there; put that run folder at {beside}"
-    )
+    run_at("runs/warm")  # of the same name: other weights
+    with pytest.raises(RunFolderError, match="/gone/sweep/warm"):
+        find_start("/gone/sweep/warm", run)
+
+
+def test_a_name_as_seen_from_the_run_stays_though_the_same_is_seen_from_here(folder):
+    run_at(folder / "warm")  # ../warm from here
+    run_at("runs/warm")
+    Path("runs/meta").mkdir()
+    assert kept("../warm", "runs/meta") == "../warm"

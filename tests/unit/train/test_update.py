@@ -19,6 +19,7 @@ from mulligan.train import step as step_module
 from mulligan.train.config import AlgoConfig, Config, ModelConfig, OptimConfig, RunConfig, WarmstartConfig
 from mulligan.train.rows import Row, Span
 from mulligan.train.step import Learner, UpdateData
+from small_updates import good_update
 
 TINY = "nano:hidden=32,layers=2"
 
@@ -54,24 +55,33 @@ def weights(model) -> torch.Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
 
 
+@pytest.fixture
+def unclipped(monkeypatch):
+    """Gradients and ratios as they are."""
+    monkeypatch.setattr(step_module, "GRAD_CLIP", 1e9)
+    monkeypatch.setattr(step_module, "CLIP_LOW", 1.0)
+    monkeypatch.setattr(step_module, "CLIP_HIGH", 1e6)
+
+
 def gradient(learner: Learner, rows, advantages) -> torch.Tensor:
     learner.optimiser.step = lambda: None  # look at the gradient, keep the weights
-    learner.update(UpdateData(rows, advantages), update=0, on_bad=pytest.fail)
+    good_update(learner, UpdateData(rows, advantages), update=0)
     return torch.cat([p.grad.flatten() for p in learner.trainable()])
 
 
 # Precision ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("unclipped")
 def test_gradients_of_bfloat16_weights_add_up_in_float32():
     """However many micro-batches: as close to the gradient of float32 weights as in one."""
     rows, advantages = some_rows(48)
-    optim = OptimConfig(warmup=1, epochs=1, grad_clip=1e9)
-    settings = config(optim=optim, algo=AlgoConfig(logp_old="sampler", clip_low=1.0, clip_high=1e6))
+    optim = OptimConfig(warmup=1, epochs=1)
+    settings = config(optim=optim)
 
     def found(dtype: str, tokens: int) -> torch.Tensor:
         model = load(TINY, dtype="bfloat16").model.to(getattr(torch, dtype))  # the same numbers, in either precision
-        learner = Learner(model, replace(settings, optim=replace(optim, tokens=tokens)))
+        learner = Learner(model, replace(settings, optim=replace(optim, tokens=tokens)), uses_own_logp=False)
         return gradient(learner, rows, advantages)
 
     exact, one, many = found("float32", 10**6), found("bfloat16", 10**6), found("bfloat16", 30)
@@ -95,13 +105,14 @@ def test_small_parts_are_not_lost_in_a_large_sum():
     assert layer.weight.grad.item() == 1.0  # afterwards gradients go where they always go
 
 
+@pytest.mark.usefixtures("unclipped")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_head_in_slices_trains_alike(dtype):
     found = []
     for few in (10**9, 0):
         loaded = load(TINY, dtype=dtype)
         rows, advantages = some_rows()
-        learner = Learner(loaded.model, config(optim=OptimConfig(warmup=1, epochs=1, grad_clip=1e9)))
+        learner = Learner(loaded.model, config(optim=OptimConfig(warmup=1, epochs=1)))
         learner.head.few, learner.head.slice = few, 7 * 2000
         found.append(gradient(learner, rows, advantages))
     apart = float((found[1] - found[0]).norm() / found[0].norm())
@@ -111,20 +122,26 @@ def test_a_head_in_slices_trains_alike(dtype):
 # The trainer's own log-probabilities --------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def narrow(monkeypatch):
+    """Ratios are clipped at 0.99 and 1.01."""
+    monkeypatch.setattr(step_module, "CLIP_LOW", 0.01)
+    monkeypatch.setattr(step_module, "CLIP_HIGH", 0.01)
+
+
 def updated(rows, advantages, *, tokens: int = 0, look: bool, monkeypatch=None, **optim) -> tuple[torch.Tensor, dict]:
     loaded = load(TINY)
     settings = config(
-        algo=AlgoConfig(logp_old="trainer", clip_low=0.01, clip_high=0.01),
         optim=OptimConfig(lr=3e-3, warmup=1, lr_end=1.0, tokens=tokens, **optim),
     )
-    learner = Learner(loaded.model, settings)
+    learner = Learner(loaded.model, settings, uses_own_logp=True)
     if look:  # as with several minibatches: an extra pass, noted on the spans
         learner._later_rows = lambda rows, update: list(rows)
     learner.look_over(rows, len(advantages), 0)
     assert (rows[0].spans[0].old is not None) == look
     if monkeypatch is not None:
         _run_out_of_memory_in_the_second_epoch(monkeypatch, learner)
-    metrics = learner.update(UpdateData(rows, advantages), update=0, on_bad=pytest.fail)
+    metrics = good_update(learner, UpdateData(rows, advantages), update=0)
     return weights(loaded.model), metrics
 
 
@@ -140,6 +157,7 @@ def _run_out_of_memory_in_the_second_epoch(monkeypatch, learner: Learner) -> Non
     monkeypatch.setattr(head_module, "states", cramped)
 
 
+@pytest.mark.usefixtures("narrow")
 def test_the_first_pass_over_all_rows_is_what_looking_over_would_find(monkeypatch):
     """Three epochs, so that ratios move off 1 and are clipped; and once more with memory that runs out on the way."""
     expected, said = updated(*some_rows(), look=True, epochs=3)
@@ -152,22 +170,22 @@ def test_the_first_pass_over_all_rows_is_what_looking_over_would_find(monkeypatc
         assert metrics["sampler/mismatch"] == pytest.approx(said["sampler/mismatch"], rel=1e-3)
 
 
+@pytest.mark.usefixtures("narrow")
 def test_minibatches_after_the_first_are_looked_over_before_it_is_stepped():
     """Two passes: the log-probabilities of before the update are those of all rows in both."""
     found = []
     for everything in (False, True):
         loaded = load(TINY)
         rows, advantages = some_rows()
-        algo = AlgoConfig(logp_old="trainer", clip_low=0.01, clip_high=0.01)
-        settings = config(algo=algo, optim=OptimConfig(lr=3e-3, minibatches=2, warmup=1, lr_end=1.0, epochs=2))
-        learner = Learner(loaded.model, settings)
+        settings = config(optim=OptimConfig(lr=3e-3, minibatches=2, warmup=1, lr_end=1.0, epochs=2))
+        learner = Learner(loaded.model, settings, uses_own_logp=True)
         if everything:
             learner._later_rows = lambda rows, update: list(rows)
         learner.look_over(rows, len(advantages), 5)
         first, second = learner._minibatches(rows, 5)
         assert all((span.old is not None) == everything for row in first for span in row.spans)
         noted = [tuple(span.old) for row in second for span in row.spans]
-        metrics = learner.update(UpdateData(rows, advantages), update=5, on_bad=pytest.fail)
+        metrics = good_update(learner, UpdateData(rows, advantages), update=5)
         assert [tuple(span.old) for row in second for span in row.spans] == noted
         assert metrics["clip"] > 0.1
         found.append(weights(loaded.model))
@@ -187,7 +205,7 @@ def test_a_step_is_taken_once_however_often_memory_runs_out(monkeypatch):
     learner = Learner(load(TINY).model, config())
     monkeypatch.setattr(step_module, "summarise", no_room)
     with pytest.raises(torch.OutOfMemoryError):
-        learner.update(UpdateData(rows, advantages), update=0, on_bad=pytest.fail)
+        good_update(learner, UpdateData(rows, advantages), update=0)
     assert {int(state["step"]) for state in learner.optimiser.state.values()} == {1}
 
 
@@ -198,16 +216,16 @@ def test_memory_that_runs_out_while_the_optimiser_steps_ends_the_run(monkeypatch
     learner = Learner(load(TINY).model, settings)
     with monkeypatch.context() as cramped:
         cramped.setattr(torch, "zeros_like", no_room)
-        with pytest.raises(DeviceLost, match=r"memory ran out in the optimiser's step \(CUDA out of memory.*GiB\)"):
-            learner.update(UpdateData(rows, advantages), update=0, on_bad=pytest.fail)
+        with pytest.raises(DeviceLost, match=r"\(CUDA out of memory.*GiB\)"):
+            good_update(learner, UpdateData(rows, advantages), update=0)
     with monkeypatch.context() as cramped:
         cramped.setattr(torch.nn.utils, "clip_grad_norm_", no_room)
-        with pytest.raises(DeviceLost, match="memory ran out"):
-            learner.update(UpdateData(rows, advantages), update=0, on_bad=pytest.fail)
+        with pytest.raises(DeviceLost, match="--resume"):
+            good_update(learner, UpdateData(rows, advantages), update=0)
     monkeypatch.setattr(muon, "multiplies_bfloat16", lambda device: False)
     monkeypatch.setattr(muon, "_orthogonal", no_room)
     adamw, _ = steppers = learner.warm_optimisers()
-    with pytest.raises(DeviceLost, match="memory ran out in the optimiser's step"):
+    with pytest.raises(DeviceLost, match="--resume"):
         learner.supervised(rows, 1e-3, steppers)
     assert {int(state["step"]) for state in adamw.state.values()} == {1}
 
@@ -232,13 +250,13 @@ def test_a_step_reads_numbers_back_as_often_for_one_micro_batch_as_for_many(monk
     for tokens in (10**6, 60):
         loaded = load(TINY)
         rows, advantages = some_rows()
-        algo = AlgoConfig(estimator="ppo", logp_old="trainer", entropy_weight=0.01, aggregate="turn")
+        algo = AlgoConfig(estimator="ppo", entropy_weight=0.01)
         settings = config(algo=algo, optim=OptimConfig(epochs=1, warmup=1, tokens=tokens))
-        learner = Learner(loaded.model, settings, heads=1)
+        learner = Learner(loaded.model, settings, heads=1, uses_own_logp=True)
         learner.look_over(rows, len(advantages), 0)
         targets = torch.zeros(len(advantages), 1)
         count = 0
-        learner.update(UpdateData(rows, advantages, targets), update=0, on_bad=pytest.fail)
+        good_update(learner, UpdateData(rows, advantages, targets), update=0)
         seen.append(count)
     assert seen[0] == seen[1] > 0
 
@@ -259,20 +277,20 @@ def compiler():
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # of torch's own making, while it compiles
 def test_a_compiled_learner_trains_alike_and_compiles_once(compiler):
     found, counts = [], []
-    for choice in ("off", "on"):
+    for compiles in (False, True):
         loaded = load("nano:hidden=32,layers=1")
         settings = config(
-            model=ModelConfig(name=TINY, compile=choice),
-            algo=AlgoConfig(estimator="ppo", logp_old="trainer", entropy_weight=0.01),
+            model=ModelConfig(name=TINY),
+            algo=AlgoConfig(estimator="ppo", entropy_weight=0.01),
             optim=OptimConfig(lr=1e-3, warmup=1, lr_end=1.0, epochs=2, tokens=150),
         )
-        learner = Learner(loaded.model, settings, heads=1, backend=compiler)
+        learner = Learner(loaded.model, settings, 1, compiles=compiles, backend=compiler, uses_own_logp=True)
         learner.head.few = 0
         for update in range(2):
             rows, advantages = some_rows(6 + update, seed=update)  # other lengths each time
             learner.look_over(rows, len(advantages), 0)
             targets = advantages.unsqueeze(1)
-            learner.update(UpdateData(rows, advantages, targets), update=update, on_bad=pytest.fail)
+            good_update(learner, UpdateData(rows, advantages, targets), update=update)
             counts.append(compiler.frame_count)
         found.append(weights(loaded.model))
     torch.testing.assert_close(found[1], found[0], atol=2e-5, rtol=1e-3)
@@ -283,5 +301,5 @@ def test_a_compiled_learner_trains_alike_and_compiles_once(compiler):
 def test_nothing_is_compiled_on_a_cpu_unless_asked_for(compiler):
     rows, advantages = some_rows(2)
     learner = Learner(load(TINY).model, config(), backend=compiler)
-    learner.update(UpdateData(rows, advantages), update=0, on_bad=pytest.fail)
+    good_update(learner, UpdateData(rows, advantages), update=0)
     assert compiler.frame_count == 0

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mulligan.envs import registry
-from mulligan.envs.webshop.catalogue import from_files
-from mulligan.envs.webshop.people import from_people
+from mulligan.envs.webshop.catalogue import from_files, from_people
 from shirts import NOTE, item, shop_of
 
 

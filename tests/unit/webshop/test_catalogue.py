@@ -124,53 +124,54 @@ def test_the_originals_thousand_products_have_6910_goals_and_search_finds_them()
     shop = catalogue.from_files(str(ORIGINAL))
     assert (len(shop.products), len(shop.order)) == (1000, 6910)
     sample = [shop.goal(number) for number in range(0, 6910, 10)]
-    found = [goal.asin in {shop.products[hit].asin for hit in shop.search(goal.instruction)} for goal in sample]
-    assert sum(found) / len(found) > 0.93
+    is_hit = [goal.asin in {shop.products[hit].asin for hit in shop.search(goal.instruction)} for goal in sample]
+    assert sum(is_hit) / len(is_hit) > 0.93
 
 
 # --- Damage
 
 
 @pytest.mark.parametrize(
-    ("products", "said"),
+    ("products", "names"),
     [
-        (json.dumps([SHIRT, SHIRT])[:-40], r"items_shuffle_1000.json' is damaged at entry 2: "),
-        (json.dumps([SHIRT]) + "x", "is damaged at entry 2: something follows"),
-        ("[" + json.dumps(SHIRT) + ", {broken}]", "is damaged at entry 2: "),
-        ([SHIRT, ["no", "product"]], "is damaged at entry 2: it is no product with an 'asin'"),
-        ([SHIRT, {"asin": "B0X"}], r"is damaged at entry 2 \(B0X\): 'name' is missing"),
-        ([{**SHIRT, "query": 7}], r"is damaged at entry 1 \(B0SHIRT001\): 'query' is int, not text"),
-        ([{**SHIRT, "pricing": [-3]}], r"'pricing' is \[-3\], no price"),
-        ([{**SHIRT, "pricing": [float("nan")]}], r"'pricing' is \[nan\], no price"),
-        ([{**SHIRT, "customization_options": {"size": [{}]}}], "'value' is missing"),
-        ([{**SHIRT, "customization_options": "red"}], "is damaged at entry 1"),
-        ("[" * 100_000, "is damaged at entry 1"),
-        ("7", "neither a JSON array nor an object"),
-        ("", "is damaged at entry 1"),
-        ([], "holds no product"),
-        ([{**SHIRT, "asin": "B0OTHER"}], "has no instruction for any product"),
+        (json.dumps([SHIRT, SHIRT])[:-40], "entry 2"),
+        (json.dumps([SHIRT]) + "x", "entry 2"),
+        ("[" + json.dumps(SHIRT) + ", {broken}]", "entry 2"),
+        ([SHIRT, ["no", "product"]], "entry 2.*asin"),
+        ([SHIRT, {"asin": "B0X"}], r"entry 2 \(B0X\): 'name'"),
+        ([{**SHIRT, "query": 7}], r"entry 1 \(B0SHIRT001\): 'query'.*int"),
+        ([{**SHIRT, "pricing": [-3]}], r"'pricing'.*\[-3\]"),
+        ([{**SHIRT, "pricing": [float("nan")]}], r"'pricing'.*\[nan\]"),
+        ([{**SHIRT, "pricing": {"low": 3}}], "entry 1"),
+        ([{**SHIRT, "customization_options": {"size": [{}]}}], "'value'"),
+        ([{**SHIRT, "customization_options": "red"}], "entry 1"),
+        ("[" * 100_000, "entry 1"),
+        ("7", "entry 1"),
+        ("", "entry 1"),
+        ([], "no product"),
     ],
     ids=lambda value: None if isinstance(value, list) else str(value)[:30],
 )
-def test_says_what_is_wrong_with_a_file(tmp_path, products, said):
+def test_says_what_is_wrong_with_a_file(tmp_path, products, names):
     where = write(tmp_path, products)
-    with pytest.raises(UsageError, match=said) as caught:
+    with pytest.raises(UsageError, match=rf"items_shuffle_1000\.json.*{names}") as caught:
         catalogue.from_files(where)
     assert "\n" not in str(caught.value)
     assert not list((tmp_path / "cache").glob("*webshop*")), "nothing half made is left"
 
 
 @pytest.mark.parametrize(
-    ("notes", "said"),
+    ("notes", "names"),
     [
-        ({"B0SHIRT001": ["easy care"]}, r"items_ins_v2_1000.json' is damaged at B0SHIRT001: it is list, not an object"),
-        ({"B0SHIRT001": {"attributes": "easy care"}}, r"entry 1 \(B0SHIRT001\): a list should be where 'easy care' is"),
-        ('{"B0SHIRT001": {}, "B0', r"items_ins_v2_1000.json' is damaged at entry 2"),
+        ({"B0SHIRT001": ["easy care"]}, r"items_ins_v2_1000.json.* B0SHIRT001.*list"),
+        ({"B0SHIRT001": {"attributes": "easy care"}}, r"entry 1 \(B0SHIRT001\).*'easy care'"),
+        ('{"B0SHIRT001": {}, "B0', r"items_ins_v2_1000.json.*entry 2"),
+        ({"B0OTHER": NOTE}, "no instruction"),
     ],
-    ids=["list", "text", "cut"],
+    ids=["list", "text", "cut", "none"],
 )
-def test_says_what_is_wrong_with_the_instructions(tmp_path, notes, said):
-    with pytest.raises(UsageError, match=said):
+def test_says_what_is_wrong_with_the_instructions(tmp_path, notes, names):
+    with pytest.raises(UsageError, match=names):
         catalogue.from_files(write(tmp_path, [SHIRT], notes))
 
 
@@ -178,41 +179,41 @@ def test_says_what_is_wrong_with_a_packed_file(tmp_path):
     where = write(tmp_path, [SHIRT], packed=True)
     file = tmp_path / "items_shuffle_1000.json.gz"
     file.write_bytes(file.read_bytes()[:-20])
-    with pytest.raises(UsageError, match=r"items_shuffle_1000.json.gz' is damaged at entry 1: .*ended"):
+    with pytest.raises(UsageError, match=r"items_shuffle_1000.json.gz.*entry 1"):
         catalogue.from_files(where)
     file.write_bytes(b"this is no gzip file")
-    with pytest.raises(UsageError, match="is damaged at entry 1: Not a gzipped file"):
+    with pytest.raises(UsageError, match="entry 1"):
         catalogue.from_files(where)
 
 
 def test_bytes_that_are_no_text_are_damage(tmp_path):
     where = write(tmp_path, [SHIRT])
     (tmp_path / "items_shuffle_1000.json").write_bytes(b"[\xff\xfe]")
-    with pytest.raises(UsageError, match=r"is damaged at entry 1: .*utf-8"):
+    with pytest.raises(UsageError, match=r"entry 1.*utf-8"):
         catalogue.from_files(where)
 
 
 def test_says_which_file_is_missing(tmp_path):
-    with pytest.raises(UsageError, match="no folder or file"):
+    with pytest.raises(UsageError, match="nowhere"):
         files.find(str(tmp_path / "nowhere"))
-    with pytest.raises(UsageError, match=r"no items_shuffle\.json"):
+    with pytest.raises(UsageError, match=r"items_shuffle\.json"):
         files.find(str(tmp_path))
     (tmp_path / "items_shuffle_1000.json").write_text("[]")
-    with pytest.raises(UsageError, match=r"needs its instructions beside it, in items_ins_v2_1000\.json"):
+    with pytest.raises(UsageError, match=r"items_ins_v2_1000\.json"):
         files.find(str(tmp_path))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_reading_in_pieces_is_reading(tmp_path_factory, data):
     value = st.recursive(st.none() | st.integers() | st.text(max_size=8), lambda inner: st.lists(inner, max_size=4))
-    whole = data.draw(st.lists(value, max_size=6) | st.dictionaries(st.text(max_size=4), value, max_size=6))
+    content = data.draw(st.lists(value, max_size=6) | st.dictionaries(st.text(max_size=4), value, max_size=6))
     file = tmp_path_factory.mktemp("json") / "file.json"
-    file.write_text(json.dumps(whole, indent=data.draw(st.sampled_from([None, 1]))), encoding="utf-8")
+    file.write_text(json.dumps(content, indent=data.draw(st.sampled_from([None, 1]))), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(files, "_CHUNK", data.draw(st.integers(1, 9)))
         read = list(files.entries(file))
-    expected = whole.items() if isinstance(whole, dict) else ((f"entry {n}", v) for n, v in enumerate(whole, 1))
+    expected = content.items() if isinstance(content, dict) else ((f"entry {n}", v) for n, v in enumerate(content, 1))
     assert read == list(expected)
 
 
@@ -240,7 +241,7 @@ def test_another_file_is_another_index(tmp_path):
 def test_says_when_there_is_no_room_for_the_index(tmp_path, monkeypatch):
     (tmp_path / "blocked").write_text("a file, where a folder should be")
     monkeypatch.setenv("MULLIGAN_CACHE", str(tmp_path / "blocked"))
-    with pytest.raises(UsageError, match=r"cannot be kept in .*set MULLIGAN_CACHE"):
+    with pytest.raises(UsageError, match="MULLIGAN_CACHE"):
         catalogue.from_files(write(tmp_path, [SHIRT]))
 
 
@@ -250,7 +251,7 @@ def test_a_damaged_index_is_named(tmp_path):
     catalogue.from_files.cache_clear()
     (folder,) = (tmp_path / "cache").glob("webshop-*")
     (folder / "starts.npy").write_bytes(b"")
-    with pytest.raises(UsageError, match=r"the index in .* is damaged .*remove it"):
+    with pytest.raises(UsageError, match=folder.name):
         catalogue.from_files(where)
 
 

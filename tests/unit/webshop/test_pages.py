@@ -50,13 +50,13 @@ def test_pages_say_what_the_shop_shows(shirts):
 
 def test_going_back_forgets_the_options_but_reading_does_not(shirts):
     play(shirts, "search[cotton]", "click[b01]", "click[red]", "click[description]", "click[< prev]")
-    assert shirts.chosen == {"color": "red"}
+    assert shirts.session.chosen == {"color": "red"}
     play(shirts, "click[< prev]")
-    assert (shirts.page, shirts.chosen) == ("results", {})
+    assert (shirts.session.page, shirts.session.chosen) == ("results", {})
     play(shirts, "click[next >]", "click[b12]", "click[< prev]")
-    assert shirts.number == 2, "back to the page of results it came from"
+    assert shirts.session.number == 2, "back to the page of results it came from"
     play(shirts, "click[b12]", "search[cotton]")
-    assert (shirts.page, shirts.number) == ("results", 1), "a search may be asked for from any page"
+    assert (shirts.session.page, shirts.session.number) == ("results", 1), "a search may be asked for from any page"
 
 
 @pytest.mark.parametrize(
@@ -71,34 +71,33 @@ def test_going_back_forgets_the_options_but_reading_does_not(shirts):
 def test_buttons_with_arrows_can_be_said_in_several_ways(shirts, reply):
     play(shirts, "search[cotton]")
     assert shirts.step(reply).valid
-    assert shirts.number == 2
+    assert shirts.session.number == 2
     assert shirts.step(reply.replace("next >", "< prev").replace("Next>", "<prev").replace("next", "prev")).valid
-    assert shirts.number == 1
+    assert shirts.session.number == 1
 
 
 @pytest.mark.parametrize(
-    ("reply", "said"),
+    ("reply", "names"),
     [
-        ("<action>click[b11]</action>", r"no \[b11\] to click"),  # on the next page
-        ("<action>click[buy now]</action>", "to click on this page"),
-        ("<action>click[search]</action>", "to click on this page"),
-        ("<action>search[]</action>", "names nothing"),
-        ("<action>search[" + "red " * 20_000 + "]</action>", "A query may have 1000 characters, not 79999"),
-        ("<action>search[" + "x" * 200_000 + "]</action>", "No action could be read"),
-        ("<action>b01</action>", "No action could be read"),
-        ("<action>click[b01]</action><action>click[b02]</action>", "No action could be read"),
-        ("click[b01]", "No action could be read"),
-        ("", "No action could be read"),
+        ("<action>click[b11]</action>", "[b11]"),  # on the next page
+        ("<action>click[buy now]</action>", "[buy now]"),
+        ("<action>click[search]</action>", "[search]"),
+        ("<action>search[]</action>", "search[]"),
+        ("<action>search[" + "red " * 20_000 + "]</action>", "79999"),
+        ("<action>search[" + "x" * 200_000 + "]</action>", "search[words]"),
+        ("<action>b01</action>", "search[words]"),
+        ("<action>click[b01]</action><action>click[b02]</action>", "search[words]"),
+        ("click[b01]", "search[words]"),
+        ("", "search[words]"),
     ],
     ids=lambda value: value[:40],
 )
-def test_what_is_no_action_changes_nothing(shirts, reply, said):
+def test_what_is_no_action_changes_nothing(shirts, reply, names):
     before = play(shirts, "search[cotton]")
     step = shirts.step(reply)
     assert (step.valid, step.reward, step.done) == (False, 0.0, False)
     assert (step.observation, step.state_key) == (before.observation, before.state_key)
-    with pytest.raises(AssertionError, match=said):
-        raise AssertionError(step.feedback)
+    assert names in step.feedback
 
 
 def test_a_search_for_nothing_known_finds_nothing(shirts):
@@ -114,7 +113,7 @@ def test_buying_ends_the_episode_with_the_score(shirts):
     assert (step.reward, step.done, step.won) == (1.0, True, True)
     assert step.observation.endswith("Your score (min 0.0, max 1.0): 1")
     after = play(shirts, "search[cotton]")
-    assert (after.valid, after.feedback) == (False, "You have bought something already.")
+    assert not after.valid
     assert shirts.legal() == []
 
 
@@ -138,8 +137,8 @@ def test_long_texts_are_cut_where_asked(tmp_path):
     where = shop_of(tmp_path, [item(1, full_description="word " * 1000)], {"B01": NOTE})
     for longest, shown in ((40, 40), (0, 4999)):
         env = registry.make("webshop", 0, catalogue=where, goal=0, longest=longest)
-        said = play(env, "search[cotton]", "click[b01]", "click[description]").observation.split("\n")[1]
-        assert 0 <= shown - len(said.strip()) <= 5
+        text = play(env, "search[cotton]", "click[b01]", "click[description]").observation.split("\n")[1]
+        assert 0 <= shown - len(text.strip()) <= 5
 
 
 # --- The reward, by hand
@@ -266,22 +265,22 @@ def test_likeness_by_hand(one, other, expected):
 
 
 @pytest.mark.parametrize(
-    ("params", "error", "said"),
+    ("params", "error", "names"),
     [
-        ({"products": 0}, ParameterError, "products=0 cannot be"),
-        ({"per_page": 0}, ParameterError, "per_page=0 cannot be"),
-        ({"split": "origin"}, UnknownName, "did you mean 'original'"),
-        ({"split": "original"}, ParameterError, "split=original needs the original's files"),
-        ({"goal": -2}, ParameterError, "goal=-2 cannot be"),
-        ({"goal": 10**9, "products": 50}, ParameterError, "of .* in this catalogue"),
-        ({"catalogue": "original"}, UsageError, "needs WEBSHOP_DATA"),
-        ({"catalogue": "no/such/place"}, UsageError, "no folder or file 'no/such/place'"),
+        ({"products": 0}, ParameterError, "products .*0"),
+        ({"per_page": 0}, ParameterError, "per_page .*0"),
+        ({"split": "origin"}, UnknownName, "'original'"),
+        ({"split": "original"}, ParameterError, "split=original"),
+        ({"goal": -2}, ParameterError, "goal .*-2"),
+        ({"goal": 10**9, "products": 50}, ParameterError, "goal .*1000000000"),
+        ({"catalogue": "original"}, UsageError, "WEBSHOP_DATA"),
+        ({"catalogue": "no/such/place"}, UsageError, "'no/such/place'"),
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_says_what_cannot_be(monkeypatch, params, error, said):
+def test_refuses_impossible_parameters(monkeypatch, params, error, names):
     monkeypatch.delenv("WEBSHOP_DATA", raising=False)
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=names):
         registry.make("webshop", 0, **params)
 
 

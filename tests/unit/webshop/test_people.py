@@ -12,7 +12,7 @@ import pytest
 
 from mulligan.envs import registry
 from mulligan.envs.check import check_env
-from mulligan.envs.webshop.people import from_people
+from mulligan.envs.webshop.catalogue import from_people
 from mulligan.errors import ParameterError, UnknownName, UsageError
 from shirts import NOTE, item, shop_of
 
@@ -80,20 +80,20 @@ def test_keeps_the_contract(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("people", "said"),
+    ("people", "names"),
     [
-        ("{", "items_human_ins.json' is damaged at entry 1: "),
-        ({"B01": "shirts"}, "is damaged at B01: it is str, not a list of instructions"),
-        ({"B01": ["shirts"]}, "is damaged at B01: an instruction is str, not an object"),
-        ({"B01": [{**PEOPLE["B01"][0], "instruction": 7}]}, "is damaged at B01: 'instruction' is int, not text"),
-        ({"B01": [{"instruction": "a"}]}, "is damaged at B01: 'instruction_attributes' is missing"),
-        ({"B01": [{**PEOPLE["B01"][0], "instruction_options": "red"}]}, "B01: a list should be where 'red' is"),
-        ({"B99": PEOPLE["B99"]}, "has no instruction for any product of the catalogue"),
+        ("{", "entry 1"),
+        ({"B01": "shirts"}, "B01.*str"),
+        ({"B01": ["shirts"]}, "B01"),
+        ({"B01": [{**PEOPLE["B01"][0], "instruction": 7}]}, "B01.*'instruction'.*int"),
+        ({"B01": [{"instruction": "a"}]}, "B01.*instruction_attributes"),
+        ({"B01": [{**PEOPLE["B01"][0], "instruction_options": "red"}]}, "B01.*red"),
+        ({"B99": PEOPLE["B99"]}, "no instruction"),
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_says_what_is_wrong_with_the_file(tmp_path, people, said):
-    with pytest.raises(UsageError, match=said):
+def test_says_what_is_wrong_with_the_file(tmp_path, people, names):
+    with pytest.raises(UsageError, match=rf"items_human_ins\.json.*{names}"):
         from_people(shop(tmp_path, people))
 
 
@@ -103,15 +103,15 @@ def test_damage_to_what_is_kept_is_named(tmp_path):
     from_people.cache_clear()
     (kept,) = (tmp_path / "cache").glob("webshop-*/written.json")
     kept.write_text("{")
-    with pytest.raises(UsageError, match=r"the goals in .* are damaged .*remove it"):
+    with pytest.raises(UsageError, match=kept.parent.name):
         from_people(where)
 
 
 def test_says_what_cannot_be(tmp_path):
-    with pytest.raises(ParameterError, match="goals=human needs the original's files"):
+    with pytest.raises(ParameterError, match="goals=human"):
         registry.make("webshop", 0, goals="human")
     with pytest.raises(UnknownName, match="did you mean 'human'"):
         registry.make("webshop", 0, goals="humans")
     where = shop_of(tmp_path, [item(3)], {"B03": NOTE})
-    with pytest.raises(UsageError, match=r"needs items_human_ins\.json, plain or \.gz, beside"):
+    with pytest.raises(UsageError, match=r"items_human_ins\.json"):
         registry.make("webshop", 0, catalogue=where, goals="human")

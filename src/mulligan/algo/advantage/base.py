@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol, get_args
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
 from mulligan.algo.arrays import BoolArray, FloatArray, dense_ids, deviation_by, mean_by
 from mulligan.algo.batch import PLAY, Samples, StepBatch
 from mulligan.algo.normalise import History
-from mulligan.errors import ParameterError, UnknownName
 
 BaselineName = Literal["leave_one_out", "group", "agent"]
 ScaleName = Literal["std", "none", "agent"]
@@ -43,16 +42,6 @@ class Options:
     """w, what gigpo's step term weighs."""
     gae_lambda: float = 0.95
     """λ of ppo's generalised advantage estimation."""
-
-    def __post_init__(self) -> None:
-        for kind, name, known in (
-            ("baseline", self.baseline, get_args(BaselineName)),
-            ("scale", self.scale, get_args(ScaleName)),
-        ):
-            if name not in known:
-                raise UnknownName(kind, name, known)
-        if not 0.0 <= self.gae_lambda <= 1.0:
-            raise ParameterError(f"gae_lambda={self.gae_lambda!r} is out of range; give a number from 0 to 1")
 
 
 DEFAULTS = Options()
@@ -117,18 +106,14 @@ def divisors(batch: StepBatch, samples: Samples, scale: ScaleName, history: Hist
         return np.ones(len(samples.value))
     if scale == "agent":
         spread = history.agent_spread(batch, samples)
-        spread = np.where(np.isnan(spread), _own_spread(samples), spread)
+        ids, first = dense_ids(samples.agent, samples.episode, samples.phase)
+        spread = np.where(np.isnan(spread), deviation_by(ids, first, samples.value)[ids], spread)
     else:
         group = deviation_by(samples.key, samples.key_first, samples.value)[samples.key]
         ids, first = dense_ids(samples.episode, samples.phase)
-        whole = deviation_by(ids, first, samples.value)[ids]
-        spread = np.where(samples.survivors >= SMALLEST_OWN_SPREAD, group, whole)
+        of_batch = deviation_by(ids, first, samples.value)[ids]
+        spread = np.where(samples.survivors >= SMALLEST_OWN_SPREAD, group, of_batch)
     return np.where(spread > EPSILON, spread + EPSILON, 1.0)
-
-
-def _own_spread(samples: Samples) -> FloatArray:
-    ids, first = dense_ids(samples.agent, samples.episode, samples.phase)
-    return deviation_by(ids, first, samples.value)[ids]
 
 
 def without_signal(samples: Samples, comparing: BoolArray | None = None) -> BoolArray:
@@ -138,8 +123,9 @@ def without_signal(samples: Samples, comparing: BoolArray | None = None) -> Bool
                is never without signal, since it learns from earlier updates
     """
     differs = ~np.isclose(samples.value, samples.value[samples.key_first][samples.key], rtol=1e-9, atol=1e-12)
-    own = compares(samples, "leave_one_out") if comparing is None else comparing
-    differing, compared = (np.bincount(samples.group, weights=flag) for flag in (differs, own))
+    if comparing is None:
+        comparing = compares(samples, "leave_one_out")
+    differing, compared = (np.bincount(samples.group, weights=flag) for flag in (differs, comparing))
     silent: BoolArray = (differing == 0) & (compared > 0)
     return silent
 

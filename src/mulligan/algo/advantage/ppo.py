@@ -19,9 +19,8 @@ refused. What an episode without a turn forfeits is paid on the way to it, as a 
 
 Papers: PPO, arXiv 1707.06347; GAE, arXiv 1506.02438.
 When it fits: long trials with rewards on the way, and enough updates to train a critic.
-How it departs: the two heads. Shaping must not cross a border, so that it is a stream of its own that ends with the
-episode; a head for it is optional (`heads`), and without one its plain returns are added. Advantages are not whitened;
-`scale="agent"` divides by σ_a. Groups play no part.
+How it departs: the two heads. Shaping must not cross a border, so that its plain returns inside the episode are added,
+without a critic. Advantages are not whitened; `scale="agent"` divides by σ_a. Groups play no part.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from __future__ import annotations
 import numpy as np
 
 from mulligan.algo.advantage.base import DEFAULTS, Advantages, Options, ScaleName, divisors, group_metrics
-from mulligan.algo.arrays import FloatArray, IntArray, dense_ids, discounted_suffix_sums
+from mulligan.algo.arrays import FloatArray, IntArray, dense_ids, discounted_suffix_sums, next_values
 from mulligan.algo.batch import PLAY, StepBatch, samples_of
 from mulligan.algo.normalise import History
 from mulligan.errors import UsageError
@@ -37,32 +36,25 @@ from mulligan.errors import UsageError
 HEADS = {"chained": 1, "paper": 2}
 
 
-def heads(form: str, *, shaping: bool = False) -> int:
-    """How many numbers a step the critic gives: one (chained) or two (paper), and one more to predict shaping."""
+def heads(form: str) -> int:
+    """How many numbers a step the critic gives: one (chained) or two (paper)."""
     if form not in HEADS:
         raise UsageError(f"ppo has no critic for returns of the form {form!r}; use one of: {', '.join(sorted(HEADS))}")
-    return HEADS[form] + shaping
+    return HEADS[form]
 
 
 def estimate(batch: StepBatch, options: Options = DEFAULTS, history: History | None = None) -> Advantages:
     """One advantage for each step of `batch`, from `batch.critic` [step, head], and the critic's targets."""
-    needed = heads(batch.form)
-    critic = batch.critic
-    if critic is None or critic.shape not in ((len(batch), needed), (len(batch), needed + 1)):
+    critic, shape = batch.critic, (len(batch), heads(batch.form))
+    if critic is None or critic.shape != shape:
         got = "none" if critic is None else str(critic.shape)
-        raise UsageError(
-            f"ppo with returns of the form {batch.form!r} needs batch.critic of shape ({len(batch)}, {needed}), "
-            f"or ({len(batch)}, {needed + 1}) with a head for shaping; got {got}"
-        )
+        raise UsageError(f"batch.critic must have the shape {shape} for returns of the form {batch.form!r} (got {got})")
     if batch.form == "chained":
         parts = [_chained(batch, critic[:, 0], options.gae_lambda)]
     else:
         parts = list(_paper(batch, critic[:, 0], critic[:, 1], options.gae_lambda))
-    if critic.shape[1] > needed:
-        parts.append(_shaping(batch, critic[:, needed], options.gae_lambda))
-    else:
-        parts.append(_shaping(batch, np.zeros(len(batch)), 1.0))
-    targets = np.stack(parts, axis=1)[:, : critic.shape[1]] + critic
+    targets = np.stack(parts, axis=1) + critic
+    parts.append(_shaping_returns(batch))
 
     samples = samples_of(batch)
     scale: ScaleName = "agent" if options.scale == "agent" else "none"
@@ -79,8 +71,7 @@ def _gae(reward: FloatArray, value: FloatArray, discount: FloatArray, lengths: I
 
     reward, value, discount: [step]; lengths: [run] -> [step].
     """
-    following = np.append(value[1:], 0.0)[: len(value)]
-    following[np.cumsum(lengths)[lengths > 0] - 1] = 0.0
+    following = next_values(value, lengths)
     return discounted_suffix_sums(reward + discount * following - value, lam * discount, lengths)
 
 
@@ -94,15 +85,17 @@ def _chained(batch: StepBatch, value: FloatArray, lam: float) -> FloatArray:
     borders = np.append(np.diff(_attempt(batch)), 0)
     inside = (borders == 0) & (batch.phase == PLAY)
     discount = np.where(inside, batch.gamma_step, np.power(batch.gamma_traj, np.maximum(borders, 0)))
-    noted = np.append((np.diff(batch.phase) > 0) & (np.diff(batch.trial) == 0), False)  # the reflection bears it
-    return _gae(batch.reward + np.where(noted, 0.0, batch.forfeit), value, discount, batch.trial_lengths, lam)
+    # A forfeit is paid once: at the reflection, where there is one between the turn and the forfeited episode.
+    reflects_next = np.append((np.diff(batch.phase) > 0) & (np.diff(batch.trial) == 0), False)
+    reward = batch.reward + np.where(reflects_next, 0.0, batch.forfeit)
+    return _gae(reward, value, discount, batch.trial_lengths, lam)
 
 
-def _shaping(batch: StepBatch, value: FloatArray, lam: float) -> FloatArray:
-    """Progress and penalties: each attempt by itself, with the reflection before it. value: [step] -> [step]."""
+def _shaping_returns(batch: StepBatch) -> FloatArray:
+    """Returns of progress and penalties: each attempt by itself, with the reflection before it. -> [step]."""
     attempts, _ = dense_ids(batch.trial, _attempt(batch))
     discount = np.where(batch.phase == PLAY, batch.gamma_step, 1.0)
-    return _gae(batch.shaping, value, discount, np.bincount(attempts), lam)
+    return discounted_suffix_sums(batch.shaping, discount, np.bincount(attempts))
 
 
 def _paper(
@@ -128,13 +121,13 @@ def _paper(
     cross = np.zeros(len(batch))
     cross[play] = discounted_suffix_sums(delta, lam * discount, np.bincount(trial, minlength=len(batch.source)))
 
+    # Each reflection's value comes from the next turn, if that is of the same trial.
     reflect = np.flatnonzero(batch.phase != PLAY)
-    place = np.searchsorted(play, reflect)  # the next turn after each reflection, if it is of the same trial
-    after = play[np.minimum(place, len(play) - 1)] if len(play) else reflect
-    there = (place < len(play)) & (batch.trial[after] == batch.trial[reflect])
-    discount_there = np.where(
-        there, np.power(batch.gamma_traj, np.maximum(batch.episode[after] - batch.episode[reflect] - 1, 0)), 0.0
-    )
+    next_play = np.searchsorted(play, reflect)
+    after = play[np.minimum(next_play, len(play) - 1)] if len(play) else reflect
+    continues = (next_play < len(play)) & (batch.trial[after] == batch.trial[reflect])
+    borders = np.maximum(batch.episode[after] - batch.episode[reflect] - 1, 0)
+    discount = np.where(continues, np.power(batch.gamma_traj, borders), 0.0)
     reached = (value_in + value_cross + lam * (advantage_in + cross))[after]
-    cross[reflect] = batch.forfeit[reflect] + discount_there * reached - value_cross[reflect]
+    cross[reflect] = batch.forfeit[reflect] + discount * reached - value_cross[reflect]
     return advantage_in, cross

@@ -1,6 +1,7 @@
 """Other people's environments, by name: ``gymnasium:ID``, ``textarena:ID``, ``openspiel:GAME``.
 
-Each module has `adapt(ident)`, which gives the class of that environment; what it wraps is imported only then.
+Each module has `adapt(ident)`, which gives the class of that environment, and `catalogue()`, which lists what can be
+played. The library behind it is imported only then.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import difflib
 import importlib
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from mulligan.envs.base import action_text
 from mulligan.errors import MissingExtra
@@ -17,21 +18,29 @@ from mulligan.errors import MissingExtra
 _ARROW, _ANGLE = re.compile(r"([-=])>"), "\ue000"
 
 
+class Listed(NamedTuple):
+    """One line of a catalogue."""
+
+    name: str
+    players: int
+    summary: str
+
+
 def action_with_arrows(reply: str) -> str | None:
-    """What a reply's action says, where moves may have arrows (``3->14``): elsewhere an angle is no part of one."""
-    said = action_text(_ARROW.sub(rf"\1{_ANGLE}", reply))
-    return None if said is None else said.replace(_ANGLE, ">")
+    """As `action_text`, where an action may hold arrows (``3->14``)."""
+    action = action_text(_ARROW.sub(rf"\1{_ANGLE}", reply))
+    return None if action is None else action.replace(_ANGLE, ">")
 
 
-def library(name: str, who: str) -> Any:
-    """The library `name`, imported only now; `who` needs it, and the extra of the same name brings it."""
+def library(module: str, env: str, extra: str | None = None) -> Any:
+    """The library `module`, imported only now; `env` needs it, and `extra` (or the extra of its name) brings it."""
     try:
-        return importlib.import_module(name)
+        return importlib.import_module(module)
     except ImportError:
-        raise MissingExtra(who, name) from None
+        raise MissingExtra(env, extra or module) from None
 
 
-def nearest(name: str, known: Iterable[str]) -> list[str]:
-    """Of many known names those that are nearest to `name`; a few of them where none is near."""
-    names = list(known)
-    return difflib.get_close_matches(name, names, n=3) or [*names[:8], "..."]
+def nearest(name: str, choices: Iterable[str]) -> list[str]:
+    """Of many choices those that are nearest to `name`; a few of them where none is near."""
+    choices = list(choices)
+    return difflib.get_close_matches(name, choices, n=3) or [*choices[:8], "..."]

@@ -18,10 +18,10 @@ import ast
 import inspect
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, cast
 
-from mulligan.envs.adapters import library
+from mulligan.envs.adapters import Listed, library
 from mulligan.envs.base import action_text
 from mulligan.errors import ParameterError, UsageError
 from mulligan.types import ParamValue, Step, Task
@@ -32,19 +32,50 @@ _LONGEST_RULES = 1_500
 _SEEDS_EACH = 1_000_000_000
 """Seeds of training, of validation and of evaluation (`mulligan.rollout.tasksets`)."""
 _COLOURED = re.compile(r"\x1b\[[\d;]*m([^\x1b]*)\x1b\[0m")
-"""What a terminal would show in colour, as a player's place."""
+"""What a terminal would show in colour, as the cell that a player is in."""
 
 
 def adapt(ident: str) -> type:
     """The environment that Gymnasium registers as `ident`."""
     gym = library("gymnasium", f"gymnasium:{ident}")
     try:
-        found = gym.spec(ident)
+        turns = gym.spec(ident).max_episode_steps or _TURNS
     except gym.error.Error as error:
-        said = str(error).partition("\n")[0]
-        raise UsageError(f"gymnasium has no environment {ident!r}: {said}") from None
-    turns = found.max_episode_steps or _TURNS
+        raise UsageError(f"gymnasium has no environment {ident!r}: {_first_line(error)}") from None
     return type("Adapted", (Wrapped,), {"__doc__": f"{ident} of Gymnasium.", "ident": ident, "turns": turns})
+
+
+def catalogue() -> Iterator[Listed]:
+    """Every environment that draws itself in characters.
+
+    Those whose observations are text can be played too, but Gymnasium knows that only once they are made.
+    """
+    gym = library("gymnasium", "gymnasium")
+    for ident, spec in sorted(gym.registry.items()):
+        try:
+            creator = _creator(gym, spec)
+        except UsageError:  # a simulator that is not installed
+            continue
+        if _draws(creator):
+            yield Listed(ident, 1, (inspect.getdoc(creator) or "").strip().partition("\n")[0])
+
+
+def _creator(gym: Any, spec: Any) -> Any:
+    """The class of an environment, or the function that makes it."""
+    entry = spec.entry_point
+    try:
+        return gym.envs.registration.load_env_creator(entry) if isinstance(entry, str) else entry
+    except Exception as error:  # a simulator that is not installed
+        raise UsageError(f"gymnasium cannot make {spec.id}: {_first_line(error)}") from error
+
+
+def _draws(creator: Any) -> bool:
+    """Whether an environment draws itself in characters."""
+    return "ansi" in getattr(creator, "metadata", {}).get("render_modes", ())
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 class Wrapped:
@@ -62,7 +93,7 @@ class Wrapped:
         self.task = task
         self.gym = library("gymnasium", f"gymnasium:{self.ident}")
         self.options = _options(self.ident, task.text("options"))
-        self.draws = self._can_draw()
+        self.draws = _draws(_creator(self.gym, self.gym.spec(self.ident)))
         self.env = self._make()
         self.names = self._names()
         self.over = False
@@ -86,11 +117,11 @@ class Wrapped:
         return terminated and reward > 0
 
     def rules(self) -> str:
-        about = inspect.getdoc(type(self.env.unwrapped)) or ""
-        about = about.partition("## Observation Space")[0].strip()[:_LONGEST_RULES]
+        text = inspect.getdoc(type(self.env.unwrapped)) or ""
+        text = text.partition("## Observation Space")[0].strip()[:_LONGEST_RULES]
         how = f"one of: {', '.join(self.names)}" if self.names else "the text of your action"
         example = self.names[0] if self.names else "..."
-        return f"{self.ident}\n{about}\n\nAnswer with {how}, as in <action>{example}</action>"
+        return f"{self.ident}\n{text}\n\nAnswer with {how}, as in <action>{example}</action>"
 
     # ----------------------------------------------------------------------------------------------------------------
 
@@ -101,47 +132,32 @@ class Wrapped:
         return self.seen
 
     def step(self, reply: str) -> Step:
-        said = action_text(reply)
-        action = None if said is None else self._read(said)
+        text = action_text(reply)
+        action = None if text is None else self._read(text)
         if action is None or self.over:
-            why = "The episode is over." if self.over else f"Not an action; answer with {self._allowed()}."
+            allowed = f"one of {', '.join(self.names)}" if self.names else "a text that the environment takes"
+            why = "The episode is over." if self.over else f"Not an action; answer with {allowed}."
             return Step(self.seen, valid=False, state_key=self.seen, feedback=why)
         observation, reward, terminated, truncated, info = self.env.step(action)
         self.seen = self.show(observation, info)
         self.over = bool(terminated or truncated)
-        solved = self.over and self.won(float(reward), bool(terminated), info)
-        return Step(self.seen, float(reward), self.over, solved, state_key=self.seen)
+        won = self.over and self.won(float(reward), bool(terminated), info)
+        return Step(self.seen, float(reward), self.over, won, state_key=self.seen)
 
     @property
     def legal(self) -> Callable[[], Sequence[str]]:
-        """Only where actions have names: what is said in words of one's own cannot be listed."""
+        """Only where actions have names: free text cannot be listed."""
         if not self.names:
             raise AttributeError(f"gymnasium:{self.ident} takes any text")
-        return self._moves
-
-    def _moves(self) -> Sequence[str]:
-        return [] if self.over else [f"<action>{name}</action>" for name in self.names]
-
-    def _can_draw(self) -> bool:
-        """Whether the environment draws itself in characters."""
-        found = self.gym.spec(self.ident)
-        entry = found.entry_point
-        try:
-            made = self.gym.envs.registration.load_env_creator(entry) if isinstance(entry, str) else entry
-        except Exception as error:  # a simulator that is not installed
-            said = str(error).partition("\n")[0]
-            raise UsageError(f"gymnasium cannot make {self.ident}: {said}") from error
-        return "ansi" in getattr(made, "metadata", {}).get("render_modes", ())
+        return lambda: [] if self.over else [f"<action>{name}</action>" for name in self.names]
 
     def _make(self) -> Any:
-        mode = {"render_mode": "ansi"} if self.draws else {}
+        options = {**({"render_mode": "ansi"} if self.draws else {}), **self.options}
         try:
-            return self.gym.make(self.ident, disable_env_checker=True, **{**mode, **self.options})
+            return self.gym.make(self.ident, disable_env_checker=True, **options)
         except Exception as error:
-            said = str(error).partition("\n")[0]
-            raise UsageError(
-                f"gymnasium cannot make {self.ident} with {self.options or 'no options'}: {said}"
-            ) from error
+            given = self.options or "no options"
+            raise UsageError(f"gymnasium cannot make {self.ident} with {given}: {_first_line(error)}") from error
 
     def _names(self) -> tuple[str, ...]:
         space = self.env.action_space
@@ -154,15 +170,12 @@ class Wrapped:
             return ()
         raise UsageError(f"gymnasium:{self.ident} takes actions of {space}: only discrete ones and text can be played")
 
-    def _read(self, said: str) -> Any:
-        if self.names:
-            named = {name.lower(): number for number, name in enumerate(self.names)}
-            number = named.get(said.lower())
-            return None if number is None else int(self.env.action_space.start) + number
-        return said if self.env.action_space.contains(said) else None
-
-    def _allowed(self) -> str:
-        return f"one of {', '.join(self.names)}" if self.names else "a text that the environment takes"
+    def _read(self, text: str) -> Any:
+        if not self.names:
+            return text if self.env.action_space.contains(text) else None
+        numbers = {name.lower(): number for number, name in enumerate(self.names)}
+        number = numbers.get(text.lower())
+        return None if number is None else int(self.env.action_space.start) + number
 
 
 def narrow_seed(seed: int) -> int:
@@ -176,19 +189,12 @@ def narrow_seed(seed: int) -> int:
 
 def _options(ident: str, text: str) -> dict[str, Any]:
     """``is_slippery=False, map_name='8x8'`` as a dictionary; JSON is understood too."""
-    if not text.strip():
-        return {}
     try:
         if text.lstrip().startswith("{"):
-            found = json.loads(text)
-        else:
-            call = ast.parse(f"options({text})", mode="eval").body
-            assert isinstance(call, ast.Call)
-            found = {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
-            if call.args:
-                raise ValueError
+            return dict(json.loads(text))
+        call = cast(ast.Call, ast.parse(f"options({text})", mode="eval").body)
+        if call.args:
+            raise ValueError
+        return {str(option.arg): ast.literal_eval(option.value) for option in call.keywords}
     except (ValueError, SyntaxError):
-        raise ParameterError(
-            f"gymnasium:{ident}: options={text!r} cannot be read; give NAME=VALUE, NAME=VALUE"
-        ) from None
-    return dict(found)
+        raise ParameterError(f"gymnasium:{ident}: options must be NAME=VALUE, NAME=VALUE (got {text!r})") from None

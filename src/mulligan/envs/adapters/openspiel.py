@@ -1,39 +1,50 @@
-"""Any turn-based game for two of OpenSpiel: ``openspiel:connect_four``, ``openspiel:hex(board_size=5)``."""
+"""Any turn-based game for two of OpenSpiel: ``openspiel:connect_four``, ``openspiel:hex(board_size=5)``.
+
+Parameters (`--env.NAME`):
+
+opponent  ``random``, or ``mcts:100``, which looks ahead with so many simulations
+seat      1 moves first, 2 second; 0 lets the seed decide
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, ClassVar
 
-from mulligan.envs.adapters import action_with_arrows, nearest
-from mulligan.envs.openspiel import Match, Move, State, load_game, pick, settle_seat, spiel
+from mulligan.envs.adapters import Listed, action_with_arrows, library, nearest
+from mulligan.envs.versus import ORDER, draw, pick, settle_seat
 from mulligan.errors import ParameterError, UnknownName, UsageError
 from mulligan.seeding import generator
 from mulligan.types import Episode, ParamValue, Step, Task
 
 OPPONENTS = ("random", "mcts:K")
-EXPLORATION = 2.0
+_EXPLORATION = 2.0
 """The constant of UCT's exploration term."""
-_MOST_TURNS, _MOST_LISTED, _MOST_SIMULATIONS, _SAMPLES = 200, 60, 100_000, 8
+_MOST_SIMULATIONS = 100_000
+_MOST_TURNS, _MOST_LISTED, _SAMPLES = 200, 60, 8
+
+
+def _spiel(env: str) -> Any:
+    """The module ``pyspiel``, imported only now; `env` needs it."""
+    return library("pyspiel", env, extra="games")
 
 
 def adapt(ident: str) -> type:
     """The environment of OpenSpiel's game `ident`, with its parameters in brackets as OpenSpiel writes them."""
     name = f"openspiel:{ident}"
-    library = spiel(name)
-    if ident.partition("(")[0] not in library.registered_names():
-        raise UnknownName("game of OpenSpiel", ident, nearest(ident.partition("(")[0], library.registered_names()))
+    spiel = _spiel(name)
+    if ident.partition("(")[0] not in spiel.registered_names():
+        raise UnknownName("game of OpenSpiel", ident, nearest(ident.partition("(")[0], spiel.registered_names()))
     try:
         game = load_game(name, ident)
-    except library.SpielError as error:
-        said = str(error).strip().splitlines()[-1]
-        raise UsageError(f"OpenSpiel cannot load {ident!r}: {said}") from None
-    about = game.get_type()
-    if about.dynamics != library.GameType.Dynamics.SEQUENTIAL or game.num_players() != 2:
+    except spiel.SpielError as error:
+        raise UsageError(f"OpenSpiel cannot load {ident!r}: {str(error).strip().splitlines()[-1]}") from None
+    if not _is_playable(game.get_type()) or game.num_players() != 2:
         raise UsageError(f"{name}: only games in which two players move in turn can be played")
     body = {
-        "__doc__": f"{about.long_name} (OpenSpiel) against one opponent.",
+        "__doc__": f"{game.get_type().long_name} (OpenSpiel) against one opponent.",
         "__module__": __name__,
         "name": name,
         "game": game,
@@ -41,6 +52,48 @@ def adapt(ident: str) -> type:
         "timeout_reward": float(game.min_utility()),
     }
     return type("Adapted", (SpielGame,), body)
+
+
+def catalogue() -> Iterator[Listed]:
+    """Every game that can be played without parameters."""
+    for kind in _spiel("openspiel").registered_games():
+        players = kind.parameter_specification.get("players") or kind.min_num_players
+        if _is_playable(kind) and players == 2 and kind.default_loadable:
+            yield Listed(kind.short_name, 2, kind.long_name)
+
+
+def _is_playable(kind: Any) -> bool:
+    return bool(kind.dynamics == _spiel("openspiel").GameType.Dynamics.SEQUENTIAL)
+
+
+@lru_cache(maxsize=8)
+def load_game(env: str, name: str) -> Any:
+    """OpenSpiel's game `name`, one object for the whole process; `env` needs it."""
+    return _spiel(env).load_game(name)
+
+
+def simulations_of(env: str, opponent: str) -> int:
+    """K of ``mcts:K``."""
+    count = opponent.partition(":")[2]
+    if not (count.isascii() and count.isdecimal() and len(count) <= 9 and 1 <= int(count) <= _MOST_SIMULATIONS):
+        raise ParameterError(f"{env}: opponent must be mcts:1 to mcts:{_MOST_SIMULATIONS} (got {opponent!r})")
+    return int(count)
+
+
+def mcts(env: str, game_name: str, simulations: int, rng: random.Random) -> Callable[[Sequence[int]], int]:
+    """An opponent that searches: from the actions that were played so far to its own."""
+    game, seed = load_game(env, game_name), int(rng.random() * 2**31)
+    spiel = _spiel(env)
+    evaluator = spiel.RandomRolloutEvaluator(1, seed)
+    bot = spiel.MCTSBot(game, evaluator, _EXPLORATION, simulations, 64, True, seed, False)
+
+    def search(history: Sequence[int]) -> int:
+        state = game.new_initial_state()
+        for action in history:
+            state.apply_action(action)
+        return int(bot.step(state))
+
+    return search
 
 
 def _most_moves(game: Any) -> int:
@@ -72,18 +125,17 @@ class SpielGame:
     def __init__(self, task: Task) -> None:
         self.task, self.seat = task, task.integer("seat")
         self.reset()
-        self.example = "<action>MOVE</action>" if self.match.over else self.legal()[0]
+        self.example = "<action>MOVE</action>" if self.over else self.legal()[0]
 
     @classmethod
     def settle(cls, params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:
         opponent = str(params["opponent"])
-        kind, _, count = opponent.partition(":")
-        if kind not in ("random", "mcts"):
+        if opponent.partition(":")[0] == "mcts":
+            simulations_of(cls.name, opponent)
+            if not cls._is_open():
+                raise ParameterError(f"{cls.name}: opponent must be 'random', since MCTS would see what is hidden")
+        elif opponent != "random":
             raise UnknownName(f"opponent of {cls.name}", opponent, OPPONENTS)
-        if kind == "mcts" and not (count.isascii() and count.isdecimal() and 1 <= int(count[:9]) <= _MOST_SIMULATIONS):
-            raise ParameterError(f"{cls.name}: opponent={opponent!r} cannot be; give for example 'mcts:100'")
-        if kind == "mcts" and not cls._is_open():
-            raise ParameterError(f"{cls.name}: MCTS would see what is hidden; the opponent can only be 'random'")
         return settle_seat(cls.name, params, seed)
 
     @classmethod
@@ -92,88 +144,104 @@ class SpielGame:
 
     @classmethod
     def _is_open(cls) -> bool:
-        return bool(cls.game.get_type().information == spiel(cls.name).GameType.Information.PERFECT_INFORMATION)
+        perfect = _spiel(cls.name).GameType.Information.PERFECT_INFORMATION
+        return bool(cls.game.get_type().information == perfect)
 
     def rules(self) -> str:
-        order = "first" if self.seat == 1 else "second"
         worst, best = self.game.min_utility(), self.game.max_utility()
         return (
-            f"{self.game.get_type().long_name}, a game for two; you move {order}. It is over after "
+            f"{self.game.get_type().long_name}, a game for two; you move {ORDER[self.seat]}. It is over after "
             f"{self.game.max_game_length()} moves at the latest and pays you {worst:g} to {best:g}.\n"
             "Each turn shows the game as you see it and your legal moves.\n"
             f"Answer with one of them, as it is written: {self.example}"
         )
 
     def reset(self, chance: int = 0) -> str:
-        rng = generator(self.task.seed, "chance", chance)
-        self.match = Match(self.game, self.seat, self._opponent(rng), rng)
+        self.rng = generator(self.task.seed, "chance", chance)
+        self.state = self.game.new_initial_state()
+        self.opponent = self._opponent()
         self.ended, self.paid = False, 0.0
+        """Whether the player knows that the game is over, and what it has been paid so far."""
+        self._let_others_move()
         return self._observe()
 
     def step(self, reply: str) -> Step:
         if self.ended:
             return Step(self._observe(), valid=False, state_key=self._seen(), feedback="The game is over.")
-        if self.match.over:  # the opponent has ended it before this seat's first move: any reply takes the result
-            return self._told()
-        said = action_with_arrows(reply)
-        move = None if said is None else self._named(said)
-        if move is None:
-            why = "The answer names none of the legal moves."
-            return Step(self._observe(), valid=False, state_key=self._seen(), feedback=why)
-        self.match.play(move)
-        return self._told()
+        if not self.over:  # otherwise the opponent has ended it before the first move: any reply takes the result
+            name = action_with_arrows(reply)
+            move = None if name is None else self._named(name)
+            if move is None:
+                why = "The answer names none of the legal moves."
+                return Step(self._observe(), valid=False, state_key=self._seen(), feedback=why)
+            self.state.apply_action(move)
+            self._let_others_move()
+        # Some games pay while they last, and OpenSpiel tells the sum.
+        total, self.ended = self.total, self.over
+        reward, self.paid = total - self.paid, total
+        return Step(self._observe(), reward, self.ended, self.ended and total > 0, state_key=self._seen())
 
-    def _told(self) -> Step:
-        whole, self.ended = self.match.reward, self.match.over
-        reward, self.paid = whole - self.paid, whole  # some games pay while they last; OpenSpiel tells the sum
-        return Step(self._observe(), reward, self.ended, self.ended and whole > 0, state_key=self._seen())
+    @property
+    def over(self) -> bool:
+        return bool(self.state.is_terminal())
+
+    @property
+    def total(self) -> float:
+        """What the game has paid the seat so far."""
+        return float(self.state.player_return(self.seat - 1))
+
+    def _let_others_move(self) -> None:
+        """Until it is the seat's turn, or the game is over."""
+        state = self.state
+        while not state.is_terminal() and state.current_player() != self.seat - 1:
+            if state.is_chance_node():
+                actions, chances = zip(*state.chance_outcomes(), strict=True)
+                state.apply_action(actions[draw(self.rng, chances)])
+            else:
+                state.apply_action(self.opponent())
+
+    def _opponent(self) -> Callable[[], int]:
+        name = self.task.text("opponent")
+        if name == "random":
+            return lambda: pick(self.rng, self.state.legal_actions())
+        search = mcts(self.name, self.name.partition(":")[2], simulations_of(self.name, name), self.rng)
+        return lambda: search(self.state.history())
 
     def legal(self) -> Sequence[str]:
-        if self.match.over:
+        if self.over:
             return [] if self.ended else ["<action>ok</action>"]
         return [f"<action>{self._say(move)}</action>" for move in self._actions()]
 
     def digest(self, episode: Episode) -> str:
         played = [action_with_arrows(turn.reply.text) or turn.reply.text for turn in episode.turns if turn.valid]
         result = "won" if episode.won else "not won"
-        return f"You moved {'first' if self.seat == 1 else 'second'}: {' | '.join(played) or 'nothing'}; {result}."
-
-    def _opponent(self, rng: random.Random) -> Move:
-        name, _, count = self.task.text("opponent").partition(":")
-        if name == "random":
-            return lambda state: pick(rng, state.legal_actions())
-        library, seed = spiel(self.name), int(rng.random() * 2**31)
-        evaluator = library.RandomRolloutEvaluator(1, seed)
-        bot = library.MCTSBot(self.game, evaluator, EXPLORATION, int(count), 64, True, seed, False)
-        step: Callable[[State], int] = bot.step
-        return step
+        return f"You moved {ORDER[self.seat]}: {' | '.join(played) or 'nothing'}; {result}."
 
     def _actions(self) -> list[int]:
-        return list(self.match.state.legal_actions(self.seat - 1))
+        return list(self.state.legal_actions(self.seat - 1))
 
     def _say(self, move: int) -> str:
-        return str(self.match.state.action_to_string(self.seat - 1, move))
+        return str(self.state.action_to_string(self.seat - 1, move))
 
-    def _named(self, said: str) -> int | None:
-        """The legal move of that name, however it is spaced; however it is cased too, where that names one alone."""
+    def _named(self, name: str) -> int | None:
+        """The legal move of that name, whatever its spaces; where only one matches, whatever its case too."""
         names = {move: "".join(self._say(move).split()) for move in self._actions()}
-        wanted = "".join(said.split())
-        exact = [move for move, name in names.items() if name == wanted]
-        alike = [move for move, name in names.items() if name.lower() == wanted.lower()]
+        wanted = "".join(name.split())
+        exact = [move for move, each in names.items() if each == wanted]
+        alike = [move for move, each in names.items() if each.lower() == wanted.lower()]
         return exact[0] if exact else alike[0] if len(alike) == 1 else None
 
     def _seen(self) -> str:
         """The game as the seat may see it."""
-        state, about = self.match.state, self.game.get_type()
         if self._is_open():
-            return str(state)
-        if about.provides_information_state_string:
-            return str(state.information_state_string(self.seat - 1))
-        return str(state.observation_string(self.seat - 1))
+            return str(self.state)
+        if self.game.get_type().provides_information_state_string:
+            return str(self.state.information_state_string(self.seat - 1))
+        return str(self.state.observation_string(self.seat - 1))
 
     def _observe(self) -> str:
-        if self.match.over:
-            return f"{self._seen()}\nThe game is over; it paid you {self.match.reward:g}."
+        if self.over:
+            return f"{self._seen()}\nThe game is over; it paid you {self.total:g}."
         moves = [self._say(move) for move in self._actions()]
         more = f" and {len(moves) - _MOST_LISTED} more" if len(moves) > _MOST_LISTED else ""
         return f"{self._seen()}\nLegal moves: {', '.join(moves[:_MOST_LISTED])}{more}"

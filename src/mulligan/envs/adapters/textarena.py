@@ -3,25 +3,30 @@
 TextArena draws its luck from Python's and numpy's global generators. Each game here has them to itself while it is
 asked something, so that the seed alone decides what happens, however many games are played at once. A move that the
 game refuses is taken back, with the count of errors that TextArena keeps: here an invalid reply changes nothing.
+
+Parameters of games for two (`--env.NAME`):
+
+opponent  ``random`` picks among the moves in brackets that it was last offered; or path/to/file.py:function, which gets
+          what the opponent has read and a `random.Random`, and returns a move
+seat      1 moves first, 2 second; 0 lets the seed decide
 """
 
 from __future__ import annotations
 
 import copy
-import math
+import io
 import random
 import re
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TextIO, cast
 
 from mulligan.envs import registry
-from mulligan.envs.adapters import action_with_arrows, library, nearest
-from mulligan.envs.openspiel import settle_seat
+from mulligan.envs.adapters import Listed, action_with_arrows, library, nearest
+from mulligan.envs.versus import pick, settle_seat
 from mulligan.errors import UnknownName, UsageError
 from mulligan.seeding import derive, generator
 from mulligan.types import Episode, ParamValue, Step, Task
@@ -31,35 +36,54 @@ Answer = Callable[[str, random.Random], str]
 _TURNS = 50
 _PATIENCE = 20
 """Moves of an opponent that the game may refuse, one after another, before it forfeits."""
-_LONGEST_MOVE = 60.0
-"""Seconds; a game that has had the global generators for longer does not give them back."""
+_LONGEST_WAIT = 60.0
+"""Seconds to wait for the global generators; a game that hangs in a thread of its own never gives them back."""
 _OFFERED = re.compile(r"\[[^\[\]\n]{1,40}\]")
+_TAGS = ("[game]", "[player]", "[player 0]", "[player 1]")
 _ENDLESS = re.compile(r"\d{1000}")
 
 
 def adapt(ident: str) -> type:
     """The game that TextArena registers as `ident`."""
-    arena = library("textarena", f"textarena:{ident}")
-    known = arena.envs.registration.ENV_REGISTRY
-    if ident not in known:
-        raise UnknownName("game of TextArena", ident, nearest(ident, known))
+    games = _registered(f"textarena:{ident}")
+    if ident not in games:
+        raise UnknownName("game of TextArena", ident, nearest(ident, games))
     players = _players(ident)
-    limit = known[ident].kwargs.get("max_turns")
-    base = Solo if players == 1 else Duel
+    limit = games[ident].kwargs.get("max_turns")
     turns = int(limit) if isinstance(limit, int) and 0 < limit <= 1000 else _TURNS
-    body = {"__doc__": f"{ident} of TextArena.", "ident": ident, "turns": turns}
-    return type("Adapted", (base,), {**body, "deals": players == 2 and _deals(ident)})
+    body = {"__doc__": f"{ident} of TextArena.", "__module__": __name__, "ident": ident, "turns": turns}
+    return type("Adapted", (ArenaGame,), body if players == 1 else {**body, **_DUEL, "is_dealt": _is_dealt(ident)})
+
+
+def catalogue() -> Iterator[Listed]:
+    """Every game that can be played here, with its variants."""
+    variants: dict[str, list[str]] = {}
+    for ident, entry in _registered("textarena").items():
+        if not ident.endswith(("-raw", "-train")):
+            variants.setdefault(str(entry.entry_point), []).append(ident)
+    for idents in variants.values():
+        ident, *others = sorted(idents, key=len)
+        try:
+            with redirect_stderr(io.StringIO()):  # word lists that cannot be downloaded
+                players = _players(ident)
+        except UsageError:  # more players, or something that the game needs is missing
+            continue
+        yield Listed(ident, players, f"also {', '.join(sorted(others))}" if others else "")
+
+
+def _registered(env: str) -> dict[str, Any]:
+    return dict(library("textarena", env).envs.registration.ENV_REGISTRY)
 
 
 def _make(ident: str) -> Any:
     """The game without wrappers: its messages one by one."""
-    arena = library("textarena", f"textarena:{ident}")
     raw = ident if ident.endswith("-raw") else f"{ident}-raw"
+    env = f"textarena:{ident}"
     try:
-        return arena.make(raw if raw in arena.envs.registration.ENV_REGISTRY else ident)
+        return library("textarena", env).make(raw if raw in _registered(env) else ident)
     except Exception as error:
-        said = next((line for line in str(error).splitlines() if line.strip(" *")), type(error).__name__)
-        raise UsageError(f"TextArena cannot make {ident}: {said.strip()}") from error
+        reason = next((line for line in str(error).splitlines() if line.strip(" *")), type(error).__name__)
+        raise UsageError(f"TextArena cannot make {ident}: {reason.strip()}") from error
 
 
 def _players(ident: str) -> int:
@@ -76,41 +100,18 @@ def _players(ident: str) -> int:
     raise UsageError(f"textarena:{ident} is for more than two players: only games for one or two can be played")
 
 
-def _deals(ident: str) -> bool:
+def _is_dealt(ident: str) -> bool:
     """Whether the prompt tells what luck has dealt the player, and so is not the same in every game."""
     prompts = {tuple(each for each in _Game(ident, 2, seed).unread(0) if each.kind == "PROMPT") for seed in range(4)}
     return len(prompts) > 1
 
 
-class _Luck:
-    """The global generators, which one game has at a time.
-
-    With a time limit (`env_timeout`) worlds are asked in threads of their own, and one that hangs is given up with its
-    thread, which keeps them: the others are told so instead of waiting for ever.
-    """
-
-    def __init__(self) -> None:
-        self.lock, self.since = threading.Lock(), math.inf
-
-    def __enter__(self) -> None:
-        while not self.lock.acquire(timeout=0.1):
-            if time.monotonic() - self.since > _LONGEST_MOVE:
-                raise TimeoutError(
-                    f"another game of TextArena has not answered for more than {_LONGEST_MOVE:g} s and keeps Python's "
-                    "random numbers, so that no other can be played in this process; start again"
-                )
-        self.since = time.monotonic()
-
-    def __exit__(self, *_: object) -> None:
-        self.since = math.inf
-        self.lock.release()
-
-
-_LUCK = _Luck()
+_LUCK = threading.Lock()
+"""Held by the game that has the global generators."""
 
 
 class _Muted:
-    """Standard output as it was, without what this thread writes: others may write while a game is asked, or hangs."""
+    """Standard output without what this thread writes: other threads may write while a game is asked, or hangs."""
 
     def __init__(self, real: TextIO) -> None:
         self.real, self.thread = real, threading.get_ident()
@@ -123,25 +124,31 @@ class _Muted:
 
 
 @contextmanager
-def _own_luck(python: Any, numbers: Any) -> Iterator[list[Any]]:
+def _own_luck(python_state: Any, numpy_state: Any) -> Iterator[list[Any]]:
     """Inside, the global generators are in these states; what they have become is in the list afterwards.
 
     What a game prints there is dropped: it would stand in the middle of a result.
     """
     import numpy
 
-    with _LUCK, redirect_stdout(cast(TextIO, _Muted(sys.stdout))):
-        before, before_numbers = random.getstate(), numpy.random.get_state()  # noqa: NPY002 (TextArena uses it)
-        left: list[Any] = []
-        random.setstate(python)
-        if numbers is not None:
-            numpy.random.set_state(numbers)  # noqa: NPY002
-        try:
-            yield left
-        finally:
-            left += [random.getstate(), numpy.random.get_state()]  # noqa: NPY002
-            random.setstate(before)
-            numpy.random.set_state(before_numbers)  # noqa: NPY002
+    if not _LUCK.acquire(timeout=_LONGEST_WAIT):
+        raise TimeoutError(
+            f"another game of TextArena has not answered for more than {_LONGEST_WAIT:g} s and keeps Python's random "
+            "numbers, so that no other can be played in this process; start again"
+        )
+    before = random.getstate(), numpy.random.get_state()  # noqa: NPY002 (TextArena uses it)
+    states: list[Any] = []
+    try:
+        random.setstate(python_state)
+        if numpy_state is not None:
+            numpy.random.set_state(numpy_state)  # noqa: NPY002
+        with redirect_stdout(cast(TextIO, _Muted(sys.stdout))):
+            yield states
+    finally:
+        states += [random.getstate(), numpy.random.get_state()]  # noqa: NPY002
+        random.setstate(before[0])
+        numpy.random.set_state(before[1])  # noqa: NPY002
+        _LUCK.release()
 
 
 class _Message(NamedTuple):
@@ -154,16 +161,16 @@ class _Message(NamedTuple):
 
 
 class _Game:
-    """A game of TextArena under way, and the luck that is its own."""
+    """A game of TextArena under way, with the states of its own generators."""
 
     def __init__(self, ident: str, players: int, seed: int) -> None:
         import numpy
 
-        numbers = numpy.random.RandomState(seed % 2**32).get_state()
-        with _own_luck(random.Random(seed).getstate(), numbers) as left:
+        numpy_state = numpy.random.RandomState(seed % 2**32).get_state()
+        with _own_luck(random.Random(seed).getstate(), numpy_state) as states:
             self.env = _make(ident)
             self.env.reset(num_players=players, seed=seed % 2**31)
-        self.luck = left
+        self.luck = states
 
     @property
     def mover(self) -> int:
@@ -174,187 +181,141 @@ class _Game:
         return bool(self.env.state.done)
 
     def reward(self, player: int) -> float:
-        found = self.env.state.rewards or {}
-        return float(found.get(player, 0.0))
+        return float((self.env.state.rewards or {}).get(player, 0.0))
 
     def unread(self, player: int) -> list[_Message]:
         """What the player has not read yet."""
-        found = [
+        messages = [
             # Countdown and others hand over a move in the wrong order: what should be its kind is its text.
             _Message(speaker, getattr(kind, "name", "PLAYER_ACTION"), _dedented(str(text)))
             for speaker, text, kind in self.env.state.observations[player]
         ]
         self.env.state.observations[player] = []
-        return found
+        return messages
 
-    def told(self, messages: Sequence[_Message], player: int) -> str:
-        """Messages as an observation of the player's; its own words are left out, the other's are marked as such."""
+    def observation(self, messages: Sequence[_Message], player: int) -> str:
+        """Messages as the player reads them: the other's words are marked.
+
+        Its own moves are left out, which some games repeat as if they had said them themselves.
+        """
         other = 1 - player
         mark = f"[{self.env.state.role_mapping.get(other, f'Player {other}')}] "
-        said = [mark + each.text if each.speaker == other else each.text for each in messages if _is_news(each, other)]
-        return "\n".join(said).strip("\n")
+        news = [each for each in messages if each.kind != "PLAYER_ACTION" or each.speaker == other]
+        return "\n".join(mark + each.text if each.speaker == other else each.text for each in news).strip("\n")
 
     def play(self, move: str) -> str | None:
         """Make a move; None, or why it was refused: then nothing has happened."""
-        before, luck, state = copy.deepcopy(self.env), self.luck, self.env.state
-        refused: list[str] = []
-        real = state.set_invalid_move
+        before, state = copy.deepcopy(self.env), self.env.state
+        reasons: list[str] = []
+        set_invalid_move = state.set_invalid_move
 
-        def noted(*args: Any, **given: Any) -> None:
-            refused.append(str(given.get("reason") or next((text for text in args if isinstance(text, str)), "")))
-            real(*args, **given)
+        def note(*args: Any, **options: Any) -> None:
+            reasons.append(str(options.get("reason") or next((text for text in args if isinstance(text, str)), "")))
+            set_invalid_move(*args, **options)
 
-        state.error_count, state.set_invalid_move = 0, noted
-        with _own_luck(*luck) as left:
+        state.error_count, state.set_invalid_move = 0, note
+        with _own_luck(*self.luck) as states:
             self.env.step(move)
         del state.set_invalid_move
-        if refused:
+        if reasons:
             self.env = before
-            return refused[0] or "That is not a legal move."
-        self.luck = left
+            return reasons[0] or "That is not a legal move."
+        self.luck = states
         return None
 
 
-class _Arena:
-    """What games for one and for two share."""
+_DUEL = {"kind": "versus", "timeout_reward": -1.0, "defaults": {"opponent": "random", "seat": 0}}
+"""Settings of a game for two."""
+
+
+class ArenaGame:
+    """A game of TextArena for one player, or for two against an opponent."""
 
     ident: ClassVar[str]
-    turns: ClassVar[int] = _TURNS
-    deals: ClassVar[bool] = False
-    """Whether the prompt belongs to one game alone: it is an observation then, since rules are said once a trial."""
-    task: Task
-    game: _Game
-    me = 0
-    prompt = seen = ""
-    ended = False
-    """Whether the player knows that the game is over."""
-
-    def rules(self) -> str:
-        how = "Give your move inside tags, with the brackets that the game asks for: <action>[...]</action>"
-        return f"{self.prompt}\n{how}".lstrip("\n")
-
-    def begin(self, players: int, seed: int) -> None:
-        """A new game; what its prompt says to this player becomes the rules."""
-        self.game = _Game(self.ident, players, seed)
-        found = self.game.unread(self.me)
-        rules = [] if self.deals else [message for message in found if message.kind == "PROMPT"]
-        self.prompt = "\n".join(message.text for message in rules)
-        self.ended = False
-        self.let_others_move()
-        news = [message for message in found if message not in rules] + self.game.unread(self.me)
-        self.seen = self.game.told(news, self.me)
-
-    def let_others_move(self) -> None:
-        """Until it is this player's turn, or the game is over."""
-
-    def result(self) -> float | None:
-        """What the game paid this player; None while it goes on."""
-        return self.game.reward(self.me) if self.game.over else None
-
-    def step(self, reply: str) -> Step:
-        said = action_with_arrows(reply)
-        if self.ended:
-            return self._invalid("The game is over.")
-        if self.result() is not None:  # the others have ended it before this player's first move
-            return self._told_step()
-        if said is None:
-            return self._invalid("No move could be read; give it as <action>[...]</action>.")
-        if _ENDLESS.search(said):  # which games turn into a number, and Python refuses to
-            return self._invalid("No move has so many digits.")
-        refused = self.game.play(bracketed(said))
-        if refused is not None:
-            return self._invalid(refused)
-        self.let_others_move()
-        self.seen = self.game.told(self.game.unread(self.me), self.me)
-        return self._told_step()
-
-    def _told_step(self) -> Step:
-        reward = self.result()
-        self.ended = reward is not None
-        if reward is None:
-            return Step(self.seen, state_key=self.seen)
-        return Step(self.seen, reward, True, self.is_win(reward), state_key=self.seen)
-
-    def is_win(self, reward: float) -> bool:
-        return reward >= 1
-
-    def digest(self, episode: Episode) -> str:
-        played = [
-            action_with_arrows(turn.reply.text) or turn.reply.text.strip()  # bare replies have no tags
-            for turn in episode.turns
-            if turn.valid
-        ]
-        return f"moves {' '.join(played) or 'none'}\n{episode.final}"
-
-    def _invalid(self, why: str) -> Step:
-        return Step(self.seen, valid=False, state_key=self.seen, feedback=why)
-
-
-class Solo(_Arena):
-    """A game of TextArena for one player."""
-
     kind: ClassVar[str] = "solve"
+    turns: ClassVar[int] = _TURNS
+    is_dealt: ClassVar[bool] = False
+    """Whether the prompt belongs to one game alone: it is an observation then, since rules are said once a trial."""
 
     def __init__(self, task: Task) -> None:
-        self.task = task
-        self.reset()
-
-    @classmethod
-    def task_class(cls, params: Mapping[str, ParamValue]) -> str:
-        return f"textarena/{cls.ident}"
-
-    def reset(self, chance: int = 0) -> str:
-        self.begin(1, derive(self.task.seed, self.ident))
-        return self.seen
-
-
-class Duel(_Arena):
-    """A game of TextArena for two, against an opponent.
-
-    opponent  "random" picks among the moves in brackets that it was last offered; or path/to/file.py:function, which
-              gets what the opponent has read and a `random.Random`, and returns a move.
-    """
-
-    kind: ClassVar[str] = "versus"
-    timeout_reward: ClassVar[float] = -1.0
-    defaults: ClassVar[dict[str, ParamValue]] = {"opponent": "random", "seat": 0}
-
-    def __init__(self, task: Task) -> None:
-        self.task, self.me = task, task.integer("seat") - 1
-        self.answer = _opponent(self.ident, task.text("opponent"))
+        self.task, self.seat_index = task, (task.seat or 1) - 1
+        self.answer = _opponent(self.ident, task.opponent or "random")
         self.reset()
 
     @classmethod
     def settle(cls, params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:
+        if cls.kind == "solve":
+            return params
         _opponent(cls.ident, str(params["opponent"]))
         return settle_seat(f"textarena:{cls.ident}", params, seed)
 
     @classmethod
     def task_class(cls, params: Mapping[str, ParamValue]) -> str:
-        return f"textarena/{cls.ident}/vs-{params['opponent']}"
+        return f"textarena/{cls.ident}" + (f"/vs-{params['opponent']}" if cls.kind == "versus" else "")
+
+    def rules(self) -> str:
+        how = "Give your move inside tags, with the brackets that the game asks for: <action>[...]</action>"
+        return f"{self.prompt}\n{how}".lstrip("\n")
 
     def reset(self, chance: int = 0) -> str:
+        """A new game; what its prompt says to this player becomes the rules."""
         self.rng = generator(self.task.seed, "opponent", chance)
-        self.heard: list[str] = []
-        self.forfeited = False
-        self.begin(2, derive(self.task.seed, self.ident, chance))
+        self.opponent_read: list[str] = []
+        self.forfeited = self.ended = False
+        """Whether the opponent makes no move, and whether the player knows that the game is over."""
+        luck = (chance,) if self.kind == "versus" else ()
+        self.game = _Game(self.ident, 1 + len(luck), derive(self.task.seed, self.ident, *luck))
+        messages = self.game.unread(self.seat_index)
+        rules = [] if self.is_dealt else [message for message in messages if message.kind == "PROMPT"]
+        self.prompt = "\n".join(message.text for message in rules)
+        self._let_opponent_move()
+        news = [message for message in messages if message not in rules] + self.game.unread(self.seat_index)
+        self.seen = self.game.observation(news, self.seat_index)
         return self.seen
 
-    def let_others_move(self) -> None:
-        other, refused = 1 - self.me, 0
+    def _let_opponent_move(self) -> None:
+        """Until it is this player's turn, or the game is over."""
+        other, refused = 1 - self.seat_index, 0
         while not self.game.over and not self.forfeited and self.game.mover == other:
-            self.heard += [message.text for message in self.game.unread(other)]
-            if self.game.play(bracketed(self.answer("\n".join(self.heard), self.rng))) is None:
-                refused = 0
-            else:
-                refused += 1
-                self.forfeited = refused > _PATIENCE
+            self.opponent_read += [message.text for message in self.game.unread(other)]
+            move = self.answer("\n".join(self.opponent_read), self.rng)
+            refused = 0 if self.game.play(bracketed(move)) is None else refused + 1
+            self.forfeited = refused > _PATIENCE
 
     def result(self) -> float | None:
-        return 1.0 if self.forfeited else super().result()
+        """What the game paid this player; None while it goes on."""
+        if self.forfeited:
+            return 1.0
+        return self.game.reward(self.seat_index) if self.game.over else None
 
-    def is_win(self, reward: float) -> bool:
-        return reward > 0
+    def step(self, reply: str) -> Step:
+        if self.ended:
+            return self._invalid("The game is over.")
+        if self.result() is None:  # otherwise the others have ended it before this player's first move
+            move = action_with_arrows(reply)
+            if move is None:
+                return self._invalid("No move could be read; give it as <action>[...]</action>.")
+            if _ENDLESS.search(move):  # which games turn into a number, and Python refuses to
+                return self._invalid("No move has so many digits.")
+            refused = self.game.play(bracketed(move))
+            if refused is not None:
+                return self._invalid(refused)
+            self._let_opponent_move()
+            self.seen = self.game.observation(self.game.unread(self.seat_index), self.seat_index)
+        reward = self.result()
+        self.ended = reward is not None
+        if reward is None:
+            return Step(self.seen, state_key=self.seen)
+        won = reward > 0 if self.kind == "versus" else reward >= 1
+        return Step(self.seen, reward, True, won, state_key=self.seen)
+
+    def digest(self, episode: Episode) -> str:
+        replies = [turn.reply.text for turn in episode.turns if turn.valid]
+        played = [action_with_arrows(reply) or reply.strip() for reply in replies]  # bare replies have no tags
+        return f"moves {' '.join(played) or 'none'}\n{episode.final}"
+
+    def _invalid(self, feedback: str) -> Step:
+        return Step(self.seen, valid=False, state_key=self.seen, feedback=feedback)
 
 
 def bracketed(move: str) -> str:
@@ -371,21 +332,13 @@ def _opponent(ident: str, name: str) -> Answer:
     return cast(Answer, registry.load_from_file(Path(file), function))
 
 
-def _any_offered(heard: str, rng: random.Random) -> str:
+def _any_offered(text: str, rng: random.Random) -> str:
     """One of the moves on the last line that names some."""
-    for line in reversed(heard.splitlines()):
-        offered = [str(each) for each in _OFFERED.findall(line) if each.lower() not in _TAGS]
+    for line in reversed(text.splitlines()):
+        offered = [str(move) for move in _OFFERED.findall(line) if move.lower() not in _TAGS]
         if offered:
-            return offered[int(rng.random() * len(offered))]
+            return pick(rng, offered)
     return ""
-
-
-_TAGS = ("[game]", "[player]", "[player 0]", "[player 1]")
-
-
-def _is_news(message: _Message, other: int) -> bool:
-    """Not so a player's own move, which some games repeat as if they had said it themselves."""
-    return message.kind != "PLAYER_ACTION" or message.speaker == other
 
 
 def _dedented(text: str) -> str:

@@ -9,7 +9,6 @@ Parameters (`--env.NAME`):
 games     ``generated``, or official ones: ``train``, ``valid_train``, ``valid_seen``, ``valid_unseen`` or all
           (``official``) of the folder that `ALFWORLD_DATA` names, or the path of games. ``train`` is trained on,
           ``valid_train`` validates (also with ``games=train``), the other two are evaluated
-          (`mulligan.envs.alfworld.choice`)
 game      the number of an official one; -1 lets the seed of the task choose
 kind      of task: pick, look, clean, heat, cool, pick2; ``train`` is the first four, ``ood`` the others, ``all`` all
 plan      a game can be won in so many steps
@@ -26,16 +25,14 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, cast, get_args
 
 from mulligan.envs.alfworld import generate, memory
-from mulligan.envs.alfworld.canonical import world_key
-from mulligan.envs.alfworld.choice import pick, seed_set
 from mulligan.envs.alfworld.game import Game
+from mulligan.envs.alfworld.games import pick, seed_set
 from mulligan.envs.alfworld.generate import Rooms
 from mulligan.envs.alfworld.goal import KINDS
-from mulligan.envs.alfworld.memory import read
 from mulligan.envs.alfworld.plan import progress
-from mulligan.envs.alfworld.views import VIEWS, view_of
+from mulligan.envs.alfworld.views import VIEWS, View, view_of
 from mulligan.envs.alfworld.world import Kind, World
-from mulligan.envs.base import Player
+from mulligan.envs.base import Player, action_text
 from mulligan.errors import ParameterError, UnknownName
 from mulligan.seeding import derive
 from mulligan.types import Episode, ParamValue, Step, Task
@@ -49,6 +46,37 @@ _GROUPS: dict[str, tuple[Kind, ...]] = {
     "all": KINDS,
 }
 """Names for several kinds of task; the seed draws one of them."""
+_LONGEST_COMMAND = 200
+"""Characters."""
+
+
+def read(reply: str) -> str | None:
+    """The command a reply gives, in the games' own spelling; None if it gives none."""
+    action = action_text(reply)
+    if not action or len(action) > _LONGEST_COMMAND:
+        return None
+    return " ".join(action.lower().split()).removesuffix(".")
+
+
+def world_key(world: World, view: View) -> str:
+    """The canonical name of a world, as far as an agent can tell worlds apart in this view.
+
+    Floor plan, goal and where the wanted things lie make a world; "+" marks a receptacle that holds one. Receptacles
+    that share a location are named together, those that cannot be reached are left out. All else leaves a world what it
+    is: other things, the numbers of like receptacles, how many wanted things lie together, where the lamp stands, the
+    wording of the task, where the player begins. Four games in which a mug is wanted on the desk:
+
+        desk 1, drawer 1, drawer 2; mug in drawer 1; pen on the desk     one world
+        desk 1, drawer 1, drawer 2; mug in drawer 2; book in drawer 1    the same one
+        desk 1, drawer 1, drawer 2; mug in each drawer                   another one
+        desk 1, drawer 1, shelf 1; mug in drawer 1                       another one
+    """
+    signs = [
+        sign + "+" * bool(world.goal_objects.intersection(inside))
+        for sign, inside in zip(view.signs(world), world.inside, strict=True)
+    ]
+    locations = sorted("&".join(sorted(signs[r] for r in here)) for here in world.receptacles_at if here)
+    return f"{view.goal(world)}: {' '.join(locations)}"
 
 
 class ALFWorld:
@@ -76,47 +104,33 @@ class ALFWorld:
     @staticmethod
     def settle(params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:
         """Check the parameters and fix the kind of task; an official game also gives its number."""
-        name, games, longest, places = (
-            str(params["kind"]),
-            str(params["games"]),
-            int(params["plan"]),
-            int(params["places"]),
-        )
-        if name not in _GROUPS and name not in KINDS:
-            raise UnknownName("kind of alfworld task", name, [*_GROUPS, *KINDS])
-        if params["view"] not in VIEWS:
-            raise UnknownName("view of alfworld", str(params["view"]), VIEWS)
-        if params["rooms"] not in get_args(Rooms):
-            raise UnknownName("rooms of alfworld", str(params["rooms"]), get_args(Rooms))
+        for name, values in (("kind", (*_GROUPS, *KINDS)), ("view", VIEWS), ("rooms", get_args(Rooms))):
+            if params[name] not in values:
+                raise UnknownName(f"alfworld {name}", str(params[name]), values)
+        name, games, game, longest = str(params["kind"]), str(params["games"]), int(params["game"]), int(params["plan"])
         kinds = _GROUPS.get(name) or (cast(Kind, name),)
         if games != GENERATED:
             if params["rooms"] == "unseen":
-                raise ParameterError(
-                    "alfworld: rooms='unseen' is of generated games; the official ones have games='valid_unseen'"
-                )
-            number, world = pick(games, int(params["game"]), seed, kinds, longest)
-            return {**params, "game": number, "kind": world.goal.kind, "places": len(world.places)}
-        if int(params["game"]) != -1:
-            raise ParameterError(
-                f"alfworld: game={params['game']} counts official games; generated ones go by the seed"
-            )
-        if not generate.FEWEST <= places <= generate.MOST:
-            raise ParameterError(f"alfworld: places={places} cannot be; give {generate.FEWEST} to {generate.MOST}")
+                raise ParameterError("alfworld: rooms=unseen needs games=generated; official ones are valid_unseen")
+            number, world = pick(games, game, seed, kinds, longest)
+            return {**params, "game": number, "kind": world.goal.kind, "places": len(world.locations)}
+        if game != -1:
+            raise ParameterError(f"alfworld: game must be -1 for generated games, which go by the seed (got {game})")
+        if not generate.FEWEST <= int(params["places"]) <= generate.MOST:
+            limits = f"{generate.FEWEST} to {generate.MOST}"
+            raise ParameterError(f"alfworld: places must be {limits} (got {params['places']})")
         possible = [kind for kind in kinds if generate.SHORTEST[kind] <= longest]
         if not possible:
             least = min(generate.SHORTEST[kind] for kind in kinds)
-            raise ParameterError(f"alfworld: plan={longest} steps are too few for kind={name!r}; give {least} or more")
+            raise ParameterError(f"alfworld: plan must be >= {least} for kind={name} (got {longest})")
         return {**params, "kind": possible[derive(seed, "alfworld kind") % len(possible)]}
 
     @staticmethod
     def check_turns(params: Mapping[str, ParamValue], turns: int) -> None:
         """A game must be winnable with turns to spare."""
-        longest = int(params["plan"])
-        if longest + SPARE > turns:
-            raise ParameterError(
-                f"alfworld: plan={longest} leaves fewer than {SPARE} of turns={turns} to spare; "
-                f"give turns={longest + SPARE} or plan={turns - SPARE}"
-            )
+        least = int(params["plan"]) + SPARE
+        if turns < least:
+            raise ParameterError(f"alfworld: turns must be >= {least} for plan={params['plan']} (got {turns})")
 
     @staticmethod
     def task_class(params: Mapping[str, ParamValue]) -> str:
@@ -145,28 +159,26 @@ class ALFWorld:
         if game.won():
             return self._invalid("The task is done already.")
         command = self.view.read(game, action)
-        said = game.play(command)
-        if said is None:
+        engine_answer = game.play(command)
+        if engine_answer is None:
             return self._invalid("")
-        answer = self.view.answer(game, command, said)
+        observation = self.view.answer(game, command, engine_answer)
         before, self._done = self._done, progress(game)
         won = game.won()
-        seen = answer if won else self._shown(answer)
-        return Step(seen, float(won), won, won, True, game.key(), "", self._done - before)
+        if not won:
+            observation = self._shown(observation)
+        return Step(observation, float(won), won, won, True, game.key(), "", self._done - before)
 
     def legal(self) -> Sequence[str]:
         """The admissible commands; none once the task is done."""
         return [] if self.game.won() else [f"<action>{action}</action>" for action in self.view.actions(self.game)]
 
     def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
-        from mulligan.envs.alfworld.player import Searcher
+        from mulligan.envs.alfworld.player import Searcher  # players know the world; the world does not know them
 
-        if kind not in ("expert", "omniscient"):
-            raise UnknownName("player", kind, ("expert", "omniscient"))
         return Searcher(self, kind, rng, skill, recall)
 
     def world_key(self) -> str:
-        """Floor plan, goal and where the wanted things lie (`mulligan.envs.alfworld.canonical`)."""
         return world_key(self.world, self.view)
 
     def task_key(self) -> str:
@@ -181,21 +193,33 @@ class ALFWorld:
 
     def digest(self, episode: Episode) -> str:
         """What was seen where, and what was done; in a short view only what the task is about."""
-        story = memory.replay(self.world, self.view, episode)
-        if self.task.text("view") == "text":
-            return memory.full_digest(self.world, story)
-        return self._facts(story)
+        story = self._replay(episode)
+        return memory.digest(self.world, story) if self.task.text("view") == "text" else self._facts(story)
 
     def reflect(self, episode: Episode) -> str:
         """Where the wanted things were, where there was nothing of use and, but for the short views, what follows."""
-        story = memory.replay(self.world, self.view, episode)
+        story = self._replay(episode)
         if self.task.text("view") == "text":
-            return memory.full_reflection(self.world, story, won=episode.won)
+            return memory.reflection(self.world, story, won=episode.won)
         return f"<reflection>{self._facts(story) or 'nothing'}</reflection>"
 
+    def _replay(self, episode: Episode) -> memory.Story:
+        """What an episode showed, found by playing its replies again."""
+        game, story = Game(self.world), memory.Story([], [])
+        for turn in episode.turns:
+            text = turn.reply.text
+            if "<action>" not in text.lower():  # valid all the same: style "bare" takes replies without tags
+                text = f"<action>{text}</action>"
+            action = read(text) if turn.valid else None
+            before = set(game.seen)
+            if action is not None and game.play(command := self.view.read(game, action)) is not None:
+                story.commands.append(command)
+                story.contents.extend((r, self.world.inside[r]) for r in sorted(game.seen - before))
+        return story
+
     def _facts(self, story: memory.Story) -> str:
-        between = " " if self.task.text("view") == "cells" else "; "
-        return between.join(self.view.facts(self.world, story.seen))
+        separator = " " if self.task.text("view") == "cells" else "; "
+        return separator.join(self.view.facts(self.world, story.contents))
 
     def _shown(self, text: str) -> str:
         """An observation, with the admissible commands where the task asks for them."""

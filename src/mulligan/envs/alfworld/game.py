@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from mulligan.envs.alfworld.world import APPLIANCES, CLEAN, COOL, HOT, SLICED, TOGGLED, World, listed
 
@@ -41,22 +41,22 @@ HELP = "Available commands:\n" + "".join(
 )
 
 
-def _looks(made: int) -> str:
+def _looks(state: int) -> str:
     """What is to be seen of an object that was cleaned, heated, cooled or sliced; empty for none of these."""
-    heat = "hot" if made & HOT else "cool" if made & COOL else ""
-    words = " and ".join(word for word in (heat, "clean" if made & CLEAN else "") if word)
-    if made & SLICED:
+    heat = "hot" if state & HOT else "cool" if state & COOL else ""
+    words = " and ".join(word for word in (heat, "clean" if state & CLEAN else "") if word)
+    if state & SLICED:
         return f"{words} sliced".strip()
     return "cold" if words == "cool" else words
 
 
-_LOOKS = tuple(_looks(made & ~TOGGLED) for made in range(32))
+_LOOKS = tuple(_looks(state & ~TOGGLED) for state in range(32))
 
 
 class Game:
     """One game as it stands. `play` changes it; everything else looks at it."""
 
-    __slots__ = ("at", "away", "held", "inside", "lies", "made", "opened", "seen", "world")
+    __slots__ = ("at", "away", "held", "inside", "objects_at", "opened", "seen", "states", "world")
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -65,19 +65,12 @@ class Game:
     def reset(self) -> None:
         world = self.world
         self.at, self.held = world.at, world.held
-        self.inside, self.lies, self.made = list(world.inside), list(world.lies), bytearray(world.made)
+        self.inside, self.objects_at, self.states = list(world.inside), list(world.objects_at), bytearray(world.states)
         self.opened: set[int] = set(world.opened)
         self.away: frozenset[tuple[int, int]] = frozenset()
         """(object, receptacle) for what was taken out and not put back: TextWorld keeps such facts."""
         self.seen: set[int] = set()
         """Receptacles whose contents the player has been shown."""
-
-    def copy(self) -> Game:
-        other = Game.__new__(Game)
-        other.world, other.at, other.held, other.away = self.world, self.at, self.held, self.away
-        other.inside, other.lies, other.made = list(self.inside), list(self.lies), bytearray(self.made)
-        other.opened, other.seen = set(self.opened), set(self.seen)
-        return other
 
     def play(self, command: str) -> str | None:
         """What the game answers; None, and no change, where nothing happens."""
@@ -87,44 +80,46 @@ class Game:
 
     def won(self) -> bool:
         world = self.world
-        goal, wanted, made = world.goal, world.goal_objects, self.made
+        goal, wanted, states = world.goal, world.goal_objects, self.states
         if goal.kind == "look":
             if self.held < 0 or world.object_types[self.held] != goal.object_type:
                 return False
-            lamps = [lamp for lamp in world.lamps if made[lamp] & TOGGLED]
-            return any(lamp in self.inside[r] for r in world.r_places[self.at] for lamp in lamps)
+            lamps = [lamp for lamp in world.lamps if states[lamp] & TOGGLED]
+            return any(lamp in self.inside[r] for r in world.receptacles_at[self.at] for lamp in lamps)
         state, count = goal.state, goal.count
         for target in world.goal_targets:
             if len(self.inside[target]) >= count:
-                ready = [o for o in self.inside[target] if o in wanted and made[o] & state == state]
+                ready = [o for o in self.inside[target] if o in wanted and states[o] & state == state]
                 if len(ready) >= count:
                     return True
         return False
 
     def commands(self) -> list[str]:
         """Every command that does something now, sorted: TextWorld's admissible commands."""
-        world, here, held, at = self.world, self.world.r_places[self.at], self.held, self.at
-        names, r_names, able = world.names, world.r_names, world.able
-        found = [f"examine {names[held]}"] if held >= 0 else []
+        world, here, held, at = self.world, self.world.receptacles_at[self.at], self.held, self.at
+        names, r_names, abilities = world.names, world.r_names, world.abilities
+        commands = [f"examine {names[held]}"] if held >= 0 else []
         for r in here:
             name = r_names[r]
-            found.append(f"examine {name}")
+            commands.append(f"examine {name}")
             if r in world.openable:
-                found.append(f"close {name}" if r in self.opened else f"open {name}")
+                commands.append(f"close {name}" if r in self.opened else f"open {name}")
             if held >= 0:
                 if self.may_put(held, r):
-                    found.append(f"move {names[held]} to {name}")
+                    commands.append(f"move {names[held]} to {name}")
                 for bit, kinds in APPLIANCES.items():
-                    if able[held] & bit and world.r_types[r] in kinds:
-                        found.append(f"{SAYS[bit]} {names[held]} with {name}")
+                    if abilities[held] & bit and world.r_types[r] in kinds:
+                        commands.append(f"{SAYS[bit]} {names[held]} with {name}")
             elif self.accessible(r):
-                found.extend(f"take {names[o]} from {name}" for o in self.inside[r] if o in world.pickupable)
-            found.extend(f"use {names[o]}" for o in self.inside[r] if able[o] & TOGGLED)
+                commands.extend(f"take {names[o]} from {name}" for o in self.inside[r] if o in world.pickupable)
+            commands.extend(f"use {names[o]}" for o in self.inside[r] if abilities[o] & TOGGLED)
         if held in world.knives:
-            found.extend(f"slice {names[o]} with {names[held]}" for o in self.lies[at] if able[o] & SLICED)
-        found.extend(["help", "inventory", "look"])
-        found.extend([command for command, place in world.to_go if place != at])
-        return sorted(set(found))
+            commands.extend(
+                f"slice {names[o]} with {names[held]}" for o in self.objects_at[at] if abilities[o] & SLICED
+            )
+        commands.extend(["help", "inventory", "look"])
+        commands.extend([command for command, location in world.to_go if location != at])
+        return sorted(set(commands))
 
     def accessible(self, receptacle: int) -> bool:
         """Whether its contents can be reached, once one stands before it."""
@@ -157,24 +152,24 @@ class Game:
         """
         world = self.world
         moved = [f"{r}:{inside}" for r, inside in enumerate(self.inside) if inside != world.inside[r]]
-        moved += [f"@{at}:{lies}" for at, lies in enumerate(self.lies) if lies != world.lies[at]]
-        made = [f"{o}:{bits}" for o, bits in enumerate(self.made) if bits != world.made[o]]
-        beside = sorted((o, r) for o, r in self.away if o in self.lies[world.places[r]])
-        parts = (self.at, self.held, sorted(self.opened), moved, made, beside, sorted(self.seen))
+        moved += [f"@{at}:{objects}" for at, objects in enumerate(self.objects_at) if objects != world.objects_at[at]]
+        states = [f"{o}:{bits}" for o, bits in enumerate(self.states) if bits != world.states[o]]
+        beside = sorted((o, r) for o, r in self.away if o in self.objects_at[world.locations[r]])
+        parts = (self.at, self.held, sorted(self.opened), moved, states, beside, sorted(self.seen))
         return "|".join(map(str, parts))
 
     def _here(self, name: str) -> int | None:
         """The receptacle of that name, if one stands before it."""
         receptacle = self.world.r_numbers.get(name)
-        return receptacle if receptacle is not None and self.world.places[receptacle] == self.at else None
+        return receptacle if receptacle is not None and self.world.locations[receptacle] == self.at else None
 
     def _look(self, rest: str) -> str | None:
         if rest:
             return None
-        here, names = self.world.r_places[self.at], self.world.r_names
+        here, names = self.world.receptacles_at[self.at], self.world.r_names
         if not here:
             return "You are in the middle of a room. Looking quickly around you, you see nothing."
-        beside = [o for o, r in sorted(self.away) if r in here and o in self.lies[self.at]]
+        beside = [o for o, r in sorted(self.away) if r in here and o in self.objects_at[self.at]]
         return f"You are facing the {listed([names[r] for r in here])}. Next to it, you see {self.contents(beside)}."
 
     def _inventory(self, rest: str) -> str | None:
@@ -184,15 +179,12 @@ class Game:
             f"You are carrying: {self.contents([self.held])}." if self.held >= 0 else "You are not carrying anything."
         )
 
-    def _help(self, rest: str) -> str | None:
-        return None if rest else HELP
-
     def _go(self, rest: str) -> str | None:
         world = self.world
         receptacle = world.r_numbers.get(rest[3:]) if rest.startswith("to ") else None
-        if receptacle is None or world.places[receptacle] in (-1, self.at):
+        if receptacle is None or world.locations[receptacle] in (-1, self.at):
             return None
-        self.at = world.places[receptacle]
+        self.at = world.locations[receptacle]
         return f"You arrive at {world.r_names[receptacle]}. {self.describe(receptacle)}"
 
     def _open(self, rest: str) -> str | None:
@@ -219,12 +211,12 @@ class Game:
         inner = self.world.inner.get(number)
         if inner is not None:
             return f"This is a normal {rest}. In it, you see {self.contents(inner)}."
-        made = self.made[number]
-        if looks := _LOOKS[made] if made & ~TOGGLED & ~SLICED else "":
+        state = self.states[number]
+        if looks := _LOOKS[state] if state & ~TOGGLED & ~SLICED else "":
             return f"This is a {looks} {rest}."
-        if self.world.able[number] & made & TOGGLED:
+        if self.world.abilities[number] & state & TOGGLED:
             return f"This {rest} is on."
-        if self.world.able[number] & made & SLICED:
+        if self.world.abilities[number] & state & SLICED:
             return f"This is a sliced {rest}."
         return f"There's nothing special about {rest}."
 
@@ -237,7 +229,7 @@ class Game:
         if number not in self.inside[receptacle] or not self.accessible(receptacle):
             return None
         self.inside[receptacle] = tuple(o for o in self.inside[receptacle] if o != number)
-        self.lies[self.at] = tuple(o for o in self.lies[self.at] if o != number)
+        self.objects_at[self.at] = tuple(o for o in self.objects_at[self.at] if o != number)
         self.held = number
         self.away |= {(number, receptacle)}
         return f"You pick up the {name} from the {source}."
@@ -249,38 +241,29 @@ class Game:
         if number is None or number != self.held or receptacle is None or not self.may_put(number, receptacle):
             return None
         self.inside[receptacle] = tuple(sorted({*self.inside[receptacle], number}))
-        self.lies[self.at] = tuple(sorted({*self.lies[self.at], number}))
+        self.objects_at[self.at] = tuple(sorted({*self.objects_at[self.at], number}))
         self.held = -1
         self.away -= {(number, receptacle)}
         return f"You move the {name} to the {target}."
-
-    def _clean(self, rest: str) -> str | None:
-        return self._treat(CLEAN, 0, rest)
-
-    def _heat(self, rest: str) -> str | None:
-        return self._treat(HOT, COOL, rest)
-
-    def _cool(self, rest: str) -> str | None:
-        return self._treat(COOL, HOT, rest)
 
     def _treat(self, bit: int, undoes: int, rest: str) -> str | None:
         world = self.world
         name, _, appliance = rest.partition(" with ")
         number, receptacle = world.numbers.get(name), self._here(appliance)
-        if number is None or number != self.held or receptacle is None or not world.able[number] & bit:
+        if number is None or number != self.held or receptacle is None or not world.abilities[number] & bit:
             return None
         if world.r_types[receptacle] not in APPLIANCES[bit]:
             return None
-        self.made[number] = self.made[number] & ~undoes | bit
+        self.states[number] = self.states[number] & ~undoes | bit
         return f"You {SAYS[bit]} the {name} using the {appliance}."
 
     def _use(self, rest: str) -> str | None:
         number = self.world.numbers.get(rest)
-        if number is None or not self.world.able[number] & TOGGLED:
+        if number is None or not self.world.abilities[number] & TOGGLED:
             return None
-        if not any(number in self.inside[r] for r in self.world.r_places[self.at]):
+        if not any(number in self.inside[r] for r in self.world.receptacles_at[self.at]):
             return None
-        self.made[number] |= TOGGLED
+        self.states[number] |= TOGGLED
         return f"You turn on the {rest}."
 
     def _slice(self, rest: str) -> str | None:
@@ -289,16 +272,16 @@ class Game:
         number, tool = world.numbers.get(name), world.numbers.get(knife)
         if number is None or tool is None or tool != self.held or tool not in world.knives:
             return None
-        if number not in self.lies[self.at] or not world.able[number] & SLICED:
+        if number not in self.objects_at[self.at] or not world.abilities[number] & SLICED:
             return None
-        self.made[number] |= SLICED
+        self.states[number] |= SLICED
         return f"You sliced the {name} with the {knife}."
 
 
-_VERBS = {
+_VERBS: dict[str, Callable[[Game, str], str | None]] = {
     "look": Game._look,
     "inventory": Game._inventory,
-    "help": Game._help,
+    "help": lambda game, rest: None if rest else HELP,
     "go": Game._go,
     "open": Game._open,
     "close": Game._close,
@@ -307,7 +290,7 @@ _VERBS = {
     "move": Game._move,
     "use": Game._use,
     "slice": Game._slice,
-    "clean": Game._clean,
-    "heat": Game._heat,
-    "cool": Game._cool,
+    "clean": lambda game, rest: game._treat(CLEAN, 0, rest),
+    "heat": lambda game, rest: game._treat(HOT, COOL, rest),
+    "cool": lambda game, rest: game._treat(COOL, HOT, rest),
 }

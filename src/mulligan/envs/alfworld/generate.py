@@ -149,21 +149,24 @@ def make(seed: int, kind: Kind, places: int, longest: int, rooms: Rooms = "all")
         receptacles = _choose(rng, room, places)
         if rooms != "all" and is_unseen(room, receptacles) != (rooms == "unseen"):
             continue
-        problem, goal = _furnish(rng, room, receptacles, kind, easy=attempt >= _ATTEMPTS // 4)
+        furnished = _furnish(rng, room, receptacles, kind, easy=attempt >= _ATTEMPTS // 4)
         attempt += 1
-        if goal is None:
+        if furnished is None:
             continue
+        problem, goal = furnished
         task = task_line(goal, int(rng.random() * 2))
-        world = World(problem, goal, task, f"generated/{_digest(problem, task)}")
+        world = World(problem, goal, task, "generated")
         game = Game(world)
         steps = None if game.won() else plan(game)
         if steps is None or not SHORTEST[kind] <= len(steps) <= longest:
             continue
         if all(game.play(step) is not None for step in steps) and game.won():
+            digest = hashlib.blake2b(repr((problem.facts, problem.goal, task)).encode(), digest_size=8).hexdigest()
+            world.name = f"generated/{digest}"
             return problem, world
     raise ParameterError(
-        f"alfworld: found no game of kind {kind!r} with places={places}, rooms={rooms!r} and a plan of at most "
-        f"{longest} steps; give more steps or other places"
+        f"alfworld: no game of kind={kind} can be generated with plan={longest}, places={places} and rooms={rooms}; "
+        "give a larger plan or other places"
     )
 
 
@@ -192,8 +195,8 @@ def _choose(rng: random.Random, room: str, places: int) -> list[str]:
 
 def _furnish(
     rng: random.Random, room: str, receptacles: list[str], kind: Kind, *, easy: bool
-) -> tuple[Problem, Goal | None]:
-    """A room with things in it and a goal; no goal where the draw allows none. `easy` leaves doors out of the way."""
+) -> tuple[Problem, Goal] | None:
+    """A room with things in it and a goal; None where the draw allows no goal. `easy` leaves doors out of the way."""
     things = ROOMS[room][2].split()
     scene = _Scene(receptacles)
     wanted = [thing for thing in things if kind not in _ACTS or thing in _TRAITS[_ACTS[kind]]]
@@ -203,9 +206,9 @@ def _furnish(
         stands = [r for r in range(len(receptacles)) if receptacles[r] in _LAMP_STANDS]
         targets = [_one(rng, _LAMPS)] if stands else []
         if stands:
-            scene.put(targets[0], stands[int(rng.random() * len(stands))])
+            scene.objects.append((targets[0], stands[int(rng.random() * len(stands))]))
     if not targets:
-        return scene.problem(None), None
+        return None
     target = _one(rng, targets)
     copies = 2 if kind == "pick2" else 1
     for _ in range(copies + int(rng.random() * 2)):
@@ -226,9 +229,6 @@ class _Scene:
         self.objects: list[tuple[str, int]] = []
         """Type of each object, and the number of the receptacle it lies in."""
 
-    def put(self, thing: str, receptacle: int) -> None:
-        self.objects.append((thing, receptacle))
-
     def drop(self, rng: random.Random, thing: str, avoid: str = "", *, easy: bool = False) -> None:
         """Lay a thing anywhere it fits, but not in a receptacle of type `avoid`."""
         fitting = [
@@ -237,12 +237,10 @@ class _Scene:
             if thing in _HOLDS[kind] and kind != avoid and not (easy and kind in _OPENABLE)
         ]
         if fitting:
-            self.put(thing, fitting[int(rng.random() * len(fitting))])
+            self.objects.append((thing, fitting[int(rng.random() * len(fitting))]))
 
-    def problem(self, goal: Goal | None) -> Problem:
+    def problem(self, goal: Goal) -> Problem:
         """The scene in PDDL, all in lower case."""
-        if goal is None:
-            return Problem("none", {}, (), ())
         width = len(str(max(len(self.receptacles), len(self.objects))))
         stands = [_id(kind, number, width) for number, kind in enumerate(self.receptacles)]
         things = [f"{kind}_bar_{number:0{width}}" for number, (kind, _) in enumerate(self.objects)]
@@ -266,7 +264,7 @@ class _Scene:
         objects |= {f"loc_bar_{number}": "location" for number in range(len(stands))}
         objects |= dict.fromkeys(stands, "receptacle") | dict.fromkeys(things, "object")
         objects |= {f"{kind}Type": "otype" for kind in kinds} | {f"{kind}Type": "rtype" for kind in r_kinds}
-        lower = tuple(tuple(word.lower() for word in fact) for fact in facts)
+        lower = tuple(tuple(map(str.lower, fact)) for fact in facts)
         return Problem("generated", {name.lower(): kind for name, kind in objects.items()}, lower, write_goal(goal))
 
 
@@ -274,7 +272,3 @@ def _id(kind: str, number: int, width: int) -> str:
     """An id as the official games have it, basins included: ``Sink_bar_…_SinkBasin``."""
     head = kind.removesuffix("Basin")
     return f"{head}_bar_{number:0{width}}" + (f"_bar_{kind}" if head != kind else "")
-
-
-def _digest(problem: Problem, task: str) -> str:
-    return hashlib.blake2b(repr((problem.facts, problem.goal, task)).encode(), digest_size=8).hexdigest()

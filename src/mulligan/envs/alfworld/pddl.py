@@ -1,17 +1,16 @@
 """ALFWorld's PDDL problems: read, checked against the domain, and written.
 
 Only the problem is read. The domain is the same for all games and is part of the engine: its predicates are the table
-below, its actions are the methods of `mulligan.envs.alfworld.game.Game`. Whatever lies outside it is an error that
-names file and line, because a world that leaves a fact out would be a wrong one.
+below, its actions are the methods of `mulligan.envs.alfworld.game.Game`. Whatever lies outside it is an error, because
+a world that leaves a fact out would be a wrong one.
 
-PDDL does not tell upper from lower case; here all is lower case, as the games' text is.
+PDDL ignores case; here everything is lower case, as the games' text is.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from mulligan.errors import UsageError
 
@@ -39,29 +38,18 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 """The domain's predicates and the types of their arguments."""
-FUNCTIONS = frozenset(("total-cost", "distance"))
-"""Costs of actions: read over, since they change neither text nor rules."""
 
 Fact = tuple[str, ...]
 """A predicate and its arguments."""
 Formula = tuple["str | Formula", ...]
-"""A goal as nested tuples: ``("and", ("exists", …), …)``."""
+"""Nested tuples: ``("and", ("exists", …), …)``."""
 
 _TOKEN = re.compile(r"[()]|[^\s()]+")
 _COMMENT = re.compile(r";[^\n]*")
-_DEEPEST = 60
 
 
 class GameError(UsageError):
-    """A game that cannot be played as it is; the message names where it stands and what is wrong."""
-
-
-class _Wrong(Exception):
-    """What is wrong with a problem, and the number of the token at which it shows."""
-
-    def __init__(self, token: int, what: str) -> None:
-        super().__init__(what)
-        self.token, self.what = token, what
+    """A game that cannot be played as it is; the message names its file and what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,20 +62,14 @@ class Problem:
     facts: tuple[Fact, ...]
     """What holds at the start, each fact once, in the order of the file."""
     goal: Formula
-    lines: tuple[int, int, int] = (0, 0, 0)
-    """The lines on which :objects, :init and :goal begin, for messages about them."""
 
 
 def read_problem(text: str, where: str) -> Problem:
     """The problem that `text` states; `where` names it in errors."""
-    plain = _COMMENT.sub("", text).lower() if ";" in text else text.lower()
-    tokens = _TOKEN.findall(plain)
     try:
-        found = _Reader(tokens).problem()
-    except _Wrong as wrong:
-        raise GameError(f"{where}, line {_line(plain, wrong.token)} of its PDDL problem: {wrong.what}") from None
-    begins = [plain.count("\n", 0, plain.find(part)) + 1 for part in (":objects", ":init", ":goal")]
-    return replace(found, lines=(begins[0], begins[1], begins[2]))
+        return _problem(_parse(_TOKEN.findall(_COMMENT.sub("", text).lower())))
+    except (ValueError, RecursionError) as error:
+        raise GameError(f"{where}, PDDL problem: {error}") from None
 
 
 def write_problem(problem: Problem) -> str:
@@ -104,169 +86,80 @@ def _written(formula: str | Formula) -> str:
     return formula if isinstance(formula, str) else f"({' '.join(map(_written, formula))})"
 
 
-def _line(text: str, token: int) -> int:
-    """The line on which token number `token` stands; beyond the last one, the last line."""
-    for number, found in enumerate(_TOKEN.finditer(text)):
-        if number == token:
-            return text.count("\n", 0, found.start()) + 1
-    return text.count("\n") + 1
-
-
-class _Reader:
-    """Walks over the tokens of one problem."""
-
-    def __init__(self, tokens: list[str]) -> None:
-        self.tokens, self.at = tokens, 0
-
-    def problem(self) -> Problem:
-        self._take("(", "define", "(", "problem")
-        name = self._word("the problem's name")
-        self._take(")", "(", ":domain")
-        if (domain := self._word("the domain")) != "alfred":
-            raise _Wrong(self.at - 1, f"the domain is {domain[:40]!r}, not 'alfred'")
-        self._take(")")
-        objects: dict[str, str] = {}
-        facts: dict[Fact, None] | None = None
-        goal: Formula | None = None
-        while self._peek() == "(":
-            section = self.tokens[self.at + 1 : self.at + 2]
-            self.at += 2
-            if section == [":objects"] and not objects:
-                objects = self._objects()
-            elif section == [":init"] and facts is None:
-                facts = self._facts(objects)
-            elif section == [":goal"] and goal is None:
-                goal = self._goal()
-            elif section == [":metric"] or section == [":requirements"]:
-                self._skip()
-            else:
-                raise _Wrong(self.at - 1, f"unexpected part {''.join(section)[:40]!r}")
-            self._take(")")
-        self._take(")")
-        if self.at < len(self.tokens):
-            raise _Wrong(self.at, f"{self.tokens[self.at][:40]!r} after the end of the problem")
-        if not objects or not facts or not goal:
-            missing = ":objects" if not objects else ":goal" if facts else ":init"
-            raise _Wrong(self.at, f"the problem has no {missing}")
-        return Problem(name, objects, tuple(facts), goal)
-
-    def _peek(self) -> str:
-        if self.at >= len(self.tokens):
-            raise _Wrong(self.at, "the problem ends in the middle")
-        return self.tokens[self.at]
-
-    def _take(self, *wanted: str) -> None:
-        for token in wanted:
-            if (found := self._peek()) != token:
-                raise _Wrong(self.at, f"expected {token!r}, found {found[:40]!r}")
-            self.at += 1
-
-    def _word(self, what: str) -> str:
-        if (found := self._peek()) in "()":
-            raise _Wrong(self.at, f"expected {what}, found {found!r}")
-        self.at += 1
-        return found
-
-    def _skip(self) -> None:
-        """To the parenthesis that closes the part."""
-        depth = 0
-        while depth or self._peek() != ")":
-            depth += {"(": 1, ")": -1}.get(self._peek(), 0)
-            self.at += 1
-
-    def _objects(self) -> dict[str, str]:
-        """``name name - type …`` up to the closing parenthesis."""
-        objects: dict[str, str] = {}
-        waiting: list[str] = []
-        while (token := self._peek()) != ")":
-            if token == "-":
-                self.at += 1
-                kind = self._word("a type")
-                if kind not in TYPES:
-                    raise _Wrong(self.at - 1, f"{kind[:40]!r} is no type of the domain")
-                for name in waiting:
-                    if name in objects:
-                        raise _Wrong(self.at - 2, f"{name[:80]!r} is declared twice")
-                    objects[name] = kind
-                waiting = []
-            else:
-                waiting.append(self._word("a name"))
-        if waiting:
-            raise _Wrong(self.at, f"{waiting[0][:80]!r} is declared without a type")
-        return objects
-
-    def _facts(self, objects: dict[str, str]) -> dict[Fact, None]:
-        tokens, facts = self.tokens, dict[Fact, None]()
-        known = objects.get
-        while self._peek() != ")":
-            start = self.at
-            self._take("(")
-            if self._peek() == "=":
-                self._cost()
-                continue
-            try:
-                end = tokens.index(")", start)
-            except ValueError:
-                raise _Wrong(len(tokens), "the problem ends in the middle") from None
-            fact = tuple(tokens[start + 1 : end])
-            self.at = end + 1
-            if tuple(map(known, fact[1:])) != SIGNATURES.get(fact[0] if fact else ""):
-                raise _Wrong(start, _complaint(fact, objects))
-            facts[fact] = None
-        return facts
-
-    def _cost(self) -> None:
-        """``(= (distance a b) 3)``: the opening parenthesis is taken already."""
-        self._take("=", "(")
-        if (function := self._word("a function")) not in FUNCTIONS:
-            raise _Wrong(self.at - 1, f"{function[:40]!r} is no function of the domain")
-        self._skip()
-        self._take(")")
-        self._word("a number")
-        self._take(")")
-
-    def _goal(self, depth: int = 0) -> Formula:
-        if depth > _DEEPEST:
-            raise _Wrong(self.at, "the goal is nested too deeply")
-        self._take("(")
-        parts: list[str | Formula] = []
-        while (token := self._peek()) != ")":
-            if token == "(":
-                parts.append(self._goal(depth + 1))
-            else:
-                parts.append(token)
-                self.at += 1
-        self.at += 1
-        return tuple(parts)
-
-
-def _complaint(fact: Sequence[str], objects: dict[str, str]) -> str:
-    """What is wrong with a fact that does not fit its predicate."""
-    if not fact or fact[0] not in SIGNATURES:
-        return f"{fact[0][:40] if fact else '()'!r} is no predicate of the domain"
-    unknown = next((name for name in fact[1:] if name not in objects), None)
-    if unknown is not None:
-        return f"{unknown[:80]!r} is not declared among the objects"
-    kinds = " ".join(objects[name] for name in fact[1:])
-    return f"{fact[0]} takes ({' '.join(SIGNATURES[fact[0]])}), not ({kinds})"
-
-
-def variables(declared: Iterable[str | Formula]) -> dict[str, str]:
-    """``?o - object ?r - receptacle`` of a quantifier as names and types; raises ValueError where it is malformed."""
-    found: dict[str, str] = {}
-    waiting: list[str] = []
-    words = iter(declared)
-    for word in words:
-        if not isinstance(word, str):
-            raise ValueError("a quantifier declares its variables in words")
-        if word == "-":
-            kind = next(words, "")
-            if kind not in TYPES:
-                raise ValueError(f"{kind!r} is no type of the domain")
-            found.update(dict.fromkeys(waiting, str(kind)))
-            waiting = []
+def _parse(tokens: list[str]) -> Formula:
+    """Parentheses as nested tuples."""
+    stack: list[list[str | Formula]] = [[]]
+    for token in tokens:
+        if token == "(":
+            stack.append([])
+        elif token != ")":
+            stack[-1].append(token)
+        elif len(stack) > 1:
+            closed = tuple(stack.pop())
+            stack[-1].append(closed)
         else:
-            waiting.append(word)
-    if waiting or not found:
-        raise ValueError("a quantifier's variable has no type")
-    return found
+            raise ValueError("')' without '('")
+    if len(stack) > 1:
+        raise ValueError("')' is missing at the end")
+    return tuple(stack[0])
+
+
+def _problem(formula: Formula) -> Problem:
+    match formula:
+        case (("define", ("problem", str(name)), (":domain", "alfred"), *parts),):
+            pass
+        case _:
+            raise ValueError("must be one problem of the domain 'alfred'")
+    sections: dict[str, Formula] = {}
+    for part in parts:
+        match part:
+            case (":objects" | ":init" | ":goal" | ":metric" | ":requirements" as head, *rest) if head not in sections:
+                sections[head] = tuple(rest)
+            case _:
+                raise ValueError(f"unexpected part {_short(part)}")
+    match sections:
+        case {":objects": words, ":init": formulas, ":goal": (tuple(goal),)}:
+            objects = _objects(words)
+            return Problem(name, objects, _facts(formulas, objects), goal)
+        case _:
+            raise ValueError("must have :objects, :init and a :goal of one formula")
+
+
+def _objects(words: Formula) -> dict[str, str]:
+    """Names and types of ``name name - type …``."""
+    objects: dict[str, str] = {}
+    untyped: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        if word != "-":
+            untyped.append(_written(word))
+            continue
+        kind = _written(next(rest, ""))
+        if kind not in TYPES:
+            raise ValueError(f"{_short(kind)} is not a type of the domain")
+        objects.update(dict.fromkeys(untyped, kind))
+        untyped = []
+    if untyped:
+        raise ValueError(f"{_short(untyped[0])} is declared without a type")
+    return objects
+
+
+def _facts(formulas: Formula, objects: dict[str, str]) -> tuple[Fact, ...]:
+    """Each fact once. Costs of actions, ``(= (total-cost) 0)``, are left out: they change neither text nor rules."""
+    facts: dict[Fact, None] = {}
+    for formula in formulas:
+        if formula[:1] == ("=",):
+            continue
+        fact = tuple(part if isinstance(part, str) else _written(part) for part in formula)
+        expected = SIGNATURES.get(fact[0]) if fact and not isinstance(formula, str) else None
+        if expected is None:
+            raise ValueError(f"{_short(formula)} is not a fact of the domain")
+        types = tuple(objects.get(name, "undeclared") for name in fact[1:])
+        if types != expected:
+            raise ValueError(f"{_short(formula)} must have the types ({' '.join(expected)}) (got {' '.join(types)})")
+        facts[fact] = None
+    return tuple(facts)
+
+
+def _short(formula: str | Formula) -> str:
+    return repr(_written(formula)[:80])

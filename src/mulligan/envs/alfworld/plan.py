@@ -17,19 +17,19 @@ _DROPS = 6
 """Receptacles tried for an object that is in the way, the nearest first."""
 
 
-def plan(game: Game, known: Collection[int] | None = None) -> list[str] | None:
+def plan(game: Game, seen: Collection[int] | None = None) -> list[str] | None:
     """The shortest direct way to win, or None where there is none.
 
-    known   receptacles whose contents may be relied on; without it, all of them. What they held at the start and hold
-            now is the same unless the player moved it, so receptacles seen in an earlier game may be among them.
+    seen  receptacles whose contents may be relied on; without it, all of them. What they held at the start and hold
+          now is the same unless the player moved it, so receptacles seen in an earlier game may be among them.
     """
     if game.won():
         return []
     best: tuple[str, ...] | None = None
-    planner = _Planner(game, known)
-    for walk in planner.looks() if game.world.goal.kind == "look" else planner.places():
-        if best is None or len(walk.said) < len(best):
-            best = walk.said
+    planner = _Planner(game, seen)
+    for walk in planner.looks() if game.world.goal.kind == "look" else planner.placements():
+        if best is None or len(walk.commands) < len(best):
+            best = walk.commands
     return None if best is None else list(best)
 
 
@@ -40,12 +40,12 @@ def progress(game: Game) -> float:
     world, goal = game.world, game.world.goal
     if goal.kind == "look":
         in_hand = game.held >= 0 and game.held in world.goal_objects
-        lit = any(game.made[lamp] & TOGGLED for lamp in world.lamps)
+        lit = any(game.states[lamp] & TOGGLED for lamp in world.lamps)
         return (in_hand + lit) / 3
     steps = 3 if goal.state else 2
 
     def done(number: int, target: int) -> int:
-        treated = bool(goal.state) and game.made[number] & goal.state == goal.state
+        treated = bool(goal.state) and game.states[number] & goal.state == goal.state
         if number in game.inside[target] and (treated or not goal.state):
             return steps
         return treated + (number == game.held)
@@ -58,19 +58,20 @@ def progress(game: Game) -> float:
 
 
 class _Walk(NamedTuple):
-    """A way as far as it is planned: where it leads, which doors it opened, what it says."""
+    """A way as far as it is planned: where it leads, which doors it opened, its commands."""
 
     at: int
     opened: frozenset[int]
-    said: tuple[str, ...]
+    commands: tuple[str, ...]
 
 
 class _Planner:
     """All direct ways from one position."""
 
-    def __init__(self, game: Game, known: Collection[int] | None) -> None:
-        self.game, self.world, self.known = game, game.world, known
-        self.reliable = [r for r, place in enumerate(self.world.places) if place >= 0 and (known is None or r in known)]
+    def __init__(self, game: Game, seen: Collection[int] | None) -> None:
+        self.game, self.world, self.seen = game, game.world, seen
+        self.reachable = [r for r, location in enumerate(self.world.locations) if location >= 0]
+        self.reliable = [r for r in self.reachable if seen is None or r in seen]
         self.start = _Walk(game.at, frozenset(game.opened), ())
 
     def looks(self) -> Iterator[_Walk]:
@@ -82,15 +83,15 @@ class _Planner:
             for number in wanted:
                 for held in self._fetched(self._hands_free(number), number):
                     walk = self._before(held, beside)
-                    lit = game.made[lamp] & TOGGLED
-                    yield walk if lit else self._say(walk, f"use {world.names[lamp]}")
+                    lit = game.states[lamp] & TOGGLED
+                    yield walk if lit else self._then(walk, f"use {world.names[lamp]}")
 
-    def places(self) -> Iterator[_Walk]:
+    def placements(self) -> Iterator[_Walk]:
         """Fetch, treat and place as many objects as are still missing, into each receptacle that would do."""
         game, world, goal = self.game, self.world, self.world.goal
         for target in world.goal_targets:
-            inside = game.inside[target] if self.known is None or target in self.known else ()
-            ready = {o for o in inside if o in world.goal_objects and game.made[o] & goal.state == goal.state}
+            inside = game.inside[target] if self.seen is None or target in self.seen else ()
+            ready = {o for o in inside if o in world.goal_objects and game.states[o] & goal.state == goal.state}
             others = sorted(world.goal_objects - ready)
             for chosen in permutations(others, goal.count - len(ready)):
                 if game.held in others and chosen[0] != game.held:
@@ -106,21 +107,21 @@ class _Planner:
         name = world.names[number]
 
         def treated(walks: list[_Walk]) -> list[_Walk]:
-            if not state or game.made[number] & state == state:
+            if not state or game.states[number] & state == state:
                 return walks
             return [
-                self._say(self._before(walk, r), f"{SAYS[state]} {name} with {world.r_names[r]}")
+                self._then(self._before(walk, r), f"{SAYS[state]} {name} with {world.r_names[r]}")
                 for walk in walks
                 for r in world.appliances(state)
             ]
 
         done: list[_Walk] = []
-        if world.places[target] >= 0 and world.goal.object_type in world.can_hold[target]:
+        if world.locations[target] >= 0 and world.goal.object_type in world.can_hold[target]:
             done = [
-                self._say(self._reached(walk, target), f"move {name} to {world.r_names[target]}")
+                self._then(self._reached(walk, target), f"move {name} to {world.r_names[target]}")
                 for walk in treated(self._fetched(walks, number))
             ]
-        if state and number in game.inside[target] and (self.known is None or target in self.known):
+        if state and number in game.inside[target] and (self.seen is None or target in self.seen):
             done += treated(self._fetched(walks, number, but=target))  # it lies in two places, and one is enough
         return done
 
@@ -133,7 +134,7 @@ class _Planner:
             return []
         sources = [r for r in self.reliable if r != but and number in game.inside[r]]
         return [
-            self._say(self._reached(walk, r), f"take {world.names[number]} from {world.r_names[r]}")
+            self._then(self._reached(walk, r), f"take {world.names[number]} from {world.r_names[r]}")
             for walk in walks
             for r in sources
         ]
@@ -143,32 +144,25 @@ class _Planner:
         game, world, held = self.game, self.world, self.game.held
         if held < 0 or held == number:
             return [self.start]
-        drops = [
-            r for r, place in enumerate(world.places) if place >= 0 and world.object_types[held] in world.can_hold[r]
+        fitting = [r for r in self.reachable if world.object_types[held] in world.can_hold[r]]
+        drops = sorted(fitting, key=lambda r: (world.locations[r] != game.at, not game.accessible(r)))[:_DROPS]
+        drops += [r for r in fitting if number in game.inside[r] and r in self.reliable]
+        return [
+            self._then(self._reached(self.start, r), f"move {world.names[held]} to {world.r_names[r]}") for r in drops
         ]
-        walks = [
-            self._say(self._reached(self.start, r), f"move {world.names[held]} to {world.r_names[r]}")
-            for r in sorted(drops, key=lambda r: (world.places[r] != game.at, not game.accessible(r)))[:_DROPS]
-        ]
-        walks += [
-            self._say(self._reached(self.start, r), f"move {world.names[held]} to {world.r_names[r]}")
-            for r in drops
-            if number in game.inside[r] and r in self.reliable
-        ]
-        return walks
 
     def _before(self, walk: _Walk, receptacle: int) -> _Walk:
-        place = self.world.places[receptacle]
-        if place == walk.at:
+        location = self.world.locations[receptacle]
+        if location == walk.at:
             return walk
-        return _Walk(place, walk.opened, (*walk.said, f"go to {self.world.r_names[receptacle]}"))
+        return _Walk(location, walk.opened, (*walk.commands, f"go to {self.world.r_names[receptacle]}"))
 
     def _reached(self, walk: _Walk, receptacle: int) -> _Walk:
         walk = self._before(walk, receptacle)
         if receptacle in walk.opened or receptacle not in self.world.openable:
             return walk
-        said = (*walk.said, f"open {self.world.r_names[receptacle]}")
-        return _Walk(walk.at, walk.opened | {receptacle}, said)
+        commands = (*walk.commands, f"open {self.world.r_names[receptacle]}")
+        return _Walk(walk.at, walk.opened | {receptacle}, commands)
 
-    def _say(self, walk: _Walk, command: str) -> _Walk:
-        return _Walk(walk.at, walk.opened, (*walk.said, command))
+    def _then(self, walk: _Walk, command: str) -> _Walk:
+        return _Walk(walk.at, walk.opened, (*walk.commands, command))

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Protocol
 
 from mulligan.envs.alfworld.game import COMMANDS, NOTHING, SAYS, Game
 from mulligan.envs.alfworld.world import APPLIANCES, TOGGLED, World
@@ -40,53 +39,17 @@ _TELLING = ("look", "inventory", "examine")
 _LETTERS = {f"{kind}type": letter for letter, kinds in _FAMILIES.items() for kind in kinds.split()}
 
 
-class View(Protocol):
-    """One way to tell a game."""
-
-    nothing: str
-    """Said where nothing happens."""
-
-    def rules(self) -> str:
-        """What a player is told before the first game."""
-
-    def intro(self, world: World) -> str:
-        """The first observation."""
-
-    def answer(self, game: Game, command: str, said: str) -> str:
-        """The observation after a command of the engine did something, and the engine `said` so."""
-
-    def read(self, game: Game, action: str) -> str:
-        """The engine's command that an action stands for; an action that stands for none is returned as it is."""
-
-    def write(self, game: Game, command: str) -> str:
-        """The action that stands for a command of the engine; the reverse of `read`."""
-
-    def actions(self, game: Game) -> list[str]:
-        """Every action that does something now; in a short view not those that only tell again what was told."""
-
-    def facts(self, world: World, seen: list[tuple[int, tuple[int, ...]]]) -> list[str]:
-        """What is worth remembering of the receptacles that were seen, with what they hold at first."""
-
-    def signs(self, world: World) -> list[str]:
-        """For each receptacle what an agent can tell of it from afar, without its number, which is arbitrary."""
-
-    def goal(self, world: World) -> str:
-        """What an agent can tell of the goal, beyond the signs of receptacles."""
-
-
-def view_of(name: str, world: World) -> View:
-    """The view called `name` of a world."""
-    return Cells(world) if name == "cells" else Words(short=name == "compact")
-
-
 class Words:
     """In words: TextWorld's own, or few."""
 
+    nothing = NOTHING
+    """The observation where nothing happens."""
+
     def __init__(self, *, short: bool) -> None:
         self.short = short
-        self.nothing = NOTHING
 
     def rules(self) -> str:
+        """What a player is told before the first game."""
         if self.short:
             return (
                 "You are in a room with receptacles, and things in or on them. You see what a receptacle holds when "
@@ -111,14 +74,17 @@ class Words:
         )
 
     def intro(self, world: World) -> str:
+        """The first observation."""
         if not self.short:
             return world.intro()
-        return f"You see {', '.join(_reachable(world))}.\nTask: {world.task}"
+        reachable = [name for r, name in enumerate(world.r_names) if world.locations[r] >= 0]
+        return f"You see {', '.join(reachable)}.\nTask: {world.task}"
 
-    def answer(self, game: Game, command: str, said: str) -> str:
+    def answer(self, game: Game, command: str, engine_answer: str) -> str:
+        """The observation after a command did something, and the engine answered it with `engine_answer`."""
         receptacle = _shown(game, command)
         if not self.short or (receptacle is None and command.partition(" ")[0] in _TELLING):
-            return said
+            return engine_answer
         if receptacle is None:
             return _HELP if command == "help" else DONE
         world = game.world
@@ -128,27 +94,35 @@ class Words:
         return f"{world.r_names[receptacle]}: {', '.join(names) or 'empty'}"
 
     def read(self, game: Game, action: str) -> str:
+        """The engine's command that an action stands for; an action that stands for none is returned as it is."""
         return action
 
     def write(self, game: Game, command: str) -> str:
+        """The action that stands for a command of the engine; the reverse of `read`."""
         return command
 
     def actions(self, game: Game) -> list[str]:
-        found = game.commands()
-        return [each for each in found if each.split(" ")[0] not in (*_TELLING, "help")] if self.short else found
+        """Every action that does something now; in a short view not those that only tell again what was told."""
+        commands = game.commands()
+        return [each for each in commands if each.split(" ")[0] not in (*_TELLING, "help")] if self.short else commands
 
     def facts(self, world: World, seen: list[tuple[int, tuple[int, ...]]]) -> list[str]:
-        """Where the wanted things lie, in the words of the commands that fetch them; then where nothing of use is."""
+        """What is worth remembering of the receptacles that were seen, with what they hold at first.
+
+        Where the wanted things lie, in the words of the commands that fetch them; then where nothing of use is.
+        """
         goal, lamps = world.goal_objects, world.lamps
-        found = [f"take {world.names[o]} from {world.r_names[r]}" for r, inside in seen for o in inside if o in goal]
-        found += [f"use {world.names[o]} at {world.r_names[r]}" for r, inside in seen for o in inside if o in lamps]
-        vain = [world.r_names[r] for r, inside in seen if not goal.union(lamps).intersection(inside)]
-        return [*found, f"not in {', '.join(vain)}"] if vain else found
+        facts = [f"take {world.names[o]} from {world.r_names[r]}" for r, inside in seen for o in inside if o in goal]
+        facts += [f"use {world.names[o]} at {world.r_names[r]}" for r, inside in seen for o in inside if o in lamps]
+        useless = [world.r_names[r] for r, inside in seen if not goal.union(lamps).intersection(inside)]
+        return [*facts, f"not in {', '.join(useless)}"] if useless else facts
 
     def signs(self, world: World) -> list[str]:
+        """For each receptacle what an agent can tell of it from afar, without its number, which is arbitrary."""
         return [kind.removesuffix("type") for kind in world.r_types]
 
     def goal(self, world: World) -> str:
+        """What an agent can tell of the goal, beyond the signs of receptacles."""
         goal = world.goal
         return f"{goal.kind} {goal.object_type.removesuffix('type')} {goal.target_type.removesuffix('type')}"
 
@@ -156,8 +130,9 @@ class Words:
 class Cells:
     """In cells; the letter says of what family a receptacle is, the number which one."""
 
+    nothing = "nothing"
+
     def __init__(self, world: World) -> None:
-        self.nothing = "nothing"
         numbers: Counter[str] = Counter()
         names = []
         for kind in world.r_types:
@@ -182,26 +157,26 @@ class Cells:
         goal = world.goal
         words = ["do", *self._named(world.appliances(goal.state))] if goal.state else []
         words += ["do", "*"] if goal.kind == "look" else ["put", *(["two"] if goal.count == 2 else [])]
-        words += self._named(r for r in world.goal_targets if world.places[r] >= 0)
-        places = self._named(r for r, place in enumerate(world.places) if place >= 0)
-        return f"{' '.join(words)}\n{' '.join(places)}"
+        words += self._named(r for r in world.goal_targets if world.locations[r] >= 0)
+        cells = self._named(r for r, location in enumerate(world.locations) if location >= 0)
+        return f"{' '.join(words)}\n{' '.join(cells)}"
 
-    def answer(self, game: Game, command: str, said: str) -> str:
+    def answer(self, game: Game, command: str, engine_answer: str) -> str:
         receptacle = _shown(game, command)
         if command.startswith(("take ", "move ")):
-            between = " from " if command.startswith("take ") else " to "
-            receptacle = game.world.r_numbers.get(command.rpartition(between)[2])
+            preposition = " from " if command.startswith("take ") else " to "
+            receptacle = game.world.r_numbers.get(command.rpartition(preposition)[2])
         elif command == "look":
-            receptacle = self._here(game)
+            receptacle = next(iter(game.world.receptacles_at[game.at]), None)
         if receptacle is None:
             return DONE
-        return self._told(game, receptacle) if game.accessible(receptacle) else "closed"
+        return self._contents(game, receptacle) if game.accessible(receptacle) else "closed"
 
     def read(self, game: Game, action: str) -> str:
         world = game.world
         if action in self.numbers:
             receptacle = self.numbers[action]
-            return f"{'examine' if world.places[receptacle] == game.at else 'go to'} {world.r_names[receptacle]}"
+            return f"{'examine' if world.locations[receptacle] == game.at else 'go to'} {world.r_names[receptacle]}"
         return next((command for command in self._choices(game) if self.write(game, command) == action), action)
 
     def write(self, game: Game, command: str) -> str:
@@ -212,15 +187,15 @@ class Cells:
 
     def actions(self, game: Game) -> list[str]:
         world = game.world
-        going = self._named(r for r, place in enumerate(world.places) if place >= 0 and place != game.at)
+        going = self._named(r for r, at in enumerate(world.locations) if at >= 0 and at != game.at)
         return sorted({*going, *(self.write(game, command) for command in self._choices(game))})
 
     def facts(self, world: World, seen: list[tuple[int, tuple[int, ...]]]) -> list[str]:
         """One word a fact, where the wanted things are first."""
         goal, lamps = world.goal_objects, set(world.lamps)
-        found = [f"{self.names[r]}=ok" for r, inside in seen if goal.intersection(inside)]
-        found += [f"{self.names[r]}=*" for r, inside in seen if lamps.intersection(inside)]
-        return found + [f"{self.names[r]}=0" for r, inside in seen if not goal.union(lamps).intersection(inside)]
+        facts = [f"{self.names[r]}=ok" for r, inside in seen if goal.intersection(inside)]
+        facts += [f"{self.names[r]}=*" for r, inside in seen if lamps.intersection(inside)]
+        return facts + [f"{self.names[r]}=0" for r, inside in seen if not goal.union(lamps).intersection(inside)]
 
     def signs(self, world: World) -> list[str]:
         """The letter, and whether the task names the receptacle to do or to put something there."""
@@ -236,30 +211,28 @@ class Cells:
     def _choices(self, game: Game) -> list[str]:
         """The commands that can be carried out here and that a short action stands for, targets first."""
         world, held = game.world, game.held
-        found = []
-        for r in sorted(world.r_places[game.at], key=lambda r: r not in world.goal_targets):
+        commands = []
+        for r in sorted(world.receptacles_at[game.at], key=lambda r: r not in world.goal_targets):
             name = world.r_names[r]
             if r in world.openable and r not in game.opened:
-                found.append(f"open {name}")
+                commands.append(f"open {name}")
             if held < 0 and game.accessible(r):
                 wanted = [o for o in game.inside[r] if o in world.goal_objects and o in world.pickupable]
-                found += [f"take {world.names[o]} from {name}" for o in wanted]
+                commands += [f"take {world.names[o]} from {name}" for o in wanted]
             if held >= 0 and game.may_put(held, r):
-                found.append(f"move {world.names[held]} to {name}")
+                commands.append(f"move {world.names[held]} to {name}")
             for bit, kinds in APPLIANCES.items():
-                if bit == world.goal.state and held >= 0 and world.able[held] & bit and world.r_types[r] in kinds:
-                    found.append(f"{SAYS[bit]} {world.names[held]} with {name}")
-            found += [f"use {world.names[o]}" for o in game.inside[r] if o in world.lamps and world.able[o] & TOGGLED]
-        return found
-
-    def _here(self, game: Game) -> int | None:
-        here = game.world.r_places[game.at]
-        return here[0] if here else None
+                if bit == world.goal.state and held >= 0 and world.abilities[held] & bit and world.r_types[r] in kinds:
+                    commands.append(f"{SAYS[bit]} {world.names[held]} with {name}")
+            commands += [
+                f"use {world.names[o]}" for o in game.inside[r] if o in world.lamps and world.abilities[o] & TOGGLED
+            ]
+        return commands
 
     def _named(self, receptacles: Iterable[int]) -> list[str]:
         return [self.names[r] for r in receptacles]
 
-    def _told(self, game: Game, receptacle: int) -> str:
+    def _contents(self, game: Game, receptacle: int) -> str:
         """What of a receptacle's contents the task is about."""
         world, inside, name = game.world, game.inside[receptacle], self.names[receptacle]
         count = sum(o in world.goal_objects for o in inside)
@@ -267,8 +240,13 @@ class Cells:
         return f"{name}={count} {lamp}".strip() if count or not lamp else lamp
 
 
-def _reachable(world: World) -> list[str]:
-    return [name for r, name in enumerate(world.r_names) if world.places[r] >= 0]
+View = Words | Cells
+"""The methods of both are explained in `Words`."""
+
+
+def view_of(name: str, world: World) -> View:
+    """The view called `name` of a world."""
+    return Cells(world) if name == "cells" else Words(short=name == "compact")
 
 
 def _shown(game: Game, command: str) -> int | None:

@@ -15,8 +15,8 @@ CLEAN, HOT, COOL, SLICED, TOGGLED = 1, 2, 4, 8, 16
 """What may become of an object, as bits."""
 APPLIANCES = {CLEAN: ("sinktype", "sinkbasintype"), HOT: ("microwavetype",), COOL: ("fridgetype",)}
 KNIVES = ("knifetype", "butterknifetype")
-_MADE = {"isclean": CLEAN, "ishot": HOT, "iscool": COOL, "issliced": SLICED, "istoggled": TOGGLED}
-_ABLE = {"cleanable": CLEAN, "heatable": HOT, "coolable": COOL, "sliceable": SLICED, "toggleable": TOGGLED}
+_STATES = {"isclean": CLEAN, "ishot": HOT, "iscool": COOL, "issliced": SLICED, "istoggled": TOGGLED}
+_ABILITIES = {"cleanable": CLEAN, "heatable": HOT, "coolable": COOL, "sliceable": SLICED, "toggleable": TOGGLED}
 
 Facts = defaultdict[str, list[tuple[str, ...]]]
 """Predicate -> the arguments it holds of."""
@@ -43,22 +43,16 @@ class World:
     Objects and receptacles are numbered in the order of their ids, which is the order TextWorld lists them in.
     """
 
-    __slots__ = (
-        "able", "at", "can_hold", "goal", "goal_objects", "goal_targets", "held", "inner", "inside", "knives", "lamps",
-        "lies", "made", "name", "names", "numbers", "object_types", "openable", "opened", "pickupable", "places",
-        "r_names", "r_numbers", "r_places", "r_types", "task", "to_go",
-    )  # fmt: skip
-
     def __init__(self, problem: Problem, goal: Goal, task: str, name: str) -> None:
         self.goal, self.task, self.name = goal, task, name
         by_predicate: Facts = defaultdict(list)
         for fact in problem.facts:
             by_predicate[fact[0]].append(fact[1:])
         # Only what some fact speaks of has a name; what is declared and never mentioned takes no number.
-        spoken = sorted({argument for fact in problem.facts for argument in fact[1:]})
-        names = readable_names(spoken)
-        objects = [each for each in spoken if problem.objects[each] == "object"]
-        receptacles = [each for each in spoken if problem.objects[each] == "receptacle"]
+        mentioned = sorted({argument for fact in problem.facts for argument in fact[1:]})
+        names = readable_names(mentioned)
+        objects = [each for each in mentioned if problem.objects[each] == "object"]
+        receptacles = [each for each in mentioned if problem.objects[each] == "receptacle"]
         o_at = {each: number for number, each in enumerate(objects)}
         r_at = {each: number for number, each in enumerate(receptacles)}
         self.names = tuple(names[each] for each in objects)
@@ -68,9 +62,14 @@ class World:
         self._types(by_predicate, objects, receptacles)
         self._places(by_predicate, o_at, r_at)
         self._objects(by_predicate, o_at)
-        self.goal_objects = frozenset(o for o, kind in enumerate(self.object_types) if self._may_serve(o, kind))
+        self.goal_objects = frozenset(
+            o
+            for o, kind in enumerate(self.object_types)
+            if kind == goal.object_type and not goal.state & ~self.abilities[o]
+        )
+        """Objects that can be what the goal asks for."""
         self.lamps = tuple(
-            o for o, kind in enumerate(self.object_types) if kind == goal.target_type and self.able[o] & TOGGLED
+            o for o, kind in enumerate(self.object_types) if kind == goal.target_type and self.abilities[o] & TOGGLED
         )
         """Lamps of the goal's type that can be switched on; none where the goal needs no lamp."""
         self.goal_targets = tuple(
@@ -91,43 +90,43 @@ class World:
 
     def _places(self, facts: Facts, o_at: dict[str, int], r_at: dict[str, int]) -> None:
         """Locations by number, and what stands and lies where."""
-        locations: dict[str, int] = {}
-        for _, place in (*facts["atlocation"], *facts["receptacleatlocation"], *facts["objectatlocation"]):
-            locations.setdefault(place, len(locations))
-        self.at = locations[facts["atlocation"][0][1]]
-        places = [-1] * len(r_at)
-        for receptacle, place in facts["receptacleatlocation"]:
-            places[r_at[receptacle]] = locations[place]
-        self.places = tuple(places)
+        numbers: dict[str, int] = {}
+        for _, location in (*facts["atlocation"], *facts["receptacleatlocation"], *facts["objectatlocation"]):
+            numbers.setdefault(location, len(numbers))
+        self.at = numbers[facts["atlocation"][0][1]]
+        locations = [-1] * len(r_at)
+        for receptacle, location in facts["receptacleatlocation"]:
+            locations[r_at[receptacle]] = numbers[location]
+        self.locations = tuple(locations)
         """Location of each receptacle; -1 where it has none."""
-        here = [list[int]() for _ in locations]
-        for receptacle_number, location in enumerate(places):
-            if location >= 0:
-                here[location].append(receptacle_number)
-        self.r_places = tuple(map(tuple, here))
+        self.receptacles_at = tuple(
+            tuple(r for r, location in enumerate(locations) if location == number) for number in numbers.values()
+        )
         """The receptacles of each location."""
-        lies = [set[int]() for _ in locations]
-        for each, place in facts["objectatlocation"]:
-            lies[locations[place]].add(o_at[each])
-        self.lies = tuple(map(tuple, map(sorted, lies)))
+        objects_at = [set[int]() for _ in numbers]
+        for each, location in facts["objectatlocation"]:
+            objects_at[numbers[location]].add(o_at[each])
+        self.objects_at = tuple(map(tuple, map(sorted, objects_at)))
+        """The objects of each location."""
         inside = [set[int]() for _ in r_at]
         for each, receptacle in facts["inreceptacle"]:
             inside[r_at[receptacle]].add(o_at[each])
         self.inside = tuple(map(tuple, map(sorted, inside)))
         self.openable = frozenset(r_at[each] for (each,) in facts["openable"])
         self.opened = frozenset(r_at[each] for (each,) in facts["opened"])
-        self.to_go = sorted((f"go to {self.r_names[r]}", place) for r, place in enumerate(places) if place >= 0)
+        self.to_go = sorted((f"go to {self.r_names[r]}", at) for r, at in enumerate(locations) if at >= 0)
 
     def _objects(self, facts: Facts, o_at: dict[str, int]) -> None:
         """What can be done with each object, and what has been done already."""
         self.pickupable = frozenset(o_at[each] for (each,) in facts["pickupable"])
         self.knives = frozenset(o for o, kind in enumerate(self.object_types) if kind in KNIVES)
-        able, made = bytearray(len(o_at)), bytearray(len(o_at))
-        for bits, table in ((able, _ABLE), (made, _MADE)):
+        abilities, states = bytearray(len(o_at)), bytearray(len(o_at))
+        for bits, table in ((abilities, _ABILITIES), (states, _STATES)):
             for predicate, bit in table.items():
                 for (each,) in facts[predicate]:
                     bits[o_at[each]] |= bit
-        self.able, self.made = bytes(able), bytes(made)
+        self.abilities, self.states = bytes(abilities), bytes(states)
+        """For each object the bits of what can become of it, and of what has."""
         self.held = next((o_at[each] for _, each in facts["holds"]), -1)
         inner: dict[int, list[int]] = {o_at[each]: [] for (each,) in facts["isreceptacleobject"]}
         for each, outer in facts["inreceptacleobject"]:
@@ -136,21 +135,17 @@ class World:
         self.inner = {outer: tuple(held) for outer, held in inner.items()}
         """Objects that hold others, with what they hold: nothing ever changes that."""
 
-    def _may_serve(self, number: int, kind: str) -> bool:
-        """Whether an object can be what the goal asks for."""
-        return kind == self.goal.object_type and not self.goal.state & ~self.able[number]
-
     def appliances(self, bit: int) -> list[int]:
         """Receptacles that clean, heat or cool, and can be reached."""
-        return [r for r, kind in enumerate(self.r_types) if kind in APPLIANCES[bit] and self.places[r] >= 0]
+        return [r for r, kind in enumerate(self.r_types) if kind in APPLIANCES[bit] and self.locations[r] >= 0]
 
     def intro(self) -> str:
         """The first observation."""
-        here = self.r_places[self.at]
+        here = self.receptacles_at[self.at]
         if here:
             around = f"You are facing the {listed([self.r_names[r] for r in here])}. Next to it, you see nothing."
         else:
-            seen = [f"a {name}" for r, name in enumerate(self.r_names) if self.places[r] >= 0]
+            seen = [f"a {name}" for r, name in enumerate(self.r_names) if self.locations[r] >= 0]
             around = f"You are in the middle of a room. Looking quickly around you, you see {listed(seen)}."
         return f"{WELCOME}\n\n{around}\n\nYour task is to: {self.task}"
 

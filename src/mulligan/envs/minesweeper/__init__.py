@@ -1,5 +1,1 @@
-"""MineSweeper: reveal with cascade, on a board that the seed fixes before the first click.
-
-env.py         the environment: rules, views, memory
-player.py      the expert, by exact count over all boards that fit
-"""
+"""MineSweeper: env.py has the rules and the views, player.py the expert, by exact count over all boards that fit."""

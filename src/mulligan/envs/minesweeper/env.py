@@ -8,8 +8,6 @@ Parameters (`--env.NAME`):
 rows, cols  of the board
 mines       hidden on it
 view        ``board`` or ``compact``
-facts       of the compact view: its history tells an episode ``in-order`` of the moves, or ``mine-first``, as scripted
-            reflections have it
 """
 
 from __future__ import annotations
@@ -44,16 +42,12 @@ class Grid:
     neighbours: tuple[tuple[int, ...], ...]
     blank: bytes
     """The rendered board with every cell closed."""
-    places: tuple[int, ...]
+    offsets: tuple[int, ...]
     """Index into `blank` of each cell."""
     words: tuple[str, ...]
-    """Each cell in the compact view: column letter and row number."""
+    """Each cell's name in the compact view: column letter and row number."""
     pairs: tuple[str, ...]
-    """Each cell in the board view: ``(row, col)``."""
-    replies: tuple[str, ...]
-    """Each cell as a reply, in the board view."""
-    word_replies: tuple[str, ...]
-    """Each cell as a reply, in the compact view."""
+    """Each cell's name in the board view: ``(row, col)``."""
 
 
 @lru_cache(maxsize=64)
@@ -70,19 +64,18 @@ def grid(rows: int, cols: int) -> Grid:
         for row, col in cells
     )
     width = len(str(max(rows, cols)))
-    lines = [" " * width + "".join(f" {col:>{width}}" for col in range(1, cols + 1))]
-    places = []
-    for row in range(rows):
-        line = f"{row + 1:>{width}}"
-        for _ in range(cols):
-            line += " " * width + "?"
-            places.append(sum(len(done) + 1 for done in lines) + len(line) - 1)
-        lines.append(line)
+    header = " " * width + "".join(f" {col:>{width}}" for col in range(1, cols + 1))
+    blank = "\n".join([header, *(f"{row:>{width}}" + (" " * width + "?") * cols for row in range(1, rows + 1))])
+    offsets = tuple(offset for offset, glyph in enumerate(blank) if glyph == "?")
     words = tuple(f"{chr(ord('a') + col) if cols <= 26 else '?'}{row + 1}" for row, col in cells)
     pairs = tuple(f"({row + 1}, {col + 1})" for row, col in cells)
-    replies = tuple(f"<action>{pair}</action>" for pair in pairs)
-    word_replies = tuple(f"<action>{word}</action>" for word in words)
-    return Grid(rows, cols, near, "\n".join(lines).encode(), tuple(places), words, pairs, replies, word_replies)
+    return Grid(rows, cols, near, blank.encode(), offsets, words, pairs)
+
+
+@lru_cache(maxsize=64)
+def replies_of(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Each cell as a reply."""
+    return tuple(f"<action>{name}</action>" for name in names)
 
 
 def lay_mines(seed: int, cells: int, mines: int) -> tuple[int, ...]:
@@ -105,22 +98,19 @@ def cascade(board: Grid, counts: bytes, opened: bytearray, cell: int) -> list[in
     """Open `cell` and, around every 0, its neighbours. Marks them in `opened` and returns them, `cell` first."""
     opened[cell] = 1
     fresh = [cell]
-    if counts[cell]:
-        return fresh
-    neighbours = board.neighbours
-    for at in fresh:  # grows while it is walked
-        if not counts[at]:
-            for beside in neighbours[at]:
-                if not opened[beside]:
-                    opened[beside] = 1
-                    fresh.append(beside)
+    for blank in fresh:  # grows while it is walked
+        if not counts[blank]:
+            for near in board.neighbours[blank]:
+                if not opened[near]:
+                    opened[near] = 1
+                    fresh.append(near)
     return fresh
 
 
 class MineSweeper:
     """Open every safe cell of a board with hidden mines; the first click may be a mine."""
 
-    defaults: ClassVar[dict[str, ParamValue]] = {"rows": 6, "cols": 6, "mines": 3, "view": "board", "facts": "in-order"}
+    defaults: ClassVar[dict[str, ParamValue]] = {"rows": 6, "cols": 6, "mines": 3, "view": "board"}
     turns: ClassVar[int] = 7
     glyphs: ClassVar[dict[str, str]] = {
         "?": "dim", "*": "bold red", "0": "bright_black", "1": "blue", "2": "green", "3": "red", "4": "magenta",
@@ -132,29 +122,22 @@ class MineSweeper:
         self.mines = lay_mines(task.seed, self.board.rows * self.board.cols, task.integer("mines"))
         self.counts = count_neighbours(self.board, self.mines)
         self.compact = task.text("view") == "compact"
+        self.names = self.board.words if self.compact else self.board.pairs
+        """Each cell as the view names it."""
+        self.replies = replies_of(self.names)
         self.reset()
 
     @staticmethod
     def settle(params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:
-        rows, cols, mines, view = int(params["rows"]), int(params["cols"]), int(params["mines"]), params["view"]
+        rows, cols, mines = int(params["rows"]), int(params["cols"]), int(params["mines"])
         if not (1 <= rows <= 99 and 1 <= cols <= 99 and rows * cols >= 2):
-            raise ParameterError(
-                f"minesweeper: {rows}x{cols} is no board; rows and cols go from 1 to 99, 2 cells at least"
-            )
+            raise ParameterError(f"minesweeper: rows and cols must be 1 to 99, for 2 cells or more (got {rows}x{cols})")
         if not 1 <= mines < rows * cols:
-            raise ParameterError(
-                f"minesweeper: mines={mines} on {rows}x{cols} cannot be; give 1 to {rows * cols - 1} mines"
-            )
-        if view not in ("board", "compact"):
-            raise ParameterError(f"minesweeper: view={view!r} is unknown; choose 'board' or 'compact'")
-        if params["facts"] not in ("in-order", "mine-first"):
-            raise ParameterError(
-                f"minesweeper: facts={params['facts']!r} is unknown; choose 'in-order' or 'mine-first'"
-            )
-        if params["facts"] == "mine-first" and view != "compact":
-            raise ParameterError("minesweeper: facts='mine-first' is of the compact view alone; give view='compact'")
-        if view == "compact" and cols > 26:
-            raise ParameterError(f"minesweeper: the compact view names columns a to z; cols={cols} is too many")
+            raise ParameterError(f"minesweeper: mines must be 1 to {rows * cols - 1} on {rows}x{cols} (got {mines})")
+        if params["view"] not in ("board", "compact"):
+            raise ParameterError(f"minesweeper: view must be board or compact (got {params['view']!r})")
+        if params["view"] == "compact" and cols > 26:
+            raise ParameterError(f"minesweeper: cols must be 26 or fewer in the compact view (got {cols})")
         return params
 
     @staticmethod
@@ -195,29 +178,29 @@ class MineSweeper:
         if cell < 0:
             return self._invalid(f"That is not on the board of {self.board.rows} rows and {self.board.cols} columns.")
         if self.opened[cell]:
-            return self._invalid(f"{self._name(cell)} is open already.")
+            return self._invalid(f"{self.names[cell]} is open already.")
         if self.lost or not self.closed_safe:
             return self._invalid("The game is over.")
         counts = self.counts
         if counts[cell] == 9:
             self.opened[cell] = 1
-            self.text[self.board.places[cell]] = MINE
+            self.text[self.board.offsets[cell]] = MINE
             self.lost = True
             board = self.text.decode()
             return Step(f"{self.board.words[cell]}=*" if self.compact else board, done=True, state_key=board)
         fresh = cascade(self.board, counts, self.opened, cell)
-        text, places = self.text, self.board.places
-        for at in fresh:
-            text[places[at]] = _DIGIT_0 + counts[at]
+        text, offsets = self.text, self.board.offsets
+        for each in fresh:
+            text[offsets[each]] = _DIGIT_0 + counts[each]
         self.closed_safe -= len(fresh)
         won = not self.closed_safe
         board = text.decode()
         share = len(fresh) / (len(counts) - len(self.mines))
-        return Step(self._news(fresh) if self.compact else board, float(won), won, won, True, board, "", share)
+        shown = " ".join(f"{self.names[each]}={counts[each]}" for each in fresh) if self.compact else board
+        return Step(shown, float(won), won, won, True, board, "", share)
 
     def legal(self) -> Sequence[str]:
-        replies, opened = self.board.word_replies if self.compact else self.board.replies, self.opened
-        return [replies[cell] for cell in range(len(opened)) if not opened[cell]]
+        return [reply for reply, opened in zip(self.replies, self.opened, strict=True) if not opened]
 
     def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
         from mulligan.envs.minesweeper.player import Sweeper
@@ -226,28 +209,11 @@ class MineSweeper:
 
     def digest(self, episode: Episode) -> str:
         if self.compact:
-            told = mine_first(episode) if self.task.text("facts") == "mine-first" else moves(episode)
-            return " ".join(told)
+            return " ".join(moves(episode))
         safe, mines = seen_cells(self.board, episode)
-        names = self.board.pairs
-        parts = ["safe " + " ".join(names[cell] for cell in safe)] if safe else []
-        parts += ["mine " + " ".join(names[cell] for cell in mines)] if mines else []
+        parts = ["safe " + " ".join(self.names[cell] for cell in safe)] if safe else []
+        parts += ["mine " + " ".join(self.names[cell] for cell in mines)] if mines else []
         return "\n".join(parts)
-
-    def reflect(self, episode: Episode) -> str:
-        if self.compact:  # short contexts: the facts alone
-            return f"<reflection>{' '.join(mine_first(episode)) or 'nothing'}</reflection>"
-        facts = self.digest(episode).replace("\n", "; ") or "nothing opened"
-        won, hit = episode.won, not episode.won and episode.final.count("*") > 0
-        return (
-            "<reflection>\n"
-            f"outcome: {'won' if won else 'opened a mine' if hit else 'out of turns'}\n"
-            f"reward: {episode.reward:g}\n"
-            f"env_answer: {facts}\n"
-            f"error_category: {'none' if won else 'wrong-move' if hit else 'out-of-turns'}\n"
-            "plan: open the safe cells again, never the mine\n"
-            "</reflection>"
-        )
 
     def world_key(self) -> str:
         """Where the mines are, up to rotation and reflection of the board."""
@@ -261,30 +227,24 @@ class MineSweeper:
 
     def _read(self, reply: str) -> int | None:
         """The cell a reply names; None if it names none, -1 if it lies outside the board."""
-        found = _CANONICAL.fullmatch(reply)
-        if found is None:
+        pair = _CANONICAL.fullmatch(reply)
+        if pair is None:
             action = action_text(reply)
             if action is None and self.compact and len(reply) < 16:
                 action = reply.strip()
             if action is None or len(action) > _LONGEST_NAME:
                 return None
-            named = _WORD.fullmatch(action) if self.compact else None
-            if named is not None:
-                return self._cell(int(named[2]), ord(named[1].lower()) - ord("a") + 1)
-            found = _PAIR.fullmatch(action)
-            if found is None:
+            word = _WORD.fullmatch(action) if self.compact else None
+            if word is not None:
+                return self._cell(int(word[2]), ord(word[1].lower()) - ord("a") + 1)
+            pair = _PAIR.fullmatch(action)
+            if pair is None:
                 return None
-        return self._cell(int(found[1]), int(found[2]))
+        return self._cell(int(pair[1]), int(pair[2]))
 
     def _cell(self, row: int, col: int) -> int:
         board = self.board
         return (row - 1) * board.cols + col - 1 if 1 <= row <= board.rows and 1 <= col <= board.cols else -1
-
-    def _name(self, cell: int) -> str:
-        return self.board.words[cell] if self.compact else self.board.pairs[cell]
-
-    def _news(self, fresh: list[int]) -> str:
-        return " ".join(f"{self.board.words[cell]}={self.counts[cell]}" for cell in fresh)
 
     def _invalid(self, why: str) -> Step:
         board = self.text.decode()
@@ -294,21 +254,16 @@ class MineSweeper:
 def moves(episode: Episode) -> list[str]:
     """What each move of an episode in the compact view led to, in order: ``b3=ok``, or ``c1=*`` for the mine.
 
-    One word a fact, and not the word of the observation: `b3=ok` was safe then, `b3=2` is open now. What a 0 opened
-    beside the cell is left out: the same move opens it again.
+    One word a fact, and not the word of the observation: `b3=ok` was safe then, `b3=2` is open now. Cells that a 0
+    opened are left out: the same move opens them again.
     """
-    said = [turn.observation for turn in episode.turns[1:]] + [episode.final]
-    first = [text.split()[0] for text in said if "=" in text]
-    return [fact if fact.endswith("*") else f"{fact.split('=')[0]}=ok" for fact in first]
-
-
-def mine_first(episode: Episode) -> list[str]:
-    """The same, with what matters most at the beginning."""
-    return sorted(moves(episode), key=lambda fact: not fact.endswith("*"))
+    shown = [turn.observation for turn in episode.turns[1:]] + [episode.final]
+    facts = [text.split()[0] for text in shown if "=" in text]
+    return [fact if fact.endswith("*") else f"{fact.split('=')[0]}=ok" for fact in facts]
 
 
 def seen_cells(board: Grid, episode: Episode) -> tuple[list[int], list[int]]:
     """The cells an episode in the board view opened safely, and the mine it opened, read from what the agent saw."""
-    found = {cell: episode.final[place] for cell, place in enumerate(board.places) if place < len(episode.final)}
-    safe = sorted(cell for cell, value in found.items() if value.isdecimal())
-    return safe, sorted(cell for cell, value in found.items() if value == "*")
+    glyphs = [episode.final[offset] for offset in board.offsets if offset < len(episode.final)]
+    safe = [cell for cell, glyph in enumerate(glyphs) if glyph.isdecimal()]
+    return safe, [cell for cell, glyph in enumerate(glyphs) if glyph == "*"]

@@ -10,7 +10,9 @@ Level files are plain text (``.txt``, ``.txt.gz``), as Boxoban has them: levels 
 
 from __future__ import annotations
 
+import bisect
 import gzip
+import itertools
 import os
 import random
 import zlib
@@ -83,10 +85,20 @@ def _draw(rng: random.Random, items: list[Item], count: int) -> list[Item]:
     Only `Random.random` is promised to give the same numbers in every version of Python, so levels rest on it alone.
     """
     items = list(items)
-    for place in range(count):
-        other = place + int(rng.random() * (len(items) - place))
-        items[place], items[other] = items[other], items[place]
+    for index in range(count):
+        other = index + int(rng.random() * (len(items) - index))
+        items[index], items[other] = items[other], items[index]
     return items[:count]
+
+
+def _reachable(cols: int, start: int, room: set[int]) -> set[int]:
+    """The cells of `room` that can be walked to from `start`."""
+    seen, frontier = {start}, [start]
+    for cell in frontier:  # grows while it is walked
+        near = {cell + delta for delta in solver.deltas(cols)} & room - seen
+        seen |= near
+        frontier.extend(near)
+    return seen
 
 
 def _carve(rng: random.Random, rows: int, cols: int, boxes: int, walls: float) -> str | None:
@@ -94,14 +106,7 @@ def _carve(rng: random.Random, rows: int, cols: int, boxes: int, walls: float) -
     inner = [row * cols + col for row in range(1, rows - 1) for col in range(1, cols - 1)]
     blocked = set(_draw(rng, inner, round(walls * len(inner))))
     room = [cell for cell in inner if cell not in blocked]
-    if len(room) < 2 * boxes + 1:
-        return None
-    reached, unseen = [room[0]], set(room[1:])
-    for cell in reached:  # grows while it is walked
-        near = {cell + delta for delta in solver.deltas(cols)} & unseen
-        unseen -= near
-        reached.extend(near)
-    if unseen:
+    if len(room) < 2 * boxes + 1 or len(_reachable(cols, room[0], set(room))) < len(room):
         return None
     cells = [WALL] * (rows * cols)
     for cell in room:
@@ -138,16 +143,12 @@ def _unwind(rng: random.Random, land: solver.Terrain, most: int) -> list[list[tu
             for near in steps[player]:
                 if boxes >> near & 1:
                     continue
-                back = (near, boxes)
-                if back not in seen:
-                    seen.add(back)
-                    following.append(back)
+                backwards = [(near, boxes)]
                 behind = 2 * player - near
                 if boxes >> behind & 1:
-                    back = (near, boxes ^ 1 << behind ^ 1 << player)
-                    if back not in seen:
-                        seen.add(back)
-                        following.append(back)
+                    backwards.append((near, boxes ^ 1 << behind ^ 1 << player))
+                following += (state for state in backwards if state not in seen)
+                seen.update(backwards)
         if not following:
             break
         layer = following if len(following) <= _LAYER else _thin(rng, following, land.goals)
@@ -176,43 +177,39 @@ def pick(levels: str, level: int, seed: int) -> tuple[int, Level]:
     `levels` is ``boxoban`` (the files under BOXOBAN_DATA) or the path of a file or folder. Files are taken in the order
     of their paths. A level that is malformed, solved already or proven unsolvable is a `ParameterError`.
     """
-    files = [(file, count) for file in level_files(levels) if (count := _count(str(file), _stamp(file)))]
-    total = sum(count for _, count in files)
+    files = level_files(levels)
+    counts = [_count(str(file), _stamp(file)) for file in files]
+    total = sum(counts)
     if not total:
         raise ParameterError(f"sokoban: levels={levels!r} holds no level; give a text file in the form Boxoban has")
     if level >= total:
-        raise ParameterError(
-            f"sokoban: level={level} is beyond the {total} of levels={levels!r}; give 0 to {total - 1}"
-        )
+        raise ParameterError(f"sokoban: level must be 0 to {total - 1} for levels={levels!r} (got {level})")
     number = level if level >= 0 else seed % total
-    left = number
-    for file, count in files:
-        if left < count:
-            return number, _check(file, left)
-        left -= count
-    raise AssertionError("the counts add up to the total")
+    ends = list(itertools.accumulate(counts))
+    index = bisect.bisect_right(
+        ends, number
+    )  # of counts 2, 3 the ends are 2, 5: level 2 is the first of the second file
+    return number, _check(files[index], number - ends[index] + counts[index])
 
 
 def level_files(levels: str) -> list[Path]:
     """The files behind the parameter `levels`, sorted."""
-    named = levels
-    if levels == "boxoban":
-        named = os.environ.get(BOXOBAN, "")
-        if not named:
-            raise UsageError(f"sokoban: levels='boxoban' needs {BOXOBAN}; set it to a folder of Boxoban level files")
-    path = Path(named)
+    path_text = os.environ.get(BOXOBAN, "") if levels == "boxoban" else levels
+    if not path_text:
+        raise UsageError(f"sokoban: levels='boxoban' needs {BOXOBAN}; set it to a folder of Boxoban level files")
+    path = Path(path_text)
     if path.is_file():
         return [path]
     if not path.is_dir():
-        where = f"{BOXOBAN}={named!r}" if levels == "boxoban" else f"levels={levels!r}"
-        raise UsageError(f"sokoban: {where} is no file or folder; name one, or use levels='generated'")
+        source = f"{BOXOBAN}={path_text!r}" if levels == "boxoban" else f"levels={levels!r}"
+        raise UsageError(f"sokoban: {source} is no file or folder; name one, or use levels='generated'")
     return sorted(file for file in path.rglob("*.txt*") if file.name.endswith(_SUFFIXES) and file.is_file())
 
 
 def _stamp(file: Path) -> tuple[int, int]:
-    """Changes with the file, so that what is remembered of it does not outlive it."""
-    about = file.stat()
-    return about.st_mtime_ns, about.st_size
+    """Changes with the file, so that no cached text outlives it."""
+    status = file.stat()
+    return status.st_mtime_ns, status.st_size
 
 
 @lru_cache(maxsize=4096)
@@ -224,25 +221,23 @@ def _count(file: str, stamp: tuple[int, int]) -> int:
 @lru_cache(maxsize=8)
 def _blocks(file: str, stamp: tuple[int, int]) -> tuple[tuple[str, str], ...]:
     """Name and text of each level of a file, unchecked."""
+    opened = gzip.open if file.endswith(".gz") else open
     try:
-        with (
-            gzip.open(file, "rt", encoding="ascii") if file.endswith(".gz") else open(file, encoding="ascii") as stream
-        ):
-            lines = stream.read().splitlines()
+        with opened(file, "rt", encoding="ascii") as stream:
+            lines = str(stream.read()).splitlines()
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise ParameterError(f"sokoban: {file!r} cannot be read as levels: {type(error).__name__}: {error}") from None
-    found: list[tuple[str, str]] = []
+    blocks: list[tuple[str, str]] = []
     name, rows = "", list[str]()
     for line in [*lines, ""]:
-        if line.startswith(";") or not line.strip():
-            if rows:
-                found.append((name or str(len(found)), "\n".join(rows)))
-                name, rows = "", []
-            if line.startswith(";"):
-                name = line.lstrip("; ").strip()
-        else:
+        if line.strip() and not line.startswith(";"):
             rows.append(line)
-    return tuple(found)
+            continue
+        if rows:
+            blocks.append((name or str(len(blocks)), "\n".join(rows)))
+            name, rows = "", []
+        name = line.lstrip("; ").strip() or name
+    return tuple(blocks)
 
 
 def _check(file: Path, index: int) -> Level:
@@ -263,8 +258,7 @@ def parse(text: str) -> tuple[Level, str]:
         return level, f"has the character {min(strange)!r}"
     if len({len(line) for line in lines}) > 1:
         return level, "has rows of different lengths"
-    players = sum(text.count(glyph) for glyph in "@+")
-    boxes, goals = sum(map(text.count, "$*")), sum(map(text.count, ".*+"))
+    players, boxes, goals = (sum(map(text.count, glyphs)) for glyphs in ("@+", "$*", ".*+"))
     if players != 1:
         return level, f"has {players} players instead of 1"
     if not boxes or boxes != goals:
@@ -280,15 +274,7 @@ def parse(text: str) -> tuple[Level, str]:
 
 def _is_leaky(level: Level) -> bool:
     """Whether the player could walk off the board, boxes put aside."""
-    cells, cols = level.cells, level.cols
-    reached = [solver.locate(cells)[0]]
-    seen = set(reached)
-    for cell in reached:  # grows while it is walked
-        if cell < cols or cell >= len(cells) - cols or cell % cols in (0, cols - 1):
-            return True
-        for delta in solver.deltas(cols):
-            near = cell + delta
-            if cells[near] != WALL and near not in seen:
-                seen.add(near)
-                reached.append(near)
-    return False
+    cols, size = level.cols, len(level.cells)
+    room = {cell for cell, glyph in enumerate(level.cells) if glyph != WALL}
+    reached = _reachable(cols, solver.locate(level.cells)[0], room)
+    return any(cell < cols or cell >= size - cols or cell % cols in (0, cols - 1) for cell in reached)

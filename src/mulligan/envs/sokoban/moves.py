@@ -26,20 +26,20 @@ class Reply(NamedTuple):
     """A reply that was understood."""
 
     deltas: tuple[int, ...]
-    """What each move adds to the player's place on the rendered board."""
+    """What each move adds to the player's offset in the rendered board."""
     names: tuple[str, ...]
 
 
 def push(cells: bytearray, player: int, deltas: tuple[int, ...], home: int, boxes: int) -> tuple[int, int, int]:
     """Play moves on `cells` until all `boxes` are home.
 
-    Returns the player's place, the number of boxes on goals, and the bit set of the moves that were blocked.
+    Returns the player's offset, the number of boxes on goals, and the bit set of the moves that were blocked.
     """
     blocked, bit = 0, 1
     for delta in deltas:
         ahead = player + delta
-        there = cells[ahead]
-        if there in _PUSHED:
+        target = cells[ahead]
+        if target in _PUSHED:
             beyond = cells[ahead + delta]
             if beyond == FLOOR:
                 cells[ahead + delta] = BOX
@@ -47,16 +47,16 @@ def push(cells: bytearray, player: int, deltas: tuple[int, ...], home: int, boxe
                 cells[ahead + delta] = BOX_ON_GOAL
                 home += 1
             else:
-                there = WALL  # a box that cannot move is as good as one
-            if there == BOX:
-                there = FLOOR
-            elif there == BOX_ON_GOAL:
-                there = GOAL
+                target = WALL  # a box that cannot move is as good as one
+            if target == BOX:
+                target = FLOOR
+            elif target == BOX_ON_GOAL:
+                target = GOAL
                 home -= 1
-        if there == WALL:
+        if target == WALL:
             blocked |= bit
         else:
-            cells[ahead] = PLAYER if there == FLOOR else PLAYER_ON_GOAL
+            cells[ahead] = PLAYER if target == FLOOR else PLAYER_ON_GOAL
             cells[player] = FLOOR if cells[player] == PLAYER else GOAL
             player = ahead
             if home == boxes:
@@ -91,7 +91,7 @@ def usual_replies(cols: int, moves: int) -> dict[str, Reply]:
 
 
 @lru_cache(maxsize=64)
-def listed(cols: int, moves: int) -> tuple[str, ...]:
+def listed_replies(cols: int, moves: int) -> tuple[str, ...]:
     return tuple(usual_replies(cols, moves))
 
 
@@ -120,5 +120,5 @@ def number_of_moves(moves: int) -> str:
 
 @lru_cache(maxsize=1024)
 def blocked_feedback(names: tuple[str, ...], blocked: int) -> str:
-    said = [f"move {index + 1} ({name})" for index, name in enumerate(names) if blocked >> index & 1]
-    return f"Blocked: {', '.join(said)}."
+    listed = [f"move {index + 1} ({name})" for index, name in enumerate(names) if blocked >> index & 1]
+    return f"Blocked: {', '.join(listed)}."

@@ -92,45 +92,36 @@ def survey(cols: int, terrain: str) -> Terrain:
     inside = [
         is_open[cell] and cols <= cell < size - cols and 0 < cell % cols < cols - 1 for cell in range(size)
     ]  # only from here can all four neighbours be asked for
-    steps = tuple(
-        tuple(cell + delta for delta in around if is_open[cell + delta]) if inside[cell] else () for cell in range(size)
-    )
     goals = [cell for cell in range(size) if terrain[cell] == GOAL]
     by_goal = [_push_distances(goal, around, is_open, inside) for goal in goals]
     far = tuple(tuple(distances[cell] for distances in by_goal) for cell in range(size))
     alive = [min(row, default=_FAR) < _FAR for row in far]
-    pushes = tuple(
-        tuple((cell - delta, cell + delta) for delta in around if is_open[cell - delta] and alive[cell + delta])
-        if inside[cell]
-        else ()
-        for cell in range(size)
-    )
-    squares = tuple(
-        tuple(
+    steps: list[tuple[int, ...]] = [()] * size
+    pushes: list[tuple[tuple[int, int], ...]] = [()] * size
+    squares: list[tuple[int, ...]] = [()] * size
+    for cell in (cell for cell in range(size) if inside[cell]):
+        steps[cell] = tuple(cell + delta for delta in around if is_open[cell + delta])
+        ways = ((cell - delta, cell + delta) for delta in around)
+        pushes[cell] = tuple((stand, target) for stand, target in ways if is_open[stand] and alive[target])
+        squares[cell] = tuple(
             sum(1 << part for part in (corner, corner + 1, corner + cols, corner + cols + 1) if is_open[part])
             for corner in (cell - cols - 1, cell - cols, cell - 1, cell)
         )
-        if inside[cell]
-        else ()
-        for cell in range(size)
-    )
-    return Terrain(steps, pushes, squares, sum(1 << goal for goal in goals), far)
+    return Terrain(tuple(steps), tuple(pushes), tuple(squares), sum(1 << goal for goal in goals), far)
 
 
 def _push_distances(goal: int, around: tuple[int, ...], is_open: list[bool], inside: list[bool]) -> list[int]:
     """Pushes from every cell to `goal`, found by pulling a lone box away from it."""
-    found = [_FAR] * len(is_open)
-    found[goal] = 0
-    frontier = [goal]
+    distances = [_FAR] * len(is_open)
+    distances[goal] = 0
+    frontier = [goal] if inside[goal] else []
     for cell in frontier:  # grows while it is walked
-        if not inside[cell]:
-            continue
         for delta in around:
             before = cell + delta  # the box stood here, the player one further on
-            if inside[before] and found[before] == _FAR and is_open[before + delta]:
-                found[before] = found[cell] + 1
+            if inside[before] and distances[before] == _FAR and is_open[before + delta]:
+                distances[before] = distances[cell] + 1
                 frontier.append(before)
-    return found
+    return distances
 
 
 def solve(cols: int, cells: str, nodes: int = NODES) -> Verdict:
@@ -177,16 +168,16 @@ def _search(cols: int, cells: str, nodes: int, weight: int) -> Verdict:
 
 def _distances(land: Terrain, player: int, boxes: int) -> dict[int, int]:
     """Steps to every cell the player can walk to."""
-    found = {player: 0}
+    distances = {player: 0}
     frontier = [player]
     steps = land.steps
     for cell in frontier:  # grows while it is walked
-        further = found[cell] + 1
+        further = distances[cell] + 1
         for near in steps[cell]:
-            if near not in found and not boxes >> near & 1:
-                found[near] = further
+            if near not in distances and not boxes >> near & 1:
+                distances[near] = further
                 frontier.append(near)
-    return found
+    return distances
 
 
 def _is_stuck(land: Terrain, boxes: int, moved: int) -> bool:

@@ -1,9 +1,8 @@
 """How the agent sees a level: as a board, or as the names of cells.
 
-board    the board after every turn; later episodes are told the moves of an earlier one and its last board
-compact  the board after every turn; later episodes are told the moves alone, for short contexts
-cells    walls and goals once, then boxes and player after every turn, as ``boxes b3 c2*`` and ``you d1``: a quarter of
-         the tokens, and each place has a name; in memory, the place where a level was lost is told in the same words
+board  the board after every turn; later episodes are told the moves of an earlier one and its last board
+cells  walls and goals once, then boxes and player after every turn, as ``boxes b3 c2*`` and ``you d1``: a quarter of
+       the tokens, and each cell has a name; in memory, the position where a level was lost is told in the same words
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from functools import lru_cache
 from mulligan.envs.sokoban import solver
 from mulligan.envs.sokoban.moves import number_of_moves, say
 
-VIEWS = ("board", "compact", "cells")
+VIEWS = ("board", "cells")
 MOST_COLUMNS = 26
 """For which cells have names."""
 

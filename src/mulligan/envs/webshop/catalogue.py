@@ -3,7 +3,7 @@
 A goal is a product with an instruction and one combination of its options, as the original lists them: product by
 product, then shuffled once for good. Goals are never listed: of each product only the number of its combinations is
 kept, so that a catalogue of a million products costs little more than its index. The original's other goals are the
-instructions that people wrote for products, each with the options it names.
+instructions that people wrote for products (`items_human_ins.json`), each with the options it names.
 
 Where the original draws at random when it starts (the price within a price range, the budget), the draw here depends
 on the product alone, so that a goal is the same in every process.
@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import random
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,8 +38,7 @@ NO_PRICE = 100.0
 NO_LIMIT = 1_000_000.0
 _SHUFFLE_SEED = 233  # the original's
 _MOST_HITS = 50
-_HELD = 4096
-"""Products of a catalogue on disk that are held in memory."""
+_CACHED_PRODUCTS, _CACHED_QUERIES = 4_096, 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Goal(NamedTuple):
     """What the shopper is asked to buy."""
 
     number: int
-    """Its place in the catalogue's order."""
+    """Its index in the catalogue's order."""
     asin: str
     instruction: str
     attributes: tuple[str, ...]
@@ -90,8 +90,8 @@ class Goal(NamedTuple):
 class Written(NamedTuple):
     """An instruction that a person wrote."""
 
-    place: int
-    """Of its product."""
+    product: int
+    """Number of the product."""
     instruction: str
     attributes: tuple[str, ...]
     options: tuple[str, ...]
@@ -110,26 +110,36 @@ class Catalogue:
     """[source] the first of its goals, before they are shuffled."""
     order: Sequence[int]
     """[goal] which of the unshuffled ones it is."""
-    found: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """Results of the latest queries."""
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of a made-up catalogue, kind of product -> all names that mean it."""
+    tiny: bool = False
+    """Whether it is the one for the smallest models."""
     written: Sequence[Written] = ()
     """The unshuffled goals, where people wrote them."""
+    hits: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Results of the latest queries."""
+
+    @property
+    def made_up(self) -> bool:
+        return bool(self.names)
 
     def goal(self, number: int) -> Goal:
         """Goal `number`, from 0."""
         unshuffled = int(self.order[number])
         if self.written:
-            return self._by_people(number, self.written[unshuffled])
+            written = self.written[unshuffled]
+            options = {f"option {index}": value for index, value in enumerate(written.options, start=1)}
+            product, instruction = self.products[written.product], written.instruction.strip(".")
+            return _goal(number, product, instruction, written.attributes, options)._replace(human=True)
         source = bisect_right(self.firsts, unshuffled) - 1
         product = self.products[int(self.sources[source])]
         options, rest = {}, unshuffled - int(self.firsts[source])
         for group in sorted(product.options, reverse=True):  # the last group changes fastest
-            rest, place = divmod(rest, len(product.options[group]))
-            options[group] = product.options[group][place]
+            rest, index = divmod(rest, len(product.options[group]))
+            options[group] = product.options[group][index]
         options = dict(sorted(options.items()))
-        said = product.instruction
-        said += " with " + ", and ".join(f"{group}: {value}" for group, value in options.items()) if options else ""
-        return _goal(number, product, said, product.wanted, options)
+        choice = " with " + ", and ".join(f"{group}: {value}" for group, value in options.items()) if options else ""
+        return _goal(number, product, product.instruction + choice, product.wanted, options)
 
     def draw(self, seed: int) -> int:
         """The goal that a seed draws: each product is equally likely, then each of its goals.
@@ -146,29 +156,24 @@ class Catalogue:
 
     @cached_property
     def _numbers(self) -> NDArray[np.int64]:
-        """[unshuffled goal] its place in the order."""
+        """[unshuffled goal] its index in the order."""
         return np.argsort(np.asarray(self.order))
-
-    def _by_people(self, number: int, written: Written) -> Goal:
-        options = {f"option {place}": value for place, value in enumerate(written.options, start=1)}
-        asked = (written.instruction.strip("."), written.attributes, options)
-        return _goal(number, self.products[written.place], *asked)._replace(human=True)
 
     def search(self, query: str) -> tuple[int, ...]:
         """The best products for a query, at most 50, as in the original."""
-        hits = self.found.get(query)
+        hits = self.hits.get(query)
         if hits is None:
-            if len(self.found) >= 4 * _HELD:
-                self.found.clear()
-            hits = self.found[query] = tuple(self.index.search(query, _MOST_HITS))
+            if len(self.hits) >= _CACHED_QUERIES:
+                self.hits.clear()
+            hits = self.hits[query] = tuple(self.index.search(query, _MOST_HITS))
         return hits
 
 
-def _goal(number: int, product: Product, said: str, attributes: tuple[str, ...], options: dict[str, str]) -> Goal:
+def _goal(number: int, product: Product, wish: str, attributes: tuple[str, ...], options: dict[str, str]) -> Goal:
     limit = budget(product)
-    said += f", and price lower than {limit:.2f} dollars" if limit < NO_LIMIT else ""
+    instruction = wish + (f", and price lower than {limit:.2f} dollars" if limit < NO_LIMIT else "")
     kind = (product.title, product.kind, product.crumbs, product.category)
-    return Goal(number, product.asin, said, attributes, options, limit, *kind)
+    return Goal(number, product.asin, instruction, attributes, options, limit, *kind)
 
 
 def budget(product: Product) -> float:
@@ -183,23 +188,27 @@ def indexed_text(product: Product) -> str:
     return " ".join([product.title, product.description, *product.features[:1], options])
 
 
-def from_records(name: str, records: Iterable[tuple[dict[str, Any], dict[str, Any]]]) -> Catalogue:
-    """A catalogue in memory, from pairs of the original's entries: a product and what the instructions say of it."""
+def from_records(
+    name: str,
+    records: Iterable[tuple[dict[str, Any], dict[str, Any]]],
+    names: Mapping[str, tuple[str, ...]],
+    *,
+    tiny: bool = False,
+) -> Catalogue:
+    """A made-up catalogue, from pairs of entries such as the original has: a product, and its instruction."""
     products = [read_product(*pair) for pair in records]
     builder = IndexBuilder()
     for product in products:
         builder.add(indexed_text(product))
-    goals = _Goals()
-    for place, product in enumerate(products):
-        goals.add(place, product)
-    return Catalogue(name, products, builder.finish(), goals.sources, goals.firsts, shuffled(goals.count))
+    tables = _goal_tables([_goals_of(product) for product in products])
+    return Catalogue(name, products, builder.finish(), *tables, names, tiny)
 
 
 @lru_cache(maxsize=4)
 def from_files(where: str) -> Catalogue:
     """The catalogue of the original's files at `where`; what is made of them is kept in the user's cache."""
     source = files.find(where)
-    folder = files.kept(f"webshop-{fingerprint(*source)}", lambda beside: _make(source, beside))
+    folder = files.kept(f"webshop-{_fingerprint(*source)}", lambda beside: _make(source, beside))
     try:
         shelf = Shelf(folder)
         tables: list[Any] = [np.asarray(np.load(folder / f"{name}.npy", mmap_mode="r")) for name in _GOAL_FILES]
@@ -209,60 +218,90 @@ def from_files(where: str) -> Catalogue:
         raise UsageError(f"webshop: the index in {str(folder)!r} is damaged ({failure}); remove it") from failure
 
 
+@lru_cache(maxsize=4)
+def from_people(where: str) -> Catalogue:
+    """The catalogue of the original's files at `where` with the goals that people wrote.
+
+    Instructions are matched with products once; the user's cache keeps the result.
+    """
+    shop, source = from_files(where), files.find(where)
+    path = files.by_people(source)
+    name = f"webshop-{_fingerprint(*source, path)}"
+    folder = files.kept(name, lambda folder: _match_instructions(shop.products, path, folder))
+    try:
+        lines = json.loads((folder / "written.json").read_text(encoding="utf-8"))
+        written = [Written(number, text, tuple(wanted), tuple(options)) for number, text, wanted, options in lines]
+    except (OSError, ValueError, TypeError) as failure:
+        raise UsageError(f"webshop: the goals in {str(folder)!r} are damaged ({failure}); remove it") from failure
+    return replace(shop, name=f"{shop.name}:human", written=written, order=_shuffled(len(written)))
+
+
+def _match_instructions(products: Sequence[Product], path: Path, folder: Path) -> None:
+    """Write the instructions of `path` for `products`; like the original, none that names no attribute."""
+    asked: dict[str, list[tuple[str, tuple[str, ...], tuple[str, ...]]]] = {}
+    for asin, entries in files.entries(path):
+        with files.damage(path, asin):
+            if not isinstance(entries, list):
+                raise TypeError(f"must be a list of instructions (got {type(entries).__name__})")
+            asked[asin.lower()] = [_instruction(entry) for entry in entries]
+    lines = [
+        Written(number, *entry)
+        for number, product in enumerate(products)
+        for entry in asked.get(product.asin, ())
+        if entry[1]
+    ]
+    if not lines:
+        raise UsageError(f"webshop: {str(path)!r} has no instruction for any product of the catalogue")
+    (folder / "written.json").write_text(json.dumps(lines), encoding="utf-8")
+
+
 _GOAL_FILES = ("sources", "firsts", "order")
 
 
-def fingerprint(*paths: Path) -> str:
+def _fingerprint(*paths: Path) -> str:
     """Names what is made of files as they are now."""
     stamps = [(str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
     return hashlib.blake2b(repr((VERSION, stamps)).encode(), digest_size=8).hexdigest()
 
 
 class Shelf(Sequence[Product]):
-    """Products on disk, one JSON text a line; the latest are held in memory."""
+    """Products on disk, one JSON text a line."""
 
     def __init__(self, folder: Path) -> None:
         self.ends: Any = np.asarray(np.load(folder / "ends.npy", mmap_mode="r"))
         self.bytes: Any = np.memmap(folder / "products.jsonl", dtype=np.uint8, mode="r")
-        self.held: dict[int, Product] = {}
+        self.read = lru_cache(maxsize=_CACHED_PRODUCTS)(self._read)
         if int(self.ends[-1]) != len(self.bytes):
-            raise ValueError("products.jsonl is not as long as it was")
+            raise ValueError("products.jsonl has another length")
 
     def __len__(self) -> int:
         return len(self.ends)
 
-    def __getitem__(self, place: Any) -> Any:
-        product = self.held.get(place)
-        if product is None:
-            if not 0 <= place < len(self.ends):
-                raise IndexError(place)
-            begin = int(self.ends[place - 1]) if place else 0
-            fields = json.loads(self.bytes[begin : int(self.ends[place])].tobytes())
-            if len(self.held) >= _HELD:
-                self.held.clear()
-            product = self.held[place] = _thaw(fields)
-        return product
+    def __getitem__(self, number: Any) -> Any:
+        return self.read(number)
+
+    def _read(self, number: int) -> Product:
+        if not 0 <= number < len(self.ends):
+            raise IndexError(number)
+        begin = int(self.ends[number - 1]) if number else 0
+        return _thaw(json.loads(self.bytes[begin : int(self.ends[number])].tobytes()))
 
 
-class _Goals:
-    """Counts the goals of the products as they come."""
-
-    def __init__(self) -> None:
-        self.sources: list[int] = []
-        self.firsts: list[int] = []
-        self.count = 0
-
-    def add(self, place: int, product: Product) -> None:
-        if product.instruction and product.wanted:
-            self.sources.append(place)
-            self.firsts.append(self.count)
-            combinations = 1
-            for values in product.options.values():
-                combinations *= len(values)
-            self.count += combinations
+def _goals_of(product: Product) -> int:
+    """The number of a product's goals: the combinations of its options, where it has an instruction."""
+    has_goal = product.instruction and product.wanted
+    return math.prod(len(values) for values in product.options.values()) if has_goal else 0
 
 
-def shuffled(count: int) -> list[int]:
+def _goal_tables(goals: Sequence[int]) -> tuple[Any, Any, Any]:
+    """[source], [source] and [goal]: `Catalogue.sources`, `firsts` and `order`, for the goals of each product."""
+    counts = np.array(goals, dtype=np.int64)
+    sources = np.flatnonzero(counts)
+    firsts = (np.cumsum(counts) - counts)[sources]
+    return sources.astype(np.int32), firsts, np.array(_shuffled(int(counts.sum())), dtype=np.int64)
+
+
+def _shuffled(count: int) -> list[int]:
     """The original's order of its goals."""
     order = list(range(count))
     random.Random(_SHUFFLE_SEED).shuffle(order)
@@ -271,22 +310,21 @@ def shuffled(count: int) -> list[int]:
 
 def _make(source: files.Source, folder: Path) -> None:
     """Fill `folder` with the products, their index and the tables of the goals, in one pass over the files."""
-    builder, goals, ends, position = IndexBuilder(folder), _Goals(), list[int](), 0
+    builder, goals, ends, position = IndexBuilder(folder), list[int](), list[int](), 0
     with (folder / "products.jsonl").open("wb") as shelf:
         for product in _products(source):
-            goals.add(len(ends), product)
+            goals.append(_goals_of(product))
             builder.add(indexed_text(product))
             position += shelf.write(_freeze(product))
             ends.append(position)
     if not ends:
-        raise UsageError(f"webshop: {str(source.products)!r} holds no product; give a catalogue with at least one")
-    if not goals.count:
+        raise UsageError(f"webshop: {str(source.products)!r} has no product")
+    if not any(goals):
         raise UsageError(f"webshop: {str(source.instructions)!r} has no instruction for any product of the catalogue")
-    np.save(folder / "ends.npy", np.array(ends, dtype=np.int64))
     builder.finish()
-    np.save(folder / "sources.npy", np.array(goals.sources, dtype=np.int32))
-    np.save(folder / "firsts.npy", np.array(goals.firsts, dtype=np.int64))
-    np.save(folder / "order.npy", np.array(shuffled(goals.count), dtype=np.int64))
+    np.save(folder / "ends.npy", np.array(ends, dtype=np.int64))
+    for name, table in zip(_GOAL_FILES, _goal_tables(goals), strict=True):
+        np.save(folder / f"{name}.npy", table)
 
 
 def _products(source: files.Source) -> Iterator[Product]:
@@ -294,22 +332,22 @@ def _products(source: files.Source) -> Iterator[Product]:
     # Kept as texts: a million small dictionaries would take gigabytes.
     notes = {}
     for key, note in files.entries(source.instructions):
-        if not isinstance(note, dict):
-            raise files.damaged(source.instructions, key, f"it is {type(note).__name__}, not an object")
+        with files.damage(source.instructions, key):
+            if not isinstance(note, dict):
+                raise TypeError(f"must be an object (got {type(note).__name__})")
         notes[key] = json.dumps(note).encode()
     seen: set[str] = set()
     for name, entry in files.entries(source.products):
-        asin = entry.get("asin") if isinstance(entry, dict) else None
-        if not isinstance(asin, str):
-            raise files.damaged(source.products, name, "it is no product with an 'asin'")
+        with files.damage(source.products, name):
+            asin = entry["asin"] if isinstance(entry, dict) else None
+            if not isinstance(asin, str):
+                raise TypeError("must be an object with the text 'asin'")
         if asin == "nan" or len(asin) > 10 or asin in seen:
             continue
         seen.add(asin)
-        try:
-            yield read_product(entry, json.loads(notes.get(asin, b"{}")))
-        except (KeyError, TypeError, ValueError, AttributeError) as failure:
-            why = f"{failure} is missing" if isinstance(failure, KeyError) else str(failure)
-            raise files.damaged(source.products, f"{name} ({asin})", why) from failure
+        with files.damage(source.products, f"{name} ({asin})"):
+            product = read_product(entry, json.loads(notes.get(asin, b"{}")))
+        yield product
 
 
 def read_product(entry: Mapping[str, Any], note: Mapping[str, Any]) -> Product:
@@ -341,12 +379,10 @@ def read_product(entry: Mapping[str, Any], note: Mapping[str, Any]) -> Product:
     )
 
 
-def read_written(entry: object) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+def _instruction(entry: Mapping[str, Any]) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     """What a person asked for: the instruction, the attributes and the options that it names; raises as the above."""
-    if not isinstance(entry, dict):
-        raise TypeError(f"an instruction is {type(entry).__name__}, not an object")
-    named = _phrases(entry["instruction_attributes"]), _phrases(entry["instruction_options"])
-    return _text(entry, "instruction"), *named
+    attributes, options = _phrases(entry["instruction_attributes"]), _phrases(entry["instruction_options"])
+    return _text(entry, "instruction"), attributes, options
 
 
 def _text(entry: Mapping[str, Any], key: str) -> str:
@@ -355,7 +391,7 @@ def _text(entry: Mapping[str, Any], key: str) -> str:
     if _is_nothing(value):
         return ""
     if not isinstance(value, str):
-        raise TypeError(f"{key!r} is {type(value).__name__}, not text")
+        raise TypeError(f"{key!r} must be text (got {type(value).__name__})")
     return value
 
 
@@ -363,7 +399,7 @@ def _phrases(value: object) -> tuple[str, ...]:
     if _is_nothing(value) or value == "":
         return ()
     if not isinstance(value, (list, tuple)):
-        raise TypeError(f"a list should be where {str(value)[:40]!r} is")
+        raise TypeError(f"must be a list (got {str(value)[:40]!r})")
     return tuple(str(phrase) for phrase in value if not _is_nothing(phrase))
 
 
@@ -373,14 +409,11 @@ def _is_nothing(value: object) -> bool:
 
 def read_prices(pricing: object) -> list[float]:
     """One price or the two ends of a range, from numbers or from a text such as ``$5.99 - $7.99``."""
-    found = re.findall(r"\$?(\d[\d,]*(?:\.\d+)?)", pricing) if isinstance(pricing, str) else pricing or ()
-    if isinstance(found, (int, float)) and not isinstance(found, bool):
-        found = [found]
-    if not isinstance(found, (list, tuple)):
-        raise TypeError(f"'pricing' is {pricing!r}, no price")
-    prices = [float(str(price).replace(",", "")) for price in found[:2]]
+    amounts = re.findall(r"\$?(\d[\d,]*(?:\.\d+)?)", pricing) if isinstance(pricing, str) else pricing or []
+    amounts = amounts if isinstance(amounts, (list, tuple)) else [amounts]
+    prices = [float(str(price).replace(",", "")) for price in amounts[:2]]
     if not all(0 <= price < 1e9 for price in prices):
-        raise ValueError(f"'pricing' is {pricing!r}, no price")
+        raise ValueError(f"'pricing' must be a price (got {pricing!r})")
     return prices or [NO_PRICE]
 
 

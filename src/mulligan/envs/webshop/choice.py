@@ -6,9 +6,8 @@ import os
 from collections.abc import Mapping
 
 from mulligan.envs.webshop import files
-from mulligan.envs.webshop.catalogue import Catalogue, from_files
+from mulligan.envs.webshop.catalogue import Catalogue, from_files, from_people
 from mulligan.envs.webshop.generate import generated
-from mulligan.envs.webshop.people import from_people
 from mulligan.envs.webshop.tiny import MOST, tiny
 from mulligan.errors import ParameterError, UnknownName, UsageError
 from mulligan.seeding import derive
@@ -16,42 +15,41 @@ from mulligan.types import ParamValue, Task
 
 GENERATED = ("generated", "tiny")
 """Catalogues that are made up."""
-SPLITS = ("auto", "original")
 ORIGINAL_SPLIT = {"eval": slice(0, 500), "validation": slice(500, 1500), "train": slice(1500, None)}
 """The original's split of its goals, by their order."""
 _SEEDS_EACH = 1_000_000_000
 _BY_SEED = ("train", "validation", "eval")
 """Which set of the original's split each 10^9 seeds draw from; later seeds draw from the last."""
+_NUMBERS = {
+    "products": (1, 2_000_000),
+    "per_page": (1, 50),
+    "longest": (0, 1_000_000),
+    "goal": (-1, 1_000_000_000),
+    "world": (-1, 2**63),
+}
+"""The least and the largest value of a parameter."""
+_WORDS = {
+    "view": ("page", "compact"),
+    "pays": ("score", "success"),
+    "goals": ("synthetic", "human"),
+    "split": ("auto", "original"),
+}
 
 
 def check(params: Mapping[str, ParamValue]) -> None:
-    """Complain of parameters that no shop has."""
-    for name, least, most in (("products", 1, 2_000_000), ("per_page", 1, 50), ("longest", 0, 1_000_000)):
+    """Raise for parameters that no shop has."""
+    is_made_up = params["catalogue"] in GENERATED
+    for name, (least, most) in _NUMBERS.items():
+        most = MOST if name == "products" and params["catalogue"] == "tiny" else most
         if not least <= int(params[name]) <= most:
-            raise ParameterError(f"webshop: {name}={params[name]} cannot be; give {least} to {most}")
-    for name, known in (
-        ("view", ("page", "compact")),
-        ("pays", ("score", "success")),
-        ("goals", ("synthetic", "human")),
-        ("split", SPLITS),
-    ):
-        if params[name] not in known:
-            raise UnknownName(f"webshop {name}", str(params[name]), known)
-    if int(params["goal"]) < -1:
-        raise ParameterError(f"webshop: goal={params['goal']} cannot be; -1 lets the seed choose, others count from 0")
-    if int(params["world"]) < -1:
-        raise ParameterError(
-            f"webshop: world={params['world']} cannot be; -1 draws a catalogue for each task, others are seeds"
-        )
-    if params["catalogue"] == "tiny" and int(params["products"]) > MOST:
-        raise ParameterError(f"webshop: products={params['products']} is too many for catalogue=tiny; give 1 to {MOST}")
-    for name, value in (("goals", "human"), ("split", "original")):
-        if params["catalogue"] in GENERATED and params[name] == value:
-            raise ParameterError(
-                f"webshop: {name}={value} needs the original's files; give catalogue=original or their path"
-            )
-    if params["catalogue"] not in GENERATED:
-        source = files.find(_where(str(params["catalogue"])))
+            raise ParameterError(f"webshop: {name} must be {least} to {most} (got {params[name]})")
+    for name, words in _WORDS.items():
+        if params[name] not in words:
+            raise UnknownName(f"webshop {name}", str(params[name]), words)
+        if is_made_up and params[name] in ("human", "original"):
+            raise ParameterError(f"webshop: {name}={params[name]} needs the original's files; set catalogue")
+    if not is_made_up:
+        source = files.find(_folder(str(params["catalogue"])))
         if params["goals"] == "human":
             files.by_people(source)
 
@@ -60,26 +58,26 @@ def catalogue(task: Task) -> Catalogue:
     """The shop of a task; loaded or made once in a process."""
     name = task.text("catalogue")
     if name not in GENERATED:
-        return (from_people if ("goals", "human") in task.params else from_files)(_where(name))
+        return (from_people if ("goals", "human") in task.params else from_files)(_folder(name))
     products, world = task.integer("products"), task.integer("world")
     make = tiny if name == "tiny" else generated
     return make(products, derive(task.seed, "webshop world") if world == -1 else world)
 
 
-def _where(name: str) -> str:
+def _folder(name: str) -> str:
     if name != "original":
         return name
-    where = os.environ.get("WEBSHOP_DATA")
-    if not where:
-        raise UsageError("webshop: catalogue='original' needs WEBSHOP_DATA, the folder with items_shuffle_1000.json")
-    return where
+    folder = os.environ.get("WEBSHOP_DATA")
+    if not folder:
+        raise UsageError("webshop: catalogue=original needs WEBSHOP_DATA, the folder with items_shuffle_1000.json")
+    return folder
 
 
 def goal_number(task: Task, shop: Catalogue) -> int:
     """The goal a task asks for, or the one that its seed draws."""
     goals, number = len(shop.order), task.integer("goal")
     if number >= goals:
-        raise ParameterError(f"webshop: goal={number} of {goals} in this catalogue; they count from 0")
+        raise ParameterError(f"webshop: goal must be < {goals}, the goals of this catalogue (got {number})")
     if number >= 0:
         return number
     if task.text("split") == "auto":
@@ -87,10 +85,7 @@ def goal_number(task: Task, shop: Catalogue) -> int:
     part = _BY_SEED[min(max(0, task.seed) // _SEEDS_EACH, len(_BY_SEED) - 1)]
     numbers = range(goals)[ORIGINAL_SPLIT[part]]
     if not numbers:
-        raise ParameterError(
-            f"webshop: split=original has no goal for {part}: the catalogue has {goals} goals, of which the first 500 "
-            "are for evaluation and the next 1,000 for validation"
-        )
+        raise ParameterError(f"webshop: split=original has no goal for {part}: the catalogue has only {goals} goals")
     return numbers[task.seed % _SEEDS_EACH % len(numbers)]
 
 

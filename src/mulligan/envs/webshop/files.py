@@ -11,7 +11,6 @@ import json
 import os
 import secrets
 import shutil
-import time
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,7 +21,6 @@ from mulligan.errors import UsageError
 _CHUNK = 1 << 20
 _LONGEST_ENTRY = 1 << 26
 """Characters; what has not ended by then has no end."""
-_ABANDONED = 6 * 3600.0  # seconds after which an unfinished folder never will be finished
 
 
 class Source(NamedTuple):
@@ -40,11 +38,11 @@ def find(where: str) -> Source:
         names = [f"items_shuffle{size}.json{end}" for size in ("", "_1000") for end in ("", ".gz")]
         products = next((path / name for name in names if (path / name).is_file()), None)
         if products is None:
-            raise UsageError(f"webshop: no items_shuffle.json or items_shuffle_1000.json, plain or .gz, in {where!r}")
+            raise UsageError(f"webshop: {where!r} has no items_shuffle.json or items_shuffle_1000.json, plain or .gz")
     elif path.is_file():
         products = path
     else:
-        raise UsageError(f"webshop: no folder or file {where!r}; give one that holds items_shuffle_1000.json")
+        raise UsageError(f"webshop: {where!r} does not exist; give a folder with items_shuffle_1000.json")
     name = products.name.removesuffix(".gz")
     twin = name.replace("items_shuffle", "items_ins_v2") if "items_shuffle" in name else f"ins_{name}"
     for instructions in (products.with_name(twin), products.with_name(f"{twin}.gz")):
@@ -59,9 +57,7 @@ def by_people(source: Source) -> Path:
         path = source.products.with_name(name)
         if path.is_file():
             return path
-    raise UsageError(
-        f"webshop: goals='human' needs items_human_ins.json, plain or .gz, beside {str(source.products)!r}"
-    )
+    raise UsageError(f"webshop: goals=human needs items_human_ins.json, plain or .gz, beside {str(source.products)!r}")
 
 
 def entries(path: Path) -> Iterator[tuple[str, Any]]:
@@ -71,24 +67,26 @@ def entries(path: Path) -> Iterator[tuple[str, Any]]:
     """
     done = 0
     try:
-        with _open(path) as file:
+        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
             for name, entry in _Reader(file).entries():
                 yield name, entry
                 done += 1
-    except (OSError, EOFError, zlib.error) as failure:
-        raise damaged(path, f"entry {done + 1}", str(failure) or type(failure).__name__) from failure
-    except (ValueError, RecursionError) as failure:
-        raise damaged(path, f"entry {done + 1}", str(failure).partition("\n")[0]) from failure
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as failure:
+        raise _damaged(path, f"entry {done + 1}", failure) from failure
 
 
-def damaged(path: Path, entry: str, why: str) -> UsageError:
-    return UsageError(
-        f"webshop: {str(path)!r} is damaged at {entry}: {why}; get the file again, or leave the entry out"
-    )
+@contextlib.contextmanager
+def damage(path: Path, entry: str) -> Iterator[None]:
+    """Inside, what is missing or of a wrong type in an entry is an error that names it."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as failure:
+        raise _damaged(path, entry, failure) from failure
 
 
-def _open(path: Path) -> TextIO:
-    return gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
+def _damaged(path: Path, entry: str, failure: Exception) -> UsageError:
+    reason = f"{failure} is missing" if isinstance(failure, KeyError) else str(failure).partition("\n")[0]
+    return UsageError(f"webshop: {str(path)!r} is damaged at {entry}: {reason or type(failure).__name__}")
 
 
 class _Reader:
@@ -99,43 +97,41 @@ class _Reader:
         self.decode = json.JSONDecoder().raw_decode
 
     def entries(self) -> Iterator[tuple[str, Any]]:
-        opening = self._sign()
+        opening = self._take()
         if opening not in ("[", "{"):
-            raise ValueError("it is neither a JSON array nor an object")
-        closing, number = "]" if opening == "[" else "}", 0
-        if self._sign(peek=True) == closing:
-            self.at += 1
-        else:
-            sign = ","
-            while sign == ",":
-                number += 1
-                name = f"entry {number}"
-                if opening == "{":
-                    name = str(self._value())
-                    if self._sign() != ":":
-                        raise ValueError(f"no ':' after {name!r}")
-                yield name, self._value()
-                sign = self._sign()
-            if sign != closing:
-                raise ValueError(f"{sign!r} where ',' or {closing!r} should be" if sign else "the file ends too early")
-        if self._sign():
-            raise ValueError("something follows the end")
+            raise ValueError("must be a JSON array or object")
+        closing, number, sign = "]" if opening == "[" else "}", 0, ","
+        if self._peek() == closing:
+            sign = self._take()
+        while sign == ",":
+            number += 1
+            name = f"entry {number}"
+            if opening == "{":
+                name = str(self._value())
+                if self._take() != ":":
+                    raise ValueError(f"no ':' after {name!r}")
+            yield name, self._value()
+            sign = self._take()
+        if sign != closing:
+            raise ValueError(f"expected ',' or {closing!r} (got {sign!r})")
+        if self._peek():
+            raise ValueError("text after the end")
 
-    def _sign(self, peek: bool = False) -> str:
+    def _peek(self) -> str:
         """The next character that is no white space; empty at the end of the file."""
         while True:
             while self.at < len(self.text) and self.text[self.at].isspace():
                 self.at += 1
-            if self.at < len(self.text):
-                sign = self.text[self.at]
-                self.at += not peek
-                return sign
-            if not self._more():
-                return ""
+            if self.at < len(self.text) or not self._more():
+                return self.text[self.at : self.at + 1]
+
+    def _take(self) -> str:
+        sign = self._peek()
+        self.at += 1
+        return sign
 
     def _value(self) -> Any:
-        if not self._sign(peek=True):
-            raise ValueError("the file ends too early")
+        self._peek()
         self.chunk = _CHUNK
         while True:
             try:
@@ -176,10 +172,6 @@ def kept(name: str, make: Callable[[Path], None]) -> Path:
     beside = target.with_name(f".{name}.{secrets.token_hex(4)}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        for left in target.parent.glob(".webshop-*"):
-            with contextlib.suppress(OSError):
-                if time.time() - left.stat().st_mtime > _ABANDONED:
-                    shutil.rmtree(left)
         beside.mkdir()
         make(beside)
         try:

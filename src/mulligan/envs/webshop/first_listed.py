@@ -8,23 +8,32 @@ did not offer the options. An agent that reads pages and learns from purchases m
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
 
 from mulligan.envs.webshop.catalogue import Product
+from mulligan.envs.webshop.env import WebShop, click, search
 from mulligan.envs.webshop.memory import lowest_price, offered
-from mulligan.envs.webshop.names import kind_names
-from mulligan.envs.webshop.search import as_query
+from mulligan.envs.webshop.session import BACK, BUY, NEXT, PREVIOUS, Session
 from mulligan.types import Step
 
-if TYPE_CHECKING:
-    from mulligan.envs.webshop.env import WebShop
+
+def kind_names(world: WebShop) -> tuple[str, ...]:
+    """The names that mean the kind that is asked for; of the original's catalogue, only the one it is filed under."""
+    return world.shop.names.get(world.goal.kind, (world.goal.kind,))
+
+
+def next_choice(session: Session) -> str:
+    """On an item's pages: the next click on the way to buying it with the options asked for."""
+    if session.page != "item" or session.item is None:
+        return PREVIOUS
+    options = offered(session.item, session.goal).values()
+    return next((value for group, value in options if session.chosen.get(group) != value), BUY)
 
 
 class FirstListed:
     """Buys the products of one list from the top, one an episode."""
 
     def __init__(self, world: WebShop, rng: random.Random, skill: float, recall: float) -> None:
-        self.world, self.rng, self.skill, self.recall = world, rng, skill, recall
+        self.world, self.session, self.rng, self.skill, self.recall = world, world.session, rng, skill, recall
         self.names = kind_names(world)
         self.passed: set[str] = set()
         """Products that earlier episodes, or this one, bought or left."""
@@ -32,67 +41,55 @@ class FirstListed:
         """Lists of this episode that had nothing more to buy."""
 
     def act(self) -> str:
-        world = self.world
-        if not world.moves:
+        if not self.world.moves:
             self.lists_ended = 0
             if self.rng.random() >= self.recall:
                 self.passed.clear()
         if self.rng.random() >= self.skill:
-            return self.rng.choice(world.legal())
-        return world.write(self._act())
+            return self.rng.choice(self.world.legal())
+        return self.world.write(self._act())
 
     def see(self, step: Step) -> None:
-        if self.world.page == "done" and self.world.item is not None:
-            self.passed.add(self.world.item.asin)
+        if self.session.page == "done" and self.session.item is not None:
+            self.passed.add(self.session.item.asin)
 
     def _act(self) -> str:
-        world = self.world
-        if world.page == "search":
-            return _action("search", self._query())
-        if world.page == "results":
-            return _action("click", self._choice())
-        assert world.item is not None, "all other pages are about an item"
-        if world.page != "item":
-            return _action("click", "< prev")
-        options = offered(world.item, world.goal)
-        if len(options) < len(world.goal.options) and self._has_time_for_another():
-            self.passed.add(world.item.asin)
-            return _action("click", "< prev")
-        unchosen = [value for group, value in options.values() if world.chosen.get(group) != value]
-        return _action("click", unchosen[0] if unchosen else "buy now")
-
-    def _has_time_for_another(self) -> bool:
-        """Whether there are turns to go back, open another product, choose its options and buy it."""
-        return self.world.task.turns - self.world.moves >= 3 + len(self.world.goal.options)
+        session, goal = self.session, self.world.goal
+        if session.page == "search":
+            return search(self._query())
+        if session.item is None:
+            return click(self._choice())
+        lacks_options = session.page == "item" and len(offered(session.item, goal)) < len(goal.options)
+        # Another product takes a click back, one to open it, its options, and buying.
+        if lacks_options and self.world.task.turns - self.world.moves >= 3 + len(goal.options):
+            self.passed.add(session.item.asin)
+            return click(PREVIOUS)
+        return click(next_choice(session))
 
     def _query(self) -> str:
         """Every name of the kind, the attributes and the options; in the tiny shop one name after the other.
 
         Of files only the instruction is searched for: what the shop calls the kind stands on no page.
         """
-        goal = self.world.goal
-        if self.world.tiny:
+        goal, shop = self.world.goal, self.world.shop
+        if shop.tiny:
             asked_first = sorted(self.names, key=lambda name: name not in goal.instruction.lower())
             return asked_first[self.lists_ended % len(asked_first)]
-        if not self.world.made_up:
-            return as_query(goal.instruction.partition(", and price lower than")[0])
-        return as_query(" ".join([*self.names, *goal.attributes, *goal.options.values()]))
+        if not shop.made_up:
+            return goal.instruction.partition(", and price lower than")[0]
+        return " ".join([*self.names, *goal.attributes, *goal.options.values()])
 
     def _choice(self) -> str:
         """The first product on the page to buy; the next page where there is none, and after the last a new search."""
-        for product in self.world.listed():
+        for product in self.session.listed():
             if product.asin not in self.passed and self._looks_right(product):
                 return product.asin
-        if "next >" in self.world.clickables():
-            return "next >"
+        if self.session.has_next():
+            return NEXT
         self.lists_ended += 1
-        return "back to search"
+        return BACK
 
     def _looks_right(self, product: Product) -> bool:
         title = product.title.lower()
         right_kind = len(self.names) == 1 or any(name in title for name in self.names)
         return right_kind and lowest_price(product) <= self.world.goal.budget
-
-
-def _action(verb: str, text: str) -> str:
-    return f"<action>{verb}[{text}]</action>"

@@ -35,6 +35,8 @@ _HIDDEN, _WANTED = 3, 2
 _TRIES = 500
 """Samples that are drawn for a family at most; eight take 18 on average, and 49 at most in 2,000 families."""
 _KINDS = tuple((department, kind) for department in DEPARTMENTS for kind in department.kinds)
+_NAMES = {kind.names[0]: kind.names for _, kind in _KINDS}
+"""The name a kind is filed under -> all its names."""
 _INSTRUCTIONS = (
     "Find me {0} {name} with {1} and {2}",
     "I need {0} {name}, {1}, {2}",
@@ -76,7 +78,7 @@ class _Family(NamedTuple):
 @lru_cache(maxsize=4)
 def generated(products: int, seed: int) -> Catalogue:
     """The catalogue of `products` products that `seed` stands for; made once in a process."""
-    return from_records(f"generated:{products}:{seed}", records(products, seed))
+    return from_records(f"generated:{products}:{seed}", records(products, seed), _NAMES)
 
 
 def records(products: int, seed: int) -> Iterator[Record]:
@@ -86,10 +88,10 @@ def records(products: int, seed: int) -> Iterator[Record]:
     untitled: dict[str, list[str]] = {}
     families = [_family(untitled, rng) for _ in range(_OPEN_FAMILIES)]
     for number in range(products):
-        place = rng.randrange(_OPEN_FAMILIES)
-        yield _record(f"B{number:0{width}d}", families[place], rng)
-        if not families[place].hidden:
-            families[place] = _family(untitled, rng)
+        index = rng.randrange(_OPEN_FAMILIES)
+        yield _record(f"B{number:0{width}d}", families[index], rng)
+        if not families[index].hidden:
+            families[index] = _family(untitled, rng)
 
 
 def _family(untitled: dict[str, list[str]], rng: random.Random) -> _Family:
@@ -98,11 +100,11 @@ def _family(untitled: dict[str, list[str]], rng: random.Random) -> _Family:
     attributes = untitled.get(kind.names[0]) or rng.sample(department.attributes, len(department.attributes))
     titled, untitled[kind.names[0]] = attributes[0], attributes[1:]
     pool = [attribute for attribute in department.attributes if attribute != titled]
-    hidden = _apart(pool, rng.randint(*_FAMILY), rng)
+    hidden = _distinct_samples(pool, rng.randint(*_FAMILY), rng)
     return _Family(department, kind, titled, _options(department, kind, rng), rng.uniform(*kind.prices), hidden)
 
 
-def _apart(pool: list[str], count: int, rng: random.Random) -> list[list[str]]:
+def _distinct_samples(pool: list[str], count: int, rng: random.Random) -> list[list[str]]:
     """`count` samples of the pool, of which no two have two attributes in common; fewer where chance leaves no more."""
     samples: list[list[str]] = []
     for _ in range(_TRIES):
@@ -153,9 +155,3 @@ def _options(department: Department, kind: Kind, rng: random.Random) -> dict[str
     if rng.random() > 1 / 6:
         options["color"] = [{"value": colour} for colour in rng.sample(department.colours, rng.randint(3, 4))]
     return options
-
-
-@lru_cache(maxsize=256)
-def other_names(kind: str) -> tuple[str, ...]:
-    """All names of the kind that is filed under `kind`; for one that is not generated, that alone."""
-    return next((known.names for _, known in _KINDS if known.names[0] == kind), (kind,))

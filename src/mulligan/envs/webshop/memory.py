@@ -1,18 +1,20 @@
-"""What a shopper knows after an episode: from the pages that were seen, never from what they hide."""
+"""What a shopper knows after an episode: from the pages that were seen, never from what they hide.
+
+The compact forms tell each search with what became known of its products: ``b3=ok`` for one that has everything,
+``b3=* 0.8`` for one that was bought for a score of 0.8, ``b3=* no easy care`` for one that was seen to lack something.
+In the tiny shop these are one word each: ``b3=*``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from mulligan.envs.webshop.catalogue import Goal, Product
+from mulligan.envs.webshop.catalogue import Catalogue, Goal, Product
 from mulligan.envs.webshop.reward import Match, answers, is_alike, not_chosen
+from mulligan.envs.webshop.session import Session
 from mulligan.errors import StopReason
 from mulligan.types import Episode
-
-if TYPE_CHECKING:
-    from mulligan.envs.webshop.env import WebShop
 
 
 @dataclass
@@ -22,60 +24,60 @@ class Seen:
     product: Product
     query: str
     """The search that showed it."""
-    number: int
-    """The page of results it stood on."""
-    telling: tuple[str, ...]
+    telling_pages: tuple[str, ...]
     """The sub-pages that name attributes."""
     read: dict[str, str] = field(default_factory=dict)
-    """Its sub-pages that were opened, with what they said."""
-
-    @classmethod
-    def in_shop(cls, world: WebShop, item: Product) -> Seen:
-        """The item that `world` shows, with nothing read."""
-        return cls(item, world.query, world.number, world.telling)
+    """Its sub-pages that were opened, with their text."""
 
     @property
     def all_read(self) -> bool:
-        return self.read.keys() >= set(self.telling)
+        return self.read.keys() >= set(self.telling_pages)
+
+    @property
+    def text(self) -> str:
+        return "\n".join([self.product.title, *self.read.values()]).lower()
+
+
+def note_item(items: dict[str, Seen], session: Session) -> None:
+    """Note in `items`, by id, what the session shows of an item."""
+    if session.item is None:
+        return
+    seen = items.setdefault(session.item.asin, Seen(session.item, session.query, session.telling_pages))
+    if session.page not in ("item", "done"):
+        seen.read[session.page] = session.sub_page_text(session.page)
 
 
 @dataclass
 class Story:
     """What happened in an episode."""
 
+    shop: Catalogue
+    goal: Goal
     queries: dict[str, int] = field(default_factory=dict)
     """Each search and how many products it found."""
-    seen: dict[str, Seen] = field(default_factory=dict)
+    items: dict[str, Seen] = field(default_factory=dict)
+    """The items that were opened, by id."""
     bought: Product | None = None
     chosen: dict[str, str] = field(default_factory=dict)
     match: Match | None = None
     """What the purchase was worth."""
 
+    def note(self, session: Session) -> None:
+        """Take down what the session shows now."""
+        if session.page == "results":
+            self.queries[session.query] = len(session.hits)
+        note_item(self.items, session)
+        if session.page == "done":
+            self.bought, self.chosen, self.match = session.item, dict(session.chosen), session.match()
+
     def is_bought(self, product: Product) -> bool:
         return self.bought is not None and self.bought.asin == product.asin
 
-    def note(self, world: WebShop) -> None:
-        """Take down what `world` shows now."""
-        if world.page == "results":
-            self.queries[world.query] = len(world.hits)
-        elif world.item is not None:
-            item = world.item
-            seen = self.seen.setdefault(item.asin, Seen.in_shop(world, item))
-            if world.page == "done":
-                self.bought, self.chosen, self.match = item, dict(world.chosen), world.match()
-            elif world.page != "item":
-                seen.read[world.page] = world.said(world.page)
-
-
-def retell(world: WebShop, episode: Episode) -> Story:
-    """The story of an episode of `world`'s task, told by playing its replies again."""
-    again, story = type(world)(world.task), Story()
-    for turn in episode.turns:
-        if turn.valid:
-            text = turn.reply.text
-            again.step(text if "<action>" in text.lower() else f"<action>{text}</action>")
-            story.note(again)
-    return story
+    def bought_right(self) -> bool:
+        """Whether the score of a purchase tells that all was right but options that were not chosen."""
+        if self.bought is None or self.match is None:
+            return False
+        return is_right(self.bought, self.chosen, self.match, self.goal)
 
 
 def lowest_price(product: Product) -> float:
@@ -88,59 +90,46 @@ def offered(product: Product, goal: Goal) -> dict[str, tuple[str, str]]:
 
     The very value first, then one that is alike, each in the group of that name first.
     """
-    found = {}
+    options = {}
     for group, wanted in goal.options.items():
-        groups = sorted(product.options, key=lambda own: own != group)
-        choices = [(own, value) for own in groups for value in product.options[own]]
+        groups = sorted(product.options, key=lambda name: name != group)
+        choices = [(name, value) for name in groups for value in product.options[name]]
         same = [choice for choice in choices if choice[1] == wanted]
         alike = same or [choice for choice in choices if answers(choice[1], goal, group)]
         if alike:
-            found[group] = alike[0]
-    return found
-
-
-def named(goal: Goal, group: str) -> str:
-    """An option of the goal in words; those that people wrote have no group."""
-    return goal.options[group] if goal.human else f"{group} {goal.options[group]}"
+            options[group] = alike[0]
+    return options
 
 
 def lacks(seen: Seen, goal: Goal) -> list[str]:
     """What of the goal an item does not meet, as the pages that were read tell it."""
-    said = not_offered(seen.product, goal)
-    return said + (_unsaid(seen, goal) if seen.all_read else [])
+    missing = not_offered(seen.product, goal)
+    if not seen.all_read:
+        return missing
+    # The shop may know of attributes that no page names.
+    named = [attribute for attribute in seen.product.attributes if attribute.lower() in seen.text]
+    return missing + [
+        wanted
+        for wanted in goal.attributes
+        if wanted not in seen.text and not any(is_alike(attribute, wanted) for attribute in named)
+    ]
 
 
 def not_offered(product: Product, goal: Goal) -> list[str]:
     """The options of the goal that an item does not have; and the price, where it is too high."""
-    have = offered(product, goal)
-    said = [named(goal, group) for group in goal.options if group not in have]
-    return said + ([f"price under {goal.budget:g}"] if lowest_price(product) > goal.budget else [])
+    options = offered(product, goal)
+    missing = [_option(goal, group) for group in goal.options if group not in options]
+    return missing + ([f"price under {goal.budget:g}"] if lowest_price(product) > goal.budget else [])
+
+
+def _option(goal: Goal, group: str) -> str:
+    """An option of the goal in words; those that people wrote have no group."""
+    return goal.options[group] if goal.human else f"{group} {goal.options[group]}"
 
 
 def unsure(seen: Seen, goal: Goal) -> list[str]:
     """The wanted attributes that no page that was read speaks of, while some page is unread."""
-    if seen.all_read:
-        return []
-    text = _text(seen)
-    return [wanted for wanted in goal.attributes if wanted not in text]
-
-
-def _unsaid(seen: Seen, goal: Goal) -> list[str]:
-    """The wanted attributes that no page that was read names, nor one like them: the shop may know more."""
-    text = _text(seen)
-    told = [own for own in seen.product.attributes if own.lower() in text]
-    return [each for each in goal.attributes if each not in text and not any(is_alike(own, each) for own in told)]
-
-
-def _text(seen: Seen) -> str:
-    return "\n".join([seen.product.title, *seen.read.values()]).lower()
-
-
-def bought_right(story: Story, goal: Goal) -> bool:
-    """Whether the score of a purchase tells that all was right but options that were not chosen."""
-    if story.bought is None or story.match is None:
-        return False
-    return is_right(story.bought, story.chosen, story.match, goal)
+    return [] if seen.all_read else [wanted for wanted in goal.attributes if wanted not in seen.text]
 
 
 def is_right(product: Product, chosen: Mapping[str, str], match: Match, goal: Goal) -> bool:
@@ -151,99 +140,117 @@ def is_right(product: Product, chosen: Mapping[str, str], match: Match, goal: Go
     return match.reward * asked_for > asked_for - len(not_chosen(goal, chosen)) - 0.5
 
 
-def digest(world: WebShop, episode: Episode) -> str:
+def digest(story: Story) -> str:
     """An episode in a few lines: what was searched, what was looked at and lacked, what was bought."""
-    story = retell(world, episode)
     lines = []
     if story.queries:
-        lines.append("searched " + "; ".join(f"{query!r} ({found} found)" for query, found in story.queries.items()))
-    for asin, seen in story.seen.items():
-        lines.append(f"{asin} {seen.product.price_tag}: {_verdict(seen, story, world.goal)}")
-    lines.append(_bought(story))
+        lines.append("searched " + "; ".join(f"{query!r} ({hits} found)" for query, hits in story.queries.items()))
+    for asin, seen in story.items.items():
+        lines.append(f"{asin} {seen.product.price_tag}: {_verdict(seen, story)}")
+    lines.append(_purchase(story))
     return "\n".join(lines)
 
 
-def reflect(world: WebShop, episode: Episode) -> str:
-    """A truthful reflection: what was bought, what it lacked, the best item seen, what to do next."""
-    story, goal = retell(world, episode), world.goal
-    wrong = _wrong(story, goal)
-    invalid = [number for number, turn in enumerate(episode.turns, start=1) if not turn.valid]
-    out = episode.stop is StopReason.TURN_LIMIT
-    category = (
-        "none"
-        if episode.won
-        else "out-of-turns"
-        if out
-        else "invalid-reply"
-        if invalid and not story.bought
-        else "wrong-move"
-    )
-    failed = (
-        "nothing"
-        if episode.won
-        else f"turn {len(episode.turns)}, " + ("no purchase" if story.bought is None else "buy now")
-    )
-    return (
-        "<reflection>\n"
-        f"strategy: searched {'; '.join(repr(query) for query in story.queries) or 'nothing'}\n"
-        f"outcome: {_bought(story)}\n"
-        f"reward: {episode.reward:.3g}\n"
-        f"failed_at: {failed}\n"
-        f"env_answer: {wrong}\n"
-        f"error_category: {category}\n"
-        f"plan: {_plan(world, story, episode.won)}\n"
-        "</reflection>"
-    )
-
-
-def _verdict(seen: Seen, story: Story, goal: Goal) -> str:
-    is_right = story.is_bought(seen.product) and bought_right(story, goal)
-    missing, open_questions = [] if is_right else lacks(seen, goal), unsure(seen, goal)
+def _verdict(seen: Seen, story: Story) -> str:
+    is_right = story.is_bought(seen.product) and story.bought_right()
+    missing, open_questions = [] if is_right else lacks(seen, story.goal), unsure(seen, story.goal)
     if missing:
         return f"lacks {', '.join(missing)}"
     return f"not read whether {', '.join(open_questions)}" if open_questions else "fits"
 
 
-def _bought(story: Story) -> str:
+def _purchase(story: Story) -> str:
     if story.bought is None or story.match is None:
         return "bought nothing"
     chosen = "".join(f", {group} {value}" for group, value in story.chosen.items())
     return f"bought {story.bought.asin}{chosen}: score {story.match.reward:.3g}"
 
 
-def _wrong(story: Story, goal: Goal) -> str:
+def reflection(story: Story, episode: Episode) -> str:
+    """A truthful reflection: what was bought, what it lacked, the best item seen, what to do next."""
+    turns = episode.turns
+    if episode.won:
+        category, failed_at = "none", "nothing"
+    else:
+        failed_at = f"turn {len(turns)}, {'no purchase' if story.bought is None else 'buy now'}"
+        any_invalid = not all(turn.valid for turn in turns)
+        category = "invalid-reply" if any_invalid and not story.bought else "wrong-move"
+        if episode.stop is StopReason.TURN_LIMIT:
+            category = "out-of-turns"
+    return (
+        "<reflection>\n"
+        f"strategy: searched {'; '.join(repr(query) for query in story.queries) or 'nothing'}\n"
+        f"outcome: {_purchase(story)}\n"
+        f"reward: {episode.reward:.3g}\n"
+        f"failed_at: {failed_at}\n"
+        f"env_answer: {_faults(story)}\n"
+        f"error_category: {category}\n"
+        f"plan: {_plan(story, episode.won)}\n"
+        "</reflection>"
+    )
+
+
+def _faults(story: Story) -> str:
     """What kept the purchase from being right, as far as pages and score tell."""
-    if story.bought is None or story.match is None:
+    goal, bought, match = story.goal, story.bought, story.match
+    if bought is None or match is None:
         return "no purchase was made in time"
-    if story.match.success:
+    if match.success:
         return "everything matched"
-    seen, parts = story.seen[story.bought.asin], list[str]()
-    if not bought_right(story, goal):
-        parts += [f"not {wanted}" for wanted in lacks(seen, goal) if wanted in goal.attributes]
-        parts += [f"price above {goal.budget:g}"] * (lowest_price(story.bought) > goal.budget)
-        parts += ["another kind of product"] * (story.match.type < 1)  # as its title says
+    parts: list[str] = []
+    if not story.bought_right():
+        parts += [f"not {wanted}" for wanted in lacks(story.items[bought.asin], goal) if wanted in goal.attributes]
+        parts += [f"price above {goal.budget:g}"] * (lowest_price(bought) > goal.budget)
+        parts += ["another kind of product"] * (match.type < 1)  # as its title says
         parts += ["something did not match"] * (not parts)
-    parts += [f"{named(goal, group)} not chosen" for group in not_chosen(goal, story.chosen)]
-    return f"{story.bought.asin}: {', '.join(parts)}"
+    parts += [f"{_option(goal, group)} not chosen" for group in not_chosen(goal, story.chosen)]
+    return f"{bought.asin}: {', '.join(parts)}"
 
 
-def _plan(world: WebShop, story: Story, won: bool) -> str:
-    goal = world.goal
-    if won and story.bought is not None:
-        seen = story.seen[story.bought.asin]
-        return f"search {seen.query!r}, open {story.bought.asin}, choose {_choices(seen, goal)}, buy"
-    others = [seen for seen in story.seen.values() if not story.is_bought(seen.product)]
-    left = [seen for seen in others if not lacks(seen, goal)]
-    if story.bought is not None and bought_right(story, goal):
-        left = [story.seen[story.bought.asin]]
-    if left:
-        best = min(left, key=lambda seen: len(unsure(seen, goal)))
-        open_questions = unsure(best, goal)
+def _plan(story: Story, won: bool) -> str:
+    goal = story.goal
+    if story.bought is not None and (won or story.bought_right()):
+        candidates = [story.items[story.bought.asin]]
+    else:
+        candidates = [
+            seen for seen in story.items.values() if not story.is_bought(seen.product) and not lacks(seen, goal)
+        ]
+    if candidates:
+        best = min(candidates, key=lambda seen: len(unsure(seen, goal)))
+        open_questions = [] if won else unsure(best, goal)
         check = f", check {' and '.join(open_questions)}" if open_questions else ""
-        return f"search {best.query!r}, open {best.product.asin}{check}, choose {_choices(best, goal)}, buy"
-    avoid = f"not {', '.join(story.seen)}; " if story.seen else ""
+        options = ", ".join(value for _, value in offered(best.product, goal).values()) or "no options"
+        return f"search {best.query!r}, open {best.product.asin}{check}, choose {options}, buy"
+    avoid = f"not {', '.join(story.items)}; " if story.items else ""
     return f"{avoid}look at other results, or search in other words"
 
 
-def _choices(seen: Seen, goal: Goal) -> str:
-    return ", ".join(value for _, value in offered(seen.product, goal).values()) or "no options"
+def compact_digest(story: Story) -> str:
+    """An episode in a line: each search, and what became of the products it showed."""
+    facts: dict[str, list[str]] = {query: [] for query in story.queries}
+    for seen in story.items.values():
+        facts[seen.query] += _fact(seen, story)
+    return "; ".join(f"{query} {_joined(words, story)}".strip() for query, words in facts.items()) or "nothing"
+
+
+def compact_reflection(story: Story) -> str:
+    """A truthful reflection: what was bought first, then the other products, then the searches."""
+    items = sorted(story.items.values(), key=lambda seen: not story.is_bought(seen.product))
+    facts = _joined([fact for seen in items for fact in _fact(seen, story)], story)
+    return f"<reflection>{'; '.join(filter(None, [facts, *story.queries])) or 'nothing'}</reflection>"
+
+
+def _joined(facts: list[str], story: Story) -> str:
+    return (" " if story.shop.tiny else ", ").join(facts)
+
+
+def _fact(seen: Seen, story: Story) -> list[str]:
+    """What is known of a product after an episode; nothing where nothing is."""
+    asin, missing, is_bought = seen.product.asin, lacks(seen, story.goal), story.is_bought(seen.product)
+    if story.bought_right() if is_bought else not (missing or unsure(seen, story.goal)):
+        return [f"{asin}=ok"]
+    if not (is_bought or missing):
+        return []
+    reasons = [f"{story.match.reward:.2g}"] if is_bought and story.match is not None else []
+    reasons += [f"no {', '.join(missing)}"] if missing else []
+    return [f"{asin}=*"] if story.shop.tiny else [f"{asin}=* {' '.join(reasons)}"]

@@ -71,7 +71,13 @@ class Match(NamedTuple):
 def judge(product: Product, goal: Goal, chosen: Mapping[str, str]) -> Match:
     """Buying `product` with the options `chosen` (by group), for `goal`."""
     kind = _type(product, goal)
-    missing = tuple(wanted for wanted in goal.attributes if not has_attribute(product, wanted))
+    texts = [product.title.lower(), " ".join(product.features).lower(), product.description.lower()]
+    missing = tuple(
+        wanted
+        for wanted in goal.attributes
+        if not any(is_alike(attribute, wanted) for attribute in product.attributes)
+        and not any(wanted in text for text in texts)
+    )
     options = len(goal.options) - len(not_chosen(goal, chosen))
     price = product.price <= goal.budget
     met = len(goal.attributes) - len(missing) + options + price
@@ -79,14 +85,9 @@ def judge(product: Product, goal: Goal, chosen: Mapping[str, str]) -> Match:
     return Match(kind, missing, options, price, reward)
 
 
-def has_attribute(product: Product, wanted: str) -> bool:
-    """Whether one of the product's attributes is like `wanted`, or one of its texts says it."""
-    return any(is_alike(own, wanted) for own in product.attributes) or _says(product, wanted)
-
-
-def is_alike(own: str, wanted: str) -> bool:
+def is_alike(attribute: str, wanted: str) -> bool:
     """Whether two attributes count as the same."""
-    return likeness(own, wanted) > _ALIKE
+    return likeness(attribute, wanted) > _ALIKE
 
 
 def not_chosen(goal: Goal, chosen: Mapping[str, str]) -> list[str]:
@@ -102,26 +103,16 @@ def answers(value: str, goal: Goal, group: str) -> bool:
     wrote the goal, it is compared with the value alone, or the colour that that names.
     """
     wanted = goal.options[group]
-    asked = colour(wanted) if goal.human else _named(group, wanted)
+    if goal.human:
+        asked = colour(wanted)
+    else:  # group and value, but the colour alone where the value is no more than that
+        asked = next((name for name in _COLOURS if name in (group, wanted)), f"{group} {wanted}")
     return value == wanted or likeness(colour(value), asked) > _ALIKE
 
 
 def colour(value: str) -> str:
     """The colour that an option names, or the option as it is."""
     return next((name for name in _COLOURS if name in value), value)
-
-
-def _named(group: str, wanted: str) -> str:
-    """What the original compares with: group and value, but the colour alone where the value is no more than that."""
-    return next((name for name in _COLOURS if name in (group, wanted)), f"{group} {wanted}")
-
-
-def _says(product: Product, phrase: str) -> bool:
-    return (
-        phrase in product.title.lower()
-        or phrase in " ".join(product.features).lower()
-        or phrase in product.description.lower()
-    )
 
 
 def _type(product: Product, goal: Goal) -> float:
@@ -136,8 +127,8 @@ def _type(product: Product, goal: Goal) -> float:
 
 def title_share(title: str, wanted: str) -> float:
     """Share of the nouns of the title `wanted` that `title` has too; 0.2 where there are none."""
-    named = nouns(wanted)
-    return len(set(named) & set(nouns(title))) / len(named) if named else 0.2
+    wanted_nouns = nouns(wanted)
+    return len(set(wanted_nouns) & set(nouns(title))) / len(wanted_nouns) if wanted_nouns else 0.2
 
 
 @lru_cache(maxsize=1 << 14)
@@ -166,6 +157,6 @@ def likeness(one: str, other: str) -> int:
     if common and (first <= second or second <= first):
         return 100
     shared = " ".join(sorted(common))
-    left, right = (" ".join([*sorted(common), *sorted(own - common)]) for own in (first, second))
+    left, right = (" ".join([*sorted(common), *sorted(words - common)]) for words in (first, second))
     pairs = [(left, right)] + [(shared, left), (shared, right)] * bool(common)
     return max(round(100 * SequenceMatcher(None, *pair).ratio()) for pair in pairs)

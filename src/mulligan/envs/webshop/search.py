@@ -32,8 +32,6 @@ _LONGEST = 32
 """Bytes of a stem that count: the vocabulary is an array of fixed width, searched by halving where it lies."""
 _PIECE = 4_000_000
 """Words of the texts that are held in memory before they are counted and put aside."""
-_MOST_KNOWN = 1_000_000
-"""Words that are remembered with their stem's place."""
 _OFTEN, _MANY, _MOST_SPREAD = 16, 50_000, 64
 """From 50,000 products on, stems that one product in 16 has are spread out, the 64 commonest at most: 300 MB for a
 million products."""
@@ -66,7 +64,7 @@ class Index:
     """For each stem the products whose text has it, with the score it gives them."""
 
     vocabulary: NDArray[np.bytes_]
-    """All stems, sorted."""
+    """[stem] all stems, sorted."""
     starts: NDArray[np.int64]
     """[stem + 1] where the stem's part of `products` and `weights` begins."""
     products: NDArray[np.int32]
@@ -74,42 +72,36 @@ class Index:
     size: int
     """Number of products."""
     stem: Callable[[str], str]
-    parts: dict[str, slice] = field(default_factory=dict)
-    """Word -> its stem's part of the arrays, for words that were looked up before."""
-    everywhere: dict[int, NDArray[np.float32]] = field(default_factory=dict)
-    """End of a part -> the scores of all products, for stems that are in so many that adding all is faster."""
+    spread: dict[int, NDArray[np.float32]] = field(default_factory=dict)
+    """Stem -> the scores of all products, for stems that are in so many that adding all is faster."""
 
     def search(self, query: str, most: int = 50) -> list[int]:
         """The `most` best products, best first; of equals the earlier one. Only such as share a stem with `query`."""
         scores = np.zeros(self.size, dtype=np.float32)
         for word in words(query):
-            part = self.parts.get(word) or self._part(word)
-            spread = self.everywhere.get(part.stop)
-            if spread is None:
-                scores[self.products[part]] += self.weights[part]
+            key = _key(self.stem(word))
+            stem = int(self.vocabulary.searchsorted(key))
+            if stem == len(self.vocabulary) or self.vocabulary[stem] != key:
+                continue
+            if stem in self.spread:
+                scores += self.spread[stem]
             else:
-                scores += spread
+                part = self._part(stem)
+                scores[self.products[part]] += self.weights[part]
         return best(scores, most)
 
-    def _part(self, word: str) -> slice:
-        key = _key(self.stem(word))
-        place = int(self.vocabulary.searchsorted(key))
-        known = place < len(self.vocabulary) and self.vocabulary[place] == key
-        part = slice(int(self.starts[place]), int(self.starts[place + 1])) if known else slice(0, 0)
-        if len(self.parts) >= _MOST_KNOWN:
-            self.parts.clear()
-        self.parts[word] = part
-        return part
+    def _part(self, stem: int) -> slice:
+        return slice(int(self.starts[stem]), int(self.starts[stem + 1]))
 
     def spread_out(self) -> Index:
         """Itself, ready for fast queries: with the commonest stems spread out, where there are many products."""
         counts = np.diff(self.starts) if self.size >= _MANY else np.zeros(0, dtype=np.int64)
-        for place in np.argsort(-counts, kind="stable")[:_MOST_SPREAD]:
-            if _OFTEN * counts[place] < self.size:
+        for stem in np.argsort(-counts, kind="stable")[:_MOST_SPREAD].tolist():
+            if _OFTEN * counts[stem] < self.size:
                 break
-            part = slice(int(self.starts[place]), int(self.starts[place + 1]))
-            spread = self.everywhere[part.stop] = np.zeros(self.size, dtype=np.float32)
-            spread[self.products[part]] = self.weights[part]
+            part = self._part(stem)
+            scores = self.spread[stem] = np.zeros(self.size, dtype=np.float32)
+            scores[self.products[part]] = self.weights[part]
         return self
 
     @staticmethod
@@ -123,7 +115,7 @@ class Index:
 
 
 def best(scores: NDArray[np.float32], most: int) -> list[int]:
-    """Places of the `most` highest scores above 0, highest first, ties by place.
+    """Indices of the `most` highest scores above 0, highest first, ties by index.
 
     The `most`-th best of the maxima of some blocks is a bound from below for the `most`-th best of all, so that only
     few scores are left to be sorted.
@@ -135,10 +127,10 @@ def best(scores: NDArray[np.float32], most: int) -> list[int]:
         least = np.partition(tops, blocks - most)[blocks - most]
     elif len(scores) > most:
         least = np.partition(scores, len(scores) - most)[len(scores) - most]
-    found = np.flatnonzero(scores >= least) if least > 0 else np.flatnonzero(scores)
-    order = np.lexsort((found, -scores[found]))[:most]
-    places: list[int] = found[order].tolist()
-    return places
+    candidates = np.flatnonzero(scores >= least) if least > 0 else np.flatnonzero(scores)
+    order = np.lexsort((candidates, -scores[candidates]))[:most]
+    indices: list[int] = candidates[order].tolist()
+    return indices
 
 
 class IndexBuilder:
@@ -148,7 +140,7 @@ class IndexBuilder:
         self.folder, self.stem = folder, stemmer()
         self.numbers: dict[bytes, int] = {}
         """Stem -> its number, in order of appearance."""
-        self.known: dict[str, int] = {}
+        self.number_of: dict[str, int] = {}
         """Word -> number of its stem."""
         self.lengths: list[int] = []
         self.waiting: list[int] = []
@@ -157,10 +149,12 @@ class IndexBuilder:
         self.pieces: list[Any] = []
 
     def add(self, text: str) -> None:
-        known = self.known
-        found = words(text)
-        self.waiting += [known[word] if word in known else self._number(word) for word in found]
-        self.lengths.append(len(found))
+        counted = words(text)
+        for word in counted:
+            if word not in self.number_of:
+                self.number_of[word] = self.numbers.setdefault(_key(self.stem(word)), len(self.numbers))
+        self.waiting += [self.number_of[word] for word in counted]
+        self.lengths.append(len(counted))
         if len(self.waiting) >= _PIECE:
             self._count()
 
@@ -179,19 +173,18 @@ class IndexBuilder:
             holders += np.bincount(rank[stem], minlength=stems)
         starts = np.concatenate([[0], np.cumsum(holders)])
         rarity = np.log(1 + (size - holders + 0.5) / (holders + 0.5)).astype(np.float32)
-        products, weights = (
-            self._array("products", np.int32, starts[-1]),
-            self._array("weights", np.float32, starts[-1]),
-        )
+        products = self._array("products", np.int32, starts[-1])
+        weights = self._array("weights", np.float32, starts[-1])
         free = starts[:-1].copy()
         for stem, product, times in self._read():
-            # A piece is sorted by stem: its n-th product of a stem goes to the n-th free place of that stem.
+            # A piece is sorted by stem: its n-th product of a stem goes to the n-th free index of that stem. With
+            # stems [0, 0, 2] whose free indices are 5 and 9, changes = [0, 2], counts = [2, 1], indices = [5, 6, 9].
             changes = np.flatnonzero(np.diff(stem, prepend=-1))
             counts = np.diff(changes, append=len(stem))
             ranks = rank[stem[changes]]
-            places = np.repeat(free[ranks] - changes, counts) + np.arange(len(stem))
-            products[places] = product
-            weights[places] = np.repeat(rarity[ranks], counts) * (times / (times + spread[product]))
+            indices = np.repeat(free[ranks] - changes, counts) + np.arange(len(stem))
+            products[indices] = product
+            weights[indices] = np.repeat(rarity[ranks], counts) * (times / (times + spread[product]))
             free[ranks] += counts
         if self.folder is not None:
             np.save(self.folder / "vocabulary.npy", vocabulary[order])
@@ -199,13 +192,6 @@ class IndexBuilder:
             for piece in self.pieces:
                 piece.unlink()
         return Index(vocabulary[order], starts, products, weights, size, self.stem).spread_out()
-
-    def _number(self, word: str) -> int:
-        number = self.numbers.setdefault(_key(self.stem(word)), len(self.numbers))
-        if len(self.known) >= _MOST_KNOWN:
-            self.known.clear()
-        self.known[word] = number
-        return number
 
     def _count(self) -> None:
         """Put aside how often each stem stands in each of the waiting texts, sorted by stem, then product."""
@@ -216,12 +202,10 @@ class IndexBuilder:
         product = np.repeat(np.arange(count), self.lengths[self.first :])
         pairs, times = np.unique(np.array(self.waiting, dtype=np.int64) * count + product, return_counts=True)
         piece = np.stack([pairs // count, pairs % count + self.first, times]).astype(np.int32)
-        if self.folder is None:
-            self.pieces.append(piece)
-        else:
+        if self.folder is not None:
             file = self.folder / f"piece{len(self.pieces)}.npy"
             np.save(file, piece)
-            self.pieces.append(file)
+        self.pieces.append(piece if self.folder is None else file)
         self.waiting, self.first = [], len(self.lengths)
 
     def _read(self) -> Iterator[NDArray[np.int32]]:

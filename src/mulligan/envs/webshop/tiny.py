@@ -33,6 +33,7 @@ _KINDS: dict[tuple[str, ...], str] = {
     ("tin", "can"): "larder",
 }
 """Names of a kind -> what it is for."""
+_NAMES = {names[0]: names for names in _KINDS}
 _ATTRIBUTES = ("soft", "thin", "safe", "fine", "neat", "plain")
 _SIZES = range(1, 7)
 _HAS, _WANTED, _OFFERED = 3, 2, 3
@@ -41,7 +42,7 @@ _HAS, _WANTED, _OFFERED = 3, 2, 3
 @lru_cache(maxsize=2048)
 def tiny(products: int, seed: int) -> Catalogue:
     """The catalogue of `products` products that `seed` stands for."""
-    return from_records(f"tiny:{products}:{seed}", records(products, seed))
+    return from_records(f"tiny:{products}:{seed}", records(products, seed), _NAMES, tiny=True)
 
 
 def records(products: int, seed: int) -> Iterator[Record]:
@@ -69,8 +70,3 @@ def _record(asin: str, names: tuple[str, ...], rng: random.Random) -> Record:
     wanted = rng.sample(attributes, _WANTED)
     asked = f"Find me {rng.choice(names)}: {', '.join(wanted)}"
     return entry, {"attributes": attributes, "instruction": asked, "instruction_attributes": wanted}
-
-
-def names_of(kind: str) -> tuple[str, ...]:
-    """Both names of the kind that is filed under `kind`."""
-    return next((names for names in _KINDS if names[0] == kind), (kind,))

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from mulligan.engine.graphs import GraphEngine
-from mulligan.engine.opening import Opening
+from mulligan.engine.shared_prompts import SharedPrompt
 from mulligan.types import Sampling
 from small_models import SHAPE, a_model, family_model, greedy_of
 
@@ -92,7 +92,7 @@ def test_an_opening_that_could_not_be_read_is_forgotten(monkeypatch):
 
 
 def test_which_opening_is_chosen():
-    opening = Opening(torch.nn.Linear(1, 1))
+    opening = SharedPrompt(torch.nn.Linear(1, 1))
     rules = list(range(100))
     assert opening.fit([[*rules, 1, 2]]) == []  # one alone has nothing in common with others
     assert opening.fit([[*rules, 1, 2], [*rules, 1, 3]]) == [*rules, 1]  # two of one game

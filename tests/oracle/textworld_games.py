@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mulligan.envs.alfworld.game import NOTHING, Game
-from mulligan.envs.alfworld.games import Place, Unsolvable, build, find, source
+from mulligan.envs.alfworld.games import GamePath, Unsolvable, build, find, game_id, source
 from mulligan.envs.alfworld.pddl import read_problem
 from mulligan.envs.alfworld.plan import plan
 from mulligan.envs.alfworld.world import World, readable_names
@@ -94,7 +94,7 @@ class Oracle:
     """One game in TextWorld."""
 
     def __init__(self, game: Source) -> None:
-        if not installed():
+        if not is_installed():
             raise MissingExtra("playing ALFWorld in TextWorld", "alfworld-oracle")
         with _calm():
             textworld = importlib.import_module("textworld")
@@ -117,7 +117,7 @@ class Oracle:
         self.env.close()
 
 
-def installed() -> bool:
+def is_installed() -> bool:
     """Whether TextWorld, its planner and ALFWorld can be imported."""
     return all(importlib.util.find_spec(name) is not None for name in ("textworld", "fast_downward", "alfworld"))
 
@@ -125,8 +125,8 @@ def installed() -> bool:
 def game_file(game: Source) -> dict[str, object]:
     """A game as a ``game.tw-pddl`` file holds it."""
     domain, grammar = game.domain or _theirs("alfred.pddl"), game.grammar or _theirs("alfred.twl2")
-    said = _TASK.sub(lambda found: f'{found[1]}{game.task}"', grammar, count=1)
-    return {"pddl_domain": domain, "grammar": said, "pddl_problem": game.problem, "solvable": True}
+    grammar = _TASK.sub(lambda rule: f'{rule[1]}{game.task}"', grammar, count=1)
+    return {"pddl_domain": domain, "grammar": grammar, "pddl_problem": game.problem, "solvable": True}
 
 
 @contextmanager
@@ -166,17 +166,16 @@ def quickened() -> Iterator[None]:
 
 def sources(games: str) -> Iterator[Source]:
     """The official games behind `games`, each with its walkthrough, domain and grammar as far as there are any."""
-    for place in find(games):
+    for path in find(games):
         try:
-            _, problem, task = source(place)
+            problem, task = source(path)
         except Unsolvable:
             continue
-        data = _data(place)
-        name = str(data.get("id") or "/".join(Path(place.file).parts[-4:-1]))  # with its split
-        beside = {key: Path(place.file).with_name(file) for key, file in _BESIDE.items()}
+        data = _data(path)
+        beside = {key: Path(path.file).with_name(file) for key, file in _BESIDE.items()}
         rules = {key: data.get(key) or (file.read_text() if file.exists() else "") for key, file in beside.items()}
         walkthrough = tuple(map(str, data.get("walkthrough") or ()))
-        yield Source(name, problem, task, walkthrough, rules["pddl_domain"], rules["grammar"])
+        yield Source(game_id(path), problem, task, walkthrough, rules["pddl_domain"], rules["grammar"])
 
 
 def compare_all(games: Iterable[Source], cores: int, quick: bool = True) -> Iterator[Tally]:
@@ -240,8 +239,8 @@ def play_in_textworld(game: Source, script: Script) -> list[Answer]:
 
 def tally(game: Source, script: Script, ours: Sequence[Answer], theirs: Sequence[Answer]) -> Tally:
     """Count the differences between two ways to play one script."""
-    said = [command for episode in script for command in ("(reset)", *episode)]
-    pairs = list(zip(said, ours, theirs, strict=True))
+    played = [command for episode in script for command in ("(reset)", *episode)]
+    pairs = list(zip(played, ours, theirs, strict=True))
     different = [sum(mine[part] != other[part] for _, mine, other in pairs) for part in range(4)]
     first = next((f"{command!r}: {mine} / {other}" for command, mine, other in pairs if mine != other), "")
     won = theirs[len(script[0]) - AFTER_THE_WIN].won
@@ -267,7 +266,7 @@ def _readable(game: Source) -> list[str]:
 def _random(game: Game, rng: random.Random, count: int) -> list[str]:
     """Commands and what they lead to: two thirds admissible, the rest near misses and nonsense."""
     names = [*game.world.names, *game.world.r_names]
-    said: list[str] = []
+    drawn: list[str] = []
     earlier: list[str] = []
     for _ in range(count):
         now = game.commands()
@@ -286,8 +285,8 @@ def _random(game: Game, rng: random.Random, count: int) -> list[str]:
         else:
             command = rng.choice(_NONSENSE)
         game.play(command)
-        said.append(command)
-    return said
+        drawn.append(command)
+    return drawn
 
 
 def _one_of(now: list[str], rng: random.Random) -> str:
@@ -307,19 +306,19 @@ def _answer(state: Any, ended: bool) -> Answer:
     return Answer(str(state.feedback), tuple(state.admissible_commands), bool(state.won), bool(ended))
 
 
-def _data(place: Place) -> dict[str, Any]:
-    with gzip.open(place.file, "rt") if place.file.endswith(".gz") else open(place.file) as file:
-        data: dict[str, Any] = json.loads(next(islice(file, place.line - 1, None)) if place.line else file.read())
+def _data(path: GamePath) -> dict[str, Any]:
+    with gzip.open(path.file, "rt") if path.file.endswith(".gz") else open(path.file) as file:
+        data: dict[str, Any] = json.loads(next(islice(file, path.line - 1, None)) if path.line else file.read())
     return data
 
 
 @cache
 def _theirs(name: str) -> str:
     """A file of the package's data."""
-    found = importlib.util.find_spec("alfworld")
-    if found is None or not found.submodule_search_locations:
+    package = importlib.util.find_spec("alfworld")
+    if package is None or not package.submodule_search_locations:
         raise MissingExtra("writing a game for TextWorld", "alfworld-oracle")
-    return (Path(found.submodule_search_locations[0]) / "data" / name).read_text()
+    return (Path(package.submodule_search_locations[0]) / "data" / name).read_text()
 
 
 @contextmanager

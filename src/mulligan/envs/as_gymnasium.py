@@ -1,8 +1,4 @@
-"""Mulligan's environments for other people's code: any task as an environment of Gymnasium.
-
-The other way round, environments of other libraries are played here by name: ``gymnasium:ID``, ``textarena:ID``,
-``openspiel:GAME`` (see `mulligan.envs.adapters`).
-"""
+"""Mulligan's environments for other people's code: any task as an environment of Gymnasium."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ import string
 from typing import Any
 
 from mulligan.envs import registry
-from mulligan.errors import MissingExtra
+from mulligan.envs.adapters import library
 from mulligan.types import Task
 
 LONGEST = 100_000
@@ -24,41 +20,39 @@ def as_gymnasium(task: Task) -> Any:
     that is not valid costs a turn, as in a trial. ``reset(options={"chance": 1})`` redraws chance where there is any;
     the seed of `reset` is not used, since the task has its own.
     """
-    try:
-        import gymnasium
-        from gymnasium.spaces import Text
-    except ImportError:
-        raise MissingExtra("as_gymnasium", "gymnasium") from None
+    gymnasium = library("gymnasium", "as_gymnasium")
+    spaces: Any = gymnasium.spaces
+    base: Any = gymnasium.Env
 
-    class AnyText(Text):
+    class AnyText(spaces.Text):  # type: ignore[misc]
         """Whatever the characters."""
 
         def contains(self, x: Any) -> bool:
             return isinstance(x, str) and len(x) <= LONGEST
 
-    class TaskEnv(gymnasium.Env):
+    class TaskEnv(base):  # type: ignore[misc]
         """One task of Mulligan."""
 
         observation_space = action_space = AnyText(min_length=0, max_length=LONGEST, charset=string.printable)
 
         def __init__(self) -> None:
-            self.task, self.world, self.left = task, registry.build(task), 0
+            self.task, self.world, self.turns_left = task, registry.build(task), 0
 
         def reset(
             self, *, seed: int | None = None, options: dict[str, Any] | None = None
         ) -> tuple[str, dict[str, Any]]:
             super().reset(seed=seed)
-            self.left = task.turns
+            self.turns_left = task.turns
             return self.world.reset(int((options or {}).get("chance", 0))), {"rules": self.world.rules()}
 
         def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-            if self.left <= 0:
+            if self.turns_left <= 0:
                 raise gymnasium.error.ResetNeeded("the episode is over; call reset()")
-            found = self.world.step(action)
-            self.left = 0 if found.done else self.left - 1
-            late = not found.done and self.left == 0
-            reward = found.reward + (registry.spec(task.env).timeout_reward if late else 0.0)
-            info = {"won": found.won, "valid": found.valid, "feedback": found.feedback, "state_key": found.state_key}
-            return found.observation, reward, found.done, late, info
+            step = self.world.step(action)
+            self.turns_left = 0 if step.done else self.turns_left - 1
+            truncated = not step.done and self.turns_left == 0
+            reward = step.reward + (registry.spec(task.env).timeout_reward if truncated else 0.0)
+            info = {name: getattr(step, name) for name in ("won", "valid", "feedback", "state_key")}
+            return step.observation, reward, step.done, truncated, info
 
     return TaskEnv()

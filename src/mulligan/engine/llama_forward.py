@@ -11,6 +11,8 @@ and a gated SiLU, i.e. Llama (SmolLM2), Mistral, Qwen2 and Qwen3. `mulligan.engi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from itertools import chain
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -19,10 +21,12 @@ from torch import Tensor
 from torch.nn.functional import embedding, linear
 
 from mulligan.engine.places import cache_heads
+from mulligan.engine.state import KeyValues, SlotPositions, Tiles
 from mulligan.errors import UsageError
 from mulligan.models.attention import partial_attention
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+_ADAPTED = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
 class _Adapter(NamedTuple):
@@ -58,26 +62,24 @@ class Projection:
         self.down = side_by_side(downs) if downs else None
 
     def __call__(self, x: Tensor) -> Tensor:
-        found = linear(x, self.weight, self.bias)
+        projected = linear(x, self.weight, self.bias)
         if self.down is not None:
             low = linear(x.to(self.down.dtype), self.down)
             for outputs, ranks, up, scale in self.adapters:
-                if up.dtype == found.dtype:
-                    found[:, outputs].addmm_(low[:, ranks], up.t(), alpha=scale)
+                if up.dtype == projected.dtype:
+                    projected[:, outputs].addmm_(low[:, ranks], up.t(), alpha=scale)
                 else:
-                    found[:, outputs] += linear(low[:, ranks], up).mul_(scale)
-        return found
+                    projected[:, outputs] += linear(low[:, ranks], up).mul_(scale)
+        return projected
 
 
 def side_by_side(weights: Sequence[torch.nn.Parameter]) -> Tensor:
     """The weights as one tensor [sum of outputs, …]; where they are more than one, they become views of it."""
     if len(weights) == 1:
         return weights[0].data
-    first = weights[0].data
-    whole = first.untyped_storage().nbytes() == sum(weight.numel() * weight.element_size() for weight in weights)
-    if whole and all(
-        weight.data.untyped_storage().data_ptr() == first.untyped_storage().data_ptr() for weight in weights
-    ):
+    first, storage = weights[0].data, weights[0].data.untyped_storage()
+    fills_storage = storage.nbytes() == sum(weight.numel() * weight.element_size() for weight in weights)
+    if fills_storage and all(weight.data.untyped_storage().data_ptr() == storage.data_ptr() for weight in weights):
         # They already are: of an earlier engine over the same model.
         size = (sum(len(weight) for weight in weights), *first.shape[1:])
         return torch.as_strided(first, size, first.stride(), 0)
@@ -101,15 +103,15 @@ class _Layer(NamedTuple):
     down: Projection
 
 
-class CompactModel:
+class LlamaForward:
     """The model, with a cache of `slots` sequences of up to `context` tokens, and two more.
 
-    Slot number `slots` is for idle work, the one behind it for what prompts begin with (`mulligan.engine.opening`).
+    Slot number `slots` is for idle work, the one behind it for the shared prompt (`mulligan.engine.shared_prompts`).
     """
 
     def __init__(self, model: Any, slots: int, context: int, ops: ModuleType) -> None:
-        whole = model.get_base_model() if hasattr(model, "get_base_model") else model
-        config, body = whole.config, whole.model
+        self.base = model.get_base_model() if hasattr(model, "get_base_model") else model
+        config, body = self.base.config, self.base.model
         self.ops, self.context, self.slots = ops, context, slots
         self.eps = config.rms_norm_eps
         self.embedding = body.embed_tokens.weight
@@ -118,29 +120,28 @@ class CompactModel:
         self.kv, self.size = cache_heads(config)
         self.layers = [self._layer(layer) for layer in body.layers]
         self.norm = body.norm.weight
-        self.head = Projection([whole.lm_head])
+        self.head = Projection([self.base.lm_head])
         self.scale = body.layers[0].self_attn.scaling
         self.table = rotations(body.rotary_emb, context, self.dtype)
-        self.opening_slot = slots + 1
+        self.prompt_slot = slots + 1
         shape = (slots + 2, self.kv, context, self.size)
-        self.keys = [torch.zeros(shape, device=self.device, dtype=self.dtype) for _ in self.layers]
-        self.values = [torch.zeros(shape, device=self.device, dtype=self.dtype) for _ in self.layers]
+        zeros = partial(torch.zeros, shape, device=self.device, dtype=self.dtype)
+        self.caches = [KeyValues(zeros(), zeros()) for _ in self.layers]
         self.tile = ops.tile_tokens(self.query // self.kv)
-        self.whole = whole
-        self.places = [weight.data_ptr() for weight in whole.parameters()]
+        self.addresses = [weight.data_ptr() for weight in self.base.parameters()]
 
     def check_weights(self) -> None:
         """A `UsageError` where the model's weights are no longer those that were laid out here."""
-        if [weight.data_ptr() for weight in self.whole.parameters()] != self.places:
+        if [weight.data_ptr() for weight in self.base.parameters()] != self.addresses:
             raise UsageError("the model was moved or its weights were exchanged; make a new engine")
 
     @torch.no_grad()
-    def copy_opening(self, slots: Tensor, tokens: int) -> None:
-        """Begin the sequences of these slots with the first `tokens` tokens of the opening's slot."""
-        for cache in (*self.keys, *self.values):
+    def copy_prompt(self, slots: Tensor, tokens: int) -> None:
+        """Begin the sequences of these slots with the first `tokens` tokens of the shared prompt's slot."""
+        for cache in chain.from_iterable(self.caches):
             begins = cache[:, :, :tokens]
-            opening = begins[self.opening_slot].clone()  # a copy within one tensor must not overlap
-            begins.index_copy_(0, slots, opening.expand(len(slots), -1, -1, -1))
+            prompt = begins[self.prompt_slot].clone()  # a copy within one tensor must not overlap
+            begins.index_copy_(0, slots, prompt.expand(len(slots), -1, -1, -1))
 
     def _layer(self, layer: Any) -> _Layer:
         attention, mlp = layer.self_attn, layer.mlp
@@ -157,14 +158,7 @@ class CompactModel:
             Projection([mlp.down_proj]),
         )
 
-    def forward(
-        self,
-        tokens: Tensor,
-        slots: Tensor,
-        positions: Tensor,
-        decoding: int,
-        tiles: tuple[Tensor, Tensor] | None = None,
-    ) -> Tensor | None:
+    def forward(self, tokens: Tensor, at: SlotPositions, decoding: int, tiles: Tiles | None = None) -> Tensor | None:
         """Take in tokens [T], each at its position of its slot; logits [decoding, vocabulary] of the first `decoding`.
 
         The others are parts of prompts, in tiles (see `mulligan.engine.kernels.attend`): only their keys and values
@@ -176,14 +170,14 @@ class CompactModel:
         for number, layer in enumerate(self.layers):
             x = ops.add_norm(hidden, added, layer.before, self.eps)
             packed = layer.packed(x)
-            keys, values = self.keys[number], self.values[number]
-            ops.rotate_store(packed, layer.norms, self.table, slots, positions, keys, values, self.eps)
+            cache = self.caches[number]
+            ops.rotate_store(packed, layer.norms, self.table, at, cache, self.eps)
             if number == len(self.layers) - 1:
                 if not decoding:
                     return None
                 hidden, packed, tiles = hidden[:decoding], packed[:decoding], None
             mixed = packed.new_empty(len(packed), self.query * self.size)
-            ops.attend(packed, slots, positions, decoding, tiles, keys, values, self.scale, mixed)
+            ops.attend(packed, at, decoding, tiles, cache, self.scale, mixed)
             x = ops.add_norm(hidden, layer.out(mixed), layer.between, self.eps)
             added = layer.down(ops.gate(layer.both(x)))
         return self.head(ops.add_norm(hidden, added, self.norm, self.eps))
@@ -198,14 +192,14 @@ def rotations(rotary: Any, context: int, dtype: torch.dtype) -> Tensor:
 
 
 def why_not(model: Any) -> str | None:
-    """Why a model cannot run compactly; None where it can."""
-    whole = model.get_base_model() if hasattr(model, "get_base_model") else model
-    config = whole.config
+    """Why a model cannot run by `LlamaForward`; None where it can."""
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    config = base.config
     if config.model_type not in FAMILIES:
         return f"{config.model_type} is not one of {', '.join(FAMILIES)}"
     if getattr(config, "hidden_act", "silu") != "silu":
         return f"its activation is {config.hidden_act}, not silu"
-    rotary = whole.model.rotary_emb
+    rotary = base.model.rotary_emb
     if "dynamic" in str(getattr(rotary, "rope_type", "default")) or getattr(rotary, "rope_type", "") == "longrope":
         return f"its rotary embedding ({rotary.rope_type}) changes with the length"
     if partial_attention(config):
@@ -213,16 +207,11 @@ def why_not(model: Any) -> str | None:
     _, size = cache_heads(config)
     if size < 16 or size & (size - 1) or 2 * rotary.inv_freq.numel() != size:
         return f"heads of {size} with {2 * rotary.inv_freq.numel()} rotated are not supported"
-    return _strange_adapter(model)
-
-
-_ADAPTED = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+    return _strange_adapter(model) if hasattr(model, "peft_config") else None
 
 
 def _strange_adapter(model: Any) -> str | None:
     """Why a model's adapter cannot be added as it is here: only plain LoRA on a layer's projections can."""
-    if not hasattr(model, "peft_config"):
-        return None
     from peft.tuners.lora import Linear
 
     if any(str(config.peft_type.value) != "LORA" for config in model.peft_config.values()):

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mulligan.models.opening import begin_alike
+from mulligan.models.shared_prefix import common_prefix_length
 
 LEAST = 32
 """Tokens; less is not worth a copy."""
 
 
-class Opening:
-    """The tokens that the opening's slot holds: `ids`."""
+class SharedPrompt:
+    """The tokens that the shared prompt's slot holds: `ids`."""
 
     def __init__(self, model: Any) -> None:
         self.weights = list(model.parameters())
@@ -24,9 +24,9 @@ class Opening:
         self.version = -1
 
     def fit(self, prompts: Sequence[list[int]]) -> list[int]:
-        """Choose an opening for prompts that begin a sequence; returns what must be read into its slot, if anything.
+        """Choose what prompts that begin a sequence share; returns what must be read into its slot, if anything.
 
-        The one that is there is kept as long as it serves, and cut where half of it serves everybody.
+        The present choice is kept as long as it serves, and cut where half of it serves everybody.
         """
         version = sum(weight._version for weight in self.weights)  # counts whatever was written into a weight
         if version != self.version:
@@ -34,7 +34,7 @@ class Opening:
         if not prompts:
             return []
         if self.ids:
-            common = min(begin_alike([*prompts, self.ids]), shared(prompts))
+            common = min(common_prefix_length([*prompts, self.ids]), shared(prompts))
             if common >= max(LEAST, len(self.ids) // 2):
                 self.ids = self.ids[:common]
                 return []
@@ -45,10 +45,10 @@ class Opening:
         return self.ids
 
     def begins(self, prompt: list[int]) -> bool:
-        """Whether a prompt begins with the opening, and goes on."""
+        """Whether a prompt begins with the shared one, and goes on."""
         return bool(self.ids) and len(prompt) > len(self.ids) and prompt[: len(self.ids)] == self.ids
 
 
 def shared(prompts: Sequence[list[int]]) -> int:
     """How many first tokens all prompts have in common; of each, one at least must be left to go on with."""
-    return min(begin_alike(prompts), min(map(len, prompts)) - 1)
+    return min(common_prefix_length(prompts), min(map(len, prompts)) - 1)

@@ -17,23 +17,23 @@ from mulligan.envs.alfworld.game import Game
 from mulligan.envs.alfworld.games import DATA, find, load
 from mulligan.envs.alfworld.generate import make
 from mulligan.envs.alfworld.goal import KINDS
-from mulligan.envs.alfworld.oracle import (
+from mulligan.envs.alfworld.pddl import read_problem, write_problem
+from mulligan.envs.alfworld.plan import plan
+from mulligan.envs.alfworld.world import Kind, World, readable_names
+from oracle.textworld_games import (
     FROM_THE_START,
     Source,
     Tally,
     commands,
     compare_all,
     game_file,
-    installed,
+    is_installed,
     play_natively,
     sources,
     tally,
 )
-from mulligan.envs.alfworld.pddl import read_problem, write_problem
-from mulligan.envs.alfworld.plan import plan
-from mulligan.envs.alfworld.world import Kind, World, readable_names
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not installed(), reason="TextWorld is not installed")]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not is_installed(), reason="TextWorld is not installed")]
 OFFICIAL = 24
 CORES = os.cpu_count() or 1
 
@@ -45,29 +45,29 @@ def generated(seed: int, kind: Kind, places: int = 12) -> tuple[Source, World]:
 
 def official() -> list[Source]:
     """Some of the official games, spread over all of them; none where there are none."""
-    found = list(sources("official")) if os.environ.get(DATA) else []
-    return [found[number * len(found) // OFFICIAL] for number in range(OFFICIAL)] if found else []
+    games = list(sources("official")) if os.environ.get(DATA) else []
+    return [games[number * len(games) // OFFICIAL] for number in range(OFFICIAL)] if games else []
 
 
-def check(found: list[Tally]) -> None:
+def check(tallies: list[Tally]) -> None:
     """Every game was won on the way, much was compared, and nothing differed."""
-    assert [f"{each.name}: {each.first}" for each in found if any(each.different)] == []
-    assert [each.name for each in found if not each.won] == []
-    assert all(each.answers > each.random > FROM_THE_START for each in found)
+    assert [f"{each.name}: {each.first}" for each in tallies if any(each.different)] == []
+    assert [each.name for each in tallies if not each.won] == []
+    assert all(each.answers > each.random > FROM_THE_START for each in tallies)
 
 
 def test_generated_games_play_the_same() -> None:
     games = [generated(seed, kind, places)[0] for kind in KINDS for seed, places in ((11, 12), (12, 20))]
-    found = list(compare_all(games, CORES))
-    assert len(found) == 12
-    check(found)
+    tallies = list(compare_all(games, CORES))
+    assert len(tallies) == 12
+    check(tallies)
 
 
 @pytest.mark.skipif(not os.environ.get(DATA), reason="ALFWORLD_DATA names no official games")
 def test_official_games_play_the_same() -> None:
-    found = list(compare_all(official(), CORES))
-    assert len(found) == OFFICIAL
-    check(found)
+    tallies = list(compare_all(official(), CORES))
+    assert len(tallies) == OFFICIAL
+    check(tallies)
 
 
 def test_quickened_textworld_answers_as_it_does_otherwise() -> None:
@@ -85,10 +85,10 @@ def test_a_difference_would_be_found() -> None:
     other[1] = other[1]._replace(commands=())
     other[2] = other[2]._replace(won=not other[2].won, text="")
     other[3] = other[3]._replace(ended=not other[3].ended)
-    found = tally(game, script, answers, other)
-    assert found.different == (2, 1, 1, 1)
-    assert found.first.startswith("'(reset)'")
-    assert found.answers == len(script[0]) + len(script[1]) + 2
+    counted = tally(game, script, answers, other)
+    assert counted.different == (2, 1, 1, 1)
+    assert counted.first.startswith("'(reset)'")
+    assert counted.answers == len(script[0]) + len(script[1]) + 2
 
 
 def test_a_tree_of_their_files_is_read_and_plays_the_same(tmp_path: Path) -> None:
@@ -106,6 +106,6 @@ def test_a_tree_of_their_files_is_read_and_plays_the_same(tmp_path: Path) -> Non
     folder.mkdir(parents=True)
     (folder / "game.tw-pddl").write_text(json.dumps({**game_file(game), "walkthrough": mangled}))
     assert load(find(str(tmp_path))[0]).intro() == world.intro()
-    found = list(compare_all(sources(str(tmp_path)), 1))
-    assert [each.walkthrough for each in found] == [True]
-    check(found)
+    tallies = list(compare_all(sources(str(tmp_path)), 1))
+    assert [each.walkthrough for each in tallies] == [True]
+    check(tallies)

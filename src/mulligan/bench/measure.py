@@ -1,0 +1,84 @@
+"""What the benchmarks measure with: seconds, bytes of Python objects, and a GPU's memory."""
+
+from __future__ import annotations
+
+import gc
+import time
+import tracemalloc
+from collections.abc import Callable, Sequence
+
+from mulligan.envs.base import Env
+from mulligan.seeding import generator
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """How long `work` takes."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def gpu_seconds(work: Callable[[], object]) -> float:
+    """How long `work` takes from an idle GPU to an idle GPU; without a GPU, as `seconds`."""
+    wait_for_gpu()
+
+    def finished() -> None:
+        work()
+        wait_for_gpu()
+
+    return seconds(finished)
+
+
+def wait_for_gpu() -> None:
+    """Wait until the GPU has done what is queued, where there is one."""
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def free_gpu() -> None:
+    """Collect garbage, and begin to count the peak of the GPU's memory anew."""
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+
+
+def peak_gigabytes() -> float:
+    """GB that tensors took at most on the GPU since `free_gpu`; nan without a GPU."""
+    import torch
+
+    return torch.cuda.max_memory_allocated() / 1e9 if torch.cuda.is_available() else float("nan")
+
+
+def bytes_each(make: Callable[[], Sequence[object]]) -> float:
+    """Python memory of each of the objects that `make` makes; what they share with earlier ones is not counted."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        made = make()
+        gc.collect()
+        return (tracemalloc.get_traced_memory()[0] - before) / len(made)
+    finally:
+        tracemalloc.stop()
+
+
+def steps_per_second(worlds: Sequence[Env], limit: int) -> float:
+    """Random legal play of at least `limit` steps, an episode of each world in turn; resets count."""
+    choose = generator(0, "bench").random
+    steps = episode = 0
+    started = time.perf_counter()
+    while steps < limit:
+        for world in worlds:
+            world.reset(episode)
+            for _ in range(world.task.turns):
+                legal = world.legal()  # type: ignore[attr-defined]
+                steps += 1
+                if world.step(legal[int(choose() * len(legal))]).done:
+                    break
+        episode += 1
+    return steps / (time.perf_counter() - started)

@@ -1,0 +1,179 @@
+"""Kuhn poker: three cards, one bet, one hidden card; against an opponent whose habits can be learned.
+
+A betting sequence is written as OpenSpiel writes it: p for pass (check or fold), b for bet (bet or call). A player's
+information state is its card, 0 to 2 for J, Q and K, followed by the betting so far: ``1pb`` is a Queen that passed and
+now faces a bet. There are twelve, six for each seat.
+
+Parameters (`--env.NAME`):
+
+opponent  ``random``, ``conservative``, ``intermediate``, ``aggressive``, or ``cfr``, which plays the equilibrium
+seat      1 moves first, 2 second; 0 lets the seed decide
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
+from typing import ClassVar
+
+from mulligan.envs.base import Player, action_text
+from mulligan.envs.versus import ORDER, draw, settle_seat
+from mulligan.errors import UnknownName
+from mulligan.seeding import generator
+from mulligan.types import Episode, ParamValue, Step, Task
+
+CARDS, MOVES = "JQK", {"p": "pass", "b": "bet"}
+REPLIES = ("<action>pass</action>", "<action>bet</action>")
+SYNONYMS: Mapping[bool, Mapping[str, str]] = {
+    False: {"pass": "p", "bet": "b", "check": "p", "raise": "b"},
+    True: {"pass": "p", "bet": "b", "fold": "p", "call": "b"},
+}
+"""Whether a bet is to be answered -> words for a move. Words that mean something else in real poker are left out."""
+HABITS: Mapping[str, Mapping[str, tuple[float, float, float]]] = {
+    "random": {"": (0.5, 0.5, 0.5), "p": (0.5, 0.5, 0.5), "b": (0.5, 0.5, 0.5), "pb": (0.5, 0.5, 0.5)},
+    # Never bluffs, bets the best card alone, and gives up most Queens when it is bet into.
+    "conservative": {"": (0.0, 0.0, 0.5), "p": (0.0, 0.1, 1.0), "b": (0.0, 0.2, 1.0), "pb": (0.0, 0.2, 1.0)},
+    # Bets whatever it holds more often than not, and calls with far too much.
+    "aggressive": {"": (0.6, 0.6, 0.9), "p": (0.7, 0.7, 1.0), "b": (0.3, 0.9, 1.0), "pb": (0.3, 0.9, 1.0)},
+    # Half-way between the two.
+    "intermediate": {"": (0.3, 0.3, 0.7), "p": (0.35, 0.4, 1.0), "b": (0.15, 0.55, 1.0), "pb": (0.15, 0.55, 1.0)},
+    # The average policy of OpenSpiel's CFR (Zinkevich et al. 2007) after 1,000 iterations, as a test recomputes it:
+    # exploitable by 0.001 chips a hand when it is sampled, and by far more if only its likelier moves are played.
+    "cfr": {
+        "": (0.19398197589429045, 0.007492081400927672, 0.5841162496707258),
+        "p": (0.333018584934662, 0.0035, 0.999),
+        "b": (0.0005, 0.33640635777848255, 0.9995),
+        "pb": (0.00031016676119293866, 0.5305412094720448, 0.9993988704781034),
+    },
+}
+"""Opponent -> betting so far -> chance that it bets (or calls) with J, Q and K; it passes (or folds) otherwise."""
+STAKES = {"pp": 1.0, "bb": 2.0, "pbb": 2.0}
+"""Chips the better card wins where the betting ends in a showdown."""
+FOLDED = {"bp": 1, "pbp": 2}
+"""Seat that wins one chip where the betting ends in a fold."""
+
+Table = Mapping[str, tuple[float, float]]
+"""Information state -> chances of (pass, bet)."""
+
+
+@lru_cache(maxsize=8)
+def opponent_table(name: str) -> Table:
+    """The chances of (pass, bet) of opponent `name` at all twelve information states."""
+    habits = HABITS[name].items()
+    bets = {f"{card}{betting}": chances[card] for betting, chances in habits for card in range(3)}
+    return MappingProxyType({state: (1.0 - bet, bet) for state, bet in bets.items()})
+
+
+def payoff(betting: str, seat: int, mine: int, theirs: int) -> float:
+    """Chips that `seat` wins when the hand ended with this betting."""
+    if betting in FOLDED:
+        return 1.0 if FOLDED[betting] == seat else -1.0
+    return STAKES[betting] if mine > theirs else -STAKES[betting]
+
+
+class KuhnPoker:
+    """Kuhn poker against one opponent: bet, bluff, call or fold with one card of three."""
+
+    kind: ClassVar[str] = "versus"
+    defaults: ClassVar[dict[str, ParamValue]] = {"opponent": "aggressive", "seat": 0}
+    turns: ClassVar[int] = 4
+    timeout_reward: ClassVar[float] = -1.0
+    """Who stalls loses the ante."""
+
+    def __init__(self, task: Task) -> None:
+        self.task, self.seat = task, task.integer("seat")
+        self.table = opponent_table(task.text("opponent"))
+        self.reset()
+
+    @staticmethod
+    def settle(params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:
+        if params["opponent"] not in HABITS:
+            raise UnknownName("opponent of kuhn", str(params["opponent"]), HABITS)
+        return settle_seat("kuhn", params, seed)
+
+    @staticmethod
+    def task_class(params: Mapping[str, ParamValue]) -> str:
+        return f"kuhn/vs-{params['opponent']}"
+
+    def rules(self) -> str:
+        return (
+            "Kuhn poker for two players. The cards are J, Q and K; K beats Q, and Q beats J.\n"
+            "Each player puts in one chip and gets one card; the third card stays unseen.\n"
+            f"You act {ORDER[self.seat]}. The players take turns to pass or bet:\n"
+            "- With no bet to answer, pass puts in nothing and bet puts in one more chip.\n"
+            "- With a bet to answer, pass folds and bet calls it with one more chip.\n"
+            "Who folds loses one chip, and no card is shown.\n"
+            "After two passes the better card wins one chip; after a call it wins two.\n"
+            f"Answer with {' or '.join(REPLIES)}"
+        )
+
+    def reset(self, chance: int = 0) -> str:
+        self.rng = generator(self.task.seed, "chance", chance)
+        deck = [0, 1, 2]
+        dealt = [deck.pop(draw(self.rng, [1 / len(deck)] * len(deck))) for _ in range(2)]
+        self.card, self.hidden = dealt[self.seat - 1], dealt[2 - self.seat]
+        """The player's card; and the opponent's, which only the omniscient player may look at before a showdown."""
+        self.betting = ""
+        self._let_opponent_move()
+        return self._observe()
+
+    def step(self, reply: str) -> Step:
+        word = action_text(reply)
+        move = SYNONYMS[self.betting.endswith("b")].get((word or "").lower())
+        if move is None or self.over:
+            why = "The reply names no single action." if word is None else "That is not an action here."
+            feedback = "The hand is over." if self.over else f"{why} Answer with {' or '.join(REPLIES)}"
+            return Step(self._observe(), valid=False, state_key=self._key(), feedback=feedback)
+        self.betting += move
+        self._let_opponent_move()
+        return Step(self._observe(), self.reward, self.over, won=self.reward > 0, state_key=self._key())
+
+    def _let_opponent_move(self) -> None:
+        if not self.over and len(self.betting) % 2 != self.seat - 1:
+            self.betting += "pb"[draw(self.rng, self.table[f"{self.hidden}{self.betting}"])]
+
+    @property
+    def over(self) -> bool:
+        return self.betting in STAKES or self.betting in FOLDED
+
+    @property
+    def reward(self) -> float:
+        return payoff(self.betting, self.seat, self.card, self.hidden) if self.over else 0.0
+
+    @property
+    def shown(self) -> int | None:
+        """The opponent's card, once a showdown has shown it."""
+        return self.hidden if self.betting in STAKES else None
+
+    def legal(self) -> Sequence[str]:
+        return [] if self.over else REPLIES
+
+    def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
+        from mulligan.envs.kuhn.player import Bettor
+
+        return Bettor(self, kind, rng, skill, recall)
+
+    def digest(self, episode: Episode) -> str:
+        card, betting, ending = episode.final.split("\n")
+        ending = "The hand was not finished." if ending.startswith("Your turn") else ending
+        return f"You acted {ORDER[self.seat]}. {card}. {betting.removesuffix(' yet')}. {ending}"
+
+    def _key(self) -> str:
+        return f"{self.card}{self.betting}" + ("" if self.shown is None else f"/{self.shown}")
+
+    def _observe(self) -> str:
+        movers = ("you", "opponent") if self.seat == 1 else ("opponent", "you")
+        moves = ", ".join(f"{movers[turn % 2]} {MOVES[move]}" for turn, move in enumerate(self.betting))
+        return f"Your card: {CARDS[self.card]}\nBetting: {moves or 'none yet'}\n{self.ending()}"
+
+    def ending(self) -> str:
+        """How the hand ended, or what can be played now."""
+        if not self.over:
+            return f"Your turn: {'pass (fold) or bet (call)' if self.betting.endswith('b') else 'pass or bet'}."
+        chips = abs(self.reward)
+        result = f"You {'win' if self.reward > 0 else 'lose'} {chips:g} chip{'s' if chips > 1 else ''}."
+        if self.shown is not None:
+            return f"Showdown: the opponent holds {CARDS[self.shown]}. {result}"
+        return f"{'The opponent folds' if self.reward > 0 else 'You fold'}. The opponent's card stays hidden. {result}"
