@@ -32,7 +32,8 @@ test-oracle: $(ORACLE)/.installed
 check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy --strict src
+	mkdir -p build && awk '/^```python/ {block = 1; next} /^```/ {block = 0} block' README.md > build/readme.py
+	$(BIN)/mypy --strict src build/readme.py
 	$(BIN)/lint-imports
 
 format: $(READY)

@@ -33,7 +33,7 @@ def play(loaded, *, memory="both", trials=4, temperature=1.0, style="plain", env
     """A group of trials of a random model, through the engine."""
     policy = LocalPolicy(SlotEngine(loaded.model, slots=8), loaded.renderer)
     params = options.pop("params", {"rows": 3, "cols": 3, "mines": 2, "turns": 3})
-    task = mulligan.make_task(env, 5, **params)
+    task = mulligan.make_task(env, 5, params=params)
 
     async def all_of_them():
         return await asyncio.gather(

@@ -1,10 +1,20 @@
 """Mulligan: language agents that get better from one attempt to the next."""
 
-from mulligan.api import evaluate, run_trial, run_trial_sync, train
+from mulligan.api import (
+    CheckResult,
+    TrainedRun,
+    check_env,
+    evaluate,
+    make,
+    make_task,
+    run_trial,
+    run_trial_sync,
+    train,
+)
 from mulligan.envs.as_gymnasium import as_gymnasium
-from mulligan.envs.check import check_env
-from mulligan.envs.registry import make, make_task, register
+from mulligan.envs.registry import register
 from mulligan.eval.run import EvalResult
+from mulligan.policy.endpoint import EndpointPolicy
 from mulligan.report.run import load_trials
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Completion, Episode, Group, Message, Reflection, Sampling, Step, Task, Trial, Turn
@@ -12,7 +22,9 @@ from mulligan.types import Completion, Episode, Group, Message, Reflection, Samp
 __version__ = "0.1.0"
 
 __all__ = [
+    "CheckResult",
     "Completion",
+    "EndpointPolicy",
     "Episode",
     "EvalResult",
     "Group",
@@ -21,6 +33,7 @@ __all__ = [
     "Sampling",
     "Step",
     "Task",
+    "TrainedRun",
     "Trial",
     "TrialSettings",
     "Turn",

@@ -1,128 +1,300 @@
-"""What Python programs and notebooks call: `evaluate` and `train`, with policies and settings by name, and trials whose
-failures are told."""
+"""What Python programs and notebooks call. Environments are names or classes; their parameters are always `params`."""
 
 from __future__ import annotations
 
-import functools
+import os
 import warnings
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
+from mulligan import notebook
+from mulligan.envs import check, registry
 from mulligan.envs.base import Env
 from mulligan.errors import UsageError
-from mulligan.eval import run as evaluation
-from mulligan.eval.run import EvalResult
+from mulligan.eval.plan import EvalPlan, Prices, create_folder, named_controls, open_folder
+from mulligan.eval.run import EvalResult, Progress, run_plan
 from mulligan.players import Plays, as_trained, player_from, trained_with
-from mulligan.policy.base import Policy, ReplyFunction
+from mulligan.policy.base import Policy, ReplyFunction, as_policy
+from mulligan.policy.threads import run_async
+from mulligan.progress import OnUpdate, in_notebook, shares, trial_progress, update_progress
+from mulligan.report.run import RunFolder
+from mulligan.rollout import worlds
 from mulligan.trial import runner
 from mulligan.trial.settings import TrialSettings
-from mulligan.types import Task, Trial
+from mulligan.types import Memory, Restart, Sampling, Stop, Task, Trial
 
 if TYPE_CHECKING:
     from mulligan.train.config import Config
 
+Params = Mapping[str, Any]
+"""Parameters of an environment by name: ``{"mines": 4, "turns": 20}``. Those left out have their defaults."""
 
-Options = ParamSpec("Options")
-_ENDPOINT = ("base_url", "api_key", "api_key_env", "timeout", "retries", "backoff", "extra_body")
+
+class TrialOptions(TypedDict, total=False):
+    """Single fields of `TrialSettings`, which documents them."""
+
+    episodes: int
+    memory: Memory | None
+    style: str
+    stop: Stop | None
+    restart: Restart | None
+    memory_tokens: int
+    window: int | None
+    sampling: Sampling
+    reflection_tokens: int
+    env_timeout: float | None
 
 
-def evaluate(env: str, policy: str | Path | Policy | ReplyFunction, **options: Any) -> EvalResult:
-    """p@1 … p@N of a policy on a frozen task set, with intervals, controls, ceiling and room.
+def make_task(env: str | type[Env], seed: int = 0, params: Params | None = None) -> Task:
+    """A task of `env`: ``mulligan.make_task("minesweeper", seed=3, params={"mines": 4})``."""
+    return registry.task_of(registry.environment_named(env), seed, params or {})
 
-    ``mulligan.evaluate("minesweeper", my_function, tasks=64, memory="history")``. A string names a policy: "expert",
-    "endpoint:MODEL" (with base_url=… and what else `EndpointPolicy` takes), a run folder, which may be a path too. All
-    other options: `mulligan.eval.run.evaluate`.
+
+def make(env: str | type[Env] | Task, seed: int = 0, params: Params | None = None) -> Env:
+    """A live environment, of a task or of what `make_task` takes."""
+    return registry.build(env if isinstance(env, Task) else make_task(env, seed, params))
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """An environment that keeps the contract, and how well its worlds can be told apart."""
+
+    env: str
+    separation: worlds.Separation
+    """How training and evaluation are kept apart: see `mulligan.rollout.worlds`."""
+    tasks: int
+    """Tasks that were looked at."""
+    worlds: int
+    """Different worlds among them."""
+
+    def to_frame(self) -> Any:
+        """One row, as a pandas frame."""
+        return notebook.to_frame([vars(self)])
+
+    def _repr_html_(self) -> str:
+        return notebook.to_html(f"{self.env} keeps the contract", [vars(self)])
+
+
+def check_env(env: str | type[Env], params: Params | None = None) -> CheckResult:
+    """Test an environment against the contract; raises `ContractBroken`, naming seed and reply, where it breaks it."""
+    name = registry.environment_named(env)
+    check.check_env(name, **(params or {}))
+    survey = worlds.survey(name, params or {})
+    return CheckResult(name, survey.separation, survey.tasks, survey.worlds)
+
+
+def evaluate(
+    env: str | type[Env],
+    policy: str | os.PathLike[str] | Policy | ReplyFunction,
+    *,
+    params: Params | None = None,
+    tasks: int = 512,
+    seed_set: str = "eval",
+    seed: int = 0,
+    controls: str | Sequence[str] = ("independent",),
+    room: bool = True,
+    related: bool | None = None,
+    concurrency: int = 16,
+    run: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    prices: Prices | None = None,
+    max_cost: float | None = None,
+    progress: bool | Progress | None = None,
+    settings: TrialSettings | None = None,
+    **trial: Unpack[TrialOptions],
+) -> EvalResult:
+    """p@1 … p@N of a policy on a frozen task set: ``mulligan.evaluate("minesweeper", my_function, tasks=64)``.
+
+    policy       a function of the messages, a policy such as `EndpointPolicy`, a name ("expert"), or a training run,
+                 which is evaluated with the settings and parameters it was trained with unless others are given
+    tasks        how many tasks of `seed_set` (eval, validation or train)
+    seed         root of the policy's sampling; the tasks do not depend on it
+    controls     independent, removed, foreign, other-trial; "all" or "off"
+    room         whether scripted players play the same tasks: ceiling and experts
+    related      whether later episodes are other tasks of the class; None: as the run was trained, otherwise no
+    concurrency  trials at a time, and so calls of a function
+    run, resume  a folder that keeps every trial; with `resume`, what it holds is not played again
+    max_cost     start no new trial beyond this cost, by `prices` of a million tokens
+    progress     a bar: None shows it on a terminal and in a notebook; or a function of (arm, done, total)
+    settings     how trials are played; `trial` changes single fields: ``episodes=3, memory="history"``
     """
-    if isinstance(policy, Path):  # as `train` returns it
-        policy = str(policy)
-    endpoint = {name: options.pop(name) for name in _ENDPOINT if name in options}
-    if endpoint and not (isinstance(policy, str) and policy.partition(":")[0] == "endpoint"):
-        raise UsageError(f"evaluate: {next(iter(endpoint))}= is for the policy 'endpoint:MODEL'")
-    if endpoint and "concurrency" in options:  # as many requests as trials at a time
-        endpoint["concurrency"] = options["concurrency"]
+    env = registry.environment_named(env)
+    if isinstance(policy, os.PathLike):
+        policy = os.fspath(policy)
     config = trained_with(policy)
-    if config is not None:  # as it was trained, unless told otherwise
-        settings, params = as_trained(config, env)
-        options = {
-            "settings": settings,
-            "related": config.task.related,
-            **options,
-            "params": {**params, **(options.get("params") or {})},
-        }
-    player = player_from(policy, plays=_plays(env, options), **endpoint) if isinstance(policy, str) else policy
-    result = evaluation.evaluate(env, player, **options)
+    if config is not None:
+        trained_settings, trained_params = as_trained(config, env)
+        settings, params = settings or trained_settings, {**trained_params, **(params or {})}
+        related = config.task.related if related is None else related
+    settings = runner.with_overrides(settings or TrialSettings(), {**trial})
+    if isinstance(policy, str):
+        policy = player_from(policy, plays=Plays(env, params or {}, settings, seed_set))
+    plan = EvalPlan(
+        env=env,
+        params=params or {},
+        tasks=tasks,
+        seed_set=seed_set,
+        seed=seed,
+        settings=settings,
+        controls=named_controls(controls) if isinstance(controls, str) else tuple(controls),
+        room=room,
+        related=bool(related),
+    )
+    player = as_policy(policy)
+    folder: RunFolder | Callable[[], RunFolder] | None = None
+    if run is not None:
+        path = Path(run)
+        folder = open_folder(plan, player.name, path) if resume else partial(create_folder, plan, player.name, path)
+    with _trial_progress(progress) as show:
+        result = run_plan(plan, player, folder, concurrency, prices, max_cost, show)
     if result.says_nothing:
-        said = f"every trial failed for reasons outside the agent; the figures say nothing of it: {result.main.failure}"
-        warnings.warn(said, stacklevel=2)
+        reason = f"every trial failed for reasons outside the agent, and the figures say nothing: {result.main.failure}"
+        warnings.warn(reason, stacklevel=2)
     return result
 
 
-def _plays(env: str, options: Mapping[str, Any]) -> Plays:
-    """What `evaluate` is about to play with these options."""
-    overrides = {name: value for name, value in options.items() if name in TrialSettings.__slots__}
-    settings = runner.with_overrides(options.get("settings") or TrialSettings(), overrides)
-    return Plays(env, options.get("params") or {}, settings, options.get("seed_set", "eval"))
+async def run_trial(
+    task: Task | Env,
+    policy: Policy | ReplyFunction,
+    *,
+    seed: int = 0,
+    index: int = 0,
+    related: Sequence[Task] = (),
+    settings: TrialSettings | None = None,
+    **trial: Unpack[TrialOptions],
+) -> Trial:
+    """Play one trial: up to N episodes of `task`, with reflections and memory between them.
+
+    seed, index  seed of the policy's sampling, and which of the task's trials this is
+    related      tasks of the second and later episodes, where they are others of the same class
+    settings     how it is played; `trial` changes single fields: ``episodes=3, memory="history"``
+
+    A failure of the environment or of the policy ends an episode with a named reason (`Episode.stop`, `Episode.error`).
+    It is not raised, but there is a warning.
+    """
+    played = await runner.run_trial(task, policy, seed=seed, index=index, related=related, settings=settings, **trial)
+    _warn_of_failure(played)
+    return played
 
 
-def _telling(play: Callable[Options, Coroutine[Any, Any, Trial]]) -> Callable[Options, Coroutine[Any, Any, Trial]]:
-    """As `play`, with a warning where the trial failed."""
-
-    @functools.wraps(play)
-    async def told(*given: Options.args, **options: Options.kwargs) -> Trial:
-        trial = await play(*given, **options)
-        _warn_of_failure(trial)
-        return trial
-
-    return told
-
-
-run_trial = _telling(runner.run_trial)
-
-
-def run_trial_sync(task: Task | Env, policy: Policy | ReplyFunction, **options: Any) -> Trial:
+def run_trial_sync(
+    task: Task | Env,
+    policy: Policy | ReplyFunction,
+    *,
+    seed: int = 0,
+    index: int = 0,
+    related: Sequence[Task] = (),
+    settings: TrialSettings | None = None,
+    **trial: Unpack[TrialOptions],
+) -> Trial:
     """`run_trial` for code that is not async; works inside a running event loop too (a notebook)."""
-    trial = runner.run_trial_sync(task, policy, **options)
-    _warn_of_failure(trial)
-    return trial
+    played = run_async(
+        lambda: runner.run_trial(task, policy, seed=seed, index=index, related=related, settings=settings, **trial)
+    )
+    _warn_of_failure(played)
+    return played
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """A training run on disk; `evaluate` takes it as a policy, and `open` and `Path` as a path."""
+
+    path: Path
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """What was measured at each update."""
+        from mulligan.train.metrics import MetricsFile
+
+        return MetricsFile(self.path / "metrics.jsonl").read()
+
+    def to_frame(self) -> Any:
+        """The metrics as a pandas frame, a row for each update."""
+        return notebook.to_frame(self.metrics)
+
+    def __repr__(self) -> str:
+        return f"<TrainedRun {self.path}: {' '.join(f'{name} {value}' for name, value in self._last().items())}>"
+
+    def _repr_html_(self) -> str:
+        return notebook.to_html(f"Training run {self.path}", [self._last()])
+
+    def _last(self) -> dict[str, object]:
+        """How far it is, and p@k of the last update."""
+        last: dict[str, Any] = next(reversed(self.metrics), {})
+        return {"updates": last.get("update", 0), **{f"p@{k}": round(share, 3) for k, share in shares(last)}}
+
+
+def train(
+    env: str | type[Env] | None = None,
+    *,
+    params: Params | None = None,
+    preset: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    config: Config | None = None,
+    run: str | os.PathLike[str],
+    resume: bool = False,
+    on_update: OnUpdate | None = None,
+    progress: bool | None = None,
+) -> TrainedRun:
+    """Train a policy into the folder `run`: ``mulligan.train("minesweeper", params={"mines": 4}, run="runs/mine")``.
+
+    env        an environment, or a mixture with weights: "minesweeper:2,sokoban:1"
+    preset     named settings to start from; "cpu" if neither a preset nor a model is named
+    settings   changes to it by name: ``{"algo.gamma_traj": 0.9}``; `mulligan train --settings` lists them
+    config     all settings at once, in place of the four above
+    resume     go on with the run in the folder, with its own settings
+    on_update  called with the metrics of each update
+    progress   a line with the time left: None shows it on a terminal and in a notebook
+    """
+    given = {"env": env, "params": params, "preset": preset, "settings": settings, "config": config if resume else None}
+    surplus = [name for name, value in given.items() if value]
+    if surplus and (config is not None or resume):
+        source = "resume" if resume else "config"
+        raise UsageError(f"train: {source}= brings its own settings; leave out {', '.join(surplus)}")
+    run = Path(run)
+    from mulligan.train.loop import train as train_into
+    from mulligan.train.resolve import from_run, resolve
+
+    if resume:
+        env = from_run(RunFolder.open(run)).task.env
+    elif config is None:
+        changes = {key: str(value) for key, value in (settings or {}).items()}
+        changes |= {f"env.{key}": str(value) for key, value in (params or {}).items()}
+        if preset is None and "model.name" not in changes:
+            preset = "cpu"
+        config = resolve(preset, None, {**({"task.env": registry.environment_named(env)} if env else {}), **changes})
+    shown = update_progress(config.task.env if config else str(env), quiet=_is_quiet(progress))
+    with nullcontext() if progress is False else shown as show:
+        callbacks = [callback for callback in (on_update, show) if callback is not None]
+
+        def call_all(metrics: dict[str, Any]) -> None:
+            for callback in callbacks:
+                callback(metrics)
+
+        return TrainedRun(train_into(config, run, resume=resume, on_update=call_all))
+
+
+def _trial_progress(wanted: bool | Progress | None) -> AbstractContextManager[Progress | None]:
+    if callable(wanted):
+        return nullcontext(wanted)
+    return nullcontext() if wanted is False else trial_progress(quiet=_is_quiet(wanted))
+
+
+def _is_quiet(wanted: bool | None) -> bool:
+    """By default a script that is not at a terminal shows nothing; a notebook without widgets shows lines."""
+    return not wanted and not in_notebook()
 
 
 def _warn_of_failure(trial: Trial) -> None:
     """Once a trial, at the line that asked for it."""
     if trial.failed:
         first = next(episode for episode in trial.episodes if episode.stop.is_infrastructure or episode.unreflected)
-        said = f"the trial failed for reasons outside the agent, in episode {first.index + 1}: {first.error}"
-        warnings.warn(said, stacklevel=3)
-
-
-def train(
-    env: str | None = None,
-    *,
-    preset: str | None = None,
-    config: Config | None = None,
-    run: str | Path,
-    resume: bool = False,
-    settings: Mapping[str, Any] | None = None,
-    on_update: Callable[[dict[str, Any]], None] | None = None,
-) -> Path:
-    """Train a policy into the folder `run`; returns the folder, which `evaluate` takes as a policy.
-
-    ``mulligan.train("minesweeper", preset="cpu", run="runs/mine", settings={"algo.gamma_traj": 0.9})``. Without a
-    preset, a configuration or a model's name, the preset is "cpu". A `config`, or the run that is resumed, has all the
-    settings; others beside it are refused.
-    """
-    given = [name for name, value in (("env", env), ("preset", preset), ("settings", settings)) if value]
-    if resume and config is not None:
-        given.append("config")
-    if given and (config is not None or resume):
-        source = "resume" if resume else "config"
-        raise UsageError(f"train: {source}= brings its own settings; leave out {', '.join(given)}")
-    from mulligan.train.loop import train as train_into
-    from mulligan.train.resolve import resolve
-
-    if config is None and not resume:
-        flags = {key: str(value) for key, value in (settings or {}).items()}
-        if preset is None and "model.name" not in flags:
-            preset = "cpu"
-        config = resolve(preset, None, {**({"task.env": env} if env else {}), **flags})
-    return train_into(config, run, resume=resume, on_update=on_update)
+        reason = f"the trial failed for reasons outside the agent, in episode {first.index + 1}: {first.error}"
+        warnings.warn(reason, stacklevel=3)

@@ -1,6 +1,6 @@
-"""What can go wrong, by name, and why an episode ended.
+"""Errors by name, and why an episode ended.
 
-A message names the value, the place and the way out, in one line: the command line prints it as it is.
+A message is one line that names the value and the way out; the command line prints it as it is.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class StopReason(StrEnum):
 
     @property
     def is_infrastructure(self) -> bool:
-        """True where neither the agent nor the task is to blame, so that training must leave the trial out."""
+        """True if neither the agent nor the task is to blame; training leaves such trials out."""
         return self in (StopReason.REQUEST_FAILED, StopReason.ENV_RAISED, StopReason.ENV_HUNG)
 
 
@@ -49,17 +49,17 @@ class UsageError(MulliganError):
 
 
 class UnknownName(UsageError):
-    """A name that nothing answers to; the message offers the nearest known one."""
+    """A name that nothing has; the message offers the nearest one that exists."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
-        self.kind, self.name, self.known = kind, name, sorted(known)
-        near = difflib.get_close_matches(name, self.known, n=1, cutoff=0.5)
-        listed = map(repr, self.known) if any("," in each for each in self.known) else self.known
+    def __init__(self, kind: str, name: str, names: Iterable[str]) -> None:
+        self.kind, self.name, self.names = kind, name, sorted(names)
+        near = difflib.get_close_matches(name, self.names, n=1, cutoff=0.5)
+        listed = map(repr, self.names) if any("," in each for each in self.names) else self.names
         way_out = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(listed) or 'none'}"
         super().__init__(f"unknown {kind} {name!r}; {way_out}")
 
     def __reduce__(self) -> tuple[type[UnknownName], tuple[str, str, list[str]]]:
-        return (UnknownName, (self.kind, self.name, self.known))
+        return (UnknownName, (self.kind, self.name, self.names))
 
 
 class ParameterError(UsageError):
@@ -67,7 +67,7 @@ class ParameterError(UsageError):
 
 
 class MemoryFull(UsageError):
-    """What was asked for does not fit into the memory that is free; when others have ended, it may."""
+    """The free memory is too small now; it may suffice when other processes have ended."""
 
 
 class MissingExtra(UsageError):
@@ -104,7 +104,7 @@ class DeviceLost(MulliganError):
 
 
 def lost_device(error: Exception, doing: str) -> DeviceLost | None:
-    """What to raise instead of a failure of the device itself; None for any other error."""
+    """The error to raise if `error` is a failure of the device itself; None for any other error."""
     line = str(error).strip().partition("\n")[0]
     signs = ("CUDA error", "CUDA driver error", "Triton Error [CUDA]")
     if type(error).__name__ != "AcceleratorError" and not any(sign in line for sign in signs):
@@ -112,9 +112,9 @@ def lost_device(error: Exception, doing: str) -> DeviceLost | None:
     return DeviceLost(f"the device failed while {doing}: {line}; start again with --resume")
 
 
-def lacks_memory(said: str) -> bool:
-    """Whether somebody says that memory ran out: torch, CUDA, and cuBLAS and cuDNN each have words of their own."""
-    return any(sign in said for sign in ("out of memory", "can't allocate memory", "STATUS_ALLOC_FAILED"))
+def lacks_memory(message: str) -> bool:
+    """Whether an error message says that memory ran out: torch, CUDA, cuBLAS and cuDNN each word it differently."""
+    return any(sign in message for sign in ("out of memory", "can't allocate memory", "STATUS_ALLOC_FAILED"))
 
 
 class RunFolderError(MulliganError):

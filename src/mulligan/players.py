@@ -1,28 +1,37 @@
-"""Every policy by name: those of `mulligan.policy.spec`, and what a run folder or a model has learned.
+"""Every policy by name, as the command line and `evaluate` take it.
 
-random | expert[:SKILL[:RECALL]] | hasty[:SKILL[:RECALL]] | omniscient | human | endpoint:MODEL | file.py:function
-RUN | RUN@UPDATE | RUN@best | nano | smollm2 | hf:MODEL
+random | expert[:SKILL[:RECALL]] | hasty[:SKILL[:RECALL]] | omniscient | player:NAME[:SKILL[:RECALL]] | human |
+endpoint:MODEL | path/to/file.py:NAME | RUN | RUN@UPDATE | RUN@best | nano | smollm2 | hf:MODEL
 
-RUN is a run folder. RUN@40 is its checkpoint after 40 updates, RUN@best that of the best validation.
+A player is one of the environment's own. In a file, NAME is a function of the messages, a policy, or a class of
+policies that needs no arguments. RUN is a run folder, RUN@40 its checkpoint after 40 updates, RUN@best that of the best
+validation.
 """
 
 from __future__ import annotations
 
+import inspect
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mulligan.errors import MissingExtra, UsageError
-from mulligan.policy.base import Policy
-from mulligan.policy.spec import LOCAL, policy_from
+from mulligan.envs import registry
+from mulligan.errors import MissingExtra, ParameterError, UnknownName, UsageError
+from mulligan.policy.base import Policy, as_policy
+from mulligan.policy.scripted import ExpertPolicy, RandomPolicy
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import ParamValue, Sampling
 
 if TYPE_CHECKING:
     from mulligan.engine.choose import Kind
-    from mulligan.models.load import Loaded
     from mulligan.train.config import Config
+
+
+MODELS = ("nano", "smollm2", "hf")
+"""Models in this process."""
+NAMES = ("random", "expert", "hasty", "omniscient", "player", "human", "endpoint", *MODELS)
 
 
 class Plays(NamedTuple):
@@ -35,7 +44,7 @@ class Plays(NamedTuple):
 
 
 def player_from(
-    spec: str,
+    name: str,
     *,
     device: str = "auto",
     slots: int = 256,
@@ -46,59 +55,144 @@ def player_from(
     plays: Plays | None = None,
     **endpoint: Any,
 ) -> Policy:
-    """The policy that `spec` names; `endpoint` are options of `EndpointPolicy`, the others those of local models.
+    """The policy called `name`; `endpoint` are options of `EndpointPolicy`, the others those of local models.
 
     Without a `context`, a run has the one it was trained with, and an untrained model what the trials that it `plays`
-    need; where nobody says what it plays, its own limit.
+    need, or its own limit if `plays` is None.
     """
     engine = {"slots": slots, "context": context, "chunk": chunk, "kind": kind, "share": share}
-    if run_of(spec) or spec.partition(":")[0] in LOCAL:
-        return _local(spec, device, engine, plays)
-    return policy_from(spec, **endpoint)
+    if run_of(name) or name.partition(":")[0] in MODELS:
+        return _local(name, device, engine, plays)
+    return _other(name, endpoint)
 
 
-def run_of(spec: str) -> tuple[str, str] | None:
-    """The run folder that `spec` names, and its checkpoint: ``runs/x@40`` -> ("runs/x", "40"); None if it names none.
+def _other(name: str, endpoint: dict[str, Any]) -> Policy:
+    """A policy without a model in this process."""
+    kind, _, rest = name.partition(":")
+    if kind == "random":
+        return RandomPolicy()
+    if kind in ("expert", "hasty", "omniscient"):
+        return _expert(name, kind, rest)
+    if kind == "player":
+        player, _, shares = rest.partition(":")
+        if not player:
+            raise UsageError("the policy player: needs a name: player:NAME, as the environment calls it")
+        return _expert(name, player, shares)
+    if kind == "human":
+        from mulligan.policy.human import HumanPolicy
 
-    Without a checkpoint, which stands for the newest, that is empty.
+        return HumanPolicy()
+    if kind == "endpoint":
+        return _endpoint(rest, endpoint)
+    file, colon, attribute = name.rpartition(":")
+    if colon and file.endswith(".py"):
+        return _from_file(Path(file), attribute)
+    path = Path(name)
+    if path.suffix == ".py" and path.exists():
+        raise UsageError(f"{name!r} is a file; name the policy in it: {name}:NAME")
+    if runs := sorted(path.glob("*/config.toml")):
+        raise UsageError(f"{name} holds several runs; name one of them, e.g. {runs[0].parent}")
+    if path.exists():
+        raise UsageError(f"{name} is not a run folder (it has no config.toml); a model's folder is hf:{name}")
+    if "/" in name:
+        raise UsageError(f"there is no run folder {name}")
+    raise UnknownName("policy", name, NAMES)
+
+
+def _expert(name: str, kind: str, shares: str) -> Policy:
+    try:
+        skill_and_recall = [float(share) for share in shares.split(":")] if shares else []
+    except ValueError:
+        skill_and_recall = [-1.0]
+    if len(skill_and_recall) > 2 or any(not 0.0 <= share <= 1.0 for share in skill_and_recall):
+        raise ParameterError(f"policy must be {kind}[:SKILL[:RECALL]] with shares from 0 to 1 (got {name!r})")
+    return ExpertPolicy(*skill_and_recall, kind=kind)
+
+
+def _endpoint(model: str, options: dict[str, Any]) -> Policy:
+    from mulligan.policy.endpoint import EndpointPolicy
+
+    model = model or str(options.get("model") or "")
+    if not model or not options.get("base_url"):
+        raise UsageError(
+            "the endpoint policy needs a model and a URL: --policy endpoint:MODEL --base-url http://…/v1, or in Python "
+            'mulligan.EndpointPolicy("MODEL", "http://…/v1")'
+        )
+    options = {option: value for option, value in options.items() if option != "model"}
+    if isinstance(options.get("extra_body"), str):
+        options["extra_body"] = _json_object(options["extra_body"])
+    return EndpointPolicy(model, **options)
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    try:
+        fields = json.loads(text)
+    except ValueError:
+        fields = None
+    if not isinstance(fields, dict):
+        raise ParameterError(f'extra_body must be a JSON object like {{"top_k": 20}} (got {text!r})')
+    return fields
+
+
+def _from_file(path: Path, attribute: str) -> Policy:
+    if not path.is_file():
+        raise UsageError(f"no file {str(path)!r} to take the policy {attribute!r} from")
+    module = registry.import_file(path)
+    if not hasattr(module, attribute):
+        public = [name for name in vars(module) if not name.startswith("_")]
+        raise UnknownName(f"policy in {str(path)!r}", attribute, public)
+    policy = getattr(module, attribute)
+    if inspect.isclass(policy):
+        try:
+            policy = policy()
+        except Exception as error:
+            reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+            raise UsageError(f"{attribute} in {str(path)!r} must need no arguments: {reason}") from error
+    return as_policy(policy)
+
+
+def run_of(name: str) -> tuple[str, str] | None:
+    """The run folder and the checkpoint that `name` names: ``runs/x@40`` -> ("runs/x", "40"); None if there is no run.
+
+    The checkpoint is empty where the newest is meant.
     """
-    folder, _, checkpoint = spec.rpartition("@")
-    for run in ((spec, ""), (folder, checkpoint)):
+    folder, _, checkpoint = name.rpartition("@")
+    for run in ((name, ""), (folder, checkpoint)):
         if run[0] and (Path(run[0]) / "config.toml").is_file():
             return run
     return None
 
 
-def trained_with(spec: object) -> Config | None:
-    """The configuration of the training run that `spec` names; None if it names none."""
+def trained_with(name: object) -> Config | None:
+    """The configuration of the training run called `name`; None if no run is called so."""
     from mulligan.report.run import RunFolder
 
-    run = run_of(spec) if isinstance(spec, str) else None
+    run = run_of(name) if isinstance(name, str) else None
     if run is None:
         return None
     folder = RunFolder.open(run[0])
     if folder.config().get("kind") != "train":
-        raise UsageError(f"{spec} is not a training run, so that it holds no policy")
+        raise UsageError(f"{name} is not a training run, so that it holds no policy")
     from mulligan.train.resolve import from_run
 
     return from_run(folder)
 
 
 def as_trained(config: Config, env: str) -> tuple[TrialSettings, dict[str, ParamValue]]:
-    """How a trained policy is evaluated unless told otherwise: as it was trained, on the worlds it was trained for.
+    """How a trained policy is evaluated by default: as it was trained, on the worlds it was trained for.
 
     Three episodes whatever it was trained with, so that all methods are compared by one protocol, at temperature 0.7.
     """
-    sampling = Sampling(max_tokens=config.trial.sampling.max_tokens)
-    settings = replace(config.trial, episodes=TrialSettings().episodes, sampling=sampling)
     from mulligan.rollout.groups import Mixture
 
+    sampling = Sampling(max_tokens=config.trial.sampling.max_tokens)
+    settings = replace(config.trial, episodes=TrialSettings().episodes, sampling=sampling)
     mixture = Mixture.parse(config.task.env, config.task.params)
-    known = env in [name for name, _ in mixture.weights]
-    return settings, mixture.own_params(env) if known else {}
+    was_trained_on = env in [name for name, _ in mixture.weights]
+    return settings, mixture.own_params(env) if was_trained_on else {}
 
 
-def _local(spec: str, device: str, engine: Mapping[str, Any], plays: Plays | None) -> Policy:
+def _local(name: str, device: str, engine: Mapping[str, Any], plays: Plays | None) -> Policy:
     try:
         import torch
 
@@ -107,27 +201,24 @@ def _local(spec: str, device: str, engine: Mapping[str, Any], plays: Plays | Non
         from mulligan.policy.local import LocalPolicy
         from mulligan.report.run import RunFolder
         from mulligan.train.checkpoint import load_model
-        from mulligan.train.context import trained_context
+        from mulligan.train.context import played_context, trained_context
     except ImportError as error:
         if (error.name or "").partition(".")[0] == "mulligan":
             raise
-        raise MissingExtra(f"the policy {spec!r}", "train") from error
+        raise MissingExtra(f"the policy {name!r}", "train") from error
 
-    where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    run = run_of(spec)
-    loaded = load_model(run[0], where, checkpoint=run[1]) if run else load(spec, device=where)
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    run = run_of(name)
+    loaded = load_model(run[0], device, checkpoint=run[1]) if run else load(name, device=device)
     loaded.model.eval()
     context = engine["context"]
-    if not context:
-        context = trained_context(RunFolder.open(run[0]), loaded) if run else _needed_context(plays, loaded)
-    made = make_engine(loaded.model, **{**engine, "context": context})
-    return LocalPolicy(made, loaded.renderer, name=spec.rstrip("/"))
+    if not context and run:
+        context = trained_context(RunFolder.open(run[0]), loaded)
+    elif not context and plays is not None:
+        from mulligan.rollout.groups import Mixture
 
-
-def _needed_context(plays: Plays | None, loaded: Loaded) -> int | None:
-    from mulligan.rollout.groups import Mixture
-    from mulligan.train.context import played_context
-
-    if plays is None:
-        return None
-    return played_context(Mixture.parse(plays.env, plays.params, plays.seed_set), plays.settings, loaded)
+        context = played_context(Mixture.parse(plays.env, plays.params, plays.seed_set), plays.settings, loaded)
+    return LocalPolicy(
+        make_engine(loaded.model, **{**engine, "context": context}), loaded.renderer, name=name.rstrip("/")
+    )

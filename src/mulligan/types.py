@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 
+from mulligan import notebook
 from mulligan.errors import Fault, ParameterError, StopReason
 from mulligan.settings import AT_LEAST_1, Range, check_fields
 
@@ -36,19 +37,19 @@ PLAYERS = ("expert", "omniscient")
 
 
 def plain(value: Any) -> Any:
-    """A number as Python's own, whatever library it comes from: numpy's are no JSON, and read otherwise in text."""
+    """Convert NumPy scalars to Python numbers, so that they can be written as JSON; leave all else as it is."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return value
     return int(value) if isinstance(value, Integral) else float(value)
 
 
 def whole(name: str, value: Any) -> int:
-    """`value` as Python's own whole number; an error that says what `name` was given where it is none."""
+    """`value` as a Python int; `ParameterError` if it is not a whole number."""
     with suppress(TypeError):
         return int(operator.index(value))
     number = plain(value)
     if not (isinstance(number, float) and number.is_integer()):
-        raise ParameterError(f"{name}={value!r} cannot be; give a whole number")
+        raise ParameterError(f"{name} must be a whole number (got {value!r})")
     return int(number)
 
 
@@ -81,11 +82,11 @@ class Task:
         raise KeyError(name)
 
     def integer(self, name: str) -> int:
-        """The parameter `name`, known to be a whole number."""
+        """The parameter `name`, which is a whole number."""
         return int(self[name])
 
     def text(self, name: str) -> str:
-        """The parameter `name`, known to be a string."""
+        """The parameter `name`, which is a string."""
         return str(self[name])
 
     @property
@@ -214,7 +215,7 @@ class Episode:
         return float(sum((turn.reward for turn in self.turns), self.forfeit))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Trial:
     """Up to N episodes on one task."""
 
@@ -237,6 +238,33 @@ class Trial:
     def failed(self) -> bool:
         """True when some part of it failed for reasons outside the agent and the task."""
         return any(episode.stop.is_infrastructure or episode.unreflected for episode in self.episodes)
+
+    def rows(self) -> list[dict[str, object]]:
+        """A row for each episode, as `to_frame` and notebooks show it."""
+        return [
+            {
+                "episode": episode.index + 1,
+                "stop": episode.stop.value,
+                "won": episode.won,
+                "reward": episode.reward,
+                "turns": len(episode.turns),
+                "invalid replies": sum(not turn.valid for turn in episode.turns),
+                "reflection": episode.reflection.text if episode.reflection else "",
+                "error": episode.error,
+            }
+            for episode in self.episodes
+        ]
+
+    def to_frame(self) -> Any:
+        """The episodes as a pandas frame."""
+        return notebook.to_frame(self.rows())
+
+    def __repr__(self) -> str:
+        stops = ", ".join(episode.stop.value for episode in self.episodes)
+        return f"<Trial of {self.task.task_class}, seed {self.task.seed}, memory {self.memory}: {stops}>"
+
+    def _repr_html_(self) -> str:
+        return notebook.to_html(repr(self)[1:-1], self.rows())
 
 
 @dataclass(frozen=True, slots=True)

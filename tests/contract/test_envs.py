@@ -49,7 +49,7 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "params"), CASES, ids=lambda value: str(value).rpartition("/")[2])
 def test_keeps_the_contract(name, params):
-    mulligan.check_env(name, **params)
+    mulligan.check_env(name, params=params)
 
 
 @pytest.mark.parametrize("name", registry.names())
@@ -461,7 +461,7 @@ class Watched(Fine):
 
 
 def test_a_scripted_player_is_told_of_an_end_by_the_turn_limit():
-    trial = mulligan.run_trial_sync(mulligan.make_task(Watched, turns=2), ExpertPolicy(), episodes=2)
+    trial = mulligan.run_trial_sync(mulligan.make_task(Watched, params={"turns": 2}), ExpertPolicy(), episodes=2)
     assert [(step.done, step.reward) for step in Watched.told] == [(False, 0.0), (True, -0.5)] * 2
     assert [episode.reward for episode in trial.episodes] == [-0.5, -0.5]
 

@@ -12,7 +12,7 @@ from mulligan.policy.endpoint import EndpointPolicy
 from mulligan.trial.runner import run_trial
 from mulligan.types import Completion, Message, Sampling, Trial
 
-TASK = mulligan.make_task("minesweeper", seed=3, rows=4, cols=4, mines=3)
+TASK = mulligan.make_task("minesweeper", seed=3, params={"rows": 4, "cols": 4, "mines": 3})
 HELLO: list[Message] = [{"role": "user", "content": "hello"}]
 KEY = "sk-very-secret-0123456789"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -38,15 +39,14 @@ def test_nobody_at_the_keyboard():
 def test_a_person_sees_what_the_last_turn_did():
     done = subprocess.run(
         [*COMMAND, "play", "minesweeper", "--episodes", "1", "--env.turns", "1"],
-        input="nonsense\n",
+        input="nonsense\n(1, 1)\n",
         capture_output=True,
         text=True,
         timeout=60,
         check=True,
     )
-    assert done.stdout.count("1 ? ? ? ? ? ?") == 2  # before the turn, and after it
-    assert "No turns left" in done.stdout
-    assert "Episode 1: turn limit" in done.stdout
+    assert done.stdout.count("  1 2 3 4 5 6") == 2  # before the turn and after it, not after the typing error
+    assert "after 1 turns" in done.stdout
 
 
 class Terminal:
@@ -77,7 +77,10 @@ class Terminal:
         return fresh
 
     def type(self, line: str) -> None:
-        os.write(self.master, f"{line}\n".encode())
+        self.press(f"{line}\n")
+
+    def press(self, keys: str) -> None:
+        os.write(self.master, keys.encode())
 
     def rest(self) -> str:
         """What is still to be read of a program that has ended."""
@@ -105,13 +108,47 @@ def test_a_person_can_play_every_game(env, move):
     terminal.type("h")
     hints = terminal.until("\n> ")
     assert move in hints or "more" in hints
-    terminal.type("nonsense")
-    if env != "bandit":  # its only turn is spent
-        terminal.until("\n> ")
-        terminal.type(move)
+    terminal.type("nonsense")  # costs no turn, also where an episode has only one
+    terminal.until("\n> ")
+    terminal.type(move)
+    if env != "bandit":
         terminal.until("\n")
         terminal.type("q")
     assert terminal.end() in (0, 130)
+
+
+def test_arrow_keys_move_where_moves_are_directions():
+    terminal = Terminal("play", "sokoban", "--episodes", "1")
+    terminal.until("\n> ")
+    terminal.press("\x1b[A")
+    terminal.until("up")
+    terminal.until("\n> ")
+    terminal.press("\x1bOD")
+    terminal.until("left")
+    terminal.until("\n> ")
+    terminal.type("q")
+    assert terminal.end() == 130
+
+
+def test_a_line_can_be_edited():
+    terminal = Terminal("play", "minesweeper", "--episodes", "1")
+    terminal.until("\n> ")
+    terminal.press("(1, 2)\x1b[D\x1b[D\x7f")  # left, left, backspace: the comma's space goes
+    terminal.press("\x05\x15(3, 4)\n")  # to the end, all cleared and typed anew
+    assert "not a move" not in terminal.until("\n> ")
+    terminal.press("\x1b[A")  # the line before
+    terminal.until("(3, 4)")
+    terminal.press("\x15q\n")
+    assert terminal.end() == 130
+
+
+def test_a_random_task_says_which_it_is(capsys):
+    seeds = set()
+    for _ in range(3):
+        assert call("play", "bandit", "--policy", "random", "--seed", "random", "--episodes", "1") == 0
+        seeds.add(re.search(r"seed (\d+)", capsys.readouterr().out)[1])
+    assert len(seeds) > 1
+    assert call("play", "bandit", "--seed", "many") == 2
 
 
 def test_a_person_sees_colour_and_is_asked_for_a_note():

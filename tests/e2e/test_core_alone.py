@@ -39,7 +39,7 @@ def test_core_answers_help_and_lists_environments(core):
 
 
 def test_core_says_which_extra_a_game_needs(core):
-    done = call(core, "eval", "tictactoe", "--tasks", "5")
+    done = call(core, "eval", "tictactoe", "--policy", "random", "--tasks", "5")
     assert done.returncode == 2
     assert ".[games]" in done.stderr
     assert done.stderr.count("\n") == 1

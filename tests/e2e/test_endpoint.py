@@ -56,7 +56,7 @@ def test_without_a_key_none_is_sent_and_a_server_that_wants_one_is_explained() -
         policy = policy_at(server)
         ask(policy)
         assert "authorization" not in server.received[0].headers
-        with pytest.raises(RequestFailed, match=r"no key was sent.*OPENAI_API_KEY"):
+        with pytest.raises(RequestFailed, match="OPENAI_API_KEY"):
             ask(policy)
 
 

@@ -17,8 +17,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from mulligan.cli import main
-from mulligan.cli.progress import Status
 from mulligan.cli.stopping import Polite
+from mulligan.progress import Status
 from mulligan.report.run import RunFolder
 from mulligan.train.resolve import from_tree, presets, resolve, to_tree
 
@@ -162,7 +162,7 @@ def test_plain_progress_ends_with_the_last_update(trainer, capsys):
 
 def test_the_line_of_an_update(monkeypatch):
     now = {"at": 100.0}
-    monkeypatch.setattr("mulligan.cli.progress.time.monotonic", lambda: now["at"])
+    monkeypatch.setattr("mulligan.progress.time.monotonic", lambda: now["at"])
     status = Status()
     metrics = {"updates": 80, "p@1": 0.412, "p@2": 0.55, "p@10": 0.7, "loss/entropy": 1.234}
     metrics["time/engine_tokens_per_s"] = 3400.4
@@ -340,7 +340,7 @@ def test_mistakes_are_answered_in_one_line(trainer, capsys, words, said):
 
 
 def test_only_a_training_is_resumed_or_exported(trainer, capsys):
-    call("eval", "bandit", "--tasks", "2", "--run", "looked", "--json")
+    call("eval", "bandit", "--policy", "random", "--tasks", "2", "--run", "looked", "--json")
     for words in (["train", "--resume", "looked"], ["export", "looked", "out"]):
         capsys.readouterr()
         assert call(*words) == 2

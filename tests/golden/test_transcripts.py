@@ -31,7 +31,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_transcript_is_as_frozen(name):
     env, seed, params, memory = CASES[name]
-    task = mulligan.make_task(env, seed, **params)
+    task = mulligan.make_task(env, seed, params=params)
     trial = mulligan.run_trial_sync(task, ExpertPolicy(0.5, 0.5), memory=memory, episodes=3)
     text = transcript(trial)
     file = HERE / f"{name}.txt"

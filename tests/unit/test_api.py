@@ -13,9 +13,9 @@ from mulligan.train.resolve import resolve
 
 
 def test_training_takes_its_settings_from_one_place(tmp_path):
-    with pytest.raises(UsageError, match="leave out env, settings"):
+    with pytest.raises(UsageError, match="env, settings"):
         mulligan.train("bandit", run=tmp_path / "run", resume=True, settings={"run.seed": 1})
-    with pytest.raises(UsageError, match="leave out config"):  # it would count for nothing
+    with pytest.raises(UsageError, match="config"):  # it would count for nothing
         mulligan.train(config=resolve("test", None, {}), run=tmp_path / "run", resume=True)
     assert not (tmp_path / "run").exists()
 

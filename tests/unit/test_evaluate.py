@@ -8,10 +8,10 @@ import json
 import pytest
 
 import mulligan
+from mulligan import evaluate
 from mulligan.envs.bandit import Bandit
 from mulligan.errors import ParameterError, RunFolderError, UnknownName, UsageError
 from mulligan.eval.plan import Prices
-from mulligan.eval.run import evaluate
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.report.tables import eval_table, footnotes
 from mulligan.types import Completion, Message
@@ -268,7 +268,7 @@ def test_bad_requests_name_the_way_out():
         evaluate("bandit", "random", memry="none")
     for name in ("tasks", "seed", "episodes", "concurrency"):
         for value in ("a", 2.5, None):
-            with pytest.raises(ParameterError, match=name):
+            with pytest.raises(ParameterError, match=f"{name} .*{value!r}"):
                 evaluate("bandit", "random", **{name: value})
-    with pytest.raises(ParameterError, match="bandit: seed='x' cannot be; give a whole number"):
+    with pytest.raises(ParameterError, match=r"bandit: seed .*'x'"):
         mulligan.make_task("bandit", seed="x")

@@ -8,10 +8,10 @@ from typing import ClassVar
 
 import pytest
 
+from mulligan import evaluate
 from mulligan.errors import RequestFailed, RunFolderError
 from mulligan.eval.paid import PaidReplies
 from mulligan.eval.plan import Prices
-from mulligan.eval.run import evaluate
 from mulligan.report.tables import footnotes
 from mulligan.types import Completion, Message, Step, Task
 
@@ -83,7 +83,8 @@ def test_a_function_cannot_spend_without_limit():
 def test_replies_to_a_broken_world_are_paid_for_too():
     policy = Paying()
     options = {"prices": PRICES, "max_cost": 0.01, "room": False, "concurrency": 1}
-    result = evaluate(f"{__file__}:Raising", policy, tasks=100, **options)
+    with pytest.warns(UserWarning, match="RuntimeError"):
+        result = evaluate(f"{__file__}:Raising", policy, tasks=100, **options)
     assert not result.complete
     assert result.cost == pytest.approx(policy.calls * A_REPLY)
     assert policy.calls == 10

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 import mulligan
+from mulligan import evaluate
 from mulligan.errors import PolicyError, RequestFailed, RunFolderError
 from mulligan.eval.paid import PaidReplies
-from mulligan.eval.run import evaluate
 from mulligan.report.tables import footnotes
 from mulligan.types import Completion, Message
 from notebooks import interrupt, run_interrupted

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from mulligan import evaluate
 from mulligan.cli.main import main
 from mulligan.eval.evidence import without_evidence
-from mulligan.eval.run import evaluate
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.rollout.tasksets import world_key
 

@@ -57,7 +57,7 @@ boards = st.tuples(st.integers(1, 7), st.integers(1, 7)).filter(lambda size: siz
 def test_agrees_with_an_independent_implementation(size, share, seed, clicks):
     rows, cols = size
     mines = max(1, min(rows * cols - 1, int(share * rows * cols)))
-    env = mulligan.make("minesweeper", seed, rows=rows, cols=cols, mines=mines)
+    env = mulligan.make("minesweeper", seed, params={"rows": rows, "cols": cols, "mines": mines})
     other = SimpleMines(rows, cols, {(cell // cols + 1, cell % cols + 1) for cell in env.mines})
     assert len(other.mines) == mines
     cells = [(row, col) for row in range(1, rows + 1) for col in range(1, cols + 1)]
@@ -79,7 +79,7 @@ def test_agrees_with_an_independent_implementation(size, share, seed, clicks):
 
 def _fixed(rows: int, cols: int, mines: list[int], **params: str):
     """A world whose mines are laid by hand, through a seed that is then overwritten."""
-    env = mulligan.make("minesweeper", 0, rows=rows, cols=cols, mines=len(mines), **params)
+    env = mulligan.make("minesweeper", 0, params={"rows": rows, "cols": cols, "mines": len(mines), **params})
     env.mines = tuple(mines)
     env.counts = count_neighbours(env.board, mines)
     env.reset()
@@ -176,7 +176,7 @@ def test_replies_that_do_not_change_the_world(reply):
 def test_risks_are_those_of_counting_every_board(size, mines, seed):
     """The expert's chances against the obvious count: every way to lay the mines that fits what is open."""
     rows, cols = size
-    env = mulligan.make("minesweeper", seed, rows=rows, cols=cols, mines=mines)
+    env = mulligan.make("minesweeper", seed, params={"rows": rows, "cols": cols, "mines": mines})
     rng = random.Random(seed)
     safe = [cell for cell in range(rows * cols) if cell not in env.mines]
     for cell in rng.sample(safe, min(2, len(safe))):
@@ -200,7 +200,7 @@ def test_risks_with_remembered_mines_count_every_board():
 @given(seed=st.integers(0, 5_000))
 def test_fewest_clicks_is_the_minimum(seed):
     """Against a search over all sets of cells, on boards small enough to search."""
-    env = mulligan.make("minesweeper", seed, rows=3, cols=4, mines=3)
+    env = mulligan.make("minesweeper", seed, params={"rows": 3, "cols": 4, "mines": 3})
     least = len(fewest_clicks(env.board, env.counts, bytearray(12)))
     safe = [cell for cell in range(12) if cell not in env.mines]
 
@@ -216,7 +216,7 @@ def test_ceiling_of_the_papers_board():
     """6x6 with 3 mines in 7 turns: about 88 % of boards can be cleared at all; with 4, 5, 6 mines 65, 38, 21 %."""
     shares = []
     for mines in (3, 4, 5, 6):
-        worlds = [mulligan.make("minesweeper", seed, mines=mines) for seed in range(600)]
+        worlds = [mulligan.make("minesweeper", seed, params={"mines": mines}) for seed in range(600)]
         clicks = [len(fewest_clicks(world.board, world.counts, bytearray(36))) for world in worlds]
         shares.append(sum(count <= 7 for count in clicks) / len(worlds))
     assert shares == pytest.approx([0.88, 0.65, 0.38, 0.21], abs=0.05)
@@ -237,7 +237,9 @@ def test_experts_differ_as_they_should():
 
 def test_the_world_depends_on_the_seed_alone():
     first = [mulligan.make("minesweeper", seed).mines for seed in range(50)]
-    assert first == [mulligan.make("minesweeper", seed, view="compact", turns=3).mines for seed in range(50)]
+    assert first == [
+        mulligan.make("minesweeper", seed, params={"view": "compact", "turns": 3}).mines for seed in range(50)
+    ]
     assert len(set(first)) > 45
     # Frozen: a change here changes every published number.
     assert first[:3] == [(1, 8, 23), (17, 29, 30), (0, 10, 22)]
@@ -270,17 +272,17 @@ def test_digest_tells_what_the_agent_saw():
 )
 def test_impossible_boards_are_refused_in_one_line(params):
     with pytest.raises(ParameterError) as caught:
-        mulligan.make_task("minesweeper", 0, **params)
+        mulligan.make_task("minesweeper", 0, params=params)
     assert "\n" not in str(caught.value)
 
 
 def test_unknown_parameter_names_the_nearest():
     with pytest.raises(UnknownName, match=r"'mimes'.*'mines'"):
-        mulligan.make_task("minesweeper", 0, mimes=3)
+        mulligan.make_task("minesweeper", 0, params={"mimes": 3})
 
 
 def test_large_boards_render_in_columns():
-    env = mulligan.make("minesweeper", 0, rows=12, cols=12, mines=10)
+    env = mulligan.make("minesweeper", 0, params={"rows": 12, "cols": 12, "mines": 10})
     lines = env.reset().splitlines()
     assert len({len(line) for line in lines}) == 1
     assert grid(12, 12).blank[grid(12, 12).offsets[143]] == ord("?")

@@ -21,7 +21,7 @@ from mulligan.report.run import trial_to_dict
 
 SVG = "{http://www.w3.org/2000/svg}"
 # Mines of this board lie on c1, e2 and e4 (a test below would fail if that changed).
-TASK = mulligan.make_task("minesweeper", 7, rows=4, cols=5, mines=3, view="compact", turns=10)
+TASK = mulligan.make_task("minesweeper", 7, params={"rows": 4, "cols": 5, "mines": 3, "view": "compact", "turns": 10})
 
 
 def plain(trial: mulligan.Trial) -> dict:
@@ -235,7 +235,7 @@ def test_no_memory_is_said(data):
 )
 @pytest.mark.parametrize("memory", ["none", "history", "both"])
 def test_trials_of_any_environment_can_be_read(data, env, params, memory):
-    task = mulligan.make_task(env, 2, **params)
+    task = mulligan.make_task(env, 2, params=params)
     trial = mulligan.run_trial_sync(task, ExpertPolicy(0.5, 0.5), episodes=3, memory=memory)
     text = page_of(data, trial)
     shown = episodes(text, 0)
@@ -267,7 +267,7 @@ def test_invalid_replies_say_why(data):
 
 
 def test_long_replies_and_trials_are_cut(data):
-    task = mulligan.make_task("minesweeper", 7, turns=90)
+    task = mulligan.make_task("minesweeper", 7, params={"turns": 90})
     chatter = mulligan.run_trial_sync(task, lambda messages: "x" * 20_000, episodes=3, memory="none")
     data["trials"] = [{"method": "RL", "task": "x", "trial": plain(chatter)}] * 2
     text = page(data)

@@ -7,13 +7,13 @@ import re
 
 import pytest
 
+from mulligan import evaluate
 from mulligan.envs.registry import build, make_task
 from mulligan.envs.sokoban.env import Sokoban
 from mulligan.envs.sokoban.planner import one_box
 from mulligan.errors import UnknownName
-from mulligan.eval.run import evaluate
+from mulligan.players import player_from
 from mulligan.policy.scripted import ExpertPolicy
-from mulligan.policy.spec import policy_from
 from mulligan.trial.runner import run_trial_sync
 from mulligan.types import Trial
 from sokoban_worlds import reflection
@@ -81,7 +81,7 @@ def test_it_profits_from_what_it_remembers_and_most_where_every_loss_is_seen():
 
 def test_a_world_without_one_says_whom_it_has():
     with pytest.raises(UnknownName, match=r"'hasty'.*expert, omniscient"):
-        evaluate("minesweeper", policy_from("hasty:0.5"), tasks=1, room=False)
+        evaluate("minesweeper", player_from("hasty:0.5"), tasks=1, room=False)
 
 
 def lost_notes(trial: Trial) -> list[tuple[str, str, str]]:

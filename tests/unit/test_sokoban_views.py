@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from mulligan import evaluate
 from mulligan.envs.registry import build, make, make_task
 from mulligan.envs.sokoban import solver
 from mulligan.envs.sokoban.env import Sokoban
 from mulligan.errors import ParameterError, StopReason
-from mulligan.eval.run import evaluate
 from mulligan.policy.scripted import ExpertPolicy, ScriptedPolicy
 from mulligan.trial.runner import run_trial_sync
 from sokoban_worlds import reflection

@@ -8,7 +8,7 @@ import re
 import pytest
 from rich.console import Console
 
-from mulligan.eval.run import evaluate
+from mulligan import evaluate
 from mulligan.policy.scripted import ExpertPolicy, RandomPolicy
 from mulligan.report.tables import eval_table, footnotes
 

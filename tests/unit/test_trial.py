@@ -116,9 +116,9 @@ def test_works_inside_a_running_event_loop():
 
 
 def test_related_tasks_are_told_as_such():
-    others = [mulligan.make_task("bandit", seed, arms=seed) for seed in (3, 5)]
+    others = [mulligan.make_task("bandit", seed, params={"arms": seed}) for seed in (3, 5)]
     policy = Recorder(["<action>9</action>"])
-    task = mulligan.make_task("bandit", 1, arms=2)
+    task = mulligan.make_task("bandit", 1, params={"arms": 2})
     trial = mulligan.run_trial_sync(task, policy, memory="reflection", related=others)
     assert trial.related == tuple(others)
     rules = [seen[0]["content"].partition(",")[0] for seen in policy.seen if len(seen) == 2]
@@ -170,5 +170,5 @@ def test_unknown_settings_name_the_nearest():
 
 
 def test_something_that_is_no_policy_is_refused():
-    with pytest.raises(UsageError, match="not a policy"):
+    with pytest.raises(UsageError, match="start"):
         mulligan.run_trial_sync(counter(), 3)  # type: ignore[arg-type]

@@ -48,7 +48,7 @@ def test_who_calls_is_told_why_a_trial_failed():
     def mistaken(messages: list[Message]) -> str:
         return {}["action"]
 
-    with pytest.warns(UserWarning, match="in episode 1: KeyError: 'action'") as told:
+    with pytest.warns(UserWarning, match="episode 1: KeyError: 'action'") as told:
         trial = mulligan.run_trial_sync(counter(), mistaken)
     assert (len(told), told[0].filename, len(trial.episodes)) == (1, __file__, 3)
     with pytest.warns(UserWarning, match="KeyError"):

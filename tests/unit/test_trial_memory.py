@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from counting import REFLECTION, Counter, Recorder, counter, openings, play
 from mulligan.errors import ContextFull, StopReason
+from mulligan.policy.base import estimate_tokens
 from mulligan.trial import memory as remembering
 from mulligan.trial.prompts import headline
 from mulligan.types import Completion, Episode, Message, Reflection, Sampling, Task
@@ -191,7 +192,7 @@ def test_memory_without_headlines_keeps_its_budget_in_whole_words():
     facts = " ".join(f"b{number}=ok" for number in range(10, 60))
     past = [remembering.Recollection(Episode(0, (), "", StopReason.LOST), facts)]
     text = remembering.recall(past, "history", budget=20, max_reflections=5, headline=None)
-    assert 10 < remembering.estimate_tokens(text) <= 20
+    assert 10 < estimate_tokens(text) <= 20
     assert facts.endswith(f" {text}")
     assert text.startswith("b")
     assert remembering.recall(past, "history", budget=1, max_reflections=5, headline=None) == ""  # not "=ok"
@@ -203,6 +204,6 @@ def test_memory_keeps_its_budget(count, size, budget, most):
     text = shown(recollections(count, size), "reflection", budget, most)
     note, _, rest = text.partition("]\n\n") if text.startswith("[") else ("", "", text)
     blocks = [block for block in rest.split("\n\n") if block]
-    assert sum(remembering.estimate_tokens(block) for block in blocks) <= budget + 1
+    assert sum(estimate_tokens(block) for block in blocks) <= budget + 1
     assert f"Episode {count}:" in text
     assert len(blocks) + (int(note.split()[0][1:]) if note else 0) == count

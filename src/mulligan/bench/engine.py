@@ -243,7 +243,8 @@ def _rollout(loaded: Any, sizes: Sizes, reply: int) -> list[dict[str, Cell]]:
     from mulligan.trial.runner import run_trial
 
     engine, _ = _engine(loaded, sizes, context=2048)
-    policy = LocalPolicy(engine, _Endless(loaded.renderer))
+    renderer: Any = _Endless(loaded.renderer)
+    policy = LocalPolicy(engine, renderer)
     sampling = Sampling(1.0, 1.0, reply)
     trials: list[Any] = []
 

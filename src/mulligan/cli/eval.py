@@ -20,8 +20,8 @@ from mulligan.cli.options import (
     take_defaults_of_run,
     trial_settings,
 )
-from mulligan.cli.progress import trial_progress
 from mulligan.errors import UsageError
+from mulligan.progress import trial_progress
 
 if TYPE_CHECKING:
     from mulligan.eval.plan import EvalPlan, Prices
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mulligan.report.run import RunFolder
 
 _WITH_RESUME = ("resume", "json", "price_in", "price_out", "max_cost", *(o for o in ENDPOINT_OPTIONS if o != "model"))
-"""What may stand beside --resume: it changes how the trials are played on, not which."""
+"""Options allowed with --resume: they change how the trials are played on, not which."""
 
 
 def add_options(parser: Parser) -> None:
@@ -55,7 +55,7 @@ def add_options(parser: Parser) -> None:
     parser.add_argument("--price-out", type=float, metavar="X", help="price of a million reply tokens")
     parser.add_argument("--max-cost", type=float, metavar="X", help="start no new trial beyond this cost")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    add_policy_options(parser, default="random")
+    add_policy_options(parser, default=None)
     add_trial_options(parser)
     parser.epilog = "Parameters of the environment: --env.NAME VALUE, e.g. --env.mines 5"
 
@@ -66,18 +66,16 @@ def run(parser: Parser, words: list[str]) -> int:
     from mulligan.report.run import RunFolder, to_json
 
     options, _ = parser.read(words)
-    ready = _resumed(parser, words) if options.resume else _new(parser, words)
-    concurrency = 1 if ready.policy.name == "human" else ready.concurrency  # a person plays one game at a time
+    job = _resumed(parser, words) if options.resume else _new(parser, words)
+    concurrency = 1 if job.policy.name == "human" else job.concurrency  # a person plays one game at a time
     try:
         with trial_progress(quiet=options.json) as progress:
-            result = run_plan(
-                ready.plan, ready.policy, ready.folder, concurrency, ready.prices, ready.max_cost, progress
-            )
+            result = run_plan(job.plan, job.policy, job.folder, concurrency, job.prices, job.max_cost, progress)
     except KeyboardInterrupt:
-        sys.stderr.write(_interrupted(ready.path))
+        sys.stderr.write(_interrupted(job.path))
         return 130
-    data = {**result.to_dict(), "max_cost": ready.max_cost}
-    RunFolder(ready.path).write_text("result.json", to_json(data))
+    data = {**result.to_dict(), "max_cost": job.max_cost}
+    RunFolder(job.path).write_text("result.json", to_json(data))
     if options.json:
         sys.stdout.write(to_json(without_evidence(data)))
     else:
@@ -88,8 +86,8 @@ def run(parser: Parser, words: list[str]) -> int:
     return 0
 
 
-class _Ready(NamedTuple):
-    """An evaluation that may begin."""
+class _Job(NamedTuple):
+    """An evaluation that can begin."""
 
     plan: EvalPlan
     policy: Policy
@@ -100,39 +98,51 @@ class _Ready(NamedTuple):
     concurrency: int
 
 
-def _new(parser: Parser, words: list[str]) -> _Ready:
-    from mulligan.eval.plan import Prices, create_folder
-    from mulligan.players import Plays, player_from
+def _new(parser: Parser, words: list[str]) -> _Job:
+    from mulligan.eval.plan import EvalPlan, Prices, create_folder, named_controls
 
-    trained_on = take_defaults_of_run(parser, words)
-    options, given = parser.read(words)
-    check_endpoint(options)
-    plan = _plan(options, {**trained_on, **given})
+    trained_params = take_defaults_of_run(parser, words)
+    options, given_params = parser.read(words)
+    if options.env is None:
+        raise UsageError("eval: an environment is missing; 'mulligan envs' lists them")
+    plan = EvalPlan(
+        env=options.env,
+        params={**trained_params, **given_params},
+        tasks=options.tasks,
+        seed_set=options.seed_set,
+        seed=options.seed,
+        settings=trial_settings(options),
+        controls=named_controls(options.controls),
+        room=not options.no_room,
+        related=bool(options.related),
+    )
     prices = Prices(options.price_in or 0.0, options.price_out or 0.0)
-    plays = Plays(plan.env, plan.params, plan.settings, plan.seed_set)
-    policy = player_from(options.policy, plays=plays, **endpoint_options(options))
+    endpoint = endpoint_options(options)
+    if options.policy is None:
+        raise UsageError("eval: --policy is missing, e.g. expert, endpoint:MODEL, file.py:FUNCTION or a run folder")
+    check_endpoint(options)
+    policy = _player(options.policy, plan, endpoint)
     path = Path(options.run or new_run_path("eval", plan.env, policy.name))
-    more = {
+    config = {
         "policy_spec": options.policy,
         "price_in": prices.prompt,
         "price_out": prices.completion,
         "max_cost": options.max_cost,
         "concurrency": options.concurrency,
-        "endpoint": endpoint_options(options) if options.base_url else None,
+        "endpoint": endpoint if options.base_url else None,
     }
-    create = partial(create_folder, plan, policy.name, path, **more)
-    return _Ready(plan, policy, create, path, prices, options.max_cost, options.concurrency)
+    create = partial(create_folder, plan, policy.name, path, **config)
+    return _Job(plan, policy, create, path, prices, options.max_cost, options.concurrency)
 
 
-def _resumed(parser: Parser, words: list[str]) -> _Ready:
-    """The evaluation of a run folder; what would make it another one is refused."""
+def _resumed(parser: Parser, words: list[str]) -> _Job:
+    """The evaluation of a run folder; options that would make it another one are refused."""
     from mulligan.eval.plan import Prices, plan_from_config
-    from mulligan.players import Plays, player_from
     from mulligan.report.run import RunFolder
 
     options, params = parser.read(words)
-    on_line = parser.given(words)
-    surplus = [f"--{name.replace('_', '-')}" for name in on_line if name not in _WITH_RESUME]
+    given = parser.given(words)
+    surplus = [f"--{name.replace('_', '-')}" for name in given if name not in _WITH_RESUME]
     surplus += [f"--env.{name}" for name in params] + ([repr(options.env)] if options.env is not None else [])
     if surplus:
         raise UsageError(f"eval: --resume goes on with the run's own settings; leave out {', '.join(surplus)}")
@@ -147,16 +157,21 @@ def _resumed(parser: Parser, words: list[str]) -> _Ready:
             f"mulligan.evaluate(…, run={options.resume!r}, resume=True)"
         )
     chosen = endpoint_options(options)
-    endpoint = {**config.get("endpoint", {}), **{name: chosen[name] for name in on_line if name in chosen}}
-    paid = {name: config.get(name) for name in ("price_in", "price_out", "max_cost")}
-    paid.update({name: getattr(options, name) for name in paid if name in on_line})
-    prices = Prices(paid["price_in"] or 0.0, paid["price_out"] or 0.0)
-    # What `max_cost` may be exceeded by are the trials under way: not more of them than were asked for.
-    as_before = "concurrency" not in on_line and "concurrency" in config
+    endpoint = {**config.get("endpoint", {}), **{name: chosen[name] for name in given if name in chosen}}
+    money = {name: config.get(name) for name in ("price_in", "price_out", "max_cost")}
+    money.update({name: getattr(options, name) for name in money if name in given})
+    prices = Prices(money["price_in"] or 0.0, money["price_out"] or 0.0)
+    # The trials under way may exceed `max_cost`: not more of them than were asked for at first.
+    as_before = "concurrency" not in given and "concurrency" in config
     concurrency = config["concurrency"] if as_before else options.concurrency
-    plays = Plays(plan.env, plan.params, plan.settings, plan.seed_set)
-    policy = player_from(config["policy_spec"], plays=plays, **endpoint)
-    return _Ready(plan, policy, folder, folder.path, prices, paid["max_cost"], concurrency)
+    policy = _player(config["policy_spec"], plan, endpoint)
+    return _Job(plan, policy, folder, folder.path, prices, money["max_cost"], concurrency)
+
+
+def _player(name: str, plan: EvalPlan, endpoint: dict[str, Any]) -> Policy:
+    from mulligan.players import Plays, player_from
+
+    return player_from(name, plays=Plays(plan.env, plan.params, plan.settings, plan.seed_set), **endpoint)
 
 
 def _interrupted(path: Path) -> str:
@@ -169,24 +184,6 @@ def _interrupted(path: Path) -> str:
     return f"interrupted: {played} trials are in {path}; continue with: mulligan eval --resume {path}\n"
 
 
-def _plan(options: argparse.Namespace, params: dict[str, Any]) -> EvalPlan:
-    from mulligan.eval.plan import EvalPlan, named_controls
-
-    if options.env is None:
-        raise UsageError("eval: which environment? 'mulligan envs' lists them")
-    return EvalPlan(
-        env=options.env,
-        params=params,
-        tasks=options.tasks,
-        seed_set=options.seed_set,
-        seed=options.seed,
-        settings=trial_settings(options),
-        controls=named_controls(options.controls),
-        room=not options.no_room,
-        related=bool(options.related),
-    )
-
-
 def _print(data: dict[str, Any]) -> None:
     from rich.console import Console
 
@@ -194,6 +191,5 @@ def _print(data: dict[str, Any]) -> None:
 
     console = Console(width=None if sys.stdout.isatty() else 160)  # a file or a pipe has no width
     console.print(eval_table(data))
-    for line in footnotes(data):
+    for line in (*footnotes(data), f"Trials: {data['run']}"):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-    console.print(f"Trials: {data['run']}", markup=False, highlight=False, soft_wrap=True)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import os
-import select
 import sys
 from collections.abc import Sequence
 
@@ -27,66 +25,50 @@ COMMANDS = {
 
 
 _CLOSED = 141
-"""Exit code where the reader of the output has gone, as of programs that SIGPIPE ends: the work was not finished."""
+"""Exit code where the reader of the output has gone (``| head``), as of programs that SIGPIPE ends."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point of the command ``mulligan``."""
+    """Entry point of the command ``mulligan``. Exit codes: 2 a mistake, 130 interrupted, 141 output pipe closed."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
-    # OpenMP looks once, when torch is loaded. On cores shared with others, threads that spin while they wait are up to
-    # seven times slower than threads that sleep.
+    # OpenMP reads this once, when torch is loaded. On cores shared with others, threads that spin while they wait are
+    # up to seven times slower than threads that sleep.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
-        code = _written(words)
+        code = _run(words)
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         code = 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # discards what is still buffered
+        code = _CLOSED
     except Exception as error:
         from mulligan.errors import MulliganError
 
-        if isinstance(error, BrokenPipeError) and _nobody_reads():
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered goes nowhere
-            raise SystemExit(_CLOSED) from None
         if debug or not isinstance(error, MulliganError | OSError):
             raise
-        sys.stderr.write(f"mulligan: {_said(error)}\n")
+        sys.stderr.write(f"mulligan: {_message(error)}\n")
         code = 2
     raise SystemExit(code)
 
 
-def _written(words: list[str]) -> int:
-    """How the command ends, once all that it said is written: Python would only write the rest after `main`."""
+def _run(words: list[str]) -> int:
+    """The exit code of the command, after all of its output has been written."""
     try:
-        code = _dispatch(words)
+        return _dispatch(words)
     except SystemExit as ended:
-        if isinstance(ended.__context__, BrokenPipeError):  # rich notices before us, and would end with 1
+        if isinstance(ended.__context__, BrokenPipeError):  # rich ends with 1 where the pipe is closed
             return _CLOSED
-        _flush()  # --help
         raise
-    _flush()
-    return code
+    finally:
+        if sys.stdout is not None:  # None if whoever started us has closed it
+            sys.stdout.flush()
 
 
-def _flush() -> None:
-    if sys.stdout is not None:  # it was closed by whoever started us
-        sys.stdout.flush()
-
-
-def _nobody_reads() -> bool:
-    """Whether the reader of this process' output has gone (``| head``); other pipes break too."""
-    if not hasattr(select, "poll"):
-        return True
-    poll = select.poll()
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):  # not a file
-            poll.register(stream, 0)  # closed ends are reported whatever is asked for
-    return any(event & select.POLLERR for _, event in poll.poll(0))
-
-
-def _said(error: Exception) -> str:
-    """What a person is told: our own errors as they are, those of the system with the file they are about."""
+def _message(error: Exception) -> str:
+    """One line: our own errors as they are, those of the system with the file they are about."""
     if not isinstance(error, OSError) or not error.strerror:
         return " ".join(str(error).splitlines()) or type(error).__name__
     return f"{error.filename}: {error.strerror}" if error.filename else error.strerror

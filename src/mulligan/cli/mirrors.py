@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mulligan.cli.progress import Metrics, OnUpdate
 from mulligan.errors import MissingExtra
+from mulligan.progress import Metrics, OnUpdate
 
 if TYPE_CHECKING:
     from mulligan.train.config import Config
@@ -50,8 +50,8 @@ def to_wandb(folder: Path, config: Config) -> Iterator[OnUpdate]:
     )
 
     def log(metrics: Metrics) -> None:
-        if found := _numbers(metrics):
-            session.log(found, step=metrics["update"])
+        if numbers := _numbers(metrics):
+            session.log(numbers, step=metrics["update"])
 
     try:
         yield log

@@ -109,7 +109,7 @@ def trial_settings(options: argparse.Namespace) -> TrialSettings:
     return with_values(TrialSettings(), {name: getattr(options, name) for name in settings_of(TrialSettings)})
 
 
-def add_policy_options(parser: Parser, default: str) -> None:
+def add_policy_options(parser: Parser, default: str | None) -> None:
     """Which policy, and how to reach an endpoint."""
     group = parser.add_argument_group("the policy")
     group.add_argument(
@@ -119,7 +119,7 @@ def add_policy_options(parser: Parser, default: str) -> None:
         help="random, expert[:SKILL[:RECALL]], hasty[:SKILL[:RECALL]] (Sokoban), omniscient, "
         "player:NAME[:SKILL[:RECALL]] (another one of the environment), human, endpoint:MODEL, "
         "file.py:NAME, a run folder, or a local model: nano, smollm2, hf:PATH "
-        f"({default}); SKILL and RECALL are shares from 0 to 1",
+        f"{f'({default})' if default else '(required)'}; SKILL and RECALL are shares from 0 to 1",
     )
     group.add_argument("--base-url", metavar="URL", help="OpenAI-compatible server, e.g. http://127.0.0.1:8000/v1")
     group.add_argument("--model", help="name of the endpoint's model (or endpoint:MODEL)")

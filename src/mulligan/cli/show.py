@@ -11,7 +11,7 @@ from mulligan.types import Episode, Trial
 
 def add_options(parser: Parser) -> None:
     parser.add_argument("run", help="run folder")
-    parser.add_argument("place", nargs="?", type=int, help="which of its tasks, from 1 (the first that was played)")
+    parser.add_argument("number", nargs="?", type=int, help="which of its tasks, from 1 (the first that was played)")
     parser.add_argument(
         "--arm", help="main or a control; of a training run an update, as update-00010 (main; the last update kept)"
     )
@@ -23,24 +23,24 @@ def run(parser: Parser, words: list[str]) -> int:
 
     options = parser.parse_args(words)
     folder = RunFolder.open(options.run)
-    known = folder.arms()
-    if not known:
+    arms = folder.arms()
+    if not arms:
         is_training = folder.config().get("kind") == "train"
-        kept = "; training keeps those of every run.save_trials_every updates" if is_training else ""
-        raise UsageError(f"{options.run} has no trials yet{kept}")
-    arm = options.arm or ("main" if "main" in known else known[-1])
-    if arm not in known:
-        raise UnknownName(f"arm of {options.run}", arm, known)
+        hint = "; training keeps those of every run.save_trials_every updates" if is_training else ""
+        raise UsageError(f"{options.run} has no trials yet{hint}")
+    arm = options.arm or ("main" if "main" in arms else arms[-1])
+    if arm not in arms:
+        raise UnknownName(f"arm of {options.run}", arm, arms)
     trials = folder.trials(arm)
     if not trials:
         raise UsageError(f"{options.run} has no trials of {arm!r} yet")
-    place = min(trials) if options.place is None else options.place - 1
-    if place not in trials:
+    index = min(trials) if options.number is None else options.number - 1
+    if index not in trials:
         raise UsageError(
-            f"{options.run} has no trial of task {options.place}; it has {len(trials)} of the tasks "
+            f"{options.run} has no trial of task {options.number}; it has {len(trials)} of the tasks "
             f"{min(trials) + 1} to {max(trials) + 1}"
         )
-    sys.stdout.write(to_json(trial_to_dict(trials[place])) if options.json else transcript(trials[place]))
+    sys.stdout.write(to_json(trial_to_dict(trials[index])) if options.json else transcript(trials[index]))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Stopping a long run: asked once, it saves its last update first; asked again, it stops at once."""
+"""Stopping a long run: Ctrl-C finishes and saves the current update; a second Ctrl-C stops at once."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 _SAME_REQUEST = 1.0
-"""Seconds within which two signals ask for one thing."""
+"""Seconds within which two signals are one request."""
 
 
 class Polite:
-    """Whether somebody has asked to stop. Before the first step there is nothing to save, and it stops at once."""
+    """Whether a stop was asked for. Before the first step there is nothing to save, and the run stops at once."""
 
     def __init__(self) -> None:
         self.was_asked = self.has_begun = False
@@ -36,25 +36,32 @@ class Polite:
 
 
 @contextmanager
-def stopping_politely() -> Iterator[Polite]:
-    """Inside, Ctrl-C and the signal by which schedulers end a job ask for a stop."""
-    polite = Polite()
+def _handling(handler: Callable[..., None]) -> Iterator[None]:
+    """Inside, `handler` gets Ctrl-C and the signal by which schedulers end a job; only a main thread gets signals."""
     if threading.current_thread() is not threading.main_thread():
-        yield polite
+        yield
         return
-    before = {number: signal.signal(number, polite.ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield polite
+        yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, previous in before.items():
+            signal.signal(number, previous)
+
+
+@contextmanager
+def stopping_politely() -> Iterator[Polite]:
+    """Inside, a signal asks for a stop after the current update."""
+    polite = Polite()
+    with _handling(polite.ask):
+        yield polite
 
 
 @contextmanager
 def ended_as_interrupted() -> Iterator[None]:
-    """Inside, the signal by which schedulers end a job does what Ctrl-C does.
+    """Inside, a scheduler's signal does what Ctrl-C does.
 
-    What comes within a second of the first is the same request: `timeout` signals the process, then its group.
+    A second signal within a second is the same request: `timeout` signals the process, then its group.
     """
     first: float | None = None
 
@@ -65,12 +72,5 @@ def ended_as_interrupted() -> Iterator[None]:
             first = now
             raise KeyboardInterrupt
 
-    if threading.current_thread() is not threading.main_thread():
+    with _handling(interrupt):
         yield
-        return
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from mulligan.cli.mirrors import to_tensorboard, to_wandb
 from mulligan.cli.options import Parser, new_run_path, split_flags
-from mulligan.cli.progress import Metrics, OnUpdate, Status, is_versus, shares, update_progress
 from mulligan.cli.stopping import stopping_politely
 from mulligan.errors import MissingExtra, MulliganError, UnknownName, UsageError
+from mulligan.progress import Metrics, OnUpdate, Status, is_versus, shares, update_progress
 
 if TYPE_CHECKING:
     from mulligan.train.config import Config
@@ -52,7 +52,7 @@ def run(parser: Parser, words: list[str]) -> int:
     _check_folder(folder, is_new=not options.resume)
     with contextlib.ExitStack() as stack:
         mirrors = [stack.enter_context(mirror) for mirror in _mirrors(options, folder, config)]
-        show = stack.enter_context(update_progress(config, quiet=options.json))
+        show = stack.enter_context(update_progress(config.task.env, quiet=options.json))
         polite = stack.enter_context(stopping_politely())
         try:
             _train(

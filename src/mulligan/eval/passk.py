@@ -121,6 +121,16 @@ class Summary:
     tasks_digest: str = ""
     """Names the list of tasks: results with equal digests can be paired task by task."""
 
+    def figures(self, kind: str) -> dict[str, float | None]:
+        """p@k or, of games against somebody, the return of each episode; each with the ends of its 95 % interval."""
+        figures: dict[str, float | None] = {}
+        values, intervals = (self.returns, self.returns_ci) if kind == "versus" else (self.p, self.ci)
+        for k, (value, interval) in enumerate(zip(values, intervals, strict=True), 1):
+            name = f"return {k}" if kind == "versus" else f"p@{k}"
+            low, high = interval or (None, None)
+            figures |= {name: value, f"{name} low": low, f"{name} high": high}
+        return figures
+
 
 def tokens(trial: Trial) -> tuple[int, int]:
     """Prompt and completion tokens of a trial, reflections included."""

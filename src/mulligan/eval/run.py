@@ -17,25 +17,25 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
+from mulligan import notebook
 from mulligan.envs import registry
 from mulligan.errors import ParameterError, PolicyError, StopReason, UsageError
 from mulligan.eval.cut import CutReplies, cut_replies
 from mulligan.eval.evidence import TaskNames
 from mulligan.eval.paid import PaidReplies, Remembering
 from mulligan.eval.passk import Summary, design_effect, summarise, tasks_behind, tokens
-from mulligan.eval.plan import EvalPlan, Prices, create_folder, named_controls, open_folder
-from mulligan.policy.base import Policy, ReplyFunction, as_policy
+from mulligan.eval.plan import EvalPlan, Prices
+from mulligan.policy.base import Policy
 from mulligan.policy.scripted import ExpertPolicy
-from mulligan.policy.spec import policy_from
+from mulligan.policy.threads import run_async
 from mulligan.report.run import SCHEMA_VERSION, RunFolder
 from mulligan.rollout.collect import Job, Judge, collect
 from mulligan.rollout.tasksets import next_alike, tasks_of
 from mulligan.rollout.worlds import SAMPLED, Separation, separation
 from mulligan.seeding import generator
-from mulligan.trial.runner import ReflectionSource, run_async, with_overrides
+from mulligan.trial.runner import ReflectionSource
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import PLAYERS, Reflection, Task, Trial, whole
 
@@ -43,7 +43,7 @@ Progress = Callable[[str, int, int], None]
 """Called with the arm, how many of its trials are done, and how many there are."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class EvalResult:
     """What an evaluation found."""
 
@@ -81,6 +81,28 @@ class EvalResult:
     """Replies of the main arm that a limit ended."""
     trials: Sequence[Trial] = field(repr=False, default=())
 
+    def rows(self) -> list[dict[str, object]]:
+        """A row for the policy, each control and each scripted player, as `to_frame` and notebooks show it."""
+        summaries = [(self.policy, "policy", self.main)]
+        summaries += [(name, "control", summary) for name, summary in self.controls.items()]
+        summaries += [(name, "scripted player", summary) for name, summary in self.room.items()]
+        return [
+            {"row": name, "kind": kind, "trials": summary.trials, **summary.figures(self.kind), "valid": summary.valid}
+            for name, kind, summary in summaries
+        ]
+
+    def to_frame(self) -> Any:
+        """The table as a pandas frame, with the intervals' ends."""
+        return notebook.to_frame(self.rows())
+
+    def __repr__(self) -> str:
+        name, values = ("return ", self.main.returns) if self.kind == "versus" else ("p@", self.main.p)
+        figures = ", ".join(f"{name}{k} {value:.3g}" for k, value in enumerate(values, 1) if value is not None)
+        return f"<EvalResult of {self.policy} on {self.env}, {self.main.trials} tasks: {figures}>"
+
+    def _repr_html_(self) -> str:
+        return notebook.to_html(f"{self.policy} on {self.env}: {self.main.trials} tasks", self.rows())
+
     @property
     def p(self) -> list[float]:
         """p@1 … p@N."""
@@ -112,51 +134,6 @@ class EvalResult:
             "by_class": {name: asdict(summary) for name, summary in self.by_class.items()},
             "cut_replies": self.cut.to_dict(),
         }
-
-
-def evaluate(
-    env: str,
-    policy: str | Policy | ReplyFunction,
-    *,
-    tasks: int = 512,
-    seed_set: str = "eval",
-    seed: int = 0,
-    params: Mapping[str, Any] | None = None,
-    controls: str | Sequence[str] = ("independent",),
-    room: bool = True,
-    related: bool = False,
-    concurrency: int = 16,
-    run: str | Path | None = None,
-    resume: bool = False,
-    prices: Prices | None = None,
-    max_cost: float | None = None,
-    progress: Progress | None = None,
-    settings: TrialSettings | None = None,
-    **overrides: Any,
-) -> EvalResult:
-    """p@1 … p@N of a policy on a frozen task set, with intervals, controls, ceiling and room.
-
-    ``mulligan.evaluate("minesweeper", my_function, tasks=64, memory="history")``. `overrides` are fields of
-    `TrialSettings`. With `related`, later episodes are other tasks of the class. With `run`, every trial is kept in
-    that folder; with `resume`, what is there is not played again.
-    """
-    plan = EvalPlan(
-        env=env,
-        params=dict(params or {}),
-        tasks=tasks,
-        seed_set=seed_set,
-        seed=seed,
-        settings=with_overrides(settings or TrialSettings(), overrides),
-        controls=named_controls(controls) if isinstance(controls, str) else tuple(controls),
-        room=room,
-        related=related,
-    )
-    player = policy_from(policy) if isinstance(policy, str) else as_policy(policy)
-    folder: RunFolder | Callable[[], RunFolder] | None = None
-    if run is not None:
-        path = run
-        folder = open_folder(plan, player.name, run) if resume else lambda: create_folder(plan, player.name, path)
-    return run_plan(plan, player, folder, concurrency, prices or Prices(), max_cost, progress)
 
 
 def run_plan(

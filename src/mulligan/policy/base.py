@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, cast, runtime_checkable
 
 from mulligan.errors import UsageError
+from mulligan.policy.threads import call_in_thread
 from mulligan.types import Completion, Episode, Message, Sampling, Step, Task
 
 ReplyFunction = Callable[[list[Message]], str | Awaitable[str]]
@@ -36,7 +37,7 @@ class Conversation(Protocol):
 
 @runtime_checkable
 class Policy(Protocol):
-    """Whoever answers."""
+    """An agent."""
 
     name: str
 
@@ -54,7 +55,7 @@ class Player(Protocol):
 
 
 class World(Protocol):
-    """What a scripted or human player may ask of the live world beside it."""
+    """What a scripted or human player may ask of the live world."""
 
     def legal(self) -> Sequence[str]: ...
 
@@ -63,7 +64,10 @@ class World(Protocol):
 
 @runtime_checkable
 class Spectator(Protocol):
-    """A conversation that sits beside the world instead of reading about it: scripted and human players."""
+    """A conversation that sits beside the world instead of reading about it: scripted and human players.
+
+    One with a true attribute `retypes` is a person's: what they mistype is shown to them and costs no turn.
+    """
 
     def watch(self, world: World) -> None:
         """Called once, before the first episode."""
@@ -78,13 +82,22 @@ class Spectator(Protocol):
         ...
 
 
-def about_tokens(characters: int) -> int:
-    """Tokens in so many characters, where nobody counted them: four characters each."""
-    return (characters + 3) // 4
+def estimate_tokens(*texts: str) -> int:
+    """About four characters a token: used where nobody counts tokens."""
+    return (sum(map(len, texts)) + 3) // 4
+
+
+def storable(text: str) -> str:
+    """`text` with "?" for half a surrogate pair, which a cut-off reply may hold and nobody can show or send."""
+    return text.encode("utf-8", "replace").decode()
 
 
 class FunctionPolicy:
-    """A plain function as a policy."""
+    """A plain function as a policy.
+
+    An ``async def`` runs on the event loop. Any other function runs in a thread for each call, so that as many calls
+    overlap as trials are played at a time; one that is not thread-safe needs ``concurrency=1``.
+    """
 
     pays = True
     """Its replies may cost something, and depend on the messages alone: a resumed evaluation does not repeat them."""
@@ -100,17 +113,21 @@ class FunctionPolicy:
 class _FunctionConversation:
     def __init__(self, function: ReplyFunction) -> None:
         self.function = function
+        callables = (function, type(function).__call__)  # an object may have ``async def __call__``
+        self.is_async = any(map(inspect.iscoroutinefunction, callables))
 
     async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
-        answer = self.function(list(messages))
+        if self.is_async:
+            answer = self.function(list(messages))
+        else:
+            answer = await call_in_thread(self.function, list(messages))
         if inspect.isawaitable(answer):
             answer = await answer
         if not isinstance(answer, str):
-            raise UsageError(f"the policy function returned {type(answer).__name__}, not a string")
-        # Half a surrogate pair, as JSON of a cut-off reply may hold, could not be shown or sent again.
-        text = answer.encode("utf-8", "replace").decode()
-        asked = sum(len(message["content"]) for message in messages)
-        return Completion(text, prompt_tokens=about_tokens(asked), completion_tokens=about_tokens(len(text)))
+            raise UsageError(f"the policy function must return a string (got {type(answer).__name__})")
+        text = storable(answer)
+        prompt_tokens = estimate_tokens(*(message["content"] for message in messages))
+        return Completion(text, prompt_tokens=prompt_tokens, completion_tokens=estimate_tokens(text))
 
     def close(self) -> None:
         pass
@@ -123,7 +140,7 @@ def as_policy(policy: Policy | ReplyFunction) -> Policy:
             try:
                 cast(Any, policy).name = type(policy).__name__
             except AttributeError:  # it has slots
-                raise UsageError(f"{policy!r} needs a name: what its rows are called") from None
+                raise UsageError(f"{policy!r} has no attribute 'name', which its rows are called by") from None
         return cast(Policy, policy)
     if callable(policy):
         return FunctionPolicy(cast(Any, policy))

@@ -12,6 +12,7 @@ import math
 import os
 import random
 import re
+import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 from mulligan.errors import ContextFull, ParameterError, RequestFailed
-from mulligan.policy.base import Conversation, about_tokens
+from mulligan.policy.base import Conversation, estimate_tokens, storable
 from mulligan.seeding import derive, generator
 from mulligan.types import Completion, Message, Sampling, Task
 
@@ -30,11 +31,11 @@ if TYPE_CHECKING:
 LONGEST_WAIT = 60.0
 """Seconds; no pause between two tries is longer, whatever the server asks for."""
 CONNECT_TIMEOUT = 10.0
-_PASSING = {408, 409, 429}
+_TEMPORARY = {408, 409, 429}
 """Statuses below 500 that may pass by themselves."""
-_OWN_FIELDS = ("model", "messages", "n", "stream")
-_COMPLETIONS = "/chat/completions"
+_FIXED_FIELDS = ("model", "messages", "n", "stream")
 """What `extra_body` cannot change, because the answer could then not be read."""
+_COMPLETIONS = "/chat/completions"
 _TOO_LONG = re.compile(
     r"context_length_exceeded|exceed_context_size|(maximum|available|model's) context (length|size|window)"
     r"|prompt is too long|inputs?`? tokens \+|exceeds? (the )?context limit|maximum prompt length"
@@ -50,6 +51,7 @@ _SHORTEST_SECRET = 6
 class EndpointPolicy:
     """A model served over HTTP.
 
+    concurrency requests at a time; None: one for each trial that is played.
     timeout     seconds for one whole answer.
     retries     further tries after the first; the pause before each doubles, starting at about `backoff` seconds.
     extra_body  further fields of every request; None for a field leaves it out:
@@ -70,7 +72,7 @@ class EndpointPolicy:
         *,
         api_key: str | None = None,
         api_key_env: str = "OPENAI_API_KEY",
-        concurrency: int = 16,
+        concurrency: int | None = None,
         timeout: float = 60.0,
         retries: int = 5,
         backoff: float = 0.5,
@@ -78,20 +80,20 @@ class EndpointPolicy:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         for label, value, least in (("concurrency", concurrency, 1), ("retries", retries, 0), ("backoff", backoff, 0)):
-            if not value >= least:
-                raise ParameterError(f"endpoint: {label}={value} cannot be; give at least {least}")
+            if value is not None and not value >= least:
+                raise ParameterError(f"endpoint: {label} must be >= {least} (got {value})")
         if not timeout > 0:
-            raise ParameterError(f"endpoint: timeout={timeout} leaves no time; give seconds above 0")
-        for field in _OWN_FIELDS:
+            raise ParameterError(f"endpoint: timeout must be > 0 seconds (got {timeout})")
+        for field in _FIXED_FIELDS:
             if field in (extra_body or {}):
-                raise ParameterError(f"endpoint: extra_body cannot set {field!r}")
+                raise ParameterError(f"endpoint: extra_body must not set {field!r}")
         self.name = f"endpoint:{model}"
         self.model, self.url, self.api_key_env = model, completions_url(base_url), api_key_env
         self.concurrency, self.timeout, self.retries, self.backoff = concurrency, timeout, retries, backoff
         self.extra_body = dict(extra_body or {})
         self._key = _checked_key(os.environ.get(api_key_env, "") if api_key is None else api_key, api_key_env)
         self._sleep = sleep
-        self._lines: dict[asyncio.AbstractEventLoop, _Line] = {}
+        self._connections: dict[asyncio.AbstractEventLoop, _Connections] = {}
         self._counts, self._faults = Counter[str](), Counter[str]()
 
     def __repr__(self) -> str:
@@ -115,9 +117,9 @@ class EndpointPolicy:
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop; a later request opens new ones."""
-        line = self._lines.pop(asyncio.get_running_loop(), None)
-        if line is not None:
-            await line.closer.aclose()
+        connections = self._connections.pop(asyncio.get_running_loop(), None)
+        if connections is not None:
+            await connections.closer.aclose()
 
     def body(self, messages: Sequence[Message], sampling: Sampling, seed: int) -> dict[str, Any]:
         """The request as it is sent."""
@@ -139,42 +141,46 @@ class EndpointPolicy:
         for attempt in range(self.retries + 1):
             try:
                 completion = await self._try(body)
-            except _Passing as trouble:
-                self._faults[trouble.kind] += 1
-                wait, last = self._pause(trouble, attempt, jitter), trouble.said
+            except _TemporaryFault as fault:
+                self._faults[fault.kind] += 1
+                seconds, last_message = self._pause(fault, attempt, jitter), str(fault)
             else:
                 self._counts["answers"] += 1
                 return completion
             if attempt < self.retries:
                 self._counts["retries"] += 1
-                await self._sleep(wait)
+                await self._sleep(seconds)
         self._counts["failed"] += 1
         tries = f"{self.retries + 1} tries" if self.retries else "1 try"
-        raise RequestFailed(f"no answer from {self.url} after {tries}; the last failure: {self._shown(last)}")
+        raise RequestFailed(
+            f"no answer from {self.url} after {tries}; the last failure: {self._one_line(last_message)}"
+        )
 
-    def _pause(self, trouble: _Passing, attempt: int, jitter: random.Random) -> float:
-        """Seconds before the next try: what the server asks for, or a doubling pause; spread, so that those who failed
-        together do not come back together."""
-        if trouble.wait is not None:
-            return min(trouble.wait + self.backoff * jitter.random(), LONGEST_WAIT)
+    def _pause(self, fault: _TemporaryFault, attempt: int, jitter: random.Random) -> float:
+        """Seconds before the next try: what the server asks for, or a doubling pause.
+
+        The jitter spreads requests that failed together.
+        """
+        if fault.retry_after is not None:
+            return min(fault.retry_after + self.backoff * jitter.random(), LONGEST_WAIT)
         return min(self.backoff * 2.0 ** min(attempt, 30), LONGEST_WAIT) * (0.5 + 0.5 * jitter.random())
 
     async def _try(self, body: Mapping[str, Any]) -> Completion:
-        """One request; raises `_Passing` where another may do better."""
+        """One request; raises `_TemporaryFault` where another may do better."""
         import httpx
 
-        line = await self._line()
-        async with line.slots:
+        connections = await self._connected()
+        async with connections.slots:
             self._counts["requests"] += 1
             try:
                 async with asyncio.timeout(self.timeout):
-                    response = await line.client.post(self.url, content=json.dumps(body).encode())
+                    response = await connections.client.post(self.url, content=json.dumps(body).encode())
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-                raise _Passing("connection", f"could not connect: {error or type(error).__name__}") from None
+                raise _TemporaryFault("connection", f"could not connect: {error or type(error).__name__}") from None
             except (TimeoutError, httpx.TimeoutException):
-                raise _Passing("timeout", f"no whole answer within {self.timeout:g} s") from None
+                raise _TemporaryFault("timeout", f"no whole answer within {self.timeout:g} s") from None
             except httpx.RequestError as error:
-                raise _Passing("cut off", f"the answer broke off: {error or type(error).__name__}") from None
+                raise _TemporaryFault("cut off", f"the answer broke off: {error or type(error).__name__}") from None
         if response.status_code != 200:
             raise self._refusal(response)
         return read_answer(response.content, body["messages"])
@@ -182,42 +188,38 @@ class EndpointPolicy:
     def _refusal(self, response: httpx.Response) -> Exception:
         """What a status other than 200 means: try again, no room, or give up."""
         status = response.status_code
-        said, names = server_message(response.content)
-        said = said or response.reason_phrase or "no message"
-        if status not in (401, 403, 429) and _TOO_LONG.search(f"{said} {names}"):
+        message, names = server_message(response.content)
+        message = message or response.reason_phrase or "no message"
+        if status not in (401, 403, 429) and _TOO_LONG.search(f"{message} {names}"):
             self._faults["context full"] += 1
-            return ContextFull(f"{self.model}: {self._shown(said)}")
-        hopeless = "insufficient_quota" in names  # OpenAI's 429 for an empty account
-        if (status in _PASSING or status >= 500) and not hopeless:
-            return _Passing(str(status), f"{status}: {said}", retry_after(response.headers))
+            return ContextFull(f"{self.model}: {self._one_line(message)}")
+        no_money = "insufficient_quota" in names  # OpenAI's 429 for an empty account
+        if (status in _TEMPORARY or status >= 500) and not no_money:
+            return _TemporaryFault(str(status), f"{status}: {message}", retry_after(response.headers))
         self._faults[str(status)] += 1
         self._counts["failed"] += 1
-        hint = f"; {self._key_hint()}" if status in (401, 403) else ""
-        return RequestFailed(f"{self.url} answered {status}: {self._shown(said)}{hint}")
+        hint = ""
+        if status in (401, 403):
+            problem = "no key was sent" if self._key is None else "the key was refused"
+            hint = f"; {problem}: set the environment variable {self.api_key_env}"
+        return RequestFailed(f"{self.url} answered {status}: {self._one_line(message)}{hint}")
 
-    def _key_hint(self) -> str:
-        if self._key is None:
-            return f"no key was sent: put one into the environment variable {self.api_key_env}"
-        return f"check the key, which is taken from the environment variable {self.api_key_env} unless given"
-
-    def _shown(self, text: str) -> str:
-        """`text` as one line of bearable length, without the key, which some servers repeat."""
+    def _one_line(self, text: str) -> str:
+        """`text` as one line of limited length, without the key, which some servers repeat."""
         if self._key is not None and len(self._key) >= _SHORTEST_SECRET:
             text = text.replace(self._key, "***")
         text = " ".join(text.split())
         return text if len(text) <= _LONGEST_MESSAGE else text[: _LONGEST_MESSAGE - 1] + "…"
 
-    async def _line(self) -> _Line:
+    async def _connected(self) -> _Connections:
         """The running event loop's connections: neither they nor a semaphore outlive the loop they were made in."""
         loop = asyncio.get_running_loop()
-        line = self._lines.get(loop)
-        if line is None:
-            for past in list(self._lines):
-                if past.is_closed():
-                    self._lines.pop(past, None)
+        if loop not in self._connections:
+            self._connections = {loop: kept for loop, kept in self._connections.items() if not loop.is_closed()}
             closer = _until_closed(self._client())
-            line = self._lines[loop] = _Line(await anext(closer), asyncio.Semaphore(self.concurrency), closer)
-        return line
+            slots = asyncio.Semaphore(self.concurrency or sys.maxsize)
+            self._connections[loop] = _Connections(await anext(closer), slots, closer)
+        return self._connections[loop]
 
     def _client(self) -> httpx.AsyncClient:
         import httpx
@@ -248,7 +250,7 @@ class _EndpointConversation:
         pass  # connections belong to the policy: the next trial goes on with them
 
 
-class _Line(NamedTuple):
+class _Connections(NamedTuple):
     """What the conversations of one event loop share."""
 
     client: httpx.AsyncClient
@@ -264,12 +266,12 @@ async def _until_closed(client: httpx.AsyncClient) -> AsyncGenerator[httpx.Async
         await client.aclose()
 
 
-class _Passing(Exception):
+class _TemporaryFault(Exception):
     """A try that failed in a way that another may not."""
 
-    def __init__(self, kind: str, said: str, wait: float | None = None) -> None:
-        super().__init__(said)
-        self.kind, self.said, self.wait = kind, said, wait
+    def __init__(self, kind: str, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.kind, self.retry_after = kind, retry_after
 
 
 def completions_url(base_url: str) -> str:
@@ -277,61 +279,54 @@ def completions_url(base_url: str) -> str:
 
     An address that ends in ``/chat/completions`` is taken as it is.
     """
-    if any(mark in base_url for mark in "@?#"):  # said without the address, which may hold a password
-        raise ParameterError("base_url takes no user, password or ?query; a key goes into the environment variable")
+    if any(mark in base_url for mark in "@?#"):  # the message leaves out the address, which may hold a password
+        raise ParameterError("base_url must have no user, password or ?query; put the key into OPENAI_API_KEY")
     try:
         parts = urlsplit(base_url.strip())
         host, _ = parts.hostname, parts.port
     except ValueError:
         host = None
     if not host or parts.scheme not in ("http", "https"):
-        raise ParameterError(f"base_url={base_url!r} is no address; write it like http://localhost:8000/v1")
+        raise ParameterError(f"base_url must be an address like http://localhost:8000/v1 (got {base_url!r})")
     path = parts.path.rstrip("/")
-    if not path.endswith(_COMPLETIONS):  # given whole, it is meant as it is
+    if not path.endswith(_COMPLETIONS):
         path += _COMPLETIONS if re.search(r"/v\d[^/]*(/|$)", path) else f"/v1{_COMPLETIONS}"
     return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
 
 
 def read_answer(content: bytes, messages: Sequence[Message]) -> Completion:
-    """The completion that a 200 holds; raises `_Passing` when it cannot be read."""
+    """The completion that a 200 holds; raises `_TemporaryFault` when it cannot be read."""
     try:
-        found = json.loads(content)
-        choice = found["choices"][0]
-        message = choice["message"]
-        said = message.get("content")
+        answer = json.loads(content)
+        choice = answer["choices"][0]
+        text = _text(choice["message"].get("content"))
     except (ValueError, RecursionError):
-        raise _Passing("garbled", "the answer is not JSON") from None
+        raise _TemporaryFault("garbled", "the answer is not JSON") from None
     except (KeyError, IndexError, TypeError, AttributeError):
-        said, _ = server_message(content)  # some gateways report an upstream failure with status 200
-        raise _Passing("garbled", f"the answer holds no message{said and f': {said}'}") from None
-    text = _text(said)
-    usage = found.get("usage")
-    asked = sum(len(message["content"]) for message in messages)
+        message, _ = server_message(content)  # some gateways report an upstream failure with status 200
+        raise _TemporaryFault("garbled", f"the answer holds no message{message and f': {message}'}") from None
+    usage = answer.get("usage")
+    counts = usage if isinstance(usage, dict) else {}
+    prompt = [message["content"] for message in messages]
     return Completion(
         text,
         finish="length" if choice.get("finish_reason") == "length" else "stop",
-        prompt_tokens=_tokens(usage, "prompt_tokens", asked),
-        completion_tokens=_tokens(usage, "completion_tokens", len(text)),
+        prompt_tokens=_tokens(counts.get("prompt_tokens"), *prompt),
+        completion_tokens=_tokens(counts.get("completion_tokens"), text),
     )
 
 
 def _text(content: object) -> str:
     """A message's content, plain or in parts; empty when there is none."""
     if isinstance(content, list):
-        content = "".join(part["text"] for part in content if isinstance(part, dict) and _is_text(part))
-    if not isinstance(content, str):
-        return ""
-    return content.encode("utf-8", "replace").decode()  # half a surrogate pair could not be stored or sent again
+        parts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]
+        content = "".join(text for text in parts if isinstance(text, str))
+    return storable(content) if isinstance(content, str) else ""
 
 
-def _is_text(part: Mapping[str, object]) -> bool:
-    return part.get("type") == "text" and isinstance(part.get("text"), str)
-
-
-def _tokens(usage: object, name: str, characters: int) -> int:
-    """What the server counted; about four characters a token where it says nothing."""
-    told = usage.get(name) if isinstance(usage, dict) else None
-    return told if isinstance(told, int) and told >= 0 else about_tokens(characters)
+def _tokens(counted: object, *texts: str) -> int:
+    """What the server counted, or an estimate."""
+    return counted if isinstance(counted, int) and counted >= 0 else estimate_tokens(*texts)
 
 
 def server_message(content: bytes) -> tuple[str, str]:
@@ -341,13 +336,13 @@ def server_message(content: bytes) -> tuple[str, str]:
     each also as the first of a list, which Gemini sends.
     """
     try:
-        found = json.loads(content)
+        answer = json.loads(content)
     except (ValueError, RecursionError):
         text = content[: 4 * _LONGEST_MESSAGE].decode("utf-8", "replace").strip()
         return ("" if text.startswith("<") else text), ""  # a proxy's HTML page says nothing that its status does not
-    if isinstance(found, list) and found:
-        found = found[0]
-    error = found.get("error", found) if isinstance(found, dict) else found
+    if isinstance(answer, list) and answer:
+        answer = answer[0]
+    error = answer.get("error", answer) if isinstance(answer, dict) else answer
     if not isinstance(error, dict):
         return str(error), ""
     message = error.get("message") or error.get("detail") or ""
@@ -360,30 +355,21 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
     A date is counted from the server's own ``Date``, where it sends one: its clock may differ from ours.
     """
-    told = headers.get("retry-after")
-    if told is None:
-        return None
+    value = headers.get("retry-after", "")
     try:
-        seconds = float(told)
+        seconds = float(value)
     except ValueError:
-        until = _date(told)
-        if until is None:
+        try:
+            now = parsedate_to_datetime(headers["date"]) if "date" in headers else datetime.now(UTC)
+            seconds = (parsedate_to_datetime(value) - now).total_seconds()
+        except (ValueError, TypeError, OverflowError):
             return None
-        seconds = (until - (_date(headers.get("date")) or datetime.now(UTC))).total_seconds()
     return max(seconds, 0.0) if math.isfinite(seconds) else None
 
 
-def _date(text: str | None) -> datetime | None:
-    try:
-        found = parsedate_to_datetime(text or "")
-    except (ValueError, TypeError, OverflowError):
-        return None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-
-
 def _checked_key(key: str, variable: str) -> str | None:
-    """The key as it is sent; None when there is none. What cannot stand in a header is refused without showing it."""
+    """The key as it is sent; None when there is none. The message about a bad key does not show it."""
     key = key.strip()
     if not all("!" <= character <= "~" for character in key):
-        raise ParameterError(f"the API key (from {variable}, or given) has characters that cannot be sent in a header")
+        raise ParameterError(f"the API key (api_key, or {variable}) must be printable ASCII: it is sent in a header")
     return key or None

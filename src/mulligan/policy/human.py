@@ -1,21 +1,28 @@
-"""A person at a terminal: the board in colour, what is legal, and answers typed without tags."""
+"""A person at a terminal: the board in colour, moves typed without tags, line editing, arrow keys for directions."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
+import re
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mulligan.policy.base import Conversation, World
 from mulligan.types import Completion, Episode, Message, Sampling, Step, Task
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
 HELP = "Type a move; 'h' lists the legal ones, 'q' quits."
+_ARROWS = {"up": "A", "down": "B", "right": "C", "left": "D"}
+"""Direction -> last letter of what a terminal sends for that arrow key."""
 _FEW = 12
+_TAGS = re.compile(r"</?action>")
 
 
 class QuitGame(KeyboardInterrupt):
@@ -30,50 +37,58 @@ class HumanPolicy:
     def __init__(
         self,
         console: Console | None = None,
-        read: Callable[[str], str] | None = None,
+        read: Callable[[str], str] = input,
         glyphs: Mapping[str, str] | None = None,
     ) -> None:
         from rich.console import Console as RichConsole
 
         self.console = console or RichConsole()
-        self.read = read or self.console.input
-        self.glyphs = dict(glyphs or {})
+        self.read, self.glyphs = read, dict(glyphs or {})
 
     def start(self, task: Task, seed: int) -> Conversation:
         return _AtTerminal(self, task.turns)
 
 
 class _AtTerminal:
+    retypes = True
+
     def __init__(self, policy: HumanPolicy, turns: int) -> None:
-        self.policy = policy
-        self.turns = turns
-        self.taken = 0
+        self.console, self.read, self.glyphs, self.turns = policy.console, policy.read, policy.glyphs, turns
+        self.turns_taken = 0
+        self.messages_shown = 0
+        self.has_mistyped = self.is_reflecting = False
         self.world: World | None = None
-        self.shown = 0
-        self.over = False
 
     def watch(self, world: World) -> None:
         self.world = world
 
     def see(self, step: Step, timeout_reward: float | None = None) -> None:
-        self.taken += 1
-        if step.done or self.taken == self.turns:
+        if not step.valid:
+            self.has_mistyped = True
+            self._say("yellow", f"That is not a move here. {self._hint(step.feedback)}".strip())
+            self._say("dim", "It took no turn; 'h' lists the moves.")
+            return
+        self.turns_taken += 1
+        if step.done or self.turns_taken == self.turns:
             self._show("\n".join(filter(None, (step.feedback, step.observation))))
             if not step.done:
-                self.policy.console.print(f"[bold]No turns left:[/] all {self.turns} are taken.", highlight=False)
-            self.taken = 0
+                self._say("bold", f"No turns left: all {self.turns} are taken.")
+            self.turns_taken = 0
 
     def ended(self, episode: Episode) -> None:
-        self.over = True
+        self.is_reflecting = True
 
     async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
-        if self.over:
-            self.over = False
-            return self._note()
-        if len(messages) <= self.shown or self.shown == 0:
-            self.policy.console.print(f"[dim]{HELP}[/]", highlight=False)
-        self.shown = len(messages)
-        self._show(messages[-1]["content"])
+        if self.is_reflecting:
+            self.is_reflecting = False
+            self._say("bold", "\nThe next episode is the same task. What will you remember? (one line, may be empty)")
+            note = self._ask("note> ").strip() or "none"
+            return Completion(f"<reflection>\nplan: {note}\n</reflection>")
+        if not self.has_mistyped:
+            if len(messages) <= self.messages_shown or self.messages_shown == 0:
+                self._say("dim", f"{HELP}{' Arrow keys move.' if self._bind_arrows() else ''}")
+            self._show(messages[-1]["content"])
+        self.messages_shown, self.has_mistyped = len(messages), False
         while True:
             typed = self._ask("> ").strip()
             if typed.lower() in ("q", "quit", "exit"):
@@ -86,49 +101,77 @@ class _AtTerminal:
     def close(self) -> None:
         pass
 
-    def _note(self) -> Completion:
-        self.policy.console.print(
-            "\n[bold]The next episode is the same task.[/] What will you remember? (one line, may be empty)"
-        )
-        note = self._ask("note> ").strip() or "none"
-        return Completion(f"<reflection>\nplan: {note}\n</reflection>")
-
     def _ask(self, prompt: str) -> str:
         try:
             with _ctrl_c_at_once():
-                return self.policy.read(prompt)
+                return self.read(prompt)
         except (EOFError, KeyboardInterrupt):
-            self.policy.console.print()  # what comes next begins on a line of its own
+            self.console.print()  # the shell's prompt begins on a line of its own
             raise QuitGame from None
 
-    def _show(self, text: str) -> None:
-        """The text with the board's cells in colour; other lines, and row and column numbers, stay plain."""
-        from rich.text import Text
+    def _say(self, style: str, text: str) -> None:
+        self.console.print(text, style=style, markup=False, highlight=False)
 
-        painted = Text()
-        numbered = False
-        for line in text.splitlines():
-            words = line.split()
-            if words and words == [str(number) for number in range(1, len(words) + 1)]:
-                numbered = True  # a header of column numbers: the lines below begin with a row number
-                painted.append(f"{line}\n", style="dim")
-                continue
-            label = len(line) - len(line.lstrip()) + len(words[0]) if numbered and words and words[0].isdecimal() else 0
-            painted.append(line[:label], style="dim")
-            board = all(len(word) <= 2 for word in words)
-            for character in line[label:]:
-                painted.append(character, style=self.policy.glyphs.get(character, "") if board else "")
-            painted.append("\n")
-        self.policy.console.print(painted, end="", highlight=False)
+    def _show(self, text: str) -> None:
+        self.console.print(painted(text, self.glyphs), end="", highlight=False)
+
+    def _moves(self) -> list[str] | None:
+        """The legal moves without their tags; None if the environment does not list them."""
+        legal = getattr(self.world, "legal", None)
+        return None if legal is None else [_TAGS.sub("", reply) for reply in legal()]
+
+    def _hint(self, feedback: str) -> str:
+        """What was wrong; an example where the environment speaks of the tags that agents write and people do not."""
+        if "<action>" not in feedback:
+            return feedback
+        example = next(iter(self._moves() or ()), "")
+        return f"A move looks like this: {example}" if example else ""
 
     def _show_legal(self) -> None:
-        legal = getattr(self.world, "legal", None)
-        if legal is None:
-            self.policy.console.print("This environment does not list its moves; its rules say what they look like.")
+        moves = self._moves()
+        if moves is None:
+            self._say("", "This environment does not list its moves; its rules say what they look like.")
             return
-        moves = [reply.replace("<action>", "").replace("</action>", "") for reply in legal()]
         more = f"  … and {len(moves) - _FEW} more" if len(moves) > _FEW else ""
-        self.policy.console.print("  ".join(moves[:_FEW]) + more, markup=False, highlight=False)
+        self._say("", "  ".join(moves[:_FEW]) + more)
+
+    def _bind_arrows(self) -> bool:
+        """Load line editing; where moves are directions, let each arrow key type one, Enter included."""
+        if self.read is not input or not sys.stdin.isatty():
+            return False
+        try:
+            readline: Any = importlib.import_module("readline")  # importing it is what gives `input` line editing
+        except ImportError:  # Windows
+            return False
+        directions = _ARROWS.keys() & set(self._moves() or ())
+        if not directions or "libedit" in (readline.__doc__ or ""):  # macOS, whose macros are written differently
+            return False
+        for direction in directions:
+            for sequence in ("[", "O"):  # terminals differ in which one they send
+                readline.parse_and_bind(f'"\\e{sequence}{_ARROWS[direction]}": "{direction}\\C-m"')
+        return True
+
+
+def painted(text: str, glyphs: Mapping[str, str]) -> Text:
+    """The text with the board's cells in colour; other lines, and row and column numbers, stay plain."""
+    from rich.text import Text
+
+    result = Text()
+    is_numbered = False
+    for line in text.splitlines():
+        words = line.split()
+        if words and words == [str(number) for number in range(1, len(words) + 1)]:
+            is_numbered = True  # a header of column numbers: the lines below begin with a row number
+            result.append(f"{line}\n", style="dim")
+            continue
+        has_label = is_numbered and words and words[0].isdecimal()
+        label = len(line) - len(line.lstrip()) + len(words[0]) if has_label else 0
+        result.append(line[:label], style="dim")
+        is_board = all(len(word) <= 2 for word in words)
+        for character in line[label:]:
+            result.append(character, style=glyphs.get(character, "") if is_board else "")
+        result.append("\n")
+    return result
 
 
 @contextlib.contextmanager

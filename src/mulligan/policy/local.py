@@ -1,4 +1,4 @@
-"""A model in this process as a policy: messages to tokens, tokens to an engine, what was sampled kept as it was.
+"""A model in this process as a policy: messages become tokens, and an engine samples the reply's tokens.
 
 `Transcript` keeps the tokens of a conversation append-only. `Demonstrated` writes the tokens of a scripted play
 in the same form, so that warm start and reinforcement learning train on sequences built by the same code.
@@ -7,57 +7,19 @@ in the same form, so that warm start and reinforcement learning train on sequenc
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from mulligan.policy.base import Conversation, Policy, World
 from mulligan.types import Completion, Episode, Message, Sampling, Step, Task
 
-
-class Renderer(Protocol):
-    """What a conversation needs of `mulligan.models.renderer`."""
-
-    @property
-    def stop_ids(self) -> frozenset[int]: ...
-
-    def opening(self, messages: Sequence[Message]) -> list[int]: ...
-
-    def following(self, reply_ids: Sequence[int], message: Message) -> list[int]: ...
-
-    def decode_reply(self, ids: Sequence[int]) -> str: ...
-
-    def encode_reply(self, text: str) -> list[int]: ...
-
-    def count(self, text: str) -> int: ...
-
-
-class Sampled(Protocol):
-    """What an engine's stream gives back."""
-
-    @property
-    def ids(self) -> tuple[int, ...]: ...
-
-    @property
-    def logprobs(self) -> tuple[float, ...]: ...
-
-    @property
-    def finish(self) -> str: ...
-
-
-class Stream(Protocol):
-    """One append-only sequence of an engine."""
-
-    async def extend(
-        self, ids: Sequence[int], sampling: Sampling, stop: Collection[int], rng: random.Random
-    ) -> Sampled: ...
-
-    def restart(self) -> None: ...
-
-    def close(self) -> None: ...
+if TYPE_CHECKING:
+    from mulligan.engine.base import Stream
+    from mulligan.models.renderer import Renderer
 
 
 class Engine(Protocol):
-    """What samples from one model for many streams at once: `mulligan.engine`."""
+    """Samples from one model for many streams at once: `mulligan.engine`."""
 
     @property
     def context(self) -> int: ...
@@ -75,7 +37,7 @@ class Transcript:
         self.last: tuple[int, ...] = ()
 
     def prompt(self, messages: Sequence[Message]) -> tuple[list[int], int]:
-        """The tokens to append for `messages`, and how many stand before them; 0 begins a new sequence."""
+        """The tokens to append for `messages`, and how many come before them; 0 begins a new sequence."""
         if self.messages and len(messages) == len(self.messages) + 1 and list(messages[:-1]) == self.messages:
             ids = self.renderer.following(self.last, messages[-1])
         else:
@@ -121,7 +83,7 @@ class _LocalConversation:
         self.transcript.replied(sampled.ids, text)
         return Completion(
             text=text,
-            finish="length" if sampled.finish == "length" else "stop",
+            finish=sampled.finish,
             ids=sampled.ids,
             logprobs=sampled.logprobs,
             prompt_tokens=offset + len(ids),
@@ -142,7 +104,7 @@ class Demonstrated:
     `write` gives a reply as an agent should write it (without tags, in the bare style).
     """
 
-    def __init__(self, policy: Policy, renderer: Renderer, write: WriteReply) -> None:
+    def __init__(self, policy: Policy, renderer: Renderer, write: Callable[[str], str]) -> None:
         self.policy, self.renderer, self.write = policy, renderer, write
         self.name = policy.name
 
@@ -150,12 +112,8 @@ class Demonstrated:
         return _DemonstratedConversation(self.policy.start(task, seed), self.renderer, self.write)
 
 
-class WriteReply(Protocol):
-    def __call__(self, reply: str) -> str: ...
-
-
 class _DemonstratedConversation:
-    def __init__(self, player: Conversation, renderer: Renderer, write: WriteReply) -> None:
+    def __init__(self, player: Conversation, renderer: Renderer, write: Callable[[str], str]) -> None:
         self.player, self.renderer, self.write = player, renderer, write
         self.transcript = Transcript(renderer)
         self.count_tokens = renderer.count
@@ -170,8 +128,8 @@ class _DemonstratedConversation:
         self.player.ended(episode)  # type: ignore[attr-defined]
 
     async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
-        said = await self.player.reply(messages, sampling)
-        text = self.write(said.text)
+        played = await self.player.reply(messages, sampling)
+        text = self.write(played.text)
         prompt, offset = self.transcript.prompt(messages)
         ids = tuple(self.renderer.encode_reply(text))
         self.transcript.replied(ids, text)
@@ -181,7 +139,7 @@ class _DemonstratedConversation:
             prompt_ids=tuple(prompt),
             offset=offset,
             completion_tokens=len(ids),
-            mistaken=said.mistaken,
+            mistaken=played.mistaken,
         )
 
     def close(self) -> None:

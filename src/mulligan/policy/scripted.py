@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Sequence
 
@@ -23,12 +24,12 @@ class RandomPolicy:
 
 
 class ExpertPolicy:
-    """Plays as the environment's own expert does.
+    """Plays as one of the environment's scripted players.
 
-    skill   share of its own moves; the others are random legal ones.
-    recall  share of its moves that use what earlier episodes of the trial showed, where they were of the same task.
-    omniscient  sees what is hidden: the ceiling, not a player to compare with.
-    kind    another of the environment's players: Sokoban has a ``hasty`` one.
+    skill       share of the player's own moves; the others are random legal ones
+    recall      share of its moves that use earlier episodes of the trial, if they were of the same task
+    omniscient  sees what is hidden: the ceiling, not a player to compare with
+    kind        another of the environment's players: Sokoban has a ``hasty`` one
     """
 
     def __init__(
@@ -36,7 +37,7 @@ class ExpertPolicy:
     ) -> None:
         for label, value in (("skill", skill), ("recall", recall)):
             if not 0.0 <= value <= 1.0:
-                raise ParameterError(f"expert: {label}={value} is not a share; give a number from 0 to 1")
+                raise ParameterError(f"expert: {label} must be a share from 0 to 1 (got {value})")
         self.skill, self.recall = skill, recall
         self.kind = "omniscient" if omniscient else kind
         self.name = self.kind if (skill, recall) == (1.0, 0.0) else f"{self.kind}:{skill:g}:{recall:g}"
@@ -46,7 +47,7 @@ class ExpertPolicy:
 
 
 class ScriptedPolicy:
-    """Gives a fixed list of replies, over and over: for tests and for replaying what somebody else played."""
+    """Gives a fixed list of replies, over and over: for tests and for replaying a recorded game."""
 
     name = "scripted"
 
@@ -61,12 +62,10 @@ class ScriptedPolicy:
 
 class _Scripted:
     def __init__(self, replies: Sequence[str]) -> None:
-        self.replies, self.given = replies, 0
+        self.replies = itertools.cycle(replies)
 
     async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
-        text = self.replies[self.given % len(self.replies)]
-        self.given += 1
-        return Completion(text)
+        return Completion(next(self.replies))
 
     def close(self) -> None:
         pass
@@ -79,16 +78,16 @@ class _Beside:
         self.task, self.rng, self.kind, self.skill, self.recall = task, rng, kind, skill, recall
         self.world: World | None = None
         self.player: Player | None = None
-        self.over: Episode | None = None
+        self.ended_episode: Episode | None = None
 
     def watch(self, world: World) -> None:
-        wanted = "legal" if self.kind == "random" else "player"
-        if not hasattr(world, wanted):
-            raise UsageError(f"{self.task.env} offers no {wanted}(), which the {self.kind} player needs")
+        method = "legal" if self.kind == "random" else "player"
+        if not hasattr(world, method):
+            raise UsageError(f"{self.task.env} offers no {method}(), which the {self.kind} player needs")
         self.world = world
-        known = ("random", *getattr(world, "players", PLAYERS))
-        if self.kind not in known:
-            raise UnknownName(f"player of {self.task.env}", self.kind, known)
+        kinds = ("random", *getattr(world, "players", PLAYERS))
+        if self.kind not in kinds:
+            raise UnknownName(f"player of {self.task.env}", self.kind, kinds)
         if self.kind != "random":
             self.player = world.player(self.kind, self.rng, self.skill, self.recall)
 
@@ -99,14 +98,16 @@ class _Beside:
             self.player.see(step)
 
     def ended(self, episode: Episode) -> None:
-        self.over = episode
+        self.ended_episode = episode
 
     async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
-        if self.over is not None:
-            episode, self.over = self.over, None
-            mine: Reflect | None = getattr(self.player, "reflect", None) or getattr(self.world, "reflect", None)
-            said = plain_reflection(episode) if mine is None else mine(episode)
-            return said if isinstance(said, Completion) else Completion(str(said))
+        if self.ended_episode is not None:
+            episode, self.ended_episode = self.ended_episode, None
+            reflect: Reflect = (
+                getattr(self.player, "reflect", None) or getattr(self.world, "reflect", None) or plain_reflection
+            )
+            reflection = reflect(episode)
+            return reflection if isinstance(reflection, Completion) else Completion(str(reflection))
         if self.player is not None:
             return Completion(self.player.act())
         if self.world is None:
@@ -118,7 +119,7 @@ class _Beside:
 
 
 def plain_reflection(episode: Episode) -> str:
-    """A truthful reflection from the bare facts, for players whose environment offers none of its own."""
+    """A reflection from the bare facts, for environments that define no `reflect`."""
     last = episode.turns[-1].reply.text.strip() if episode.turns else "nothing"
     category = "none" if episode.won else "out-of-turns" if episode.stop == "turn_limit" else "wrong-move"
     return (

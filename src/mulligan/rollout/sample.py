@@ -12,8 +12,9 @@ from random import Random
 
 from mulligan.envs import registry
 from mulligan.errors import MulliganError
+from mulligan.models.renderer import Renderer
 from mulligan.policy.base import World
-from mulligan.policy.local import Demonstrated, Renderer
+from mulligan.policy.local import Demonstrated
 from mulligan.rollout.groups import Mixture
 from mulligan.rollout.tasksets import FIRST_SEED
 from mulligan.seeding import generator

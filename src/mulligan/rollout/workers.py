@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 from mulligan.envs import registry
 from mulligan.errors import MulliganError
 from mulligan.policy.base import Policy
+from mulligan.policy.threads import run_async
 from mulligan.rollout.collect import Job, collect
 from mulligan.rollout.groups import Draw, Mixture, draw_tasks
-from mulligan.trial.runner import run_async
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Trial
 

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from mulligan.api import evaluate
 from mulligan.eval.intervals import difference, over_seeds
-from mulligan.eval.run import evaluate
 from mulligan.players import as_trained
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.report.run import load_trials, trial_to_dict

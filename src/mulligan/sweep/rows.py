@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mulligan.api import evaluate
 from mulligan.errors import MulliganError, UnknownName, UsageError
-from mulligan.eval.run import evaluate
 from mulligan.players import as_trained
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.report.run import RunFolder

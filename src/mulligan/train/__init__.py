@@ -7,17 +7,15 @@ package itself can be called and does what the function does.
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 
 class _Package(ModuleType):
-    def __call__(self, *given: Any, **options: Any) -> Path:
+    def __call__(self, *given: Any, **options: Any) -> Any:
         """`mulligan.api.train`."""
         train: Any = sys.modules["mulligan.api"].train
-        run: Path = train(*given, **options)
-        return run
+        return train(*given, **options)
 
 
 sys.modules[__name__].__class__ = _Package

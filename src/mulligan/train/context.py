@@ -13,7 +13,7 @@ from typing import Any
 
 from mulligan.errors import UsageError
 from mulligan.models.load import Loaded
-from mulligan.policy.local import Renderer
+from mulligan.models.renderer import Renderer
 from mulligan.report.run import RunFolder, to_toml
 from mulligan.rollout.groups import Mixture
 from mulligan.rollout.sample import sampled_lengths

@@ -31,6 +31,7 @@ from mulligan.eval.cut import WARN_FROM, CutReplies, cut_replies
 from mulligan.models.load import Loaded
 from mulligan.models.weights import leave_room
 from mulligan.policy.local import LocalPolicy
+from mulligan.policy.threads import loop_is_running
 from mulligan.report.run import RunFolder
 from mulligan.rollout.groups import Mixture, all_failed, draw_tasks, play_groups
 from mulligan.train import checkpoint
@@ -43,7 +44,6 @@ from mulligan.train.start import as_kept
 from mulligan.train.step import Learner, UpdateData
 from mulligan.train.validation import RETRIES, TRIALS_AT_A_TIME, Validation
 from mulligan.train.warmstart import WarmStart, demonstrate
-from mulligan.trial.runner import loop_is_running
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Group, Trial
 

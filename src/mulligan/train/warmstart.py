@@ -14,7 +14,8 @@ from dataclasses import replace
 from typing import Any
 
 from mulligan.errors import MulliganError
-from mulligan.policy.local import Demonstrated, Renderer
+from mulligan.models.renderer import Renderer
+from mulligan.policy.local import Demonstrated
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.report.run import RunFolder
 from mulligan.rollout import workers

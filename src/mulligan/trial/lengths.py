@@ -1,12 +1,12 @@
-"""How long the longest sequence of a trial can get: arithmetic over token limits and the lengths of a played sample.
+"""The longest sequence of a trial, from token limits and the lengths of a played sample.
 
 An episode is one sequence. At its longest it holds::
 
     opening + memory + turns x (observation + reply) + reflection request + reflection
 
-With a window only the last so many turns stand in it. Memory is what earlier episodes leave: their digests and
-reflections, or, where nothing digests them, their transcripts; never more than `memory_tokens`. A trial that goes on in
-one sequence keeps to the same budget, so that the formula holds for it too.
+With a window it holds only the last turns. Memory holds the digests and reflections of earlier episodes, or their
+transcripts where the environment has no digest; never more than `memory_tokens`. A trial that goes on in one sequence
+keeps to the same budget, so that the formula holds for it too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mulligan.trial.memory import shows_history, shows_reflection
 from mulligan.trial.settings import MAX_REFLECTIONS, TrialSettings
 
 MARGIN = 1.25
-"""Measured lengths are multiplied by this: other worlds may say more than those of the sample."""
+"""Measured lengths are multiplied by this: other worlds may have longer texts than those of the sample."""
 WORDS = 32
 """Tokens of the words around what is remembered of one episode."""
 
@@ -39,7 +39,7 @@ class Lengths:
     """Of one episode; None where history is its transcript."""
 
     def with_margin(self) -> Lengths:
-        """The lengths to reckon with."""
+        """The lengths to plan with."""
         digest = None if self.digest is None else _more(self.digest)
         return Lengths(self.turns, _more(self.opening), _more(self.observation), _more(self.request), digest)
 
@@ -51,7 +51,7 @@ class Need:
     opening: int
     memory: int
     turns: int
-    """Turns that stand in the sequence."""
+    """Turns in the sequence."""
     observation: int
     reply: int
     request: int
@@ -59,7 +59,7 @@ class Need:
 
     @property
     def replies(self) -> int:
-        """Without memory, which is shortened where it finds no room."""
+        """Without memory, which is shortened to the room that is left."""
         return self.opening + self.turns * (self.observation + self.reply) + self.request + self.reflection
 
     @property

@@ -1,6 +1,6 @@
-"""What of earlier episodes the next one sees, within a budget of tokens.
+"""The part of earlier episodes that the next one sees, within a budget of tokens.
 
-Newest last; the oldest is dropped first, and the text says that something was dropped.
+The newest comes last. The oldest is dropped first, and the text says how many were dropped.
 """
 
 from __future__ import annotations
@@ -8,15 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from mulligan.policy.base import estimate_tokens
 from mulligan.types import Episode, Memory
 
 CountTokens = Callable[[str], int]
 Headline = Callable[[Episode], str]
-
-
-def estimate_tokens(text: str) -> int:
-    """About four characters a token: used where the policy brings no tokenizer."""
-    return (len(text) + 3) // 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,35 +53,35 @@ def recall(
 ) -> str:
     """The memory section of the next episode's prompt; empty when there is nothing to show.
 
-    `headline` says which episode it was and, truthfully, how it ended; None leaves out all but the memory itself.
+    `headline` names an episode and how it ended; None leaves out all but the memory itself.
     """
     if memory == "none" or not past:
         return ""
     reflections_from = len(past) - max_reflections
     blocks: list[str] = []
-    left, dropped, between = budget, 0, "\n" if headline is None else "\n\n"
-    for place in range(len(past) - 1, -1, -1):
-        block = _block(past[place], memory, headline, with_reflection=place >= reflections_from)
+    tokens_left, dropped, separator = budget, 0, "\n" if headline is None else "\n\n"
+    for index in range(len(past) - 1, -1, -1):
+        block = _block(past[index], memory, headline, with_reflection=index >= reflections_from)
         if not block:
             dropped += 1
             continue
-        size = count(between + block if blocks else block)
-        if size > left:
-            # Where not even the newest fits, its end is kept.
-            end = "" if blocks else _shortened(block, left, count, headed=headline is not None)
+        size = count(separator + block if blocks else block)
+        if size > tokens_left:
+            # If not even the newest fits, its end is kept.
+            end = "" if blocks else _shortened(block, tokens_left, count, headed=headline is not None)
             blocks += [end] if end else []
-            dropped += place + (not end)
+            dropped += index + (not end)
             break
         blocks.append(block)
-        left -= size
+        tokens_left -= size
     blocks.reverse()
     if dropped and headline is not None:
         blocks.insert(0, left_out(dropped))
-    return between.join(blocks)
+    return separator.join(blocks)
 
 
 def left_out(episodes: int) -> str:
-    """Says that so many are not shown."""
+    """The note that some episodes are not shown."""
     return f"[{episodes} earlier episode{'s' if episodes > 1 else ''} left out]"
 
 
@@ -106,10 +102,7 @@ def _block(past: Recollection, memory: Memory, headline: Headline | None, *, wit
 
 
 def _shortened(block: str, budget: int, count: CountTokens, *, headed: bool) -> str:
-    """The end of a block that is too long, below its headline; without one, nothing is said but the memory itself.
-
-    The headline alone, or nothing, where there is no room for more.
-    """
+    """The end of a block that is too long, below its headline; the headline alone, or nothing, if no more fits."""
     if not headed:
         return _keep_end(block, "", budget, count)
     head, _, rest = block.partition("\n")
@@ -121,10 +114,7 @@ def _shortened(block: str, budget: int, count: CountTokens, *, headed: bool) -> 
 
 
 def _keep_end(text: str, note: str, budget: int, count: CountTokens) -> str:
-    """The longest tail of `text` that fits, found by halving, with `note` in front; half a word could be another.
-
-    Empty where not a word fits.
-    """
+    """The longest tail of whole words that fits, found by halving, with `note` in front; empty if no word fits."""
     low, high = 0, len(text)
     while low < high:
         middle = (low + high) // 2

@@ -1,6 +1,6 @@
 """Every word the runner itself says to an agent, written once for all environments.
 
-A style changes how the agent is asked to answer, and what memory it has unless told otherwise:
+A style changes how the agent is asked to answer, and its memory mode if none is given:
 
 plain      thinking allowed, not asked for; memory: reflection
 note       as plain; a reflection is a short note, where the others ask for its parts one by one
@@ -13,12 +13,13 @@ bare       nothing but what the environment says, and replies without tags; for 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from mulligan.errors import StopReason, UnknownName
 from mulligan.trial.reflection import FIELDS
-from mulligan.types import Episode, Memory, Restart
+from mulligan.types import Episode, Memory, Message, Restart
 
 _TAGS = re.compile(r"</?(?:action|reflection)>")
 
@@ -35,10 +36,10 @@ class Style:
     parts: bool = True
     """Whether reflections are asked for part by part: about 150 tokens at every request, where a note takes 45."""
     bare: bool = False
-    """Says nothing of its own: no rules, no outcome, no turns left."""
+    """Leaves out all words of the runner: no rules, no outcome, no turns left."""
 
     def action(self, reply: str) -> str:
-        """A reply as the environment reads it: where replies are bare, the tags are understood."""
+        """A reply as the environment reads it: bare replies get the tags."""
         return f"<action>{reply}</action>" if self.bare and "<action>" not in reply else reply
 
     def demonstrated(self, reply: str) -> str:
@@ -88,20 +89,20 @@ def opening(
     tell_episodes: bool,
     related: bool = False,
 ) -> str:
-    """Begins an episode: what is remembered, then the first observation.
+    """Begins an episode: the memory, then the first observation.
 
-    Without memory nothing is said of other episodes, so that each attempt is truly independent.
+    Without memory the text does not mention other episodes, so that each attempt is independent.
     """
-    before = remembered(memory_text, how, related=related) if memory_text else ""
+    memory_section = remembered(memory_text, how, related=related) if memory_text else ""
     if how.bare:
-        return before + observation
+        return memory_section + observation
     if not tell_episodes:
         return observation
-    return f"{before}Episode {index + 1} of {episodes} begins.\n{observation}"
+    return f"{memory_section}Episode {index + 1} of {episodes} begins.\n{observation}"
 
 
 def remembered(memory_text: str, how: Style, *, related: bool) -> str:
-    """The memory as it stands before an episode."""
+    """The memory with the words around it."""
     if how.bare:
         return f"{memory_text}\n"
     return f"What you remember of {'earlier tasks of this kind' if related else 'this task'}:\n{memory_text}\n\n"
@@ -111,8 +112,26 @@ def turn(observation: str, feedback: str, turns_left: int, how: Style) -> str:
     """Between two replies of an episode."""
     if how.bare:
         return observation
-    said = f"{feedback}\n{observation}" if feedback else observation
-    return f"{said}\n({turns_left} turn{'s' if turns_left != 1 else ''} left)"
+    answer = f"{feedback}\n{observation}" if feedback else observation
+    return f"{answer}\n({turns_left} turn{'s' if turns_left != 1 else ''} left)"
+
+
+def last_turns(
+    messages: list[Message], turns_played: int, window: int | None, system: Sequence[Message]
+) -> list[Message]:
+    """The messages a reply is asked for with: all, or with a window only the last turns of the episode.
+
+    Window 2 after 3 turns, messages [system, opening, r1, o1, r2, o2, r3, o3]: the opening stands at 8-1-6 = 1,
+    2 turns are left out, and the tail begins at 8-4+1 = 5: [system, opening + note + o2, r3, o3].
+    """
+    if window is None or turns_played < window:
+        return messages
+    opening_message = messages[len(messages) - 1 - 2 * turns_played]
+    left_out = turns_played - window + 1
+    note = f"[{left_out} turn{'s' if left_out > 1 else ''} left out]"
+    tail = messages[len(messages) - 2 * window + 1 :]
+    content = f"{opening_message['content']}\n{note}\n{tail[0]['content']}"
+    return [*system, {"role": "user", "content": content}, *tail[1:]]
 
 
 _ENDINGS = {
@@ -131,8 +150,8 @@ def ending(episode: Episode, feedback: str, how: Style) -> str:
     """How an episode ended, truthfully."""
     if how.bare:
         return episode.final
-    said = f"{feedback}\n{episode.final}" if feedback else episode.final
-    return f"{said}\nEpisode {episode.index + 1} is over: {_ENDINGS[episode.stop]}. Reward: {episode.reward:g}."
+    answer = f"{feedback}\n{episode.final}" if feedback else episode.final
+    return f"{answer}\nEpisode {episode.index + 1} is over: {_ENDINGS[episode.stop]}. Reward: {episode.reward:g}."
 
 
 def headline(episode: Episode) -> str:

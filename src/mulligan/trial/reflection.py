@@ -1,4 +1,4 @@
-"""Reflections: what is asked for, and how what comes back is read.
+"""Reflections: the parts that are asked for, and the parser of what the agent writes.
 
 A reflection stands between ``<reflection>`` and ``</reflection>``, as ``name: text`` lines, as JSON, or as free text.
 What does not parse is kept as text and marked invalid: the next episode still sees it.
@@ -25,27 +25,21 @@ FIELDS = {
 
 ERROR_CATEGORIES = ("none", "misread", "wrong-move", "invalid-reply", "bad-luck", "out-of-turns", "other")
 
-_NAMES = {
-    **{name: name for name in FIELDS},
-    "where it failed": "failed_at",
-    "where_it_failed": "failed_at",
-    "failed": "failed_at",
-    "reason": "reasoning",
-    "environment": "env_answer",
-    "environment_answer": "env_answer",
-    "feedback": "env_answer",
-    "error": "error_category",
-    "category": "error_category",
-    "next": "plan",
-    "next_plan": "plan",
+_ALIASES = {
+    "failed_at": ("where it failed", "where_it_failed", "failed"),
+    "reasoning": ("reason",),
+    "env_answer": ("environment", "environment_answer", "feedback"),
+    "error_category": ("error", "category"),
+    "plan": ("next", "next_plan"),
 }
+_NAMES = {alias: name for name in FIELDS for alias in (name, *_ALIASES.get(name, ()))}
 _OPEN, _CLOSE = "<reflection>", "</reflection>"
 _LINE = re.compile(r"[\s\-*#]*([A-Za-z][A-Za-z _]{1,24}?)\**\s*[:=]\s*(.*)")
 _LONGEST = 100_000
 
 
 def parse_reflection(completion: Completion, *, bare: bool = False) -> Reflection:
-    """The reflection a reply holds; never raises. `bare`: the whole reply is the reflection, tags or not."""
+    """The reflection in a reply; never raises. `bare`: all of the reply is the reflection, with or without tags."""
     if bare:
         text = completion.text.replace(_OPEN, "").replace(_CLOSE, "").strip()
         return Reflection(text=text, valid=bool(text), completion=completion)
@@ -75,12 +69,12 @@ def _between_tags(text: str) -> str | None:
 
 def _read_json(text: str) -> dict[str, str] | None:
     try:
-        found = json.loads(text.strip("` \n").removeprefix("json"))
+        parts = json.loads(text.strip("` \n").removeprefix("json"))
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict):
+    if not isinstance(parts, dict):
         return None
-    named = {_NAMES.get(str(key).strip().lower()): value for key, value in found.items()}
+    named = {_NAMES.get(str(key).strip().lower()): value for key, value in parts.items()}
     return {key: value if isinstance(value, str) else json.dumps(value) for key, value in named.items() if key}
 
 
@@ -99,5 +93,5 @@ def _read_lines(text: str) -> dict[str, str]:
 
 
 def _nearest_category(text: str) -> str:
-    said = text.strip().lower().replace("_", "-").replace(" ", "-")
-    return next((known for known in ERROR_CATEGORIES if said.startswith(known)), "other")
+    name = text.strip().lower().replace("_", "-").replace(" ", "-")
+    return next((category for category in ERROR_CATEGORIES if name.startswith(category)), "other")

@@ -7,14 +7,11 @@ budget, the next episode goes on in the same list; otherwise it starts a new one
 
 from __future__ import annotations
 
-import asyncio
 import math
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from mulligan.envs import registry
 from mulligan.envs.base import Env
@@ -28,19 +25,21 @@ from mulligan.errors import (
     UnknownName,
     UsageError,
 )
-from mulligan.policy.base import Conversation, Policy, ReplyFunction, Spectator, World, as_policy
+from mulligan.policy.base import Conversation, Policy, ReplyFunction, Spectator, World, as_policy, estimate_tokens
+from mulligan.policy.threads import Hung, call_in_thread, run_async
 from mulligan.seeding import derive
 from mulligan.trial import memory as remembering
 from mulligan.trial import prompts
-from mulligan.trial.guard import Hung, call_with_timeout
 from mulligan.trial.reflection import parse_reflection
 from mulligan.trial.settings import MAX_REFLECTIONS, TrialSettings
 from mulligan.types import Completion, Episode, Message, Reflection, Sampling, Step, Task, Trial, Turn, whole
 
-_NOT_THE_MODELS = (UsageError, DeviceLost, RunFolderError)
-"""What may be raised in place of a reply and says nothing about the model: it ends everything."""
+_FATAL = (UsageError, DeviceLost, RunFolderError)
+"""Errors in place of a reply that say nothing about the model: they end everything."""
 ReflectionSource = Callable[[int], Reflection | None]
 """Episode index -> the reflection to show after it, instead of asking the agent (a control)."""
+Argument = TypeVar("Argument")
+Result = TypeVar("Result")
 
 
 async def run_trial(
@@ -65,60 +64,27 @@ async def run_trial(
     player = as_policy(policy)
     if isinstance(task, str):
         raise UsageError(f"{task!r} is a name; a trial needs a task: mulligan.make_task({task!r})")
-    of = task if isinstance(task, Task) else task.task
+    first_task = task if isinstance(task, Task) else task.task
     seed, index = whole("seed", seed), whole("index", index)
-    trial_seed = derive(seed, of.seed, index, "policy")
+    trial_seed = derive(seed, first_task.seed, index, "policy")
     try:
         env = registry.build(task) if isinstance(task, Task) else task
         play = _TrialPlay(env, player, trial_seed, settings, reflections, related)
     except MulliganError:
         raise
-    except Exception as failure:  # the world could not even be built
-        broken = Episode(0, (), "", StopReason.ENV_RAISED, error=_said(failure))
-        return Trial(of, (broken,), settings.memory_mode, seed=seed, index=index)
+    except Exception as error:  # the world could not even be built
+        failed = Episode(0, (), "", StopReason.ENV_RAISED, error=_described(error))
+        return Trial(first_task, (failed,), settings.memory_mode, seed=seed, index=index)
     try:
         episodes = await play.episodes()
     finally:
         play.close()
-    return Trial(of, episodes, settings.memory_mode, seed=seed, index=index, related=tuple(related))
+    return Trial(first_task, episodes, settings.memory_mode, seed=seed, index=index, related=tuple(related))
 
 
 def run_trial_sync(task: Task | Env, policy: Policy | ReplyFunction, **options: Any) -> Trial:
     """`run_trial` for code that is not async; works inside a running event loop too (a notebook)."""
-    trial: Trial = run_async(lambda: run_trial(task, policy, **options))
-    return trial
-
-
-def run_async(start: Callable[[], Any]) -> Any:
-    """The result of a coroutine, from synchronous code, whether or not an event loop is running in this thread."""
-    if not loop_is_running():
-        return asyncio.run(start())
-    stops: list[Callable[[], object]] = []
-
-    async def work() -> Any:
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        assert task is not None, "a coroutine runs in a task"
-        stops.append(lambda: loop.call_soon_threadsafe(task.cancel))
-        return await start()
-
-    with ThreadPoolExecutor(max_workers=1) as thread:
-        result = thread.submit(lambda: asyncio.run(work()))
-        try:
-            return result.result()
-        except KeyboardInterrupt:  # a notebook's reaches this thread alone: the other would go on, and pay, to the end
-            for stop in stops:
-                with suppress(RuntimeError):  # it has just ended
-                    stop()
-            raise
-
-
-def loop_is_running() -> bool:
-    """Whether this thread is inside an event loop, as a notebook's is."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
+    return run_async(lambda: run_trial(task, policy, **options))
 
 
 def with_overrides(settings: TrialSettings, overrides: dict[str, Any]) -> TrialSettings:
@@ -142,59 +108,54 @@ class _TrialPlay:
         reflections: ReflectionSource | None,
         related: Sequence[Task],
     ) -> None:
-        about = registry.spec_of(type(env), env.task.env)
+        spec = registry.spec_of(type(env), env.task.env)
         self.env, self.policy, self.seed, self.settings = env, policy, seed, settings
         self.reflections, self.related = reflections, related
         self.memory = settings.memory_mode
-        self.stop = settings.stop or about.stop
-        self.restart = settings.restart or about.restart
-        self.timeout_reward = about.timeout_reward
-        self.versus = about.kind == "versus"
+        self.stop = settings.stop or spec.stop
+        self.restart = settings.restart or spec.restart
+        self.timeout_reward = spec.timeout_reward
+        self.versus = spec.kind == "versus"
         self.conversation: Conversation | None = None
         self.spectator: Spectator | None = None
-        self.count = remembering.estimate_tokens
+        self.count: Callable[[str], int] = estimate_tokens
         self.digest: Callable[[Episode], str] | None = getattr(env, "digest", None)
         self.style = prompts.style(settings.style)
-        self.head = self._rules()
+        self.system = self._system()
         self.messages: list[Message] = []
         self.past: list[remembering.Recollection] = []
-        self.carry = ""
-        """How the last episode ended, still to be said where the next one goes on in the same list."""
-        self.taken = self.before = self.longest = 0
-        """Tokens: of the list with its last reply, of what stood in it before the episode (memory or earlier episodes),
-        and the most that an episode has had so far, rules included."""
+        self.unsaid_ending = ""
+        """How the last episode ended, still to be said if the next one goes on in the same list."""
+        self.tokens = self.tokens_before = self.longest_episode = 0
+        """Tokens of the list with its last reply; of what stood in it before the episode (memory, earlier episodes);
+        and of the longest episode so far, rules included."""
 
     async def episodes(self) -> tuple[Episode, ...]:
         episodes: list[Episode] = []
         for index in range(self.settings.episodes):
-            if index and index <= len(self.related):
-                try:
+            blame = StopReason.ENV_RAISED
+            try:
+                if index and index <= len(self.related):
                     self._move_to(self.related[index - 1])
-                except MulliganError:
-                    raise
-                except Exception as failure:
-                    episodes.append(Episode(index, (), "", StopReason.ENV_RAISED, error=_said(failure)))
-                    break
-            if self.conversation is None or self.memory == "none":
-                try:
+                blame = StopReason.REQUEST_FAILED
+                if self.conversation is None or self.memory == "none":
                     self._begin(index)
-                except MulliganError:
-                    raise
-                except Exception as failure:  # as where it gives no reply
-                    episodes.append(Episode(index, (), "", StopReason.REQUEST_FAILED, error=_said(failure)))
-                    break
+            except MulliganError:
+                raise
+            except Exception as error:
+                episodes.append(Episode(index, (), "", blame, error=_described(error)))
+                break
             episode, feedback = await self._episode(index)
             last = index + 1 == self.settings.episodes or (self.stop == "success" and episode.won)
-            broken = episode.stop in (StopReason.ENV_RAISED, StopReason.ENV_HUNG)
-            if last or broken:
+            if last or episode.stop in (StopReason.ENV_RAISED, StopReason.ENV_HUNG):
                 episodes.append(episode)
                 break
             episode = await self._reflect(episode, feedback, related=index < len(self.related))
-            self.longest = max(self.longest, self.taken - self.before)
+            self.longest_episode = max(self.longest_episode, self.tokens - self.tokens_before)
             try:
-                self._remember(episode)
-            except Exception as failure:
-                episodes.append(replace(episode, stop=StopReason.ENV_RAISED, error=f"digest: {_said(failure)}"))
+                self.past.append(remembering.Recollection(episode, self._history(episode)))
+            except Exception as error:
+                episodes.append(replace(episode, stop=StopReason.ENV_RAISED, error=f"digest: {_described(error)}"))
                 break
             episodes.append(episode)
         return tuple(episodes)
@@ -205,145 +166,148 @@ class _TrialPlay:
             self.conversation = None
 
     def _begin(self, index: int) -> None:
-        """Start the conversation: one for the trial or, without memory, one an episode: nothing may cross."""
+        """Start a conversation: one for the trial, or one an episode if there is no memory and nothing may cross."""
         self.close()
         self.conversation = self.policy.start(self.env.task, derive(self.seed, index))
-        self.count = getattr(self.conversation, "count_tokens", remembering.estimate_tokens)
+        self.count = getattr(self.conversation, "count_tokens", estimate_tokens)
         if isinstance(self.conversation, Spectator):
             self.spectator = self.conversation
             self.spectator.watch(cast(World, self.env))
 
-    def _rules(self) -> list[Message]:
+    def _system(self) -> list[Message]:
         rules = prompts.system(self.env.rules(), self.style, self.env.task.turns)
         return [{"role": "system", "content": rules}] if rules else []
 
     def _move_to(self, task: Task) -> None:
-        """Go on with another task of the class; where its rules read differently, in a new list."""
+        """Go on with another task of the class; if its rules read differently, in a new list."""
         self.env = registry.build(task)
         self.digest = getattr(self.env, "digest", None)
-        head = self._rules()
-        if head != self.head:
-            self.head, self.messages = head, []
+        system = self._system()
+        if system != self.system:
+            self.system, self.messages = system, []
         if self.spectator is not None:
             self.spectator.watch(cast(World, self.env))
 
     async def _reply(self, messages: list[Message], sampling: Sampling) -> Completion:
         assert self.conversation is not None, "a conversation is begun before each episode"
         reply = await self.conversation.reply(messages, sampling)
-        self.taken = reply.prompt_tokens + reply.completion_tokens
+        self.tokens = reply.prompt_tokens + reply.completion_tokens
         return reply
+
+    def _shown(self, messages: list[Message], turns_played: int) -> list[Message]:
+        return prompts.last_turns(messages, turns_played, self.settings.window, self.system)
+
+    async def _ask_env(self, function: Callable[[Argument], Result], argument: Argument) -> Result:
+        """Call the environment, in a thread if its answers have a time limit."""
+        if self.settings.env_timeout is None:
+            return function(argument)
+        return await call_in_thread(function, argument, self.settings.env_timeout)
 
     async def _episode(self, index: int) -> tuple[Episode, str]:
         """One episode, and what the environment said of its last reply."""
         task = self.env.task
-        chance = index if self.restart == "fresh" else 0
         try:
-            if self.settings.env_timeout is None:
-                observation = self.env.reset(chance)
-            else:
-                observation = await call_with_timeout(self.settings.env_timeout, self.env.reset, chance)
-        except Hung:
-            return Episode(index, (), "", StopReason.ENV_HUNG, error="reset did not answer"), ""
-        except Exception as failure:
-            return Episode(index, (), "", StopReason.ENV_RAISED, error=_said(failure)), ""
+            observation = await self._ask_env(self.env.reset, index if self.restart == "fresh" else 0)
+        except Exception as error:
+            stop, description = self._env_failure(error)
+            return Episode(index, (), "", stop, error=description), ""
         opening, continues = self._open(index, observation)
         turns: list[Turn] = []
-        stop, error, step, state_key, forfeit = StopReason.TURN_LIMIT, "", Step(observation), "", 0.0
+        stop, description, step, state_key, forfeit = StopReason.TURN_LIMIT, "", Step(observation), "", 0.0
         while len(turns) < task.turns:
             try:
                 reply = await self._reply(self._shown(self.messages, len(turns)), self.settings.sampling)
-            except ContextFull as full:
-                stop, error = StopReason.CONTEXT_FULL, str(full)
+            except ContextFull as error:
+                stop, description = StopReason.CONTEXT_FULL, str(error)
                 if turns:  # as at the turn limit: not moving must not be better than losing
                     turns[-1] = replace(turns[-1], reward=turns[-1].reward + self.timeout_reward)
                 else:
                     forfeit = self.timeout_reward
                 break
-            except _NOT_THE_MODELS:
+            except _FATAL:
                 raise
-            except Exception as failure:  # a failure of the model is data too
-                stop, error = StopReason.REQUEST_FAILED, _said(failure)
+            except Exception as error:  # a failure of the model is data too
+                stop, description = StopReason.REQUEST_FAILED, _described(error)
                 break
-            self.messages.append({"role": "assistant", "content": reply.text})
-            seen = step.observation
+            previous = step
             try:
                 step = await self._step(self.style.action(reply.text))
+                if not step.valid and self.spectator is not None and getattr(self.spectator, "retypes", False):
+                    self.spectator.see(step)  # a person mistyped: they are told, and lose no turn
+                    step = previous
+                    continue
+                self.messages.append({"role": "assistant", "content": reply.text})
                 out_of_turns = len(turns) + 1 == task.turns and not step.done
-                turns.append(_turn(seen, reply, step, state_key, self.timeout_reward if out_of_turns else 0.0))
-                if self.spectator is not None:  # the environment's own player, or a person
-                    self.spectator.see(step, self.timeout_reward if out_of_turns else None)
-            except Hung:
-                stop, error = StopReason.ENV_HUNG, f"no answer within {self.settings.env_timeout} s"
-                break
-            except Exception as failure:
-                stop, error = StopReason.ENV_RAISED, _said(failure)
+                penalty = self.timeout_reward if out_of_turns else None
+                turns.append(_turn(previous.observation, reply, step, state_key, penalty or 0.0))
+                if self.spectator is not None:
+                    self.spectator.see(step, penalty)
+            except Exception as error:
+                stop, description = self._env_failure(error)
                 break
             state_key = step.state_key
             if step.done:
-                stop = self._ended(step, turns)
+                drawn = self.versus and sum(turn.reward for turn in turns) == 0
+                stop = StopReason.WON if step.won else StopReason.DRAWN if drawn else StopReason.LOST
                 break
             if not out_of_turns:
-                said = prompts.turn(step.observation, step.feedback, task.turns - len(turns), self.style)
-                self.messages.append({"role": "user", "content": said})
-        episode = Episode(index, tuple(turns), step.observation, stop, opening, continues, error=error, forfeit=forfeit)
+                content = prompts.turn(step.observation, step.feedback, task.turns - len(turns), self.style)
+                self.messages.append({"role": "user", "content": content})
+        episode = Episode(
+            index, tuple(turns), step.observation, stop, opening, continues, error=description, forfeit=forfeit
+        )
         return episode, step.feedback
 
-    def _ended(self, step: Step, turns: list[Turn]) -> StopReason:
-        if step.won:
-            return StopReason.WON
-        drawn = self.versus and sum(turn.reward for turn in turns) == 0
-        return StopReason.DRAWN if drawn else StopReason.LOST
+    def _env_failure(self, error: Exception) -> tuple[StopReason, str]:
+        if isinstance(error, Hung):
+            return StopReason.ENV_HUNG, f"no answer within {self.settings.env_timeout} s"
+        return StopReason.ENV_RAISED, _described(error)
 
     def _open(self, index: int, observation: str) -> tuple[tuple[Message, ...], bool]:
         """Begin the episode's messages: the new ones, and whether they go on in the list of the one before."""
         if index and self._goes_on():
-            carried = f"{self.carry}\n\n" if self.carry else ""
-            said = carried + self._opening(observation, index, "")
-            message: Message = {"role": "user", "content": said}
+            ending = f"{self.unsaid_ending}\n\n" if self.unsaid_ending else ""
+            message: Message = {"role": "user", "content": ending + self._opening(observation, index, "")}
             self.messages.append(message)
-            self.before = self.taken
+            self.tokens_before = self.tokens
             return (message,), True
-        remembered = self._recalled(index)
-        self.before = self._taken_by(remembered) if remembered else 0
-        said = self._opening(observation, index, remembered)
-        self.messages = [*self.head, {"role": "user", "content": said}]
+        memory_text = self._recalled(index)
+        self.tokens_before = self._shown_tokens(memory_text) if memory_text else 0
+        self.messages = [*self.system, {"role": "user", "content": self._opening(observation, index, memory_text)}]
         return tuple(self.messages), False
 
     def _recalled(self, index: int) -> str:
         """The memory that an episode is shown in a new list; nothing where the words around it alone have no room."""
-        around = self._taken_by("" if self.style.bare else remembering.left_out(index))
-        room = min(self.settings.memory_tokens, self._left() - around)
-        if room <= 0:
+        frame_tokens = self._shown_tokens("" if self.style.bare else remembering.left_out(index))
+        budget = min(self.settings.memory_tokens, self._room() - frame_tokens)
+        if budget <= 0:
             return ""
         return remembering.recall(
             self.past,
             self.memory,
-            budget=room,
+            budget=budget,
             max_reflections=MAX_REFLECTIONS,
             headline=None if self.style.bare else prompts.headline,
             count=self.count,
         )
 
-    def _taken_by(self, remembered: str) -> int:
-        """Tokens of a memory as it is shown."""
-        return self.count(prompts.remembered(remembered, self.style, related=bool(self.related)))
+    def _shown_tokens(self, memory_text: str) -> int:
+        """Tokens of a memory with the words around it."""
+        return self.count(prompts.remembered(memory_text, self.style, related=bool(self.related)))
 
-    def _opening(self, observation: str, index: int, remembered: str) -> str:
+    def _opening(self, observation: str, index: int, memory_text: str) -> str:
         return prompts.opening(
             observation,
             index,
             self.settings.announced or self.settings.episodes,
-            remembered,
+            memory_text,
             self.style,
             tell_episodes=self.memory != "none",
             related=bool(self.related),
         )
 
     async def _step(self, reply: str) -> Step:
-        if self.settings.env_timeout is None:
-            step = self.env.step(reply)
-        else:
-            step = await call_with_timeout(self.settings.env_timeout, self.env.step, reply)
+        step = await self._ask_env(self.env.step, reply)
         if not isinstance(step, Step):
             raise TypeError(f"step() returned {type(step).__name__}, not Step")
         if not math.isfinite(step.reward):
@@ -358,69 +322,56 @@ class _TrialPlay:
             return False
         if not self.messages or self.messages[-1]["role"] != "assistant":
             return False  # the last request got no reply: that list cannot go on
-        history = sum(self.count(message["content"]) for message in self.messages[len(self.head) :])
-        return history <= self.settings.memory_tokens and self.taken + self.count(self.carry) <= self._left()
+        history = sum(self.count(message["content"]) for message in self.messages[len(self.system) :])
+        fits_context = self.tokens + self.count(self.unsaid_ending) <= self._room()
+        return history <= self.settings.memory_tokens and fits_context
 
-    def _left(self) -> int:
+    def _room(self) -> int:
         """Tokens of the model's context that the longest episode so far would leave to what comes before the next."""
         context: int | None = getattr(self.conversation, "context", None)
-        return sys.maxsize if context is None else context - self.longest
-
-    def _shown(self, messages: list[Message], turns_played: int) -> list[Message]:
-        """The messages a reply is asked for with; with a window, only the episode's last turns."""
-        window = self.settings.window
-        if window is None or turns_played < window:
-            return messages
-        head = len(messages) - 1 - 2 * turns_played  # the episode's opening message
-        left_out = turns_played - window + 1
-        note = f"[{left_out} turn{'s' if left_out > 1 else ''} left out]"
-        tail = messages[len(messages) - 2 * window + 1 :]
-        said = f"{messages[head]['content']}\n{note}\n{tail[0]['content']}"
-        return [*self.head, {"role": "user", "content": said}, *tail[1:]]
+        return sys.maxsize if context is None else context - self.longest_episode
 
     async def _reflect(self, episode: Episode, feedback: str, *, related: bool) -> Episode:
         """The episode with the reflection that follows it, where memory will show one."""
-        self.carry = prompts.ending(episode, feedback, self.style)
+        self.unsaid_ending = prompts.ending(episode, feedback, self.style)
         if not remembering.shows_reflection(self.memory):
             return episode
         if self.reflections is not None:
             return replace(episode, reflection=self.reflections(episode.index))
         if episode.stop in (StopReason.REQUEST_FAILED, StopReason.CONTEXT_FULL):
             return episode  # a policy that just gave no reply is not asked again
-        said = prompts.reflection_request(self.carry, "related" if related else self.restart, self.style)
-        request: Message = {"role": "user", "content": said}
-        seen = self._shown(self.messages[:-1], len(episode.turns) - 1)
-        asked = [*seen, self.messages[-1], request]
+        content = prompts.reflection_request(self.unsaid_ending, "related" if related else self.restart, self.style)
+        request: Message = {"role": "user", "content": content}
+        shown = self._shown(self.messages[:-1], len(episode.turns) - 1)
         sampling = replace(self.settings.sampling, max_tokens=self.settings.reflection_tokens)
         try:
             if self.spectator is not None:
                 self.spectator.ended(episode)
-            completion = await self._reply(asked, sampling)
-        except _NOT_THE_MODELS:
+            completion = await self._reply([*shown, self.messages[-1], request], sampling)
+        except _FATAL:
             raise
-        except Exception as failure:
-            outage = not isinstance(failure, ContextFull)  # a full context is the agent's own affair
-            return replace(episode, error=f"no reflection: {_said(failure)}", unreflected=outage)
+        except Exception as error:
+            outage = not isinstance(error, ContextFull)  # a full context is the agent's own affair
+            return replace(episode, error=f"no reflection: {_described(error)}", unreflected=outage)
         self.messages += [request, {"role": "assistant", "content": completion.text}]
-        self.carry = ""
+        self.unsaid_ending = ""
         return replace(episode, reflection=parse_reflection(completion, bare=self.style.bare))
 
-    def _remember(self, episode: Episode) -> None:
-        history = ""
-        if remembering.shows_history(self.memory):
-            history = self.digest(episode) if self.digest is not None else remembering.transcript(episode)
-        self.past.append(remembering.Recollection(episode, history))
+    def _history(self, episode: Episode) -> str:
+        if not remembering.shows_history(self.memory):
+            return ""
+        return self.digest(episode) if self.digest is not None else remembering.transcript(episode)
 
 
-def _turn(seen: str, reply: Completion, step: Step, state_key: str, timeout_reward: float) -> Turn:
-    """What a step came to, in Python's own numbers: those of numpy, which worlds count in, are no JSON."""
+def _turn(observation: str, reply: Completion, step: Step, state_key: str, timeout_reward: float) -> Turn:
+    """A step as it is kept: NumPy scalars become Python numbers, so that they can be written as JSON."""
     fault = None
     if not step.valid:
         empty = not reply.text or reply.text.isspace()
         fault = Fault.CUT_OFF if reply.finish == "length" else Fault.EMPTY if empty else Fault.INVALID
     reward = float(step.reward) + timeout_reward
-    return Turn(seen, reply, reward, bool(step.valid), state_key, step.feedback, float(step.shaping), fault)
+    return Turn(observation, reply, reward, bool(step.valid), state_key, step.feedback, float(step.shaping), fault)
 
 
-def _said(error: BaseException) -> str:
+def _described(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"

@@ -34,7 +34,7 @@ OFFICIAL = Path(os.environ.get("ALFWORLD_DATA", ROOT / "no official games"))
 
 
 def env(seed: int = 0, **params: object) -> ALFWorld:
-    made = mulligan.make("alfworld", seed, **params)
+    made = mulligan.make("alfworld", seed, params=params)
     assert isinstance(made, ALFWorld)
     return made
 
@@ -55,12 +55,12 @@ def play(world: ALFWorld, *commands: str) -> Episode:
 
 @pytest.mark.parametrize("params", [{}, {"kind": "ood"}, {"commands": True, "turns": 30, "plan": 28, "places": 20}])
 def test_keeps_the_contract(params: dict[str, object]) -> None:
-    mulligan.check_env("alfworld", **params)
+    mulligan.check_env("alfworld", params=params)
 
 
 def test_the_seed_draws_the_kind_of_task() -> None:
     def kinds(**params: object) -> set[str]:
-        return {mulligan.make_task("alfworld", seed, **params).task_class for seed in range(60)}
+        return {mulligan.make_task("alfworld", seed, params=params).task_class for seed in range(60)}
 
     assert kinds() == {"alfworld/pick", "alfworld/look", "alfworld/clean", "alfworld/heat"}
     assert kinds(kind="ood") == {"alfworld/cool", "alfworld/pick2"}
@@ -72,7 +72,7 @@ def test_the_seed_draws_the_kind_of_task() -> None:
 @pytest.mark.parametrize("kind", list(SHORTEST))
 def test_generated_games_are_winnable_with_turns_to_spare(kind: Kind) -> None:
     for seed in range(15):
-        task = mulligan.make_task("alfworld", seed, kind=kind)
+        task = mulligan.make_task("alfworld", seed, params={"kind": kind})
         game = Game(generate(task.seed, kind, 10, 8))
         assert not game.won()
         steps = plan(game)
@@ -86,7 +86,7 @@ def test_generated_games_are_winnable_with_turns_to_spare(kind: Kind) -> None:
 
 
 def test_games_differ_and_repeat() -> None:
-    tasks = [mulligan.make_task("alfworld", seed, kind="all") for seed in range(60)]
+    tasks = [mulligan.make_task("alfworld", seed, params={"kind": "all"}) for seed in range(60)]
     names = [registry.build(task).world.name for task in tasks]  # type: ignore[attr-defined]
     assert len(set(names)) == 60
     generate.cache_clear()
@@ -97,7 +97,8 @@ def test_games_differ_and_repeat() -> None:
 def test_unseen_rooms_have_floor_plans_of_their_own(places: int) -> None:
     def plans(rooms: str) -> set[tuple[str, ...]]:
         tasks = [
-            mulligan.make_task("alfworld", seed, kind="all", rooms=rooms, places=places, plan=8) for seed in range(120)
+            mulligan.make_task("alfworld", seed, params={"kind": "all", "rooms": rooms, "places": places, "plan": 8})
+            for seed in range(120)
         ]
         worlds = [registry.build(task).world for task in tasks]  # type: ignore[attr-defined]
         for task, world in zip(tasks, worlds, strict=True):
@@ -145,7 +146,7 @@ def test_a_frozen_game() -> None:
 )
 def test_impossible_parameters(params: dict[str, object], error: type[Exception], names: str) -> None:
     with pytest.raises(error, match=names):
-        mulligan.make_task("alfworld", 0, **params)
+        mulligan.make_task("alfworld", 0, params=params)
 
 
 def test_replies_are_read_kindly() -> None:
@@ -258,7 +259,7 @@ def test_unskilled_play_is_random_but_legal() -> None:
 
 
 def test_a_trial_through_the_runner() -> None:
-    task = mulligan.make_task("alfworld", 2, kind="heat")
+    task = mulligan.make_task("alfworld", 2, params={"kind": "heat"})
     steps = plan(Game(generate(2, "heat", 10, 8)))
     assert steps is not None
     trial = mulligan.run_trial_sync(task, ScriptedPolicy([*map(act, steps)]), episodes=2, memory="history")
@@ -269,7 +270,7 @@ def test_a_trial_through_the_runner() -> None:
 @pytest.mark.skipif(not OFFICIAL.exists(), reason="no official ALFWorld games here")
 def test_official_games_as_an_evaluation_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALFWORLD_DATA", str(OFFICIAL))
-    task = mulligan.make_task("alfworld", 0, games="valid_seen", kind="all", plan=28, turns=30)
+    task = mulligan.make_task("alfworld", 0, params={"games": "valid_seen", "kind": "all", "plan": 28, "turns": 30})
     world = registry.build(task)
     assert isinstance(world, ALFWorld)
     assert "/trial_" in world.task_key()
@@ -278,7 +279,9 @@ def test_official_games_as_an_evaluation_set(monkeypatch: pytest.MonkeyPatch) ->
     games = mulligan.rollout.tasksets.task_set("alfworld", 100, games="valid_seen", kind="all", plan=28, turns=30)
     assert len({each.integer("game") for each in games}) == 100  # of all the official set, not of a share
     again = mulligan.make_task(
-        "alfworld", 0, games="valid_seen", game=task.integer("game"), plan=28, turns=30, kind="all"
+        "alfworld",
+        0,
+        params={"games": "valid_seen", "game": task.integer("game"), "plan": 28, "turns": 30, "kind": "all"},
     )
     assert again == task
     result = mulligan.evaluate(

@@ -121,7 +121,7 @@ def test_games_of_no_split_are_split_by_their_worlds(tmp_path: Path) -> None:
 def test_a_numbered_game_keeps_its_set(data: Path) -> None:
     for number, seed_set in enumerate(listing("official").sets):
         kind = pick("official", number, 0, KINDS, 12)[1].goal.kind
-        task = mulligan.make_task("alfworld", 0, **{**PARAMS, "games": "official", "game": number, "kind": kind})
+        task = mulligan.make_task("alfworld", 0, params={**PARAMS, "games": "official", "game": number, "kind": kind})
         assert registry.build(task).seed_set() == seed_set  # type: ignore[attr-defined]
         assert belongs(task, seed_set or "")
 

@@ -148,7 +148,7 @@ def test_a_foreign_file_is_refused_by_name(tree: Path, changes: dict[str, object
 def test_a_game_of_the_tree_is_played_and_won(tree: Path) -> None:
     held, world = game(4, "clean")
     trial(tree, "valid_unseen", "pick_clean_then_place_in_recep-Mug-None-Shelf-7", held)
-    env = mulligan.make("alfworld", 5, games="valid_unseen", kind="clean", plan=12, turns=14)
+    env = mulligan.make("alfworld", 5, params={"games": "valid_unseen", "kind": "clean", "plan": 12, "turns": 14})
     assert world.task in env.reset()
     assert env.task.task_class == "alfworld/clean"
     steps = plan(Game(world))

@@ -24,7 +24,7 @@ SMALL = {"view": "cells", "places": 8, "plan": 6, "turns": 8}
 
 
 def env(seed: int, **params: object) -> ALFWorld:
-    made = mulligan.make("alfworld", seed, **params)
+    made = mulligan.make("alfworld", seed, params=params)
     assert isinstance(made, ALFWorld)
     return made
 
@@ -47,7 +47,7 @@ def play(world: ALFWorld, *actions: str) -> tuple[list[str], Episode]:
 @pytest.mark.parametrize("view", SHORT)
 @pytest.mark.parametrize("kind", ["train", "ood"])
 def test_keeps_the_contract(view: str, kind: str) -> None:
-    mulligan.check_env("alfworld", view=view, kind=kind)
+    mulligan.check_env("alfworld", params={"view": view, "kind": kind})
 
 
 @pytest.mark.parametrize("view", SHORT)
@@ -178,7 +178,7 @@ def test_the_preset_needs_one_token_a_command() -> None:
     assert config.trial.sampling.max_tokens == 1
     tokenizer = nano_tokenizer()
     for seed in range(15):
-        world = registry.build(mulligan.make_task("alfworld", seed, **config.task.params))
+        world = registry.build(mulligan.make_task("alfworld", seed, params=config.task.params))
         assert isinstance(world, ALFWorld)
         rng = random.Random(seed)
         world.reset()

@@ -61,7 +61,7 @@ def said() -> tuple[str, ...]:
         for style in ("plain", "zero-shot", "react", "bare"):
             for memory in ("reflection", "history", "both", "none"):
                 for seed in range(2 if os.environ.get("UPDATE_NANO") else 1):
-                    task = mulligan.make_task(env, seed, **params)
+                    task = mulligan.make_task(env, seed, params=params)
                     mulligan.run_trial_sync(task, recorder, style=style, memory=memory, episodes=3, stop="never")
     return tuple(message["content"] for messages in recorder.seen for message in messages)
 

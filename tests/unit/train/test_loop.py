@@ -325,7 +325,7 @@ def test_train_can_be_called_again_and_again(tmp_path):
 
     for name in ("a", "b"):
         run = mulligan.train(config=small(run=replace(small().run, updates=1)), run=tmp_path / name)
-        assert checkpoint.newest(run) is not None
+        assert checkpoint.newest(run.path) is not None
 
 
 def test_what_train_returns_can_be_evaluated(tmp_path):

@@ -59,7 +59,7 @@ def test_rows_follow_the_memory_mode():
 def test_demonstrations_carry_the_tokens_an_agent_would_sample():
     loaded = load(TINY)
     player = Demonstrated(ExpertPolicy(0.7, 0.5), loaded.renderer, prompts.style("bare").demonstrated)
-    task = mulligan.make_task("minesweeper", 3, view="compact", rows=4, cols=5, turns=10)
+    task = mulligan.make_task("minesweeper", 3, params={"view": "compact", "rows": 4, "cols": 5, "turns": 10})
     trial = mulligan.run_trial_sync(task, player, memory="both", style="bare")
     rows, steps = rows_of([trial])
     assert steps == sum(len(episode.turns) for episode in trial.episodes) + len(trial.episodes) - 1
@@ -81,7 +81,7 @@ def test_rows_are_what_the_chat_template_says(style):
     """With and without a system message, an episode's row is the template's own rendering of its messages."""
     loaded = load(TINY)
     player = Demonstrated(ExpertPolicy(), loaded.renderer, prompts.style(style).demonstrated)
-    task = mulligan.make_task("minesweeper", 3, view="compact", rows=3, cols=3)
+    task = mulligan.make_task("minesweeper", 3, params={"view": "compact", "rows": 3, "cols": 3})
     trial = mulligan.run_trial_sync(task, player, style=style, episodes=1)
     (row,) = rows_of([trial])[0]
     (episode,) = trial.episodes

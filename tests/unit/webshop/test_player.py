@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from mulligan import evaluate
 from mulligan.envs import registry
 from mulligan.envs.webshop.env import WebShop
 from mulligan.errors import UnknownName
-from mulligan.eval.run import evaluate
 from mulligan.policy.scripted import ExpertPolicy, ScriptedPolicy
 from mulligan.seeding import generator
 from mulligan.trial.reflection import parse_reflection

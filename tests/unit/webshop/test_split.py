@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from mulligan import evaluate
 from mulligan.envs import registry
 from mulligan.envs.webshop.catalogue import from_files
 from mulligan.envs.webshop.generate import records
 from mulligan.errors import ParameterError
-from mulligan.eval.run import evaluate
 from mulligan.report.tables import eval_table
 from mulligan.rollout.tasksets import FIRST_SEED, task_set, tasks_of
 from shirts import NOTE, item, shop_of

@@ -1,0 +1,128 @@
+"""What a notebook does: classes as environments, results that show themselves."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import types
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+import mulligan
+from mulligan import api
+from mulligan.envs.bandit import Bandit
+from mulligan.errors import MissingExtra, UnknownName, UsageError
+from mulligan.train import resolve
+from mulligan.trial.settings import TrialSettings
+
+
+class Lever(Bandit):
+    """A bandit that was written in a notebook."""
+
+
+@pytest.fixture
+def pandas(monkeypatch):
+    """A stand-in, since pandas is not among the core's dependencies."""
+    module: Any = types.ModuleType("pandas")
+    module.DataFrame = lambda rows: rows
+    monkeypatch.setitem(sys.modules, "pandas", module)
+
+
+def test_every_door_takes_a_class_and_params():
+    task = mulligan.make_task(Lever, seed=2, params={"arms": 3})
+    assert (task.env, task["arms"]) == ("Lever", 3)
+    assert isinstance(mulligan.make(task), Lever)
+    assert mulligan.make(Lever, 2, {"arms": 3}).task == task
+    assert mulligan.check_env(Lever, params={"arms": 3}).env == "Lever"
+    result = mulligan.evaluate(Lever, "expert", tasks=3, params={"arms": 3}, room=False)
+    assert {trial.task["arms"] for trial in result.trials} == {3}
+    with pytest.raises(UnknownName):
+        mulligan.make_task(Lever, params={"legs": 3})
+
+
+def test_a_class_that_was_defined_anew_replaces_the_old_one():
+    first = type("Anew", (Bandit,), {})
+    second = type("Anew", (Bandit,), {})
+    assert type(mulligan.make(first)) is first
+    assert type(mulligan.make(second)) is second
+    with pytest.raises(UsageError):
+        mulligan.make_task(type("bandit", (Bandit,), {}))  # a built-in one is called so
+
+
+def test_training_takes_a_class(tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    configs = []
+    monkeypatch.setattr("mulligan.train.loop.train", lambda config, run, **_: configs.append(config) or run)
+    run = mulligan.train(Lever, preset="test", params={"arms": 3}, settings={"algo.gamma_traj": 0.5}, run=tmp_path)
+    assert (run.path, configs[0].task.env, configs[0].task.params["arms"]) == (tmp_path, "Lever", 3)
+    assert configs[0].algo.gamma_traj == 0.5
+    assert configs[0] == resolve.resolve("test", None, {"task.env": "Lever", "env.arms": "3", "algo.gamma_traj": "0.5"})
+
+
+def test_results_show_themselves(pandas, tmp_path):
+    result = mulligan.evaluate("bandit", "expert", tasks=4, episodes=2)
+    rows = result.to_frame()
+    assert [row["kind"] for row in rows].count("policy") == 1
+    assert rows[0]["p@2"] == result.p[1]
+    assert (rows[0]["p@1 low"], rows[0]["p@1 high"]) == result.main.ci[0]
+    game = mulligan.evaluate("tictactoe", "random", tasks=2, episodes=1, room=False, controls=())
+    assert game.to_frame()[0]["return 1"] == game.main.returns[0]
+    trial = result.trials[0]
+    assert trial.to_frame()[0]["stop"] == trial.episodes[0].stop.value
+    check = mulligan.check_env("bandit")
+    assert check.to_frame()[0]["tasks"] == check.tasks
+    (tmp_path / "metrics.jsonl").write_text('{"update": 1, "p@1": 0.25}\n{"update": 2, "p@1": 0.5}\n')
+    run = mulligan.TrainedRun(tmp_path)
+    assert [row["update"] for row in run.to_frame()] == [1, 2]
+    for shown, figures in ((result, f"{result.p[0]:.3g}"), (trial, "bandit"), (check, "bandit"), (run, "0.5")):
+        assert len(repr(shown)) < 400
+        assert figures in repr(shown)
+        assert "<td>" in shown._repr_html_()
+
+
+def test_html_is_escaped():
+    class Loud(Bandit):
+        def step(self, reply):
+            raise ValueError("<script>")
+
+    with pytest.warns(UserWarning, match="script"):
+        trial = mulligan.run_trial_sync(mulligan.make(Loud), lambda messages: "1")
+    assert "<script>" not in trial._repr_html_()
+
+
+def test_frames_name_the_extra_they_need(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingExtra) as missing:
+        mulligan.evaluate("bandit", "expert", tasks=1, room=False).to_frame()
+    assert missing.value.extra == "notebook"
+
+
+def test_signatures_are_real():
+    """Every option has a name; those of a trial are fields of `TrialSettings`, of the same type."""
+    settings = {field.name: field.type for field in fields(TrialSettings)}
+    for name in api.TrialOptions.__annotations__:
+        assert name in settings
+    for function in (mulligan.evaluate, mulligan.run_trial, mulligan.run_trial_sync, api.train, mulligan.make_task):
+        parameters = inspect.signature(function).parameters.values()
+        assert [each.name for each in parameters if each.kind is each.VAR_KEYWORD] in (["trial"], [])
+
+
+def test_progress_is_shown_where_somebody_looks(capsys, monkeypatch):
+    mulligan.evaluate("bandit", "expert", tasks=2, room=False)
+    assert capsys.readouterr().err == ""  # a script whose output goes to a file
+    monkeypatch.setattr("mulligan.progress._EVERY_SECONDS", 0.0)
+    mulligan.evaluate("bandit", "expert", tasks=2, room=False, progress=True)
+    assert "main: 2 of 2" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "ipykernel", types.ModuleType("ipykernel"))  # without ipywidgets: lines
+    mulligan.evaluate("bandit", "expert", tasks=2, room=False)
+    assert "main: 2 of 2" in capsys.readouterr().err
+    monkeypatch.setattr("mulligan.progress.is_live", lambda: True)
+    calls = []
+    mulligan.evaluate("bandit", "expert", tasks=2, room=False, progress=lambda *given: calls.append(given))
+    assert calls[-1][1:] == (2, 2)
+    mulligan.evaluate("bandit", "expert", tasks=2, room=False, progress=False)
+    assert capsys.readouterr().err == ""
+    mulligan.evaluate("bandit", "expert", tasks=2, room=False)
+    assert capsys.readouterr().err != ""
