@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.command import COMMAND, call
 
 import mulligan
-from mulligan.cli import main
+from mulligan.app.cli import main
 from mulligan.errors import UnknownName
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.report.run import RunFolder
@@ -181,7 +181,7 @@ def test_show_finds_a_task_by_its_number_and_an_episode_without_turns(capsys, fo
 
 HELP_WITHOUT_HEAVY_MODULES = """
 import sys
-from mulligan.cli import main
+from mulligan.app.cli import main
 from mulligan.errors import UnknownName
 try:
     main(["--help"])
@@ -214,7 +214,7 @@ def test_threads_are_told_to_sleep_before_torch_is_loaded(folder, words, told, h
     (folder / "first" / "torch.py").write_text(
         "import os\nraise SystemExit(os.environ.get('OMP_WAIT_POLICY', 'nothing was said'))\n"
     )
-    program = "import sys; sys.path.insert(0, 'first'); from mulligan.cli import main; main()"
+    program = "import sys; sys.path.insert(0, 'first'); from mulligan.app.cli import main; main()"
     environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
     environment |= {} if told is None else {"OMP_WAIT_POLICY": told}
     done = subprocess.run(

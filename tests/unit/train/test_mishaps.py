@@ -28,11 +28,11 @@ from mulligan.rollout.collect import Job
 from mulligan.rollout.groups import Mixture, draw_tasks
 from mulligan.rollout.tasksets import world_key
 from mulligan.rollout.workers import play
-from mulligan.train import checkpoint, step
-from mulligan.train.config import AlgoConfig, EngineConfig, ModelConfig, OptimConfig, TaskConfig
-from mulligan.train.loop import Trainer, train
-from mulligan.train.resolve import checked, resolve
-from mulligan.train.step import Learner
+from mulligan.training import checkpoint, step
+from mulligan.training.config import AlgoConfig, EngineConfig, ModelConfig, OptimConfig, TaskConfig
+from mulligan.training.loop import Trainer, train
+from mulligan.training.resolve import checked, resolve
+from mulligan.training.step import Learner
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Task
 from notebooks import interrupt, run_interrupted

@@ -14,15 +14,15 @@ from mulligan.envs.bandit import Bandit
 from mulligan.errors import MulliganError, RunFolderError, UnknownName, UsageError
 from mulligan.models.load import load
 from mulligan.rollout.groups import Mixture
-from mulligan.train import checkpoint, warmstart
-from mulligan.train.config import (
+from mulligan.training import checkpoint, warmstart
+from mulligan.training.config import (
     RunConfig,
     TaskConfig,
 )
-from mulligan.train.loop import train
-from mulligan.train.resolve import resolve
-from mulligan.train.rows import rows_of
-from mulligan.train.warmstart import demonstrate
+from mulligan.training.loop import train
+from mulligan.training.resolve import resolve
+from mulligan.training.rows import rows_of
+from mulligan.training.warmstart import demonstrate
 from small_runs import metrics, small, weights
 
 
