@@ -56,6 +56,8 @@ def make_task(env: str | type[Env], seed: int = 0, params: Params | None = None)
 
 def make(env: str | type[Env] | Task, seed: int = 0, params: Params | None = None) -> Env:
     """A live environment, of a task or of what `make_task` takes."""
+    if isinstance(env, Task) and (seed or params):
+        raise UsageError("make: a task brings its seed and its parameters; leave them out")
     return registry.build(env if isinstance(env, Task) else make_task(env, seed, params))
 
 
