@@ -225,5 +225,3 @@ def test_a_full_context_is_no_better_than_losing():
     assert (full_at_once.episodes[0].turns, full_at_once.episodes[0].reward) == ((), -1.0)
     kept = json.loads(json.dumps(trial_to_dict(full_at_once)))
     assert trial_from_dict(kept) == full_at_once
-    del kept["episodes"][0]["forfeit"]  # as a run of an earlier version
-    assert trial_from_dict(kept).episodes[0].reward == 0.0
