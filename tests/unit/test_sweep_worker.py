@@ -16,7 +16,7 @@ from mulligan.training.resolve import resolve, to_tree
 def test_an_arm_is_evaluated_on_its_device_with_its_engine(tmp_path, monkeypatch):
     asked: dict[str, object] = {}
 
-    def load_model(run, device="cpu"):
+    def load_model(run, device="cpu", checkpoint=""):
         asked["device"] = device
         return load("nano:hidden=32,layers=1", device="cpu")
 
