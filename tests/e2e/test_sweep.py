@@ -155,7 +155,9 @@ def test_an_arm_that_fails_is_named_with_its_reason(tmp_path, monkeypatch, capsy
     """The world breaks only when it is played: nothing could have known before."""
     monkeypatch.chdir(tmp_path)
     example = (Path(__file__).parents[2] / "examples" / "my_env.py").read_text()
-    Path("broken.py").write_text(example.replace('self.said = "No guess yet."', "raise SystemExit('out of order')"))
+    broken = example.replace('self.shown = "No guess yet."', "raise SystemExit('out of order')")
+    assert broken != example
+    Path("broken.py").write_text(broken.replace("def world_key", "def _world_key"))  # its few worlds make no sets
     text = SWEEP.replace('"bandit"', '"broken.py:GuessNumber"').replace("arms = 3", "top = 5")
     text = text.replace('"warmstart.steps" = 2', '"warmstart.steps" = 0')
     Path("sweep.toml").write_text(text)
