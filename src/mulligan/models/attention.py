@@ -94,8 +94,15 @@ def compile_layers(model: Any, backend: str | Callable[..., Any] = "inductor") -
 
     layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
     for layer in layers:
-        layer.compile(backend=backend, dynamic=True)
+        layer.compile(backend=backend, dynamic=True, options=repeatable(backend))
     model.has_compiled_layers = bool(layers)
+
+
+def repeatable(backend: str | Callable[..., Any]) -> dict[str, Any] | None:
+    """Options of torch.compile by which code is chosen by arithmetic: what is chosen by timing differs between runs."""
+    if backend != "inductor" or "deterministic" not in torch._inductor.list_options():
+        return None
+    return {"deterministic": True}
 
 
 def _attention(

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from mulligan.models.attention import PackedPlan, forward, states
+from mulligan.models.attention import PackedPlan, forward, repeatable, states
 from mulligan.training.pack import MicroBatch
 
 FEW = 2**25
@@ -48,8 +48,9 @@ class Head:
         self.slice = SLICE.get(next(model.parameters()).device.type, SLICE["cuda"])
         self.measure, self.slope = _measure, _slope
         if compiled:
-            self.measure = torch.compile(_measure, backend=backend)
-            self.slope = torch.compile(_slope, backend=backend)
+            options = repeatable(backend)
+            self.measure = torch.compile(_measure, backend=backend, options=options)
+            self.slope = torch.compile(_slope, backend=backend, options=options)
 
     def score(self, batch: MicroBatch, temperature: float) -> Scores:
         """Log-probability and entropy of each sampled token of a micro-batch under the sampling distribution."""

@@ -222,7 +222,7 @@ def _on_device(joined: _Joined, integers: Sequence[Tensor], floats: Iterator[Ten
         opening = SharedPrefix(keys, own, copies.view(-1, joined.opening), key_ends.int())
     return MicroBatch(
         ids=ids,
-        positions=positions,
+        positions=positions.clone(),  # compiled code would be tied to where in a larger buffer they begin
         plan=PackedPlan(joined.lengths, ids.device, ends=ends.int() if ids.is_cuda else None, opening=opening),
         keep=keep,
         target=target,

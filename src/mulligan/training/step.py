@@ -27,12 +27,15 @@ from mulligan.training import masters, optimisers
 from mulligan.training.config import Config
 from mulligan.training.head import Head, Scores
 from mulligan.training.pack import Budget, MicroBatch, pack, token_budget
-from mulligan.training.rows import Row
+from mulligan.training.rows import Row, Span
 from mulligan.training.schedule import Schedule
 
 Result = TypeVar("Result")
 SMALLEST_BUDGET = 64
 """Micro-batches of so many tokens are not halved again: running out of memory is then an error."""
+SETTLING_ROWS, SETTLING_ROW = 8, 128
+"""Rows that code is compiled on, and their tokens: enough for the output layer to work in slices, few enough to be
+quick."""
 CLIP_LOW = CLIP_HIGH = 0.2
 """The ratio is clipped below 1 - CLIP_LOW and above 1 + CLIP_HIGH: PPO's values, and those of both papers."""
 GRAD_CLIP = 1.0
@@ -116,6 +119,30 @@ class Learner:
         self.reference: dict[str, Tensor] | None = None
         self.masters = masters.copies(model)
         self.optimiser = optimisers.for_updates(self.weights(), self.critic, config, fused=self.device.type == "cuda")
+        if compiled:
+            self._compile()
+
+    def _compile(self) -> None:
+        """Compile on rows that are the same in every process.
+
+        The compiler tunes its code to the first sizes that it sees. Were those the sizes of real rows, a resumed run
+        would begin with other code than the run that was left alone, and round differently.
+        """
+        for count_alike in (0, SETTLING_ROW // 2):
+            packed = self._packed(_settling_rows(count_alike))
+            for temperature in {1.0, self.config.trial.sampling.temperature}:  # of the warm start, and of updates
+                for batch in packed:
+                    self.model.eval()
+                    with torch.no_grad():
+                        self.score(batch, temperature)
+                    self.model.train(is_checkpointed(self.model))
+                    with masters.taking_gradients(self.model, self.masters):
+                        for entropy_weight in (0.0, 1.0):
+                            scores = self.score(batch, temperature)
+                            loss = scores.logp.square().sum()
+                            loss = loss + scores.entropy.square().sum() if entropy_weight else loss
+                            loss.backward()  # type: ignore[no-untyped-call]
+        self._no_gradient()
 
     @property
     def tokens(self) -> int:
@@ -431,6 +458,17 @@ class Learner:
                 loss.backward()  # type: ignore[no-untyped-call]
                 total = total + loss.detach()
         return total
+
+
+def _settling_rows(count_alike: int) -> list[Row]:
+    """Rows of fixed tokens, the first `count_alike` of which are the same in all."""
+    rows = []
+    for number in range(SETTLING_ROWS):
+        ids = [0] * count_alike + [1 + number % 2] * (SETTLING_ROW - count_alike)
+        start = count_alike + 1
+        sampled = tuple(ids[start:])
+        rows.append(Row(ids, [Span(start, sampled, (0.0,) * len(sampled), number, number, reflects=False)]))
+    return rows
 
 
 def _note(packed: Sequence[MicroBatch], name: str, logp: Sequence[Tensor]) -> None:
