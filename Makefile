@@ -7,7 +7,10 @@ ORACLE := .venv/oracle
 BROWSER := .venv/.browser
 
 .NOTPARALLEL: # several targets install into one .venv
-.PHONY: demo test test-slow test-seeds test-oracle check format bench results clean
+.PHONY: install demo test test-slow test-seeds test-oracle check format bench results clean
+
+install: $(READY)
+	@echo 'installed; now: source .venv/bin/activate'
 
 demo: $(READY)
 	$(BIN)/mulligan demo
