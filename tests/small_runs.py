@@ -7,8 +7,8 @@ from pathlib import Path
 
 import torch
 
-from mulligan.train import checkpoint
-from mulligan.train.config import (
+from mulligan.training import checkpoint
+from mulligan.training.config import (
     Config,
     EngineConfig,
     ModelConfig,
@@ -17,7 +17,7 @@ from mulligan.train.config import (
     TaskConfig,
     WarmstartConfig,
 )
-from mulligan.train.metrics import MetricsFile
+from mulligan.training.metrics import MetricsFile
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Sampling
 

@@ -11,9 +11,9 @@ import torch
 import mulligan
 from mulligan.engine.slots import SlotEngine
 from mulligan.policy.local import LocalPolicy
-from mulligan.train.config import AlgoConfig, Config, ModelConfig, OptimConfig, RunConfig
-from mulligan.train.rows import rows_of
-from mulligan.train.step import Learner, UpdateData
+from mulligan.training.config import AlgoConfig, Config, ModelConfig, OptimConfig, RunConfig
+from mulligan.training.rows import rows_of
+from mulligan.training.step import Learner, UpdateData
 from mulligan.types import Group, Sampling
 
 TINY = "nano:hidden=32,layers=2"

@@ -12,7 +12,7 @@ import time
 from rich.console import Console
 from rich.table import Table
 
-from mulligan.bench import alfworld
+from mulligan.app.bench import alfworld
 from mulligan.seeding import generator
 from oracle.textworld_games import Oracle, Source
 

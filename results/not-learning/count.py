@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mulligan.envs.minesweeper.env import moves
 from mulligan.report.run import load_trials
-from mulligan.train.metrics import MetricsFile
+from mulligan.training.metrics import MetricsFile
 
 SHOWN = ("update", "p@1", "p@3", "valid", "loss/entropy", "loss/grad_norm", "loss/clip", "loss/lr")
 

@@ -21,10 +21,10 @@ from typing import Any
 
 import torch
 
-from mulligan.train import checkpoint
-from mulligan.train.metrics import MetricsFile
+from mulligan.training import checkpoint
+from mulligan.training.metrics import MetricsFile
 
-COMMAND = [sys.executable, "-c", "from mulligan.cli import main; main()", "train"]
+COMMAND = [sys.executable, "-c", "from mulligan.app.cli import main; main()", "train"]
 SMALL = ["--preset", "cpu", "--run.tasks", "8", "--warmstart.steps", "60", "--warmstart.trials", "600"]
 
 

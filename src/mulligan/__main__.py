@@ -1,6 +1,6 @@
 """``python -m mulligan`` is ``mulligan``."""
 
-from mulligan.cli import main
+from mulligan.app.cli import main
 
 if __name__ == "__main__":
     main()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from mulligan import notebook
+from mulligan.app.progress import OnUpdate, in_notebook, shares, trial_progress, update_progress
 from mulligan.envs import check, registry
 from mulligan.envs.base import Env
 from mulligan.errors import UsageError
@@ -20,7 +21,6 @@ from mulligan.eval.run import EvalResult, Progress, run_plan
 from mulligan.players import Plays, as_trained, player_from, trained_with
 from mulligan.policy.base import Policy, ReplyFunction, as_policy
 from mulligan.policy.threads import run_async
-from mulligan.progress import OnUpdate, in_notebook, shares, trial_progress, update_progress
 from mulligan.report.run import RunFolder
 from mulligan.rollout import worlds
 from mulligan.trial import runner
@@ -28,7 +28,7 @@ from mulligan.trial.settings import TrialSettings
 from mulligan.types import Memory, Restart, Sampling, Stop, Task, Trial
 
 if TYPE_CHECKING:
-    from mulligan.train.config import Config
+    from mulligan.training.config import Config
 
 Params = Mapping[str, Any]
 """Parameters of an environment by name: ``{"mines": 4, "turns": 20}``. Those left out have their defaults."""
@@ -56,6 +56,8 @@ def make_task(env: str | type[Env], seed: int = 0, params: Params | None = None)
 
 def make(env: str | type[Env] | Task, seed: int = 0, params: Params | None = None) -> Env:
     """A live environment, of a task or of what `make_task` takes."""
+    if isinstance(env, Task) and (seed or params):
+        raise UsageError("make: a task brings its seed and its parameters; leave them out")
     return registry.build(env if isinstance(env, Task) else make_task(env, seed, params))
 
 
@@ -211,7 +213,7 @@ class TrainedRun:
     @property
     def metrics(self) -> list[dict[str, Any]]:
         """What was measured at each update."""
-        from mulligan.train.metrics import MetricsFile
+        from mulligan.training.metrics import MetricsFile
 
         return MetricsFile(self.path / "metrics.jsonl").read()
 
@@ -259,8 +261,8 @@ def train(
         source = "resume" if resume else "config"
         raise UsageError(f"train: {source}= brings its own settings; leave out {', '.join(surplus)}")
     run = Path(run)
-    from mulligan.train.loop import train as train_into
-    from mulligan.train.resolve import from_run, resolve
+    from mulligan.training.loop import train as train_into
+    from mulligan.training.resolve import from_run, resolve
 
     if resume:
         env = from_run(RunFolder.open(run)).task.env

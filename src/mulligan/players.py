@@ -26,7 +26,7 @@ from mulligan.types import ParamValue, Sampling
 
 if TYPE_CHECKING:
     from mulligan.engine.choose import Kind
-    from mulligan.train.config import Config
+    from mulligan.training.config import Config
 
 
 MODELS = ("nano", "smollm2", "hf")
@@ -173,7 +173,7 @@ def trained_with(name: object) -> Config | None:
     folder = RunFolder.open(run[0])
     if folder.config().get("kind") != "train":
         raise UsageError(f"{name} is not a training run, so that it holds no policy")
-    from mulligan.train.resolve import from_run
+    from mulligan.training.resolve import from_run
 
     return from_run(folder)
 
@@ -200,8 +200,8 @@ def _local(name: str, device: str, engine: Mapping[str, Any], plays: Plays | Non
         from mulligan.models.load import load
         from mulligan.policy.local import LocalPolicy
         from mulligan.report.run import RunFolder
-        from mulligan.train.checkpoint import load_model
-        from mulligan.train.context import played_context, trained_context
+        from mulligan.training.checkpoint import load_model
+        from mulligan.training.context import played_context, trained_context
     except ImportError as error:
         if (error.name or "").partition(".")[0] == "mulligan":
             raise

@@ -173,7 +173,7 @@ def with_values(section: Section, values: Mapping[str, Any]) -> Section:
         *group, own_name = settings_of(type(section))[name].path
         (groups.setdefault(group[0], {}) if group else changes)[own_name] = value
     base: Any = section
-    changes |= {name: replace(getattr(base, name), **own) for name, own in groups.items()}
+    changes |= {name: replace(getattr(base, name), **group_values) for name, group_values in groups.items()}
     result: Section = replace(base, **changes)
     return result
 

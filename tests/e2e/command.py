@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from mulligan.cli import main
+from mulligan.app.cli import main
 
-COMMAND = [sys.executable, "-c", "from mulligan.cli import main; main()"]
+COMMAND = [sys.executable, "-c", "from mulligan.app.cli import main; main()"]
 
 
 def call(*words: str) -> int:

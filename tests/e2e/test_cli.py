@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.command import COMMAND, call
 
 import mulligan
-from mulligan.cli import main
+from mulligan.app.cli import main
 from mulligan.errors import UnknownName
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.report.run import RunFolder
@@ -44,14 +44,14 @@ ROOT = Path(__file__).parents[2]
         (["eval", "minesweeper", "--policy", "endpoint:m"], "--base-url"),
         (["eval", "minesweeper", "--policy", "nowhere.py:f"], "nowhere.py"),
         (["eval", "minesweeper", "--max-cost", "1"], "price"),
-        (["eval", "minesweeper", "--max-cost", "-1", "--price-in", "1"], "max_cost=-1"),
+        (["eval", "minesweeper", "--max-cost", "-1", "--price-in", "1"], "max_cost"),
         (["eval", "minesweeper", "--price-in", "-1"], "price"),
-        (["eval", "minesweeper", "--concurrency", "0"], "concurrency=0"),
-        (["eval", "minesweeper", "--temperature", "-1"], "temperature=-1"),
-        (["eval", "minesweeper", "--top-p", "0"], "top_p=0"),
-        (["eval", "minesweeper", "--top-p", "1.5"], "top_p=1.5"),
-        (["eval", "minesweeper", "--max-tokens", "0"], "max_tokens=0"),
-        (["eval", "minesweeper", "--env-timeout", "0"], "env_timeout=0"),
+        (["eval", "minesweeper", "--concurrency", "0"], "concurrency"),
+        (["eval", "minesweeper", "--temperature", "-1"], "temperature"),
+        (["eval", "minesweeper", "--top-p", "0"], "top_p"),
+        (["eval", "minesweeper", "--top-p", "1.5"], "top_p"),
+        (["eval", "minesweeper", "--max-tokens", "0"], "max_tokens"),
+        (["eval", "minesweeper", "--env-timeout", "0"], "env_timeout"),
         (["eval", "--env.mines", "--tasks", "5", "minesweeper"], "--env.mines"),
         (["eval", "--resume", "nowhere"], "nowhere"),
         (["eval", "minesweeper", "--policy", "runs/nowhere"], "runs/nowhere"),
@@ -181,7 +181,7 @@ def test_show_finds_a_task_by_its_number_and_an_episode_without_turns(capsys, fo
 
 HELP_WITHOUT_HEAVY_MODULES = """
 import sys
-from mulligan.cli import main
+from mulligan.app.cli import main
 from mulligan.errors import UnknownName
 try:
     main(["--help"])
@@ -214,7 +214,7 @@ def test_threads_are_told_to_sleep_before_torch_is_loaded(folder, words, told, h
     (folder / "first" / "torch.py").write_text(
         "import os\nraise SystemExit(os.environ.get('OMP_WAIT_POLICY', 'nothing was said'))\n"
     )
-    program = "import sys; sys.path.insert(0, 'first'); from mulligan.cli import main; main()"
+    program = "import sys; sys.path.insert(0, 'first'); from mulligan.app.cli import main; main()"
     environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
     environment |= {} if told is None else {"OMP_WAIT_POLICY": told}
     done = subprocess.run(

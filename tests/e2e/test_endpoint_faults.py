@@ -13,7 +13,7 @@ from tests.e2e.asking import KEY, ask, play, policy_at
 from tests.e2e.chat_server import ChatServer, Received
 
 from mulligan import EvalResult, evaluate
-from mulligan.cli import main
+from mulligan.app.cli import main
 from mulligan.errors import ContextFull, PolicyError, RequestFailed, StopReason
 from mulligan.policy.endpoint import EndpointPolicy, server_message
 

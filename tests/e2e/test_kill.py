@@ -30,8 +30,8 @@ import torch
 
 from mulligan.models.load import load, save
 from mulligan.report.run import read_lines
-from mulligan.train import checkpoint, warmstart
-from mulligan.train.config import (
+from mulligan.training import checkpoint, warmstart
+from mulligan.training.config import (
     AlgoConfig,
     Config,
     EngineConfig,
@@ -41,7 +41,7 @@ from mulligan.train.config import (
     TaskConfig,
     WarmstartConfig,
 )
-from mulligan.train.loop import train
+from mulligan.training.loop import train
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Sampling
 
@@ -59,7 +59,7 @@ CONFIG = Config(
     algo=AlgoConfig(estimator="grpo", baseline="agent", scale="agent", kl_weight=0.1),
     optim=OptimConfig(lr=3e-3, warmup=1, epochs=2),
 )
-COMMAND = [sys.executable, "-c", "from mulligan.cli import main; main()"]
+COMMAND = [sys.executable, "-c", "from mulligan.app.cli import main; main()"]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 

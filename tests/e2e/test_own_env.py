@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from mulligan.cli import main
+from mulligan.app.cli import main
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")

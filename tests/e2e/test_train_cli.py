@@ -16,11 +16,11 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from mulligan.cli import main
-from mulligan.cli.stopping import Polite
-from mulligan.progress import Status
+from mulligan.app.cli import main
+from mulligan.app.cli.stopping import Polite
+from mulligan.app.progress import Status
 from mulligan.report.run import RunFolder
-from mulligan.train.resolve import from_tree, presets, resolve, to_tree
+from mulligan.training.resolve import from_tree, presets, resolve, to_tree
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "my_env.py"
 
@@ -63,7 +63,7 @@ def trainer(monkeypatch):
                     break
         return run.path
 
-    _replace(monkeypatch, "mulligan.train.loop", train=train)
+    _replace(monkeypatch, "mulligan.training.loop", train=train)
     return told
 
 
@@ -162,7 +162,7 @@ def test_plain_progress_ends_with_the_last_update(trainer, capsys):
 
 def test_the_line_of_an_update(monkeypatch):
     now = {"at": 100.0}
-    monkeypatch.setattr("mulligan.progress.time.monotonic", lambda: now["at"])
+    monkeypatch.setattr("mulligan.app.progress.time.monotonic", lambda: now["at"])
     status = Status()
     metrics = {"updates": 80, "p@1": 0.412, "p@2": 0.55, "p@10": 0.7, "loss/entropy": 1.234}
     metrics["time/engine_tokens_per_s"] = 3400.4
@@ -270,7 +270,7 @@ def test_dry_run_of_every_preset(capsys, folder, name):
 
 def test_dry_run_imports_no_torch(folder):
     program = (
-        "import sys\nfrom mulligan.cli import main\n"
+        "import sys\nfrom mulligan.app.cli import main\n"
         "try:\n    main(['train', 'kuhn', '--preset', 'mage', '--dry-run'])\n"
         "except SystemExit as stopped:\n"
         "    sys.exit(stopped.code or bool({'torch', 'transformers'} & set(sys.modules)))\n"
@@ -281,7 +281,7 @@ def test_dry_run_imports_no_torch(folder):
 
 
 def test_training_without_torch_names_the_extra(folder):
-    program = "import sys\nsys.modules['torch'] = None\nfrom mulligan.cli import main\nmain(sys.argv[1:])\n"
+    program = "import sys\nsys.modules['torch'] = None\nfrom mulligan.app.cli import main\nmain(sys.argv[1:])\n"
     words = ["train", "--preset", "test", "--run", "mine"]
     done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=False)
     assert done.returncode == 2
@@ -407,8 +407,8 @@ def models(monkeypatch):
     def save(loaded, path, *, merge):
         asked.append((loaded.name, loaded.tokenizer.model_max_length, path, merge))
 
-    _replace(monkeypatch, "mulligan.train.checkpoint", load_model=load_model)
-    _replace(monkeypatch, "mulligan.train.context", trained_context=lambda run, loaded: 96)
+    _replace(monkeypatch, "mulligan.training.checkpoint", load_model=load_model)
+    _replace(monkeypatch, "mulligan.training.context", trained_context=lambda run, loaded: 96)
     _replace(monkeypatch, "mulligan.models.load", save=save)
     return asked
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import mulligan
-from mulligan.cli.show import transcript
+from mulligan.app.cli.show import transcript
 from mulligan.policy.scripted import ExpertPolicy
 
 HERE = Path(__file__).parent

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import mulligan
-from mulligan.cli import main
+from mulligan.app.cli import main
 from mulligan.envs.adapters import textarena as textarena_games
 from mulligan.envs.adapters.gymnasium import narrow_seed
 from mulligan.envs.check import check_env

@@ -9,7 +9,7 @@ import pytest
 import mulligan
 from mulligan import api
 from mulligan.errors import UsageError
-from mulligan.train.resolve import resolve
+from mulligan.training.resolve import resolve
 
 
 def test_training_takes_its_settings_from_one_place(tmp_path):
@@ -22,7 +22,7 @@ def test_training_takes_its_settings_from_one_place(tmp_path):
 
 def test_training_begins_with_the_preset_for_any_machine(tmp_path, monkeypatch):
     pytest.importorskip("torch")
-    loop = importlib.import_module("mulligan.train.loop")
+    loop = importlib.import_module("mulligan.training.loop")
     begun = []
     monkeypatch.setattr(loop, "train", lambda config, run, **_: begun.append(config))
     mulligan.train("bandit", run=tmp_path / "run")

@@ -10,12 +10,12 @@ import sys
 import numpy as np
 import pytest
 
-from mulligan.cli import main
+from mulligan.app.cli import main
+from mulligan.app.sweep.compare import compare
+from mulligan.app.sweep.rows import as_table, read_rows
 from mulligan.errors import UnknownName, UsageError
 from mulligan.eval.intervals import difference, share_interval
 from mulligan.report.comparison import as_csv, draw, grids, latex, markdown, notes
-from mulligan.sweep.compare import compare
-from mulligan.sweep.rows import as_table, read_rows
 
 TASKS = 16
 META, RL = "1111111111110000", "1111000000000000"

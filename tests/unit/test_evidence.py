@@ -7,7 +7,7 @@ import json
 import pytest
 
 from mulligan import evaluate
-from mulligan.cli.main import main
+from mulligan.app.cli.main import main
 from mulligan.eval.evidence import without_evidence
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.rollout.tasksets import world_key

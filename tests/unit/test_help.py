@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mulligan.bench import NAMES
-from mulligan.cli.main import COMMANDS, main
+from mulligan.app.bench import NAMES
+from mulligan.app.cli.main import COMMANDS, main
 
 
 @pytest.mark.parametrize("words", [*([command] for command in COMMANDS), *(["bench", name] for name in NAMES)])

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from mulligan.bench.intervals import TASK_DEVIATION, simulate
+from mulligan.app.bench.intervals import TASK_DEVIATION, simulate
 from mulligan.eval.intervals import difference, interval_of_mean, over_seeds, share_interval, spread, student
 from mulligan.eval.passk import wilson
 

@@ -215,7 +215,7 @@ def test_task_settles_opponent_and_seat() -> None:
 def test_openspiel_is_not_needed_to_play() -> None:
     code = (
         "import sys; sys.modules['pyspiel'] = None\nimport random, mulligan\n"
-        "env = mulligan.make('kuhn', 1, opponent='cfr')\n"
+        "env = mulligan.make('kuhn', 1, {'opponent': 'cfr'})\n"
         "env.step(env.player('expert', random.Random(0), 1.0, 1.0).act())"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -8,7 +8,8 @@ from typing import ClassVar
 import pytest
 
 import mulligan
-from mulligan.cli import main
+from mulligan.app.cli import main
+from mulligan.app.sweep.arms import read_sweep
 from mulligan.envs import registry
 from mulligan.envs.bandit import Bandit
 from mulligan.envs.check import check_env
@@ -17,10 +18,9 @@ from mulligan.players import player_from
 from mulligan.policy.endpoint import EndpointPolicy
 from mulligan.policy.scripted import ScriptedPolicy
 from mulligan.report.tables import footnotes
-from mulligan.sweep.arms import read_sweep
-from mulligan.train import checkpoint
-from mulligan.train.loop import train
-from mulligan.train.metrics import MetricsFile
+from mulligan.training import checkpoint
+from mulligan.training.loop import train
+from mulligan.training.metrics import MetricsFile
 from mulligan.trial.runner import run_trial_sync
 from mulligan.types import Completion, Sampling, Step, Task
 from small_runs import small

@@ -14,7 +14,7 @@ import mulligan
 from mulligan import api
 from mulligan.envs.bandit import Bandit
 from mulligan.errors import MissingExtra, UnknownName, UsageError
-from mulligan.train import resolve
+from mulligan.training import resolve
 from mulligan.trial.settings import TrialSettings
 
 
@@ -54,7 +54,7 @@ def test_a_class_that_was_defined_anew_replaces_the_old_one():
 def test_training_takes_a_class(tmp_path, monkeypatch):
     pytest.importorskip("torch")
     configs = []
-    monkeypatch.setattr("mulligan.train.loop.train", lambda config, run, **_: configs.append(config) or run)
+    monkeypatch.setattr("mulligan.training.loop.train", lambda config, run, **_: configs.append(config) or run)
     run = mulligan.train(Lever, preset="test", params={"arms": 3}, settings={"algo.gamma_traj": 0.5}, run=tmp_path)
     assert (run.path, configs[0].task.env, configs[0].task.params["arms"]) == (tmp_path, "Lever", 3)
     assert configs[0].algo.gamma_traj == 0.5
@@ -112,13 +112,13 @@ def test_signatures_are_real():
 def test_progress_is_shown_where_somebody_looks(capsys, monkeypatch):
     mulligan.evaluate("bandit", "expert", tasks=2, room=False)
     assert capsys.readouterr().err == ""  # a script whose output goes to a file
-    monkeypatch.setattr("mulligan.progress._EVERY_SECONDS", 0.0)
+    monkeypatch.setattr("mulligan.app.progress._EVERY_SECONDS", 0.0)
     mulligan.evaluate("bandit", "expert", tasks=2, room=False, progress=True)
     assert "main: 2 of 2" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "ipykernel", types.ModuleType("ipykernel"))  # without ipywidgets: lines
     mulligan.evaluate("bandit", "expert", tasks=2, room=False)
     assert "main: 2 of 2" in capsys.readouterr().err
-    monkeypatch.setattr("mulligan.progress.is_live", lambda: True)
+    monkeypatch.setattr("mulligan.app.progress.is_live", lambda: True)
     calls = []
     mulligan.evaluate("bandit", "expert", tasks=2, room=False, progress=lambda *given: calls.append(given))
     assert calls[-1][1:] == (2, 2)

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from mulligan.app.sweep.arms import plan_work, read_sweep
+from mulligan.app.sweep.compare import compare
+from mulligan.app.sweep.rows import read_rows
 from mulligan.report.comparison import markdown
 from mulligan.rollout.tasksets import tasks_of, world_key
-from mulligan.sweep.arms import plan_work, read_sweep
-from mulligan.sweep.compare import compare
-from mulligan.sweep.rows import read_rows
 
 ROOT = Path(__file__).parents[2]
 TABLES = sorted((ROOT / "results").glob("*/table.json"))
@@ -53,7 +53,7 @@ def test_rows_were_played_on_the_evaluation_set_as_it_is_now(table: Path) -> Non
 
 def _params(row: dict[str, Any]) -> dict[str, Any]:
     from mulligan.players import as_trained
-    from mulligan.train.resolve import resolve
+    from mulligan.training.resolve import resolve
 
     changes = {name: value for name, value in row["settings"].items() if name != "preset"}
     return as_trained(resolve(row["settings"]["preset"], None, changes), row["env"])[1]

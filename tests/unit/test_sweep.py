@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from mulligan.app.sweep.arms import Arm, Sweep, further_name, plan_work, read_sweep
 from mulligan.errors import MulliganError, ParameterError, UnknownName, UsageError
-from mulligan.sweep.arms import Arm, Sweep, further_name, plan_work, read_sweep
-from mulligan.train.resolve import resolve
+from mulligan.training.resolve import resolve
 
 RL = {"trial.episodes": "1", "run.group": "24"}
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from mulligan.cli import main
+from mulligan.app.cli import main
+from mulligan.app.sweep import schedule
+from mulligan.app.sweep.arms import Arm, Sweep, Work, plan_work, read_result, refuse_edits
 from mulligan.report.run import RunFolder
-from mulligan.sweep import schedule
-from mulligan.sweep.arms import Arm, Sweep, Work, plan_work, read_result, refuse_edits
-from mulligan.train.resolve import resolve, to_tree
+from mulligan.training.resolve import resolve, to_tree
 
 FILE = """
 preset = "test"

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from mulligan.cli import stopping
+from mulligan.app.cli import stopping
+from mulligan.app.sweep import schedule, worker
+from mulligan.app.sweep.arms import Work
+from mulligan.app.sweep.schedule import run_work
 from mulligan.errors import MulliganError
-from mulligan.sweep import schedule, worker
-from mulligan.sweep.arms import Work
-from mulligan.sweep.schedule import run_work
 
 TRAINS = """
 import json, pathlib, sys

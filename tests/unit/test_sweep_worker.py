@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from mulligan.app.sweep.worker import _evaluate, work
 from mulligan.engine import choose
 from mulligan.eval import run as evaluation
 from mulligan.models.load import load
 from mulligan.report.run import RunFolder
-from mulligan.sweep.worker import _evaluate, work
-from mulligan.train import checkpoint
-from mulligan.train.resolve import resolve, to_tree
+from mulligan.training import checkpoint
+from mulligan.training.resolve import resolve, to_tree
 
 
 def test_an_arm_is_evaluated_on_its_device_with_its_engine(tmp_path, monkeypatch):

@@ -14,8 +14,8 @@ import pytest
 from mulligan.envs import registry
 from mulligan.rollout.groups import Mixture, draw_tasks
 from mulligan.rollout.tasksets import tasks_of
-from mulligan.train.config import shown_params
-from mulligan.train.resolve import resolve
+from mulligan.training.config import shown_params
+from mulligan.training.resolve import resolve
 from mulligan.types import Task
 
 EVALUATED = 512

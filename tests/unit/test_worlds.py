@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 
 import mulligan
-from mulligan.cli import main
+from mulligan.app.cli import main
 from mulligan.envs import registry
 from mulligan.report.tables import eval_table
 from mulligan.rollout.worlds import Survey, separation, survey

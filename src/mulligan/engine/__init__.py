@@ -1,0 +1,1 @@
+"""Sampling: many sequences of one model at once, continuously batched."""

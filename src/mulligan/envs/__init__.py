@@ -1,1 +1,1 @@
-
+"""Worlds, and the scripted players that demonstrate them."""

@@ -1,1 +1,1 @@
-
+"""Honest evaluation: p@k, intervals, controls, evidence, costs."""

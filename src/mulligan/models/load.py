@@ -299,7 +299,7 @@ def _add_lora(model: Any, lora: LoraSettings, seed: int, spec: str) -> Any:
         task_type="CAUSAL_LM",
     )
     with seeded_randomness(derive(seed, "lora")), old_name_allowed():
-        # As precise as the model: the trainer keeps float32 copies of whatever it trains (`mulligan.train.masters`).
+        # As precise as the model: the trainer keeps float32 copies of whatever it trains (`mulligan.training.masters`).
         return get_peft_model(model, config, autocast_adapter_dtype=False)
 
 

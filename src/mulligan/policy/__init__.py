@@ -1,1 +1,1 @@
-
+"""Who plays: programs, people, endpoints, models in this process."""

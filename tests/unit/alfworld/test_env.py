@@ -296,7 +296,7 @@ def test_impossible_room_is_a_clear_error() -> None:
 
 
 def test_the_benchmark_measures_generated_games(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mulligan.bench import alfworld as bench
+    from mulligan.app.bench import alfworld as bench
 
     monkeypatch.delenv("ALFWORLD_DATA", raising=False)
     monkeypatch.setattr(bench, "GAMES", 2)

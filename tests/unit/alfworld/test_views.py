@@ -16,7 +16,7 @@ from mulligan.envs.alfworld.world import TOGGLED, Kind
 from mulligan.errors import StopReason
 from mulligan.models.nano import nano_tokenizer
 from mulligan.policy.scripted import ExpertPolicy
-from mulligan.train.resolve import resolve
+from mulligan.training.resolve import resolve
 from mulligan.types import Completion, Episode, Turn
 
 SHORT = ("compact", "cells")

@@ -11,8 +11,9 @@ import pytest
 import torch
 
 import mulligan
-from mulligan.bench.update import SHAPES, Way, random_model
-from mulligan.cli.main import main
+from mulligan.app.bench.update import SHAPES, Way, random_model
+from mulligan.app.cli.main import main
+from mulligan.app.sweep.arms import Arm, Sweep, plan_work
 from mulligan.engine.places import slots_that_fit, token_bytes
 from mulligan.errors import MemoryFull, UsageError
 from mulligan.models.load import load
@@ -20,11 +21,10 @@ from mulligan.models.nano import nano_tokenizer
 from mulligan.models.renderer import Renderer
 from mulligan.players import Plays, player_from
 from mulligan.report.run import RunFolder
-from mulligan.sweep.arms import Arm, Sweep, plan_work
-from mulligan.train.config import EngineConfig, TaskConfig
-from mulligan.train.context import bytes_to_come, chosen_context, fixed_context, longest_sequence
-from mulligan.train.loop import train
-from mulligan.train.resolve import from_run, presets, resolve
+from mulligan.training.config import EngineConfig, TaskConfig
+from mulligan.training.context import bytes_to_come, chosen_context, fixed_context, longest_sequence
+from mulligan.training.loop import train
+from mulligan.training.resolve import from_run, presets, resolve
 from mulligan.trial.lengths import Lengths, Need, needed
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Sampling
@@ -206,7 +206,7 @@ def cases() -> list[tuple[str, str]]:
 
 
 def _tree(preset: str) -> dict:
-    return tomllib.loads((resources.files("mulligan.presets") / f"{preset}.toml").read_text("utf-8"))
+    return tomllib.loads((resources.files("mulligan.training.presets") / f"{preset}.toml").read_text("utf-8"))
 
 
 @pytest.mark.parametrize(("name", "env"), cases())
@@ -229,7 +229,7 @@ def test_every_preset_holds_its_own_replies(name, env):
 
 
 def test_an_update_of_a_papers_preset_runs_at_full_length():
-    from mulligan.bench.step import at_full_length
+    from mulligan.app.bench.step import at_full_length
 
     short = {"trial.max_tokens": "12", "trial.reflection_tokens": "9"}
     report = at_full_length("nano", "mage", tasks=1, group=2, episodes=2, changes=short)

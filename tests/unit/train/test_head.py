@@ -14,9 +14,9 @@ from transformers import (
 )
 
 from mulligan.models.attention import use_plans
-from mulligan.train.head import Head, _measure, _plainly, _slope
-from mulligan.train.pack import pack
-from mulligan.train.rows import Row, Span
+from mulligan.training.head import Head, _measure, _plainly, _slope
+from mulligan.training.pack import pack
+from mulligan.training.rows import Row, Span
 
 SIZES = {
     "vocab_size": 90,

@@ -9,12 +9,12 @@ import torch
 
 from mulligan.errors import MulliganError
 from mulligan.models.load import LoraSettings, load, save
-from mulligan.train import head as head_module
-from mulligan.train import step as step_module
-from mulligan.train.config import AlgoConfig, OptimConfig, RunConfig
-from mulligan.train.pack import PATIENCE, pack
-from mulligan.train.rows import rows_of
-from mulligan.train.step import Learner, UpdateData
+from mulligan.training import head as head_module
+from mulligan.training import step as step_module
+from mulligan.training.config import AlgoConfig, OptimConfig, RunConfig
+from mulligan.training.pack import PATIENCE, pack
+from mulligan.training.rows import rows_of
+from mulligan.training.step import Learner, UpdateData
 from small_updates import TINY, config, good_update, hand_made_rows, play
 
 
@@ -47,7 +47,7 @@ def slow_loss(model, rows, advantages, config):
                 new = logp[span.start + place - 1, token]
                 ratio = (new - span.logprobs[place]).exp()
                 advantage = advantages[span.step]
-                clipped = ratio.clamp(1 - config.algo.clip_low, 1 + config.algo.clip_high)
+                clipped = ratio.clamp(1 - step_module.CLIP_LOW, 1 + step_module.CLIP_HIGH)
                 distribution = logp[span.start + place - 1]
                 entropy = -(distribution.exp() * distribution).sum()
                 total = total - torch.minimum(ratio * advantage, clipped * advantage) / tokens

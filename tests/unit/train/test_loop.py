@@ -23,8 +23,8 @@ from mulligan.players import player_from, trained_with
 from mulligan.report.run import RunFolder
 from mulligan.rollout.groups import Mixture, draw_tasks
 from mulligan.rollout.tasksets import belongs
-from mulligan.train import checkpoint, loop
-from mulligan.train.config import (
+from mulligan.training import checkpoint, loop
+from mulligan.training.config import (
     AlgoConfig,
     Config,
     EngineConfig,
@@ -34,10 +34,10 @@ from mulligan.train.config import (
     TaskConfig,
     WarmstartConfig,
 )
-from mulligan.train.loop import Trainer, train
-from mulligan.train.metrics import MetricsFile
-from mulligan.train.step import Learner
-from mulligan.train.validation import Validation
+from mulligan.training.loop import Trainer, train
+from mulligan.training.metrics import MetricsFile
+from mulligan.training.step import Learner
+from mulligan.training.validation import Validation
 from mulligan.trial import prompts
 from mulligan.trial.runner import run_trial_sync
 from mulligan.types import Sampling, Step
@@ -185,7 +185,7 @@ def test_a_run_that_is_over_holds_no_memory(tmp_path, monkeypatch):
             super().__init__(*given, **more)
             made.extend(map(weakref.ref, (self, self.learner, self.loaded.model, self.engine)))
 
-    monkeypatch.setattr("mulligan.train.loop.Trainer", Noted)
+    monkeypatch.setattr("mulligan.training.loop.Trainer", Noted)
     train(small(), tmp_path / "run")
     assert [held() for held in made] == [None] * 4
 
@@ -230,7 +230,7 @@ def test_a_mixture_reports_each_task_class(tmp_path):
 
 
 def test_trials_over_related_tasks_play_another_one_each_episode(tmp_path):
-    config = small(trial=replace(small().trial, tasks="related"), task=TaskConfig(env="bandit", params={"arms": 4}))
+    config = small(task=TaskConfig(env="bandit", params={"arms": 4}, related=True))
     draws = draw_tasks(Mixture.parse("bandit", {"arms": 4}), 5, seed=0, update=0, related=2)
     assert all(len({draw.task.seed, *(task.seed for task in draw.related)}) == 3 for draw in draws)
     run = train(config, tmp_path / "run")
@@ -239,9 +239,8 @@ def test_trials_over_related_tasks_play_another_one_each_episode(tmp_path):
 
 
 def test_validation_over_related_tasks_keeps_to_the_class():
-    task = TaskConfig(env="alfworld", params={"kind": "all"})
-    trial = replace(small().trial, tasks="related")
-    config = small(task=task, trial=trial, run=replace(small().run, validate_every=1, validation_tasks=24))
+    task = TaskConfig(env="alfworld", params={"kind": "all"}, related=True)
+    config = small(task=task, run=replace(small().run, validate_every=1, validation_tasks=24))
     mixture = Mixture.parse("alfworld", task.params)
     (jobs,) = Validation(config, mixture, config.trial, None, None).jobs.values()
     assert len({job.task.task_class for job in jobs}) > 3
@@ -322,8 +321,6 @@ def test_training_survives_worlds_that_raise_and_hang(tmp_path, monkeypatch):
 
 
 def test_train_can_be_called_again_and_again(tmp_path):
-    import mulligan.train.loop  # hides the function behind the package of its name
-
     for name in ("a", "b"):
         run = mulligan.train(config=small(run=replace(small().run, updates=1)), run=tmp_path / name)
         assert checkpoint.newest(run.path) is not None

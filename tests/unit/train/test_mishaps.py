@@ -28,11 +28,11 @@ from mulligan.rollout.collect import Job
 from mulligan.rollout.groups import Mixture, draw_tasks
 from mulligan.rollout.tasksets import world_key
 from mulligan.rollout.workers import play
-from mulligan.train import checkpoint
-from mulligan.train.config import AlgoConfig, EngineConfig, ModelConfig, OptimConfig, TaskConfig
-from mulligan.train.loop import Trainer, train
-from mulligan.train.resolve import checked, resolve
-from mulligan.train.step import Learner
+from mulligan.training import checkpoint, step
+from mulligan.training.config import AlgoConfig, EngineConfig, ModelConfig, OptimConfig, TaskConfig
+from mulligan.training.loop import Trainer, train
+from mulligan.training.resolve import checked, resolve
+from mulligan.training.step import Learner
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Task
 from notebooks import interrupt, run_interrupted
@@ -185,14 +185,13 @@ def test_a_run_ends_after_so_many_bad_steps(tmp_path, monkeypatch, most):
         return apply(self, loss * float("nan") if updating else loss, optimisers)
 
     monkeypatch.setattr(Learner, "_apply", bad)
+    monkeypatch.setattr(step, "MAX_BAD_STEPS", most)
     with pytest.raises(MulliganError, match=f"not finite in {most} steps"):
-        train(small(run=replace(small().run, max_bad_steps=most)), tmp_path / "run")
+        train(small(), tmp_path / "run")
 
 
 @pytest.mark.parametrize("doing", ["supervised", "look_over"])
 def test_a_device_that_fails_in_the_warm_start_or_an_update_is_said_so(tmp_path, monkeypatch, doing):
-    """For a sweep, which begins such a run again."""
-
     def break_down(*_):
         raise RuntimeError("CUDA error: an illegal memory access was encountered\nand much more")
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from mulligan.models.load import LoraSettings, load
-from mulligan.train import muon, optimisers
-from mulligan.train.config import OptimConfig, WarmstartConfig
-from mulligan.train.muon import Float32Muon
-from mulligan.train.step import Learner, UpdateData
+from mulligan.training import muon, optimisers
+from mulligan.training.config import OptimConfig, WarmstartConfig
+from mulligan.training.muon import Float32Muon
+from mulligan.training.step import Learner, UpdateData
 from small_updates import TINY, config, good_update, hand_made_rows
 
 

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mulligan.train.pack import PATIENCE, Budget, _cuts, pack, token_budget
-from mulligan.train.rows import Row, Span
+from mulligan.training.pack import PATIENCE, Budget, _cuts, pack, token_budget
+from mulligan.training.rows import Row, Span
 
 
 def a_row(length: int, spans: list[tuple[int, int]], trial: int, step: int, old: bool = False) -> Row:

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mulligan.app.sweep.demo import demo_sweep
 from mulligan.errors import MulliganError, ParameterError, UnknownName, UsageError
 from mulligan.report.run import to_toml
 from mulligan.settings import Setting, with_values
-from mulligan.sweep.demo import demo_sweep
-from mulligan.train.compare import MAY_CHANGE, with_resume_flags
-from mulligan.train.config import Config, settings, value_at
-from mulligan.train.resolve import from_tree, presets, resolve, to_tree
+from mulligan.training.compare import MAY_CHANGE, with_resume_flags
+from mulligan.training.config import Config, settings, value_at
+from mulligan.training.resolve import from_tree, presets, resolve, to_tree
 from mulligan.types import Sampling
 
 

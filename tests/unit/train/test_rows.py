@@ -11,9 +11,9 @@ from mulligan.errors import UsageError
 from mulligan.models.load import load
 from mulligan.policy.local import Demonstrated
 from mulligan.policy.scripted import ExpertPolicy
-from mulligan.train.pack import pack
-from mulligan.train.rows import rows_of
-from mulligan.train.step import Learner
+from mulligan.training.pack import pack
+from mulligan.training.rows import rows_of
+from mulligan.training.step import Learner
 from mulligan.trial import prompts
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Sampling

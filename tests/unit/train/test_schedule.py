@@ -11,9 +11,9 @@ import torch
 
 from mulligan.errors import UsageError
 from mulligan.report.run import to_toml
-from mulligan.train.config import AlgoConfig, Config, OptimConfig
-from mulligan.train.loop import train
-from mulligan.train.schedule import Schedule
+from mulligan.training.config import AlgoConfig, Config, OptimConfig
+from mulligan.training.loop import train
+from mulligan.training.schedule import Schedule
 from small_runs import metrics, small, weights
 
 

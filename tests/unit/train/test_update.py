@@ -13,12 +13,12 @@ from torch._dynamo.testing import CompileCounterWithBackend
 
 from mulligan.errors import DeviceLost
 from mulligan.models.load import load
-from mulligan.train import head as head_module
-from mulligan.train import muon
-from mulligan.train import step as step_module
-from mulligan.train.config import AlgoConfig, Config, ModelConfig, OptimConfig, RunConfig, WarmstartConfig
-from mulligan.train.rows import Row, Span
-from mulligan.train.step import Learner, UpdateData
+from mulligan.training import head as head_module
+from mulligan.training import muon
+from mulligan.training import step as step_module
+from mulligan.training.config import AlgoConfig, Config, ModelConfig, OptimConfig, RunConfig, WarmstartConfig
+from mulligan.training.rows import Row, Span
+from mulligan.training.step import Learner, UpdateData
 from small_updates import good_update
 
 TINY = "nano:hidden=32,layers=2"
@@ -92,7 +92,7 @@ def test_gradients_of_bfloat16_weights_add_up_in_float32():
 
 def test_small_parts_are_not_lost_in_a_large_sum():
     """In bfloat16, 1 + 0.001 is 1, however often it is added."""
-    from mulligan.train import masters
+    from mulligan.training import masters
 
     layer = torch.nn.Linear(1, 1, bias=False, dtype=torch.bfloat16)
     copies = masters.copies(layer)

@@ -14,15 +14,15 @@ from mulligan.envs.bandit import Bandit
 from mulligan.errors import MulliganError, RunFolderError, UnknownName, UsageError
 from mulligan.models.load import load
 from mulligan.rollout.groups import Mixture
-from mulligan.train import checkpoint
-from mulligan.train.config import (
+from mulligan.training import checkpoint, warmstart
+from mulligan.training.config import (
     RunConfig,
     TaskConfig,
 )
-from mulligan.train.loop import train
-from mulligan.train.resolve import resolve
-from mulligan.train.rows import rows_of
-from mulligan.train.warmstart import demonstrate
+from mulligan.training.loop import train
+from mulligan.training.resolve import resolve
+from mulligan.training.rows import rows_of
+from mulligan.training.warmstart import demonstrate
 from small_runs import metrics, small, weights
 
 
@@ -38,7 +38,7 @@ def test_a_warm_start_can_show_games_that_training_leaves_out():
 
     assert kinds("") == {"pick", "look", "clean", "heat"}
     assert kinds("kind=all") == {"pick", "look", "clean", "heat", "cool", "pick2"}
-    for wrong, said in (("kind", "write NAME=VALUE"), ("kind=cols", "cool"), ("kinds=all", "kind")):
+    for wrong, said in (("kind", r"warmstart\.params"), ("kind=cols", "cool"), ("kinds=all", "kind")):
         with pytest.raises(MulliganError, match=said):
             resolve("test", None, {**settings, "warmstart.params": wrong})
 
@@ -101,9 +101,10 @@ def test_demonstrations_are_the_same_however_many_processes_play_them():
     ],
     ids=["two optimisers and a critic", "half precision"],
 )
-def test_a_warm_start_that_is_asked_to_stop_goes_on_step_by_step(tmp_path, sections):
+def test_a_warm_start_that_is_asked_to_stop_goes_on_step_by_step(tmp_path, sections, monkeypatch):
     """Each process takes one step, as under a time limit that is far too short."""
-    sections["warmstart"] = {"steps": 5, "checkpoint_every": 3, **sections.get("warmstart", {})}
+    monkeypatch.setattr(warmstart, "CHECKPOINT_EVERY", 3)
+    sections["warmstart"] = {"steps": 5, **sections.get("warmstart", {})}
     config = small(**{name: replace(getattr(small(), name), **changes) for name, changes in sections.items()})
     whole, run, steps = train(config, tmp_path / "whole"), tmp_path / "part", []
 

@@ -16,15 +16,15 @@ from xml.etree import ElementTree
 
 import pytest
 
-from mulligan.cli import main
+from mulligan.app.cli import main
+from mulligan.app.web.server import LARGEST, serving
+from mulligan.app.web.table import Table
+from mulligan.app.web.visitor import Visitor, last_scene
 from mulligan.envs import registry
 from mulligan.envs.webshop.env import WebShop
 from mulligan.trial.runner import run_trial, run_trial_sync
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Completion, Trial
-from mulligan.web.server import LARGEST, serving
-from mulligan.web.table import Table
-from mulligan.web.visitor import Visitor, last_scene
 from shirts import NOTE, item, shop_of
 
 
@@ -251,7 +251,7 @@ def test_back_and_reload_show_where_the_trial_is(shirts):
 
 
 def test_a_world_that_takes_its_time(shirts, monkeypatch):
-    monkeypatch.setattr("mulligan.web.server._PATIENCE", 0.05)
+    monkeypatch.setattr("mulligan.app.web.server._PATIENCE", 0.05)
     may_go_on, step = threading.Event(), shirts.step
     monkeypatch.setattr(shirts, "step", lambda reply: may_go_on.wait(20) and step(reply))
     with Visit(shirts, episodes=1) as visit:

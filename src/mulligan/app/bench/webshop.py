@@ -1,0 +1,122 @@
+"""The shop: steps and queries per second, how often a search finds the goal, and a catalogue of the full size.
+
+The big catalogue is made up, in the form of the original's files and with texts of their length; ``WEBSHOP_PRODUCTS``
+says how big (the original's full set has 1,181,436). It is loaded twice: to build the index on disk, and to use it.
+With ``WEBSHOP_DATA``, the original's own goals are searched.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import json
+import multiprocessing
+import os
+import random
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from mulligan.app.bench import Report
+from mulligan.app.bench.measure import seconds, steps_per_second
+from mulligan.envs.webshop.catalogue import Catalogue, from_files
+from mulligan.envs.webshop.env import WebShop
+from mulligan.envs.webshop.generate import generated, records
+from mulligan.types import Task
+
+PRODUCTS = 100_000
+STEPS = 30_000
+_QUERIES = 200
+_FILLER, _FILLER_WORDS = 80, 60_000
+"""Words added to a made-up text, so that it is as long as the original's, and how many different ones there are."""
+
+
+def run() -> Report:
+    params = tuple(sorted(WebShop.defaults.items()))
+    worlds = [WebShop(Task("webshop", seed, WebShop.turns, "webshop/generated", params)) for seed in range(50)]
+    measured: dict[str, float] = {"generated, 3,000 products: steps/s": steps_per_second(worlds, STEPS)}
+    measured |= _searched("generated, 3,000 products", generated(3000, 0))
+    if os.environ.get("WEBSHOP_DATA"):
+        measured |= _searched("original", from_files(os.environ["WEBSHOP_DATA"]))
+    measured |= full_size(int(os.environ.get("WEBSHOP_PRODUCTS", PRODUCTS)))
+    return Report("WebShop, one core", [{"what": what, "value": value} for what, value in measured.items()])
+
+
+def _searched(label: str, shop: Catalogue) -> dict[str, float]:
+    """How often the words of an instruction find its product, and how fast."""
+    goals = [shop.goal(number) for number in range(min(2000, len(shop.order)))]
+    hits: list[list[int]] = []
+    spent = seconds(lambda: hits.extend(shop.index.search(goal.instruction) for goal in goals))
+    asins = [[shop.products[number].asin for number in numbers] for numbers in hits]
+    measured = {f"{label}: goals": float(len(shop.order))}
+    for most in (10, 50):
+        share = sum(goal.asin in ids[:most] for goal, ids in zip(goals, asins, strict=True)) / len(goals)
+        measured[f"{label}: goal's product in the first {most}, %"] = 100 * share
+    return {**measured, f"{label}: queries/s": len(goals) / spent}
+
+
+def full_size(products: int) -> dict[str, float]:
+    """Build and use a catalogue of `products` made-up products, each in a process of its own: memory is a process's."""
+    label = f"{products:,} products on disk"
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool,
+    ):
+        write_catalogue(Path(folder), products)
+        built = pool.apply(_load_and_search, (folder, 0))
+        used = pool.apply(_load_and_search, (folder, _QUERIES))
+    return {
+        f"{label}: first load, s": built["load"],
+        f"{label}: first load, peak GiB": built["peak"],
+        f"{label}: next load, s": used["load"],
+        f"{label}: next load and {_QUERIES} queries, peak GiB": used["peak"],
+        f"{label}: query, mean ms": used["mean"],
+        f"{label}: query, 95 of 100 within ms": used["most"],
+        f"{label}: query, slowest ms": used["slowest"],
+        f"{label}: page of results, mean ms": used["page"],
+    }
+
+
+def write_catalogue(folder: Path, products: int) -> None:
+    """A made-up catalogue as two files in the original's form."""
+    rng = random.Random(0)
+    # Words as common as in any language: the n-th in proportion to 1/n.
+    shares = list(itertools.accumulate(1 / n for n in range(1, _FILLER_WORDS + 1)))
+    filler = [f"{'bdfgklmnprstvz'[n % 14]}{'aeiou'[n % 5]}{n:x}" for n in range(_FILLER_WORDS)]
+    with (folder / "items_shuffle.json").open("w") as items, (folder / "items_ins_v2.json").open("w") as notes:
+        for number, (entry, note) in enumerate(records(products, 0)):
+            draws = [bisect.bisect(shares, rng.random() * shares[-1]) for _ in range(_FILLER)]
+            entry["full_description"] += " " + " ".join([filler[draw] for draw in draws])
+            items.write(("," if number else "[") + json.dumps(entry) + "\n")
+            notes.write(("," if number else "{") + f'"{entry["asin"]}": {json.dumps(note)}\n')
+        items.write("]")
+        notes.write("}")
+
+
+def _load_and_search(folder: str, queries: int) -> dict[str, float]:
+    os.environ["MULLIGAN_CACHE"] = str(Path(folder) / "cache")
+    started = time.perf_counter()
+    shop = from_files(folder)
+    load, query_times, page_times = time.perf_counter() - started, [], []
+    for number in range(queries):
+        instruction = shop.goal(number).instruction
+        started = time.perf_counter()
+        hits = shop.search(instruction)
+        searched = time.perf_counter()
+        for product in hits[:10]:
+            shop.products[product]
+        query_times.append(1000 * (searched - started))
+        page_times.append(1000 * (time.perf_counter() - searched))
+    unit = 2**30 if sys.platform == "darwin" else 2**20  # bytes there, KiB elsewhere
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+    warm = sorted(query_times[queries // 10 :]) or [0.0]  # the first ones read the index from disk
+    return {
+        "load": load,
+        "peak": peak,
+        "mean": sum(warm) / len(warm),
+        "most": warm[int(0.95 * len(warm))],
+        "slowest": warm[-1],
+        "page": sum(page_times) / max(1, queries),
+    }

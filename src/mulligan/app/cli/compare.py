@@ -1,0 +1,63 @@
+"""Compare results over seeds: p@k with intervals, paired differences, cost, settings that differ, learning curves.
+
+Takes folders of sweeps, arms and evaluations, and tables (table.json). Of rows with the same environment, name and
+seed the last one given counts: give an earlier table before new runs, and its other seeds stay."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from mulligan.app.cli.options import Parser
+from mulligan.errors import MissingExtra
+
+
+def add_options(parser: Parser) -> None:
+    parser.add_argument("inputs", nargs="+", metavar="RUN|FILE", help="sweep, arm or evaluation folder, or table.json")
+    parser.add_argument("--against", metavar="ROW", help="what others are compared with (the best RL)")
+    parser.add_argument("--main", action="append", metavar="ROW", help="a row that curves.png shows (all); repeatable")
+    parser.add_argument("--classes", action="store_true", help="compare each class of tasks too")
+    parser.add_argument("--ceiling", action="store_true", help="play the tasks of arms with all hidden things seen")
+    parser.add_argument("--out", metavar="FOLDER", help="write table.json, table.md and curves.png there")
+    formats = parser.add_mutually_exclusive_group()
+    for name in ("markdown", "latex", "csv", "json"):
+        formats.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=f"print as {name}")
+
+
+def run(parser: Parser, words: list[str]) -> int:
+    from mulligan.app.sweep.compare import compare
+    from mulligan.app.sweep.rows import as_table, read_rows
+    from mulligan.report import comparison
+    from mulligan.report.run import to_json
+
+    options = parser.parse_args(words)
+    rows = read_rows(options.inputs, ceiling=options.ceiling, classes=options.classes, main=options.main)
+    data = compare(rows, options.against)
+    texts = {"markdown": comparison.markdown, "latex": comparison.latex, "csv": comparison.as_csv, "json": to_json}
+    if options.form:
+        sys.stdout.write(texts[options.form](data))
+    else:
+        _print(data)
+    if options.out:
+        folder = Path(options.out)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "table.json").write_text(as_table(rows), encoding="utf-8")
+        (folder / "table.md").write_text(comparison.markdown(data), encoding="utf-8")
+        try:
+            comparison.draw(data, folder / "curves.png")
+        except MissingExtra as error:  # the tables do not depend on it
+            sys.stderr.write(f"mulligan: curves.png was not drawn: {error}\n")
+    return 0
+
+
+def _print(data: dict[str, Any]) -> None:
+    from rich.console import Console
+
+    from mulligan.report.comparison import grids, notes, rich_table
+
+    console = Console(width=None if sys.stdout.isatty() else 160)  # a file or a pipe has no width
+    for grid in grids(data):
+        console.print(rich_table(grid))
+    for note in notes(data):
+        console.print(note, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,40 @@
+"""Write the model of a training run as Hugging Face files, for transformers, PEFT and vLLM."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from mulligan.app.cli.options import Parser
+from mulligan.app.cli.train import missing_extra
+from mulligan.errors import UsageError
+
+
+def add_options(parser: Parser) -> None:
+    parser.add_argument("run", help="run folder of a training")
+    parser.add_argument("folder", metavar="DIR", help="where the files go; a new or an empty folder")
+    parser.add_argument("--merge", action="store_true", help="LoRA: add the adapter to the weights, and write those")
+
+
+def run(parser: Parser, words: list[str]) -> int:
+    from mulligan.report.run import RunFolder
+
+    options = parser.parse_args(words)
+    run_folder = RunFolder.open(options.run)
+    if run_folder.config().get("kind") != "train":
+        raise UsageError(f"{options.run} is not the run folder of a training")
+    target = Path(options.folder)
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise UsageError(f"{target} is not an empty folder; choose another one")
+    try:
+        from mulligan.models.load import save
+        from mulligan.training.checkpoint import load_model
+        from mulligan.training.context import trained_context
+    except ModuleNotFoundError as error:
+        raise missing_extra("export", error) from error
+    loaded = load_model(run_folder.path)
+    context = trained_context(run_folder, loaded)
+    loaded.tokenizer.model_max_length = context  # where transformers, vLLM and `mulligan eval` look for it
+    save(loaded, target, merge=options.merge)
+    sys.stdout.write(f"Model: {target} (context: {context:,} tokens)\n")
+    return 0

@@ -1,0 +1,102 @@
+"""Reads the command and hands over to its module."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from mulligan.app.cli.options import Parser
+
+COMMANDS = {
+    "envs": "what there is to play, with one line each",
+    "play": "play a game yourself, or watch a policy play it",
+    "eval": "p@1 … p@k of a policy on frozen tasks, with controls and ceiling",
+    "train": "meta-RL or RL, from a preset, a file and the command line",
+    "export": "the model of a training run as Hugging Face files",
+    "sweep": "compare training runs: arms side by side, over seeds, by one protocol",
+    "compare": "results side by side: p@k over seeds, paired differences, cost, curves",
+    "demo": "RL and meta-RL from one warm start, in minutes on two cores",
+    "show": "read a trial of a run folder",
+    "check": "test an environment against the contract",
+    "bench": "benchmarks",
+}
+
+
+_CLOSED = 141
+"""Exit code where the reader of the output has gone (``| head``), as of programs that SIGPIPE ends."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of the command ``mulligan``. Exit codes: 2 a mistake, 130 interrupted, 141 output pipe closed."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
+    words = [word for word in words if word != "--debug"]
+    # OpenMP reads this once, when torch is loaded. On cores shared with others, threads that spin while they wait are
+    # up to seven times slower than threads that sleep.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    try:
+        code = _run(words)
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        code = 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # discards what is still buffered
+        code = _CLOSED
+    except Exception as error:
+        from mulligan.errors import MulliganError
+
+        if debug or not isinstance(error, MulliganError | OSError):
+            raise
+        sys.stderr.write(f"mulligan: {_message(error)}\n")
+        code = 2
+    raise SystemExit(code)
+
+
+def _run(words: list[str]) -> int:
+    """The exit code of the command, after all of its output has been written."""
+    try:
+        return _dispatch(words)
+    except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):  # rich ends with 1 where the pipe is closed
+            return _CLOSED
+        raise
+    finally:
+        if sys.stdout is not None:  # None if whoever started us has closed it
+            sys.stdout.flush()
+
+
+def _message(error: Exception) -> str:
+    """One line: our own errors as they are, those of the system with the file they are about."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return " ".join(str(error).splitlines()) or type(error).__name__
+    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+
+
+def _dispatch(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help", "help"):
+        sys.stdout.write(_help())
+        return 0
+    if words[0] in ("-V", "--version"):
+        from importlib.metadata import version
+
+        sys.stdout.write(f"mulligan {version('mulligan')}\n")
+        return 0
+    if words[0] not in COMMANDS:
+        from mulligan.errors import UnknownName
+
+        raise UnknownName("command", words[0], COMMANDS)
+    module = importlib.import_module(f"mulligan.app.cli.{words[0]}")
+    parser = Parser(prog=f"mulligan {words[0]}", description=module.__doc__)
+    module.add_options(parser)
+    return int(module.run(parser, words[1:]) or 0)
+
+
+def _help() -> str:
+    lines = [f"  mulligan {name:<7} {summary}" for name, summary in COMMANDS.items()]
+    return (
+        "Mulligan: language agents that get better from one attempt to the next.\n\n"
+        + "\n".join(lines)
+        + "\n\n'mulligan COMMAND --help' lists the options of a command; --debug shows tracebacks.\n"
+    )

@@ -1,0 +1,185 @@
+"""Options that several commands share, and an argparse that speaks in one line."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from mulligan.errors import MissingExtra, ParameterError, UnknownName, UsageError
+from mulligan.settings import settings_of, with_values
+from mulligan.trial.settings import TrialSettings
+
+ENDPOINT_OPTIONS = ("base_url", "model", "api_key_env", "concurrency", "timeout", "retries", "extra_body")
+_METAVARS = {int: "N", float: "X", str: "NAME", bool: "BOOL"}
+
+
+class Parser(argparse.ArgumentParser):
+    """Argparse whose errors are `UsageError`s, with the nearest option named."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{self.prog.partition(' ')[2]}: {message}; see '{self.prog} --help'")
+
+    def read(self, words: Sequence[str]) -> tuple[argparse.Namespace, dict[str, str]]:
+        """The options, and the environment's parameters given as ``--env.NAME VALUE``."""
+        params, other_words = self._params(words)
+        options, rest = self.parse_known_args(other_words)
+        for word in rest:
+            if not word.startswith("-"):
+                self.error(f"unexpected argument {word!r}")
+            raise UnknownName("option", word.partition("=")[0], [*self._option_string_actions, "--env.NAME"])
+        return options, params
+
+    def peek(self, words: Sequence[str]) -> argparse.Namespace:
+        """The options alone, before mistakes are looked for."""
+        return self.parse_known_args(self._params(words)[1])[0]
+
+    def given(self, words: Sequence[str]) -> list[str]:
+        """The options that stand on the command line, by the names of their values."""
+        actions = (self._option_string_actions.get(word.partition("=")[0]) for word in self._params(words)[1])
+        return list(dict.fromkeys(action.dest for action in actions if action is not None))
+
+    def _params(self, words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+        """The environment's parameters, and all other words; parameters may stand anywhere."""
+        flags, other_words = split_flags(words, lambda name: name.startswith("--env."))
+        for name, value in flags.items():
+            if value is None:
+                self.error(f"{name} needs a value")
+        return {
+            name.removeprefix("--env.").replace("-", "_"): value or "" for name, value in flags.items()
+        }, other_words
+
+
+def split_flags(words: Sequence[str], is_flag: Callable[[str], bool]) -> tuple[dict[str, str | None], list[str]]:
+    """``--NAME VALUE`` and ``--NAME=VALUE`` for the names that `is_flag` picks, and all other words.
+
+    The value is None where none is given.
+    """
+    flags: dict[str, str | None] = {}
+    others: list[str] = []
+    waiting = list(words)
+    while waiting:
+        word = waiting.pop(0)
+        name, equals, value = word.partition("=")
+        if not is_flag(name):
+            others.append(word)
+        elif equals:
+            flags[name] = value
+        else:
+            flags[name] = waiting.pop(0) if waiting and not waiting[0].startswith("--") else None
+    return flags, others
+
+
+def add_trial_options(parser: Parser) -> None:
+    """An option for each setting of `TrialSettings`."""
+    group = parser.add_argument_group("the trial")
+    for name, setting in settings_of(TrialSettings).items():
+        group.add_argument(
+            f"--{name.replace('_', '-')}",
+            type=setting.parse,
+            default=setting.default,
+            metavar=f"{{{','.join(setting.choices)}}}" if setting.choices else _METAVARS[setting.kind],
+            help=f"{setting.help.rstrip('.')} ({setting.shown(setting.default)})".replace("%", "%%"),
+        )
+
+
+def take_defaults_of_run(parser: Parser, words: Sequence[str]) -> dict[str, Any]:
+    """Where the policy is a training run, its own settings become the options' defaults; returns its parameters."""
+    from mulligan.players import as_trained, trained_with
+
+    options = parser.peek(words)
+    config = trained_with(options.policy)
+    if config is None or options.env is None:
+        return {}
+    settings, params = as_trained(config, options.env)
+    defaults = {name: setting.of(settings) for name, setting in settings_of(TrialSettings).items()}
+    parser.set_defaults(**defaults, related=config.task.related)
+    return dict(params)
+
+
+def trial_settings(options: argparse.Namespace) -> TrialSettings:
+    """The `TrialSettings` that the options ask for."""
+    return with_values(TrialSettings(), {name: getattr(options, name) for name in settings_of(TrialSettings)})
+
+
+def add_policy_options(parser: Parser, default: str | None) -> None:
+    """Which policy, and how to reach an endpoint."""
+    group = parser.add_argument_group("the policy")
+    group.add_argument(
+        "--policy",
+        default=default,
+        metavar="P",
+        help="random, expert[:SKILL[:RECALL]], hasty[:SKILL[:RECALL]] (Sokoban), omniscient, "
+        "player:NAME[:SKILL[:RECALL]] (another one of the environment), human, endpoint:MODEL, "
+        "file.py:NAME, a run folder, or a local model: nano, smollm2, hf:PATH "
+        f"{f'({default})' if default else '(required)'}; SKILL and RECALL are shares from 0 to 1",
+    )
+    group.add_argument("--base-url", metavar="URL", help="OpenAI-compatible server, e.g. http://127.0.0.1:8000/v1")
+    group.add_argument("--model", help="name of the endpoint's model (or endpoint:MODEL)")
+    group.add_argument(
+        "--api-key-env", default="OPENAI_API_KEY", metavar="NAME", help="variable that holds the key (OPENAI_API_KEY)"
+    )
+    group.add_argument("--concurrency", type=int, default=16, metavar="N", help="trials and requests at a time (16)")
+    group.add_argument("--timeout", type=float, default=60.0, metavar="S", help="seconds for one answer (60)")
+    group.add_argument("--retries", type=int, default=5, metavar="N", help="retries of a failed request (5)")
+    group.add_argument(
+        "--extra-body",
+        metavar="JSON",
+        help='fields of each request, null leaves one out: \'{"max_tokens": null, "max_completion_tokens": 512}\'',
+    )
+
+
+def check_endpoint(options: argparse.Namespace) -> None:
+    """Refuse what only an endpoint could heed where another policy plays."""
+    given = [name for name in ("base_url", "model", "extra_body") if getattr(options, name) is not None]
+    if given and options.policy.partition(":")[0] != "endpoint":
+        flag = f"--{given[0].replace('_', '-')}"
+        raise UsageError(f"{flag} is for --policy endpoint:MODEL; the policy is {options.policy!r}")
+
+
+def endpoint_options(options: argparse.Namespace) -> dict[str, Any]:
+    """The options that `EndpointPolicy` takes."""
+    if options.concurrency < 1:
+        raise ParameterError(f"concurrency must be >= 1 (got {options.concurrency})")
+    return {name: getattr(options, name) for name in ENDPOINT_OPTIONS}
+
+
+def available_cores(cores: int | None) -> int:
+    """`cores`, or as many as this process may use."""
+    if cores is not None and cores < 1:
+        raise ParameterError(f"cores must be >= 1 (got {cores})")
+    return cores or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+
+
+def check_installed(command: str) -> None:
+    """Name the extra that `command` needs, if torch is missing."""
+    try:
+        import torch  # noqa: F401
+        import transformers  # noqa: F401
+    except ImportError as error:
+        raise MissingExtra(command, "train") from error
+
+
+def check_holds_runs(folder: Path) -> None:
+    """Refuse a folder that is a run itself: a sweep keeps its runs in a folder of their own."""
+    if (folder / "config.toml").exists():
+        raise UsageError(f"{folder} is a run itself; choose another folder for several")
+
+
+def new_run_path(kind: str, env: str, *more: str) -> Path:
+    """A folder under runs/ that does not exist yet: time, kind, and what is played by whom."""
+    name = re.sub(r"[^\w.]+", "-", "-".join([Path(env).stem if ".py:" in env else env, *more])).strip("-")
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    path = Path("runs") / f"{stamp}-{kind}-{name}"
+    number = 2
+    while path.exists():
+        path = path.with_name(f"{stamp}-{kind}-{name}-{number}")
+        number += 1
+    return path

@@ -1,0 +1,199 @@
+"""Play a game yourself, or watch a policy play it: up to N episodes of one task, with memory between them."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from mulligan.app.cli.options import (
+    Parser,
+    add_policy_options,
+    add_trial_options,
+    check_endpoint,
+    endpoint_options,
+    take_defaults_of_run,
+    trial_settings,
+)
+from mulligan.errors import MulliganError, UsageError
+from mulligan.policy.base import Conversation, Policy, Spectator, World
+from mulligan.types import Completion, Episode, Message, Sampling, Step, Task, Trial
+
+if TYPE_CHECKING:
+    import argparse
+
+    from rich.console import Console
+
+    from mulligan.envs.base import Env
+    from mulligan.trial.settings import TrialSettings
+
+
+def add_options(parser: Parser) -> None:
+    parser.add_argument("env", help="a name from 'mulligan envs', or path/to/file.py:ClassName")
+    parser.add_argument("--seed", type=_seed, default=0, metavar="N|random", help="which task (0)")
+    parser.add_argument("--web", action="store_true", help="play in the browser, beside what an agent sees")
+    parser.add_argument("--port", type=int, default=0, metavar="N", help="with --web: the port (any that is free)")
+    parser.add_argument("--no-browser", action="store_true", help="with --web: only print the address")
+    add_policy_options(parser, default="human")
+    add_trial_options(parser)
+    parser.epilog = "Parameters of the environment: --env.NAME VALUE, e.g. --env.mines 5"
+
+
+def _seed(word: str) -> int:
+    return secrets.randbelow(1_000_000) if word == "random" else int(word)
+
+
+_seed.__name__ = "int or 'random'"  # what argparse calls the type in its errors
+
+
+def run(parser: Parser, words: list[str]) -> int:
+    from rich.console import Console
+
+    from mulligan.envs import registry
+    from mulligan.players import Plays, player_from
+    from mulligan.policy.human import HumanPolicy
+    from mulligan.trial.runner import run_trial_sync
+
+    trained_params = take_defaults_of_run(parser, words)
+    options, given_params = parser.read(words)
+    check_endpoint(options)
+    if options.web and options.policy != "human":
+        raise UsageError(f"play: --web must be played by a person (got --policy {options.policy})")
+    if not options.web and (options.port or options.no_browser):
+        raise UsageError("play: --port and --no-browser need --web")
+    params = {**trained_params, **given_params}
+    task = registry.task_of(options.env, options.seed, params)
+    settings = trial_settings(options)
+    env = _built(task)
+    console = Console()
+    if options.web:
+        return _play_in_browser(env, settings, options, console)
+    spec = registry.spec(options.env)
+    if options.policy == "human":
+        policy: Policy = HumanPolicy(console, glyphs=spec.glyphs)
+    else:
+        plays = Plays(options.env, params, settings)
+        player = player_from(options.policy, plays=plays, **endpoint_options(options))
+        policy = Watched(player, console, spec.glyphs)
+    console.print(f"[bold]{spec.name}[/]  {task.task_class}, seed {task.seed}, player {policy.name}", highlight=False)
+    console.print(env.rules(), markup=False, highlight=False)
+    console.print(f"Up to {settings.episodes} episodes of {task.turns} turns.\n", highlight=False)
+    try:
+        trial = run_trial_sync(env, policy, settings=settings)
+    except KeyboardInterrupt:
+        console.print("Good bye.")
+        return 130
+    _print_verdict(trial, console)
+    if options.policy == "human" and spec.kind == "solve" and trial.episodes[-1].won:
+        console.print("You won.", style="bold green")
+    return 0
+
+
+def _built(task: Task) -> Env:
+    """The world to play in; a class of the user's own may fail to build it."""
+    from mulligan.envs import registry
+
+    try:
+        return registry.build(task)
+    except MulliganError:
+        raise
+    except Exception as error:
+        raise UsageError(f"{task.env} cannot be built: {type(error).__name__}: {error}") from error
+
+
+def _play_in_browser(env: Env, settings: TrialSettings, options: argparse.Namespace, console: Console) -> int:
+    from mulligan.app.web.server import serving
+    from mulligan.app.web.table import Table
+    from mulligan.app.web.visitor import Visitor, last_scene
+    from mulligan.envs import registry
+    from mulligan.trial.runner import run_trial_sync
+
+    table = Table()
+    visitor = Visitor(table, registry.spec(options.env), settings)
+    trial: Trial | None = None
+    try:
+        with serving(table, options.port) as address:
+            console.print(f"Play at {address}   (Ctrl-C ends it)", markup=False, highlight=False)
+            if not options.no_browser:
+                _open_browser(address)
+            trial = run_trial_sync(env, visitor, settings=settings)
+            table.finish(last_scene(trial, visitor.title, settings.episodes))
+            _print_verdict(trial, console)
+            console.print("The page stays until you finish there, or press Ctrl-C here.", highlight=False)
+            table.left.wait()
+    except KeyboardInterrupt:
+        if trial is None:
+            console.print("Good bye.")
+            return 130
+    return 0
+
+
+def _open_browser(address: str) -> None:
+    """Open the address if there is a screen; a browser in the terminal would cover what is printed here."""
+    import webbrowser
+
+    if not sys.platform.startswith("linux") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
+        webbrowser.open(address)
+
+
+def _print_verdict(trial: Trial, console: Console) -> None:
+    """How the trial ended, an episode a line."""
+    console.print()
+    for episode in trial.episodes:
+        line = (
+            f"Episode {episode.index + 1}: {episode.stop.value.replace('_', ' ')} after {len(episode.turns)} turns, "
+            f"reward {episode.reward:g}" + (f" ({episode.error})" if episode.error else "")
+        )
+        console.print(line, style="green" if episode.won else "", markup=False, highlight=False)
+
+
+class Watched:
+    """A policy whose every turn is shown."""
+
+    def __init__(self, policy: Policy, console: Console, glyphs: Mapping[str, str]) -> None:
+        self.policy, self.console, self.glyphs, self.name = policy, console, glyphs, policy.name
+
+    def start(self, task: Task, seed: int) -> Conversation:
+        return _WatchedConversation(self.policy.start(task, seed), self, task.turns)
+
+
+class _WatchedConversation:
+    def __init__(self, conversation: Conversation, watched: Watched, turns: int) -> None:
+        self.conversation, self.console, self.glyphs = conversation, watched.console, watched.glyphs
+        self.spectator = conversation if isinstance(conversation, Spectator) else None
+        self.turns, self.turns_taken = turns, 0
+        for name in ("count_tokens", "context"):
+            if hasattr(conversation, name):
+                setattr(self, name, getattr(conversation, name))
+
+    async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
+        self._show(messages[-1]["content"])
+        completion = await self.conversation.reply(messages, sampling)
+        self.console.print(f"> {completion.text}\n", style="bold", markup=False, highlight=False)
+        return completion
+
+    def close(self) -> None:
+        self.conversation.close()
+
+    def watch(self, world: World) -> None:
+        if self.spectator is not None:
+            self.spectator.watch(world)
+
+    def see(self, step: Step, timeout_reward: float | None = None) -> None:
+        if self.spectator is not None:
+            self.spectator.see(step, timeout_reward)
+        self.turns_taken += 1
+        if step.done or self.turns_taken == self.turns:  # no later message shows this observation
+            self._show(step.observation)
+            self.turns_taken = 0
+
+    def ended(self, episode: Episode) -> None:
+        if self.spectator is not None:
+            self.spectator.ended(episode)
+
+    def _show(self, text: str) -> None:
+        from mulligan.policy.human import painted
+
+        self.console.print(painted(text, self.glyphs), end="", highlight=False)

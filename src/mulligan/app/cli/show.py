@@ -1,0 +1,69 @@
+"""Read a trial of a run folder: what the agent saw, answered and noted."""
+
+from __future__ import annotations
+
+import sys
+
+from mulligan.app.cli.options import Parser
+from mulligan.errors import UnknownName, UsageError
+from mulligan.types import Episode, Trial
+
+
+def add_options(parser: Parser) -> None:
+    parser.add_argument("run", help="run folder")
+    parser.add_argument("number", nargs="?", type=int, help="which of its tasks, from 1 (the first that was played)")
+    parser.add_argument(
+        "--arm", help="main or a control; of a training run an update, as update-00010 (main; the last update kept)"
+    )
+    parser.add_argument("--json", action="store_true", help="for programs")
+
+
+def run(parser: Parser, words: list[str]) -> int:
+    from mulligan.report.run import RunFolder, to_json, trial_to_dict
+
+    options = parser.parse_args(words)
+    folder = RunFolder.open(options.run)
+    arms = folder.arms()
+    if not arms:
+        is_training = folder.config().get("kind") == "train"
+        hint = "; training keeps those of every run.save_trials_every updates" if is_training else ""
+        raise UsageError(f"{options.run} has no trials yet{hint}")
+    arm = options.arm or ("main" if "main" in arms else arms[-1])
+    if arm not in arms:
+        raise UnknownName(f"arm of {options.run}", arm, arms)
+    trials = folder.trials(arm)
+    if not trials:
+        raise UsageError(f"{options.run} has no trials of {arm!r} yet")
+    index = min(trials) if options.number is None else options.number - 1
+    if index not in trials:
+        raise UsageError(
+            f"{options.run} has no trial of task {options.number}; it has {len(trials)} of the tasks "
+            f"{min(trials) + 1} to {max(trials) + 1}"
+        )
+    sys.stdout.write(to_json(trial_to_dict(trials[index])) if options.json else transcript(trials[index]))
+    return 0
+
+
+def transcript(trial: Trial) -> str:
+    """A trial as text to read."""
+    parts = [f"{trial.task.task_class}, seed {trial.task.seed}, memory {trial.memory}\n"]
+    for episode in trial.episodes:
+        parts.append(f"{'=' * 20} episode {episode.index + 1}\n")
+        parts += [f"[{message['role']}]\n{message['content']}\n" for message in episode.opening]
+        parts += _turns(episode)
+        parts.append(f"--- {episode.stop.value.replace('_', ' ')}, reward {episode.reward:g} {episode.error}\n")
+        if episode.reflection is not None:
+            state = "" if episode.reflection.valid else " (not in the asked form)"
+            parts.append(f"[reflection{state}]\n{episode.reflection.text}\n")
+    return "\n".join(parts)
+
+
+def _turns(episode: Episode) -> list[str]:
+    """Replies, each followed by what the agent saw next."""
+    after = [turn.observation for turn in episode.turns[1:]] + [episode.final] * bool(episode.turns)
+    return [
+        f"[agent]\n{turn.reply.text}\n\n[world{'' if turn.valid else ', invalid reply'}]\n"
+        + (f"{turn.feedback}\n" if turn.feedback else "")
+        + f"{seen}\n"
+        for turn, seen in zip(episode.turns, after, strict=True)
+    ]

@@ -1,0 +1,109 @@
+"""Compare training runs: arms from shared warm starts, side by side, over seeds, evaluated by one protocol."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mulligan.app.cli.options import Parser, available_cores, check_holds_runs, check_installed, new_run_path
+from mulligan.app.cli.stopping import ended_as_interrupted
+from mulligan.app.cli.work_progress import work_progress
+from mulligan.errors import UsageError
+
+if TYPE_CHECKING:
+    from mulligan.app.sweep.arms import Sweep
+
+TIME_OVER = 75
+"""Exit code where the time is over and there is more to do."""
+
+_EPILOG = """The file:
+  title = "How far should credit reach?"
+  preset = "cpu"
+  seeds = [0, 1, 2]
+  tasks = 64                         # frozen, on validation worlds; seed_set = "eval" for the last run of all
+  [settings]                         # of all arms
+  "task.env" = "minesweeper"
+  [also."4 mines"]                   # a further evaluation: of trials (memory, episodes), of the environment, controls
+  mines = 4
+  turns = 14
+  [arms."RL"]
+  "trial.episodes" = 1
+  "run.group" = 24
+  also = ["4 mines"]                 # takes part in it
+  [arms."meta-RL"]
+
+Results: RUN/table.json and RUN/table.md, as `mulligan compare RUN` shows them. The same command continues an
+interrupted sweep. Arms that were run keep their settings and their order in the file; new ones come at its end."""
+
+
+def add_options(parser: Parser) -> None:
+    parser.add_argument("file", help="the arms, in TOML; see below")
+    parser.add_argument("--run", metavar="DIR", help="folder for all runs (runs/<time>-sweep-…)")
+    parser.add_argument("--cores", type=int, metavar="N", help="arms at a time, one thread each (all cores)")
+    parser.add_argument("--only", action="append", metavar="ARM", help="of all arms, this one; can be given again")
+    parser.add_argument("--seeds", metavar="LIST", help="of all seeds, these: 0,2")
+    parser.add_argument("--minutes", type=float, metavar="N", help="stop after so long, to go on another time")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.epilog = _EPILOG
+
+
+def run(parser: Parser, words: list[str]) -> int:
+    from mulligan.app.sweep.arms import plan_work, read_sweep, refuse_edits
+    from mulligan.app.sweep.schedule import TimeOver, run_work
+    from mulligan.report.run import RunFolder
+
+    options = parser.parse_args(words)
+    sweep = read_sweep(options.file)
+    seeds = None if options.seeds is None else _seeds(sweep, options.seeds)
+    folder = Path(options.run or new_run_path("sweep", Path(options.file).stem))
+    check_holds_runs(folder)
+    refuse_edits(plan_work(sweep, folder.absolute()))
+    work = plan_work(sweep, folder.absolute(), only=options.only or (), seeds=seeds)
+    if not work:
+        raise UsageError("sweep: no arm of --only has these --seeds")
+    cores = available_cores(options.cores)
+    check_installed("mulligan sweep")
+    if options.minutes is not None and not options.minutes > 0:
+        raise UsageError(f"sweep: --minutes must be > 0 (got {options.minutes:g})")
+    seconds = math.inf if options.minutes is None else 60 * options.minutes
+    try:
+        with RunFolder(folder).held(), ended_as_interrupted(), work_progress(work, quiet=options.json) as progress:
+            results = run_work(work, cores, progress, seconds)
+    except (KeyboardInterrupt, TimeOver) as stopped:
+        command = shlex.join(["mulligan", "sweep", *words] + ([] if options.run else ["--run", str(folder)]))
+        sys.stderr.write(f"{str(stopped) or 'interrupted'}; continue with: {command}\n")
+        return TIME_OVER if isinstance(stopped, TimeOver) else 130
+    _report(sweep.title, folder, results, as_json=options.json)
+    return 0
+
+
+def _report(title: str, folder: Path, results: Mapping[Path, Mapping[str, Any]], *, as_json: bool) -> None:
+    """Write the table of all arms in the folder, and print that of the chosen ones."""
+    from mulligan.app.sweep.compare import compare
+    from mulligan.app.sweep.rows import as_table, read_rows
+    from mulligan.report.comparison import markdown
+    from mulligan.report.run import RunFolder, to_json
+
+    rows = read_rows([folder])
+    RunFolder(folder).write_text("table.json", as_table(rows))
+    RunFolder(folder).write_text("table.md", markdown(compare(rows, show_all=True)))
+    chosen = compare(read_rows(results), show_all=True)
+    sys.stdout.write(to_json(chosen) if as_json else f"{title}\n\n{markdown(chosen)}\nRuns: {folder}\n")
+    for path, result in results.items():
+        for summary in (result["main"], *result["controls"].values()):
+            if summary["failed"]:
+                sys.stderr.write(
+                    f"{path.name}: {summary['failed']} trials failed outside the agent: {summary['failure']}\n"
+                )
+
+
+def _seeds(sweep: Sweep, listed: str) -> list[int]:
+    """Some of the sweep's seeds."""
+    words = [word.strip() for word in listed.split(",")]
+    if any(word not in map(str, sweep.seeds) for word in words):
+        raise UsageError(f"sweep: --seeds must be among {', '.join(map(str, sweep.seeds))} (got {listed})")
+    return [seed for seed in sweep.seeds if str(seed) in words]

@@ -1,0 +1,144 @@
+"""The demonstration: RL and meta-RL from one warm start, on boards neither has seen.
+
+RL plays 24 episodes a board and update, meta-RL 8 trials of at most 3: never more, and fewer where a trial is solved
+early. Both train for as many updates, each under the settings that were best for it on validation boards (presets
+``cpu-rl`` and ``cpu``: RL keeps its entropy bonus to the end). Beside them stands what could explain the gap away:
+
+meta-RL, gamma_traj 0  the myopic arm: it plays with memory, but no episode earns anything for the next
+independent retries    the same agents without memory: what three tries are worth by luck alone
+demonstrator           whom the warm start imitated, memory included
+RL, 2x updates         on request: RL with twice the updates, from the same warm start
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mulligan.api import evaluate
+from mulligan.app.sweep.arms import WARM_START, Arm, Sweep, Work
+from mulligan.eval.intervals import difference, over_seeds
+from mulligan.players import as_trained
+from mulligan.policy.scripted import ExpertPolicy
+from mulligan.report.run import load_trials, trial_to_dict
+from mulligan.training.resolve import resolve
+from mulligan.types import Trial
+
+RL, META, MYOPIC, LONGER = "RL", "meta-RL", "meta-RL, gamma_traj 0", "RL, 2x updates"
+RULE = "The first board that RL did not solve in three attempts and meta-RL solved after a failure."
+_AS_RL = {"trial.episodes": "1", "run.group": "24", "algo.entropy_end": "0.03"}
+"""What preset cpu-rl changes of preset cpu."""
+
+
+def demo_sweep(seed: int, *, recall: float = 0.2, updates: int = 80, tasks: int = 512, longer: bool = False) -> Sweep:
+    """The arms; with `longer`, also RL at twice the updates."""
+    arms = [Arm(RL, _AS_RL), Arm(META), Arm(MYOPIC, {"algo.gamma_traj": "0"})]
+    if longer:
+        arms.append(Arm(LONGER, {**_AS_RL, "run.updates": str(2 * updates)}))
+    settings = {
+        "task.env": "minesweeper",
+        "run.updates": str(updates),
+        "warmstart.recall": str(recall),
+        "run.validate_every": str(max(1, updates // 10)),
+        "run.validation_tasks": "100",
+        "run.save_trials_every": "0",
+        "run.checkpoint_every": "20",
+    }
+    title = "MineSweeper 4x5 with 3 mines, 10 turns"
+    return Sweep(arms, title, "cpu", (seed,), tasks, "eval", settings=settings)
+
+
+def gather(sweep: Sweep, work: Sequence[Work], results: Mapping[Path, Mapping[str, Any]]) -> dict[str, Any]:
+    """Everything the demonstration shows, as plain data: for ``--json``, for the table and for the page."""
+    folders = {each.name: each.folder for each in work}
+    rows = {}
+    for each in work:
+        result = results[each.folder]
+        rows[each.name] = _row(each.name, result["main"], result["updates"])
+        label = f"{each.name}, independent retries"
+        rows[label] = _row(label, result["controls"]["independent"], result["updates"])
+    config = resolve(sweep.preset, None, sweep.settings)
+    scripted, ceiling = _scripted(sweep)
+    order = [WARM_START, RL, f"{RL}, independent retries", LONGER, MYOPIC, META, f"{META}, independent retries"]
+    solved = {name: _solved(folders[name]) for name in (RL, META, MYOPIC)}
+    worlds = results[folders[META]]["main"]["worlds"]
+    trials = _to_read(load_trials(folders[RL] / "evaluation"), load_trials(folders[META] / "evaluation"))
+    return {
+        "title": sweep.title,
+        "seed": sweep.seeds[0],
+        "recall": config.warmstart.recall,
+        "updates": config.run.updates,
+        "tasks": sweep.tasks,
+        "episodes": len(rows[RL]["p"]),
+        "ceiling": ceiling,
+        "rows": [scripted, *(rows[name] for name in order if name in rows)],
+        "gap": _gap(solved[META], solved[RL], worlds),
+        "gap_to_myopic": _gap(solved[META], solved[MYOPIC], worlds),
+        "only_meta": sum(meta > rl for meta, rl in zip(solved[META], solved[RL], strict=True)),
+        "only_rl": sum(rl > meta for meta, rl in zip(solved[META], solved[RL], strict=True)),
+        "validation_tasks": config.run.validation_tasks,
+        "curves": {name: results[folders[name]]["curve"] for name in (RL, META, MYOPIC)},
+        "training_minutes": sum(results[each.folder]["seconds"] for each in work) / 60,
+        "trials": trials,
+        "rule": RULE if trials else "",
+        "about": [text.format(tasks=sweep.tasks) for text in ABOUT],
+    }
+
+
+def _row(name: str, summary: Mapping[str, Any], updates: int) -> dict[str, Any]:
+    """A line of the table, from the summary of an evaluation; the interval is over the boards' worlds."""
+    tasks, intervals = summary["trials"], over_seeds([summary])
+    row = {"method": name, "p": summary["p"], "ci": intervals, "tasks": tasks, "valid": summary["valid"]}
+    return {**row, "updates": updates}
+
+
+ABOUT = [
+    "All agents are the same tiny language model (0.39 million parameters). It first imitates a mediocre player; "
+    "from those weights RL and meta-RL train for as many updates, RL with 24 episodes a board and update, meta-RL with "
+    "8 trials of at most 3 (fewer episodes where a trial is solved early). Each has the settings that were best for it "
+    "on validation boards; the boards in the table were never trained on.",
+    "RL trains on single episodes and is evaluated with the same memory as everybody. Meta-RL trains on trials of "
+    "three episodes, in which later episodes see what earlier ones found.",
+    "Independent retries are the same agents without memory: what they gain from three attempts is luck. With "
+    "gamma_traj 0 the agent learns to use its memory, but not to gather anything for later.",
+    "The intervals say how well {tasks} boards measure these agents. Other training seeds give other agents, and "
+    "figures move by several points. The curves are sampled at temperature 1, the table at 0.7.",
+]
+
+
+def _scripted(sweep: Sweep) -> tuple[dict[str, Any], float]:
+    """The demonstrator on the same boards, and what a player who sees the mines reaches."""
+    config = resolve(sweep.preset, None, sweep.settings)
+    env, warm = config.task.env, config.warmstart
+    settings, params = as_trained(config, env)
+    options: dict[str, Any] = {"params": params, "tasks": sweep.tasks, "seed_set": sweep.seed_set, "room": False}
+    options |= {"controls": (), "settings": settings, "concurrency": 1, "seed": sweep.seeds[0]}
+    summary = evaluate(env, ExpertPolicy(warm.skill, warm.recall), **options).main
+    name = f"demonstrator, memory on {warm.recall:.0%} of its moves"
+    ceiling = evaluate(env, ExpertPolicy(omniscient=True), **options, episodes=1).main.p[0]
+    return {**_row(name, asdict(summary), 0), "ci": summary.ci}, ceiling
+
+
+def _gap(first: Sequence[float], second: Sequence[float], worlds: Sequence[int] | None) -> dict[str, Any]:
+    """Points between two agents in boards solved, with the interval over the boards' worlds."""
+    gap, interval = difference(np.array([first]), np.array([second]), worlds)
+    return {"points": 100 * gap, "ci": [100 * bound for bound in interval]}
+
+
+def _solved(folder: Path) -> list[float]:
+    return [float(trial.solved_at is not None) for trial in load_trials(folder / "evaluation")]
+
+
+def _to_read(rl: Sequence[Trial], meta: Sequence[Trial]) -> list[dict[str, Any]]:
+    """Two trials at one board, by `RULE`; none where no board fits it."""
+    for failed, solved in zip(rl, meta, strict=True):
+        if failed.solved_at is None and solved.solved_at:
+            pair = ((RL, failed), (META, solved))
+            return [
+                {"method": name, "task": str(trial.task.seed), "trial": trial_to_dict(trial)} for name, trial in pair
+            ]
+    return []

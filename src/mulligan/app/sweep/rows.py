@@ -1,0 +1,202 @@
+"""Rows of a results table, one for each arm and seed, from what runs left: sweeps, evaluations, and earlier tables.
+
+A row keeps the outcome of every attempt (`outcomes`, as in `eval.passk.Summary`), those of its controls
+(`control_outcomes`) and of its further evaluations (`also`), so that any difference can be computed from the table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mulligan.api import evaluate
+from mulligan.app.sweep.arms import RESULT, WARM_START
+from mulligan.errors import MulliganError, UnknownName, UsageError
+from mulligan.players import as_trained
+from mulligan.policy.scripted import ExpertPolicy
+from mulligan.report.run import RunFolder
+from mulligan.report.tables import pays_in_part, room_name
+from mulligan.training.config import Config
+from mulligan.training.metrics import MetricsFile
+from mulligan.training.resolve import from_run, resolve
+
+Row = dict[str, Any]
+TABLE, EVALUATION = "table.json", "result.json"
+RETRIES = "independent"
+_NAMED = ("env", "name", "seed", "p")
+_PART = ("p", "ci", "valid", "outcomes", "tasks_digest")
+_OF_A_SEED = ("run.seed", "model.name")
+"""Settings that differ from seed to seed, and say nothing about an arm."""
+
+
+def read_rows(
+    paths: Iterable[str | Path], *, main: Sequence[str] | None = None, classes: bool = False, ceiling: bool = False
+) -> list[Row]:
+    """The rows of all inputs; of rows with the same environment, name and seed, the last one given.
+
+    The seeds of an arm follow each other. `main` names the rows that matter most; without it, earlier tables say so.
+    With `classes`, each class of tasks is a further evaluation. With `ceiling`, arms get what a player who sees
+    everything reaches.
+    """
+    rows: dict[tuple[str, str, int], Row] = {}
+    for row in (row for path in paths for row in _read(Path(path), classes)):
+        key = (row["env"], row["name"], row["seed"])
+        rows[key] = {**row, "main": rows.get(key, row).get("main", True)}
+    order = list(dict.fromkeys(key[:2] for key in rows))
+    table = [rows[key] for key in sorted(rows, key=lambda key: (order.index(key[:2]), key[2]))]
+    if main is not None:
+        names = {row["name"] for row in table}
+        if unknown := [name for name in main if name not in names]:
+            raise UnknownName("row", unknown[0], names)
+        table = [{**row, "main": row["name"] in main} for row in table]
+    return _with_ceilings(table) if ceiling else table
+
+
+def as_table(rows: Sequence[Row]) -> str:
+    """The rows as JSON, one a line."""
+    return "[\n" + ",\n".join(json.dumps(row, separators=(",", ":"), ensure_ascii=False) for row in rows) + "\n]\n"
+
+
+def _read(path: Path, classes: bool) -> list[Row]:
+    if path.is_file():
+        data = _json(path)
+        if isinstance(data, list) and all(isinstance(row, dict) and all(n in row for n in _NAMED) for row in data):
+            return data
+        if not isinstance(data, dict) or path.name not in (RESULT, EVALUATION):
+            raise UsageError(f"{path} is no table of results: a list of rows with {', '.join(_NAMED)}")
+        path = path.parent
+    for name in (RESULT, EVALUATION):
+        if (path / name).is_file():
+            return _of_folder(path, name, classes)
+    inside = sorted((*path.glob(f"*/{RESULT}"), *path.glob(f"*/{EVALUATION}")))
+    if not inside and (path / TABLE).is_file():  # beside runs, a table may be older than they are
+        return _read(path / TABLE, classes)
+    if not inside:
+        raise UsageError(
+            f"{path} holds no results: give a sweep's folder (*/{RESULT}), an evaluation's ({EVALUATION}) or a {TABLE}"
+        )
+    return [row for file in inside for row in _of_folder(file.parent, file.name, classes)]
+
+
+def _of_folder(folder: Path, name: str, classes: bool) -> list[Row]:
+    data = _json(folder / name)
+    try:
+        return [arm_row(data, folder, classes)] if name == RESULT else evaluation_rows(data, folder, classes)
+    except (KeyError, TypeError) as error:
+        raise UsageError(f"{folder / name} is not what this version writes: {error!r}") from error
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is no JSON: {error}") from error
+
+
+def arm_row(arm: Mapping[str, Any], folder: Path, classes: bool = False) -> Row:
+    """An arm of a sweep as a row."""
+    config, name = _config(arm, folder), arm["name"]
+    is_warm_start = name.startswith(WARM_START)
+    method = WARM_START if is_warm_start else "RL" if config.trial.episodes == 1 else "meta-RL"
+    changes = {key: value for key, value in arm["settings"].items() if key not in _OF_A_SEED}
+    return {
+        "env": config.task.env,
+        "name": name,
+        "method": method,
+        "estimator": None if is_warm_start else config.algo.estimator,
+        "memory": arm["memory"],
+        "gamma_traj": config.algo.gamma_traj if method == "meta-RL" else None,
+        "seed": arm["seed"],
+        **_evaluation(arm["main"], arm["controls"]),
+        "kind": arm.get("kind", "solve"),
+        "ceiling": None,
+        "updates": arm["updates"],
+        "minutes": round(arm["seconds"] / 60, 2),
+        **_trained(folder),
+        "seed_set": arm["seed_set"],
+        "settings": {"preset": arm["preset"], **changes},
+        "diversity": [point["diversity"] for point in arm["curve"] if "diversity" in point],
+        "curve": [{"update": point["update"], "p": point["p"]} for point in arm["curve"]],
+        "also": {
+            **(_classes(arm) if classes else {}),
+            **{name: _evaluation(each["main"], each["controls"]) for name, each in arm.get("also", {}).items()},
+            **{
+                f"{further}, {name}": part
+                for further, each in arm.get("also", {}).items()
+                for name, part in (_classes(each) if classes else {}).items()
+            },
+        },
+    }
+
+
+def evaluation_rows(result: Mapping[str, Any], folder: Path, classes: bool = False) -> list[Row]:
+    """What ``mulligan eval`` left: a row for its policy, named by style and memory too, and one for each scripted
+    player of the room."""
+    config = RunFolder.open(folder).config()
+    how = [result["style"]] if result["style"] != "plain" else []
+    how += [result["memory"]] if result["memory"] != "none" else []
+    shared = {"estimator": None, "gamma_traj": None, "seed": config["seed"], "seed_set": config["seed_set"]}
+    shared |= {"env": result["env"], "kind": result["kind"], "ceiling": result["ceiling"], "updates": 0}
+    agent = {"name": ", ".join([result["policy"], *how]), "method": result["policy"], "memory": result["memory"]}
+    agent |= {"minutes": round(result["seconds"] / 60, 2), "also": _classes(result) if classes else {}}
+    rows = [{**shared, **agent, **_evaluation(result, result["controls"])}]
+    for name, summary in result["room"].items():
+        player = {"name": room_name(name), "method": "scripted", "memory": None, "minutes": 0.0}
+        rows.append({**shared, **player, **_evaluation(summary, {})})
+    return rows
+
+
+def _classes(result: Mapping[str, Any]) -> dict[str, Row]:
+    """Class of tasks -> its part of an evaluation; empty where all tasks are of one class."""
+    classes = result.get("by_class", {})
+    return {name: _evaluation(each, {}) for name, each in classes.items()} if len(classes) > 1 else {}
+
+
+def _evaluation(main: Mapping[str, Any], controls: Mapping[str, Mapping[str, Any]]) -> Row:
+    """The figures and outcomes of one evaluation."""
+    part: Row = {name: main[name] for name in _PART if name in main}
+    if main.get("worlds") and main["worlds"] != [*range(len(main["worlds"]))]:
+        part["worlds"] = main["worlds"]
+    if any(each != main["trials"] for each in main.get("effective", ())):
+        part["effective"] = main["effective"]
+    if main.get("best") and pays_in_part(main):  # then the mean reward says more than success
+        part["score"] = main["best"][-1]
+    return {
+        **part,
+        "tasks": main["trials"],
+        "retry": controls[RETRIES]["p"][-1] if RETRIES in controls else None,
+        "controls": {name: control["p"] for name, control in controls.items()},
+        "control_outcomes": {name: each["outcomes"] for name, each in controls.items() if each.get("outcomes")},
+    }
+
+
+def _trained(folder: Path) -> Row:
+    """What training played and wrote, where its metrics are at hand."""
+    path = folder / "metrics.jsonl"
+    lines = MetricsFile(path).read() if path.is_file() else []
+    totals = {"episodes": "episodes", "tokens": "tokens/sampled"}
+    return {name: sum(line.get(key, 0) for line in lines) for name, key in totals.items()} if lines else {}
+
+
+def _config(arm: Mapping[str, Any], folder: Path) -> Config:
+    """The configuration of an arm: as its run kept it, or else from its preset and settings."""
+    try:
+        return from_run(RunFolder.open(folder))
+    except MulliganError:  # only arm.json was kept, or an earlier version made the run
+        return resolve(arm["preset"], None, {k: v for k, v in arm["settings"].items() if k != "model.name"})
+
+
+def _with_ceilings(rows: Sequence[Row]) -> list[Row]:
+    """Rows of arms with what a player who sees everything reaches; played once for each list of tasks."""
+    tops: dict[str, float] = {}
+    for row in rows:
+        digest = row.get("tasks_digest", "")
+        if row.get("ceiling") is None and digest and digest not in tops and "preset" in row.get("settings", {}):
+            changes = {name: value for name, value in row["settings"].items() if name != "preset"}
+            settings, params = as_trained(resolve(row["settings"]["preset"], None, changes), row["env"])
+            options: dict[str, Any] = {"tasks": row["tasks"], "seed_set": row["seed_set"], "params": params}
+            options |= {"settings": settings, "episodes": 1, "controls": (), "room": False}
+            tops[digest] = evaluate(row["env"], ExpertPolicy(omniscient=True), **options).main.p[0]
+    return [{**row, "ceiling": tops.get(row.get("tasks_digest", ""), row.get("ceiling"))} for row in rows]

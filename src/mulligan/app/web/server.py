@@ -1,0 +1,144 @@
+"""The page over HTTP, for this machine alone: standard library, one address, no scripts.
+
+Refused are requests under another host name (a foreign page whose name was pointed here) and answers that come from
+another page than ours.
+"""
+
+from __future__ import annotations
+
+import socketserver
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
+from urllib.parse import parse_qs
+
+from mulligan.app.web.page import GOOD_BYE, WAIT, card, page
+from mulligan.app.web.table import Table
+from mulligan.errors import ParameterError, UsageError
+from mulligan.report.charts import escape
+
+ADDRESS = "127.0.0.1"
+LARGEST = 2_000_000
+"""Bytes of an answer: 100,000 characters, each written as up to twelve, and room."""
+_PATIENCE = 20.0
+"""Seconds that a request waits for the world to answer."""
+_FIELDS = 16
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; base-uri 'none'; "
+_HEADERS = {
+    "Content-Type": "text/html; charset=utf-8",
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": _POLICY + "frame-ancestors 'none'",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+@contextmanager
+def serving(table: Table, port: int = 0) -> Iterator[str]:
+    """Inside, `table` can be seen at the address this gives; `port` 0 takes any that is free."""
+    if not 0 <= port <= 65_535:
+        raise ParameterError(f"port must be 0 to 65535 (got {port})")
+    handler = type("TableHandler", (_Handler,), {"table": table})
+    try:
+        server = _Server((ADDRESS, port), handler)
+    except OSError as failure:
+        raise UsageError(f"port {port} of {ADDRESS}: {failure.strerror or failure}; give another --port") from None
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://{ADDRESS}:{server.server_address[1]}/"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True  # connections that a browser only keeps open must not keep the program
+
+    def server_bind(self) -> None:
+        socketserver.TCPServer.server_bind(self)  # the parent's would ask the network for this machine's name
+        self.server_name, self.server_port = ADDRESS, int(self.server_address[1])
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Browsers drop connections as they like; anything else is a mistake of ours to be seen."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    table: ClassVar[Table]
+    timeout = 30
+    server_version, sys_version = "mulligan", ""
+
+    def do_GET(self) -> None:
+        if not self._is_ours():
+            return
+        name, scene = self.table.present(_PATIENCE)
+        self._send(200, card(WAIT) if scene is None else page(scene, name))
+
+    def do_POST(self) -> None:
+        if not self._is_ours():
+            return
+        form = self._form()
+        if form is None:
+            return
+        name = form.get("page", "")
+        if "leave" in form and self.table.is_over and name == self.table.page:
+            self._send(200, card(GOOD_BYE))
+            self.wfile.flush()
+            self.table.left.set()
+            return
+        self.table.answer(name, form.get("before", "") + form.get("say", "") + form.get("after", ""))
+        self.send_response(303)
+        self.send_header("Location", "/")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Write nothing: the terminal is for the person, not for requests."""
+
+    def _is_ours(self) -> bool:
+        """Whether the request is meant for this page; answers it otherwise."""
+        host = self.headers.get("Host", "")
+        origin = self.headers.get("Origin")
+        if host.rpartition(":")[0] not in (ADDRESS, "localhost") and host not in (ADDRESS, "localhost"):
+            self._refuse(403, f"This page is for {ADDRESS} only.")
+        elif origin is not None and origin != f"http://{host}":
+            self._refuse(403, "Answers must come from this page.")
+        elif self.path.partition("?")[0] != "/":
+            self._refuse(404, "There is no such page.")
+        else:
+            return True
+        return False
+
+    def _form(self) -> dict[str, str] | None:
+        """The fields that were sent; answers the request itself where they cannot be read."""
+        length = self.headers.get("Content-Length", "")
+        if not length.isdecimal() or len(length) > 12 or int(length) > LARGEST:
+            if length.isdecimal() and len(length) <= len(str(LARGEST)):
+                self.rfile.read(int(length))  # a browser that is still sending would not read the refusal
+            self._refuse(413 if length.isdecimal() else 411, f"An answer may have {LARGEST:,} bytes.")
+            return None
+        body = self.rfile.read(int(length)).decode("utf-8", "replace")
+        try:
+            fields = parse_qs(body, keep_blank_values=True, max_num_fields=_FIELDS)
+        except ValueError:
+            self._refuse(400, "That is not an answer of this page.")
+            return None
+        return {name: values[0] for name, values in fields.items()}
+
+    def _refuse(self, status: int, reason: str) -> None:
+        self._send(status, card(f'<h1>{escape(reason)}</h1><p><a href="/">To the page</a></p>'))
+
+    def _send(self, status: int, html: str) -> None:
+        body = html.encode("utf-8", "replace")
+        self.send_response(status)
+        for name, value in _HEADERS.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)

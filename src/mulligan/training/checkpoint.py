@@ -1,0 +1,333 @@
+"""Checkpoints: folders that are written under another name and then renamed, so that each is complete.
+
+``checkpoints/update-00080/`` holds ``weights.safetensors`` (the trained weights, and the critic), ``optimiser.pt`` and
+``state.json`` (the next update, the running statistics, the settings it was made with). All other randomness is derived
+from (seed, update). ``checkpoints/warmstart-00100/`` holds the same of a warm start that is not finished.
+
+A process may be killed between any two lines here. ``.update-00080.tmp`` is being written and never read. A folder that
+is being deleted lacks a file and is never read either; the next save deletes the rest of it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import torch
+
+from mulligan.algo.normalise import History
+from mulligan.errors import RunFolderError, UsageError
+from mulligan.models.load import Loaded, LoraSettings, Precision, as_asked, load
+from mulligan.report.run import RunFolder
+from mulligan.training.compare import changed_since
+from mulligan.training.config import Config
+from mulligan.training.metrics import MetricsFile
+from mulligan.training.resolve import from_run, from_tree, to_tree
+from mulligan.training.schedule import Schedule
+from mulligan.training.start import find_start
+from mulligan.training.step import Learner
+
+_CRITIC = "critic."
+_UPDATE, _WARM = "update", "warmstart"
+_FILES = ("weights.safetensors", "optimiser.pt", "state.json")
+_OURS = re.compile(rf"({_UPDATE}|{_WARM})-\d+|\.({_UPDATE}|{_WARM})-\d+\.tmp")
+
+
+@dataclass(frozen=True, slots=True)
+class Warmed:
+    """How far a warm start is."""
+
+    steps: int = 0
+    loss: float = math.nan
+    """Of the last step."""
+    seconds: float = 0.0
+
+
+def save(run: Path, update: int, learner: Learner, history: History, keep: int) -> Path:
+    """Write the checkpoint after `update` updates and delete all but the newest `keep`."""
+    state = {"update": update, "history": history.state_dict()}
+    target = _write(run, f"{_UPDATE}-{update:05d}", learner, learner.optimiser.state_dict(), state)
+    _tidy(run, kept(run)[-keep:])
+    return target
+
+
+def save_warm_start(run: Path, warmed: Warmed, learner: Learner, optimisers: Sequence[torch.optim.Optimizer]) -> None:
+    """Write how far the warm start is, and delete what was written of it before."""
+    states = [optimiser.state_dict() for optimiser in optimisers]
+    _tidy(run, [_write(run, f"{_WARM}-{warmed.steps:05d}", learner, states, asdict(warmed))])
+
+
+def _write(run: Path, name: str, learner: Learner, optimiser: Any, state: Mapping[str, Any]) -> Path:
+    from safetensors.torch import save_file
+
+    target = run / "checkpoints" / name
+    temporary = target.with_name(f".{name}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    weights: dict[str, torch.Tensor] = {name: each.detach().contiguous() for name, each in learner.weights().items()}
+    if learner.critic is not None:
+        weights |= {_CRITIC + name: value.detach() for name, value in learner.critic.state_dict().items()}
+    save_file(weights, temporary / "weights.safetensors")
+    torch.save(optimiser, temporary / "optimiser.pt")
+    state = {
+        **state,
+        "budget": learner.budget.state_dict(),
+        "bad_in_a_row": learner.bad_in_a_row,
+        "settings": to_tree(learner.config),
+        "planned": learner.schedule.updates,
+    }
+    (temporary / "state.json").write_text(json.dumps(state), encoding="utf-8")
+    for path in (*temporary.iterdir(), temporary):
+        _sync(path)
+    shutil.rmtree(target, ignore_errors=True)  # one that is half deleted
+    os.replace(temporary, target)
+    _sync(target.parent)
+    return target
+
+
+def restore(checkpoint: Path, learner: Learner, history: History) -> int:
+    """Put a checkpoint of a run back into a learner and its history; returns how many updates it had.
+
+    Folders that a killed `save` left half written or half deleted are deleted.
+    """
+    state = _put_back(checkpoint, learner, [learner.optimiser])
+    history.load_state_dict(state["history"])
+    learner.schedule = Schedule(_planned(state) or learner.config.run.updates)
+    run = checkpoint.parent.parent
+    _tidy(run, kept(run)[-learner.config.run.keep :])
+    return int(state["update"])
+
+
+def restore_warm_start(run: Path, learner: Learner, optimisers: Sequence[torch.optim.Optimizer]) -> Warmed:
+    """Put the saved state of a warm start back, if there is one; returns how far it is."""
+    checkpoints = _complete(run, _WARM)
+    if not checkpoints:
+        return Warmed()
+    state = _put_back(checkpoints[-1], learner, optimisers)
+    return Warmed(state["steps"], state["loss"], state["seconds"])
+
+
+def _put_back(checkpoint: Path, learner: Learner, optimisers: Sequence[torch.optim.Optimizer]) -> dict[str, Any]:
+    """Put a checkpoint into the learner and these optimisers; returns the rest of its state."""
+    _fill_masters(learner, load_weights(checkpoint, learner.model, learner.critic))
+    state = _state(checkpoint)
+    try:
+        # On the CPU: moments then move to where their parameter is, and the step counts stay where AdamW keeps them.
+        saved = torch.load(checkpoint / "optimiser.pt", map_location="cpu", weights_only=True)
+    except (OSError, EOFError, ValueError, RuntimeError, UnpicklingError) as error:
+        raise _damaged(checkpoint, error) from error
+    for optimiser, optimiser_state in zip(optimisers, saved if isinstance(saved, list) else [saved], strict=True):
+        optimiser.load_state_dict(optimiser_state)
+    learner.budget.load_state_dict(state["budget"])
+    learner.bad_in_a_row = state["bad_in_a_row"]
+    return state
+
+
+def check_settings(config: Config, run: Path) -> None:
+    """Raise where the newest checkpoint of `run` was made with settings that a resumed run may not change."""
+    checkpoints = kept(run) or _complete(run, _WARM)
+    if not checkpoints:
+        return
+    state = _state(checkpoints[-1])
+    changed = changed_since(from_tree(state["settings"]), config)
+    if changed:
+        raise UsageError(
+            f"{run} was begun with other settings ({'; '.join(changed)}); put them back into {run / 'config.toml'}, "
+            f"or begin another run from its weights, with --model.name {run}"
+        )
+    planned = _planned(state)
+    if planned and config.run.updates > planned and not config.optim.lr_end:
+        raise UsageError(
+            f"{run}: run.updates must be <= {planned} (got {config.run.updates}), since the learning rate is 0 from "
+            f"then on (optim.lr_end = 0); to train on, begin another run from its weights, with --model.name {run}"
+        )
+
+
+def _planned(state: Mapping[str, Any]) -> int:
+    """Updates that the schedule of a run was made for; 0 before the first update, when it can still be changed."""
+    return int(state["planned"]) if state.get("update") else 0
+
+
+def _state(checkpoint: Path) -> dict[str, Any]:
+    try:
+        state: dict[str, Any] = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise _damaged(checkpoint, error) from error
+    return state
+
+
+def load_weights(checkpoint: Path, model: Any, critic: torch.nn.Module | None = None) -> dict[str, torch.Tensor]:
+    """Put the weights of a checkpoint into a model; returns them as they were saved."""
+    saved = _read_weights(checkpoint)
+    weights = {name: value for name, value in saved.items() if not name.startswith(_CRITIC)}
+    parameters = dict(model.named_parameters())
+    with torch.no_grad():
+        for name, value in weights.items():
+            parameters[name].copy_(value)
+    if critic is not None:
+        critic.load_state_dict({k.removeprefix(_CRITIC): v for k, v in saved.items() if k.startswith(_CRITIC)})
+    return weights
+
+
+def _read_weights(folder: Path) -> dict[str, torch.Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        weights: dict[str, torch.Tensor] = load_file(folder / "weights.safetensors")
+    except (OSError, SafetensorError) as error:
+        raise _damaged(folder, error) from error
+    return weights
+
+
+@torch.no_grad()
+def _fill_masters(learner: Learner, weights: Mapping[str, torch.Tensor]) -> None:
+    """Put weights as they were saved into the float32 copies of those in half precision."""
+    for name, master in learner.masters.items():
+        master.copy_(weights[name])
+
+
+def _damaged(checkpoint: Path, error: Exception) -> RunFolderError:
+    reason = str(error).partition("\n")[0] or type(error).__name__
+    return RunFolderError(
+        f"{checkpoint} cannot be read ({reason}); without that folder, training goes on from before it"
+    )
+
+
+def save_reference(run: Path, model: Any) -> None:
+    """Keep the weights that training starts from: KL is measured to them, also after a resume."""
+    from safetensors.torch import save_file
+
+    target = run / "reference"
+    target.mkdir(exist_ok=True)
+    weights = {name: p.detach().contiguous() for name, p in model.named_parameters() if p.requires_grad}
+    save_file(weights, target / "weights.tmp")
+    _sync(target / "weights.tmp")
+    os.replace(target / "weights.tmp", target / "weights.safetensors")
+
+
+def load_reference(run: Path, learner: Learner) -> None:
+    """Give the learner the weights that KL is measured to."""
+    weights = _read_weights(run / "reference")
+    learner.reference = {name: value.to(learner.device) for name, value in weights.items()}
+
+
+def kept(run: Path) -> list[Path]:
+    """Every complete checkpoint of an update, the oldest first."""
+    return _complete(run, _UPDATE)
+
+
+def newest(run: Path) -> Path | None:
+    """The newest complete checkpoint of a run."""
+    checkpoints = kept(run)
+    return checkpoints[-1] if checkpoints else None
+
+
+def find(run: Path, name: str = "") -> Path:
+    """A checkpoint of a run: the newest, "40" for that after 40 updates, "best" for that of the best validation."""
+    by_update = {_number(path): path for path in kept(run)}
+    if not by_update:
+        raise RunFolderError(f"{run} has no checkpoint yet")
+    if not name:
+        return by_update[max(by_update)]
+    if name != "best" and not name.isdecimal():
+        raise UsageError(f"checkpoint must be a number of updates or 'best' (got {run}@{name})")
+    update = best_update(run) if name == "best" else int(name)
+    if update not in by_update:
+        is_best = ", that of its best validation" if name == "best" else ""
+        config = from_run(RunFolder.open(run)).run
+        raise RunFolderError(
+            f"{run} has no checkpoint after update {update}{is_best}; kept: {', '.join(map(str, by_update))}. Training "
+            f"saves one every run.checkpoint_every={config.checkpoint_every} updates and keeps the newest "
+            f"run.keep={config.keep}"
+        )
+    return by_update[update]
+
+
+def best_update(run: Path) -> int:
+    """The update after which validation found the highest p@N; the first of equal ones."""
+    shares = {}
+    for line in MetricsFile(run / "metrics.jsonl").read():
+        validated = {name: value for name, value in line.items() if name.startswith("validation/p@")}
+        if validated:
+            shares[line["update"]] = validated[max(validated, key=lambda name: int(name.partition("@")[2]))]
+    if not shares:
+        raise RunFolderError(f"{run} has no best checkpoint: it was trained without validation (run.validate_every)")
+    return int(max(shares, key=lambda update: shares[update]))
+
+
+def load_model(run: str | Path, device: str = "cpu", dtype: Precision = "auto", checkpoint: str = "") -> Loaded:
+    """The model of a run folder with the weights of a checkpoint (see `find`), in this precision ("auto": that of
+    training)."""
+    folder = RunFolder.open(run)
+    checkpoint_path = find(folder.path, checkpoint)
+    config = from_run(folder)
+    if dtype != "auto":  # before the weights are loaded, which are saved in full precision
+        config = replace(config, model=replace(config.model, dtype=dtype))
+    loaded = load_base(config, device, folder.path)
+    load_weights(checkpoint_path, loaded.model)
+    return loaded
+
+
+def take_masters(config: Config, run: Path, learner: Learner) -> None:
+    """Where a run starts from the half-precision weights of another run: take that run's float32 copies of them."""
+    start = find_start(config.model.name, run)
+    if start is not None and learner.masters:
+        _fill_masters(learner, load_weights(find(start), learner.model))
+
+
+def load_base(config: Config, device: str, run: Path) -> Loaded:
+    """The model of `run` as it was before training; where `model.name` is a run folder, as that run left it."""
+    model = config.model
+    start = find_start(model.name, run)
+    if start is not None:
+        if model.lora_rank:
+            raise UsageError(
+                f"model.name={model.name}: no adapter can be put on a run folder; export it, and use hf:DIR"
+            )
+        return as_asked(load_model(start, device, model.dtype), gradient_checkpointing=model.gradient_checkpointing)
+    lora = LoraSettings(rank=model.lora_rank, alpha=2 * model.lora_rank) if model.lora_rank else None
+    return load(
+        model.name,
+        seed=config.run.seed,
+        dtype=model.dtype,
+        device=device,
+        lora=lora,
+        gradient_checkpointing=model.gradient_checkpointing,
+    )
+
+
+def _complete(run: Path, kind: str) -> list[Path]:
+    """Every complete checkpoint of a kind, the oldest first."""
+    folders = (path for path in (run / "checkpoints").glob(f"{kind}-*") if _OURS.fullmatch(path.name))
+    return sorted((path for path in folders if all((path / file).is_file() for file in _FILES)), key=_number)
+
+
+def _number(checkpoint: Path) -> int:
+    return int(checkpoint.name.rpartition("-")[2])
+
+
+def _tidy(run: Path, keep: Sequence[Path]) -> None:
+    """Delete all checkpoints but these, complete or not."""
+    for path in (run / "checkpoints").iterdir():
+        if _OURS.fullmatch(path.name) and path not in keep:
+            shutil.rmtree(path)
+
+
+def _sync(path: Path) -> None:
+    """Write a file, or the names in a folder, to the disk; not on Windows, which syncs no folders."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,136 @@
+"""The context of a run: the longest sequence that it plays and trains, fixed once as a number.
+
+`engine.context = 0` stands for what the longest sequence of a trial needs (`mulligan.trial.lengths`). It follows from
+the settings and the model's tokenizer alone, so that it is the same on every machine. Memory decides how many such
+sequences are sampled at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from mulligan.errors import UsageError
+from mulligan.models.load import Loaded
+from mulligan.models.renderer import Renderer
+from mulligan.report.run import RunFolder, to_toml
+from mulligan.rollout.groups import Mixture
+from mulligan.rollout.sample import sampled_lengths
+from mulligan.training.config import Config, shown_memories
+from mulligan.training.resolve import from_run, to_tree
+from mulligan.trial.lengths import Need, needed
+from mulligan.trial.settings import TrialSettings
+
+SHORTEST = 1024
+"""A context shorter than this is not chosen without being asked for: it would save little memory."""
+STEP = 256
+"""A context that is chosen is a multiple of this."""
+MOMENTS, GRADIENT = 8, 4
+"""Bytes of each trained weight that AdamW's moments and the gradient take, in float32."""
+
+
+def fixed_context(config: Config, loaded: Loaded) -> tuple[Config, str | None]:
+    """`config` with its context as a number; and a warning where the model's limit is shorter than a trial may need.
+
+    Replies that no context of this model can hold are refused with the arithmetic. Memory that finds no room beside the
+    replies is shortened by the runner, with a warning. A context that was set by hand is not questioned: the arithmetic
+    is that of the longest replies, and where real ones are cut, metrics and evaluations say so.
+    """
+    limit = model_limit(loaded)
+    env, need = longest_sequence(config, loaded.renderer)
+    if not config.engine.context:
+        if need.replies > limit:
+            raise UsageError(_too_long(config, limit, env, need))
+        config = replace(config, engine=replace(config.engine, context=chosen_context(need, limit)))
+    context = min(config.engine.context, limit)
+    is_set_by_hand = context < limit and need.replies <= limit
+    return config, _short(context, env, need) if context < need.total and not is_set_by_hand else None
+
+
+def keep_settings(config: Config, folder: RunFolder) -> None:
+    """Write `config`, whose context is fixed now, into the run folder: what evaluates or resumes the run reads it."""
+    before = folder.config()
+    tree = {**before, **to_tree(config)}
+    if tree != before:
+        folder.write_text("config.toml", to_toml(tree))
+
+
+def trained_context(folder: RunFolder, loaded: Loaded) -> int:
+    """The context of a run."""
+    return min(from_run(folder).engine.context, model_limit(loaded))
+
+
+def chosen_context(need: Need, limit: int) -> int:
+    """The context for sequences of up to `need`, with a model whose own limit is `limit`."""
+    return min(limit, max(SHORTEST, math.ceil(need.total / STEP) * STEP))
+
+
+def longest_sequence(config: Config, renderer: Renderer) -> tuple[str, Need]:
+    """The environment whose trials need the longest sequence, and what they need.
+
+    Trials of evaluations count too: RL plays one episode in training and three in evaluation, in one context. So does
+    every memory that the warm start shows, since the agent may be evaluated with each.
+    """
+    settings = config.trial
+    episodes = max(settings.episodes, TrialSettings().episodes)
+    memories = dict.fromkeys((settings.memory_mode, *shown_memories(config)))
+    mixture = Mixture.parse(config.task.env, config.task.params)
+    played = [replace(settings, episodes=episodes, memory=memory) for memory in memories]
+    needs = [
+        (env, needed(each, lengths))
+        for env, lengths in sampled_lengths(mixture, settings, renderer).items()
+        for each in played
+    ]
+    return max(needs, key=lambda pair: pair[1].total)
+
+
+def played_context(mixture: Mixture, settings: TrialSettings, loaded: Loaded) -> int:
+    """The context of an untrained model in an evaluation: what its trials need, or the model's limit if that is less.
+    The evaluation says how many replies were cut."""
+    needs = [needed(settings, each) for each in sampled_lengths(mixture, settings, loaded.renderer).values()]
+    limit = min(model_limit(loaded), loaded.tokenizer.model_max_length)  # an exported run keeps its context there
+    return chosen_context(max(needs, key=lambda need: need.total), limit)
+
+
+def model_limit(loaded: Loaded) -> int:
+    """Positions of the model."""
+    return int(loaded.model.config.max_position_embeddings)
+
+
+def bytes_to_come(model: Any, config: Config, context: int) -> int:
+    """Memory that training will take beside the weights and their float32 copies: moments, gradients, the reference of
+    a KL term, and the activations of the longest row."""
+    longest = min(context, int(model.config.max_position_embeddings))
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    references = 1 if config.algo.kl_weight else 0
+    weights: int = sum(each.numel() * (MOMENTS + GRADIENT + references * each.dtype.itemsize) for each in trained)
+    return weights + longest * _row_token_bytes(model, checkpointing=config.model.gradient_checkpointing)
+
+
+def _row_token_bytes(model: Any, *, checkpointing: bool) -> int:
+    """Bytes of activations for one token of a row, as `mulligan.training.pack.token_budget` counts them."""
+    sizes, item = model.config, next(model.parameters()).dtype.itemsize
+    inner = getattr(sizes, "intermediate_size", None) or 4 * sizes.hidden_size
+    layer, layers = (8 * sizes.hidden_size + 4 * inner) * item, sizes.num_hidden_layers
+    # With checkpointing: what each layer was given, and all of the one layer that is computed again.
+    return int(layers * sizes.hidden_size * item + layer if checkpointing else layers * layer)
+
+
+def _short(context: int, env: str, need: Need) -> str:
+    then = "memory is shortened" if need.replies <= context else "replies are cut and episodes end early"
+    return (
+        f"a trial of {env} could need more than the context of {context:,} tokens: {need}; "
+        f"where replies are as long as their limits, {then}"
+    )
+
+
+def _too_long(config: Config, limit: int, env: str, need: Need) -> str:
+    """Why no trial fits, and which settings to lower."""
+    ways = ["trial.max_tokens"]
+    ways += ["trial.reflection_tokens"] if need.reflection else []
+    return (
+        f"a trial of {env} does not fit the model {config.model.name}, whose limit is {limit:,} tokens: {need}, "
+        f"{need.replies:,} of them without memory; lower {', '.join(ways)} or env.turns, set trial.window, or accept "
+        f"replies that are cut with engine.context={limit}"
+    )

@@ -1,0 +1,402 @@
+"""The training loop: tasks -> groups of trials -> returns -> advantages -> rows -> optimiser steps -> new weights.
+
+Sampler and trainer share one model, so that new weights need no copy. Everything random is derived from (seed, update),
+so that a resumed run goes on exactly as if it had never stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from mulligan.algo.advantage import Options, estimator
+from mulligan.algo.advantage.base import Advantages
+from mulligan.algo.advantage.ppo import heads
+from mulligan.algo.batch import StepBatch
+from mulligan.algo.build import batch_from_groups
+from mulligan.algo.loss import mismatch_warning
+from mulligan.algo.normalise import History
+from mulligan.engine.choose import make_engine
+from mulligan.errors import MulliganError, StopReason, lost_device
+from mulligan.eval.cut import WARN_FROM, CutReplies, cut_replies
+from mulligan.models.load import Loaded
+from mulligan.models.weights import leave_room
+from mulligan.policy.local import LocalPolicy
+from mulligan.policy.threads import loop_is_running
+from mulligan.report.run import RunFolder
+from mulligan.rollout.groups import Mixture, all_failed, draw_tasks, play_groups
+from mulligan.training import checkpoint
+from mulligan.training.config import Config
+from mulligan.training.context import bytes_to_come, fixed_context, keep_settings
+from mulligan.training.metrics import MetricsFile, describe_groups
+from mulligan.training.resolve import checked, from_run, to_tree
+from mulligan.training.rows import Row, rows_of
+from mulligan.training.start import as_kept
+from mulligan.training.step import Learner, UpdateData
+from mulligan.training.validation import RETRIES, TRIALS_AT_A_TIME, Validation
+from mulligan.training.warmstart import WarmStart, demonstrate
+from mulligan.trial.settings import TrialSettings
+from mulligan.types import Group, Trial
+
+OnUpdate = Callable[[dict[str, Any]], None]
+Result = TypeVar("Result")
+
+
+def train(
+    config: Config | None,
+    run: str | Path,
+    *,
+    resume: bool = False,
+    on_update: OnUpdate | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Path:
+    """Train into the folder `run` and return it.
+
+    With `resume`, the configuration is the folder's own, in which only `compare.MAY_CHANGE` may differ
+    from what the run began with. `stop` is called after every update and every step of the warm start: where it returns
+    True, the run is saved and ends, and a later `resume` continues it.
+    """
+    if resume:
+        folder = RunFolder.open(run)
+        config = config or from_run(folder)
+    else:
+        config = as_kept(checked(config or Config()), Path(run))
+        folder = RunFolder.create(run, {"kind": "train", **to_tree(config)})
+    with folder.held(is_new=not resume):
+        try:
+            if resume:
+                checkpoint.check_settings(config, folder.path)
+            trainer = Trainer(config, folder, on_update or (lambda metrics: None), stop=stop)
+            keep_settings(trainer.config, folder)
+        except BaseException:
+            if not resume:  # a run that cannot begin leaves no folder behind
+                folder.discard()
+            raise
+        trainer.run()
+    del trainer
+    gc.collect()
+    torch.cuda.empty_cache()  # whoever goes on in this process, or shares the GPU, may need the memory
+    return folder.path
+
+
+@dataclass
+class _Playing:
+    """The trials of one update, under way."""
+
+    groups: list[Group] = field(default_factory=list)
+    task: asyncio.Future[None] = field(init=False)
+    all_begun: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when every trial has begun: from then on, free slots go to the next update."""
+    failures: Counter[str] = field(default_factory=Counter)
+    """Failed attempts by reason, also those that a retry mended."""
+
+
+class _Loop:
+    """One event loop for a whole run: a trial that is under way when a call ends is continued by the next call.
+
+    Where this thread has a running loop (a notebook), it is in a thread of its own.
+    """
+
+    def __init__(self) -> None:
+        self.thread = ThreadPoolExecutor(max_workers=1) if loop_is_running() else None
+        self.runner = asyncio.Runner()
+
+    def run(self, start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        if self.thread is None:
+            return self.runner.run(start())
+        under_way: list[asyncio.Task[Any] | None] = []
+
+        async def work() -> Result:
+            under_way.append(asyncio.current_task())
+            return await start()
+
+        result = self.thread.submit(lambda: self.runner.run(work()))
+        try:
+            return result.result()
+        except KeyboardInterrupt:  # it reaches only a notebook's own thread: the other would play on to the end
+            for task in filter(None, under_way):
+                self.runner.get_loop().call_soon_threadsafe(task.cancel)
+            raise
+
+    def close(self) -> None:
+        if self.thread is None:
+            self.runner.close()
+        else:
+            self.thread.submit(self.runner.close).result()
+            self.thread.shutdown()
+
+
+class Trainer:
+    """A training run under way."""
+
+    def __init__(
+        self,
+        config: Config,
+        folder: RunFolder,
+        on_update: OnUpdate,
+        *,
+        loaded: Loaded | None = None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`loaded`: a model to use instead of the one that the configuration names (for benchmarks)."""
+        self.folder, self.on_update, self.stop = folder, on_update, stop
+        if config.run.threads:
+            torch.set_num_threads(config.run.threads)
+        device = config.model.device
+        self.device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+        self.loaded = loaded or checkpoint.load_base(config, self.device, folder.path)
+        config, notice = fixed_context(config, self.loaded)
+        self.config = config
+        self.notices = [notice] if notice else []
+        """Warnings for the next update, each given once in a run."""
+        self.has_warned_of_cuts = False
+        critic = heads(config.algo.form) if config.algo.estimator == "ppo" else 0
+        self.learner = Learner(self.loaded.model, config, critic)
+        if loaded is None:
+            checkpoint.take_masters(config, folder.path, self.learner)
+        engine = config.engine
+        self.engine = make_engine(
+            self.loaded.model,
+            slots=engine.slots,
+            context=engine.context,
+            reserved=bytes_to_come(self.loaded.model, config, engine.context),
+        )
+        self.policy = LocalPolicy(self.engine, self.loaded.renderer, config.model.name)
+        self.settings = config.trial
+        algo = config.algo
+        self.options = Options(algo.baseline, algo.scale)
+        self.mixture = Mixture.parse(config.task.env, config.task.params)
+        self.concurrency = TRIALS_AT_A_TIME
+        self.history = History()
+        self.loop = _Loop()
+        self.playing: dict[int, _Playing] = {}
+        """Update -> its trials, of updates whose trials have begun."""
+        self.metrics = MetricsFile(folder.path / "metrics.jsonl")
+        self.validation = None
+        if config.run.validate_every or not config.run.updates:  # a warm start alone is validated once
+            self.validation = Validation(config, self.mixture, self.settings, self.policy, self.loop.run)
+
+    def run(self) -> None:
+        """From the newest checkpoint, or from the beginning, to the last update."""
+        gc.collect()
+        gc.freeze()  # the garbage collector would look through the model's many objects again and again
+        try:
+            self._run()
+        except RuntimeError as error:
+            if (lost := lost_device(error, "training")) is None:
+                raise
+            raise lost from error
+        finally:
+            gc.unfreeze()
+            self.loop.close()
+
+    def _run(self) -> None:
+        newest = checkpoint.newest(self.folder.path)
+        start = 0
+        if newest is not None:
+            start = checkpoint.restore(newest, self.learner, self.history)
+        elif not self._begin():
+            return
+        if self.config.algo.kl_weight:
+            checkpoint.load_reference(self.folder.path, self.learner)
+        self.metrics.cut(start)
+        if start:  # an earlier process has given them
+            self.notices = []
+        self.has_warned_of_cuts = any(line.get("replies/cut", 0.0) >= WARN_FROM for line in self.metrics.read())
+        if self.validation is not None and start == 0 and not self.metrics.read():
+            self.metrics.write({"update": 0, **self._validate()})
+        for update in range(start, self.config.run.updates):
+            metrics = self._update(update)
+            done = update + 1
+            last = done == self.config.run.updates
+            if self.validation is not None and (done % self.config.run.validate_every == 0 or last):
+                metrics |= self._validate()
+            self.metrics.write({"update": done, **metrics})
+            stopping = self.stop()
+            if done % self.config.run.checkpoint_every == 0 or last or stopping:
+                checkpoint.save(self.folder.path, done, self.learner, self.history, self.config.run.keep)
+            self.on_update({"update": done, "updates": self.config.run.updates, **metrics})
+            if stopping:
+                return
+
+    def _begin(self) -> bool:
+        """Warm start, then the first checkpoint; returns False where it was stopped before."""
+        if self.config.warmstart.steps:
+            warming = WarmStart(self.config, self.learner, self.folder, self.on_update, notices=self.notices)
+            self.notices = []
+            trials = demonstrate(self.config, self.mixture, self.settings, self.loaded.renderer)
+            if not warming.train(trials, self.engine.context, self.stop):
+                return False
+        if self.config.algo.kl_weight:
+            checkpoint.save_reference(self.folder.path, self.learner.model)
+        checkpoint.save(self.folder.path, 0, self.learner, self.history, self.config.run.keep)
+        return True
+
+    def _update(self, update: int) -> dict[str, Any]:
+        began, tokens_before = time.perf_counter(), self.engine.tokens
+        self.loaded.model.eval()
+        playing = self._played(update)
+        groups, played = playing.groups, time.perf_counter()
+        batch = self._batch(groups)
+        if not len(batch):
+            raise MulliganError(f"no trial of update {update + 1} had a reply; the first: {_first_error(groups)}")
+        rows, steps = rows_of([groups[group].trials[index] for group, index in batch.source])
+        assert steps == len(batch), f"{steps} steps have tokens, {len(batch)} have returns"
+        budget = self.learner.tokens
+        advantages, losses = self._learn(update, batch, rows, steps)
+        ended = time.perf_counter()
+        self._keep_trials(update, groups)
+        cut = cut_replies([trial for group in groups for trial in group.trials], self.settings)
+        return {
+            **describe_groups(groups, self.settings.episodes),
+            "replies": cut.replies,
+            "replies/cut": cut.share,
+            **{f"loss/{name}": value for name, value in losses.items()},
+            **advantages.metrics,
+            **{f"failures/{name}": count for name, count in sorted(playing.failures.items())},
+            "tokens/rows": sum(len(row.ids) for row in rows),
+            "tokens/longest_row": max(len(row.ids) for row in rows),
+            "tokens/sampled": sum(len(span.ids) for row in rows for span in row.spans),
+            "optim/tokens": self.learner.tokens,
+            "warning": self._warning(losses, budget, groups, cut),
+            "time/rollout": played - began,
+            "time/update": ended - played,
+            "time/engine_tokens_per_s": (self.engine.tokens - tokens_before) / max(1e-9, played - began),
+        }
+
+    def _learn(self, update: int, batch: StepBatch, rows: list[Row], steps: int) -> tuple[Advantages, dict[str, float]]:
+        """Advantages, then the optimiser's steps."""
+        values = self.learner.look_over(rows, steps, update)
+        if values is not None:
+            batch = replace(batch, critic=values.double().cpu().numpy())
+        advantages = estimator(self.config.algo.estimator)(batch, self.options, self.history)
+        self.history.observe(batch)
+        targets = advantages.targets
+        data = UpdateData(
+            rows,
+            torch.tensor(advantages.values, dtype=torch.float32, device=self.device),
+            None if targets is None else torch.tensor(targets, dtype=torch.float32, device=self.device),
+        )
+        losses = self.learner.update(data, update=update)
+        leave_room(self.learner.device)
+        return advantages, losses
+
+    def _warning(self, losses: dict[str, float], budget: int, groups: list[Group], cut: CutReplies) -> str | None:
+        """The warnings of this update, if there are any."""
+        warnings: list[str | None] = [*self.notices]
+        self.notices = []
+        if not self.config.run.staleness:  # trials that began before the last update were drawn from other weights
+            warnings.append(mismatch_warning(losses))
+        if self.learner.tokens < budget:
+            warnings.append(f"out of memory: micro-batches now hold {self.learner.tokens} tokens instead of {budget}")
+        stops = [episode.stop for group in groups for trial in group.trials for episode in trial.episodes]
+        full = stops.count(StopReason.CONTEXT_FULL)
+        if 2 * full > len(stops):
+            warnings.append(f"{full} of {len(stops)} episodes filled the context; engine.context is too short")
+        if losses["skipped"]:
+            warnings.append(f"{losses['skipped']:.0f} steps skipped: the loss was not finite")
+        if not self.has_warned_of_cuts and (text := cut.warning()):
+            warnings.append(text)
+            self.has_warned_of_cuts = True
+        return "; ".join(filter(None, warnings)) or None
+
+    def _played(self, update: int) -> _Playing:
+        """The groups of an update; with staleness, those of the next begin as soon as all of these have begun."""
+
+        async def finish() -> _Playing:
+            playing = self.playing.pop(update, None) or self._begin_playing(update)
+            following = asyncio.ensure_future(self._begin_ahead(update, playing))
+            try:
+                await playing.task
+            finally:
+                following.cancel()
+            return playing
+
+        return self.loop.run(finish)
+
+    async def _begin_ahead(self, update: int, before: _Playing) -> None:
+        """Begin the updates after `update` that staleness allows, each when all trials of the one before have begun."""
+        run = self.config.run
+        for number in range(update + 1, min(update + run.staleness, run.updates - 1) + 1):
+            await before.all_begun.wait()
+            if number not in self.playing:
+                self.playing[number] = self._begin_playing(number)
+            before = self.playing[number]
+
+    def _begin_playing(self, update: int) -> _Playing:
+        playing = _Playing()
+        playing.task = asyncio.ensure_future(self._play(update, playing))
+        # The error of an update that nobody awaits yet is raised when somebody does: it is marked as seen.
+        playing.task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return playing
+
+    async def _play(self, update: int, playing: _Playing) -> None:
+        """Play the groups of an update."""
+        run = self.config.run
+        related = self.settings.episodes - 1 if self.config.task.related else 0
+        draws = draw_tasks(self.mixture, run.tasks, seed=run.seed, update=update, related=related)
+        playing.groups = await play_groups(
+            draws,
+            run.group,
+            self.policy,
+            replace(self.settings, announced=self._announced()),
+            seed=run.seed,
+            update=update,
+            concurrency=self.concurrency,
+            retries=RETRIES,
+            on_failure=lambda trial: playing.failures.update([_why_failed(trial)]),
+            on_last=playing.all_begun.set,
+        )
+        if all_failed(playing.groups):
+            error = _first_error(playing.groups)
+            raise MulliganError(f"every trial of update {update + 1} failed; the first failure: {error}")
+
+    def _announced(self) -> int:
+        """Episodes that agents are told of. With RL, whose trials have one: as many as policies are evaluated on."""
+        episodes = self.settings.episodes
+        return episodes if episodes > 1 else TrialSettings().episodes
+
+    def _batch(self, groups: list[Group]) -> StepBatch:
+        algo = self.config.algo
+        return batch_from_groups(
+            groups,
+            gamma_step=algo.gamma_step,
+            gamma_traj=algo.gamma_traj,
+            form=algo.form,
+            shaping_weight=algo.shaping,
+            invalid_penalty=algo.invalid_penalty,
+            length_penalty=algo.length_penalty,
+            length_limit=self.config.trial.sampling.max_tokens,
+            reflection_limit=self.config.trial.reflection_tokens,
+        )
+
+    def _validate(self) -> dict[str, float]:
+        assert self.validation is not None
+        self.loaded.model.eval()
+        return self.validation.play()
+
+    def _keep_trials(self, update: int, groups: list[Group]) -> None:
+        every = self.config.run.save_trials_every
+        if every and (update % every == 0 or update + 1 == self.config.run.updates):
+            trials = [trial for group in groups for trial in group.trials]
+            self.folder.write_trials(f"update-{update + 1:05d}", trials)
+
+
+def _first_error(groups: list[Group]) -> str:
+    errors = (episode.error for group in groups for trial in group.trials for episode in trial.episodes)
+    return next(filter(None, errors), "no error")
+
+
+def _why_failed(trial: Trial) -> str:
+    """The first failure of a trial, which may go on after it and even be won."""
+    stops = (episode.stop for episode in trial.episodes)
+    return next((stop.value for stop in stops if stop.is_infrastructure), "unreflected")

@@ -1,0 +1,449 @@
+"""One update of the weights: from rows and advantages to optimiser steps.
+
+An update has `epochs` × `minibatches` optimiser steps. A step whose loss is not finite is skipped. When memory runs
+out over the gradients, micro-batches are halved and the gradients are computed again (`Budget`). The host reads nothing
+back from a GPU until the micro-batches of a step are done.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils._triton import has_triton
+
+from mulligan.algo.loss import LossOptions, Tokens, policy_loss, summarise, token_shares, value_loss
+from mulligan.errors import DeviceLost, MulliganError, lacks_memory
+from mulligan.models.attention import compile_layers, is_never_padded, use_plans
+from mulligan.models.checkpointing import is_checkpointed
+from mulligan.seeding import generator
+from mulligan.training import masters, optimisers
+from mulligan.training.config import Config
+from mulligan.training.head import Head, Scores
+from mulligan.training.pack import Budget, MicroBatch, pack, token_budget
+from mulligan.training.rows import Row
+from mulligan.training.schedule import Schedule
+
+Result = TypeVar("Result")
+SMALLEST_BUDGET = 64
+"""Micro-batches of so many tokens are not halved again: running out of memory is then an error."""
+CLIP_LOW = CLIP_HIGH = 0.2
+"""The ratio is clipped below 1 - CLIP_LOW and above 1 + CLIP_HIGH: PPO's values, and those of both papers."""
+GRAD_CLIP = 1.0
+"""Norm that gradients are clipped to, in the warm start too; as in LaMer's and MAGE's scripts."""
+MAX_BAD_STEPS = 3
+"""Steps in a row with a loss that is not finite, before the run stops: one bad batch may be chance."""
+VALUE_WEIGHT, VALUE_LR = 0.5, 1e-3
+"""Weight of the critic's loss and learning rate of its heads (ppo). The heads start from zero and are small, so that
+their rate is far above that of the weights."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateData:
+    """The data of an update."""
+
+    rows: Sequence[Row]
+    advantages: Tensor
+    """[step]"""
+    targets: Tensor | None = None
+    """[step, head] of the critic."""
+
+
+@dataclass(slots=True)
+class _Minibatch:
+    """Rows of one optimiser step, packed once for all passes over them."""
+
+    rows: list[Row]
+    budget: int = 0
+    """Tokens of a micro-batch that it is packed for; 0 before it is packed."""
+    packed: list[MicroBatch] = field(default_factory=list)
+    shares: list[Tensor] = field(default_factory=list)
+    """Each micro-batch's [K] shares of the step's loss."""
+    old: list[Tensor] = field(default_factory=list)
+    """Each micro-batch's [K] log-probabilities in the first pass: logp_old of the update's first minibatch."""
+
+
+class Learner:
+    """The model with its optimiser; knows tokens and advantages, and nothing of trials or estimators."""
+
+    def __init__(
+        self,
+        model: Any,
+        config: Config,
+        heads: int = 0,
+        *,
+        compiles: bool | None = None,
+        backend: str | Callable[..., Any] = "inductor",
+        shares_openings: bool | None = None,
+        uses_own_logp: bool | None = None,
+    ) -> None:
+        """None: as suits the device.
+
+        compiles         have torch.compile, with `backend`, fuse the layers for training
+        shares_openings  compute once what all rows of a step begin with, such as the rules
+        uses_own_logp    take the ratio to the trainer's own log-probabilities, not to the sampler's
+        """
+        use_plans(model)
+        for layer in model.modules():  # the sampled and the trained policy must be the same
+            if isinstance(layer, torch.nn.Dropout):
+                layer.p = 0.0
+        self.model, self.config, self.own_logp = model, config, uses_own_logp
+        self.schedule = Schedule(config.run.updates)
+        """A checkpoint replaces it by the one that the run began with."""
+        self.device = next(model.parameters()).device
+        self.budget = Budget(
+            config.optim.tokens
+            or token_budget(model.config, self.device, checkpointing=config.model.gradient_checkpointing)
+        )
+        is_padded = not is_never_padded(self.device, model.dtype)
+        self.shares_openings = not is_padded if shares_openings is None else shares_openings
+        self.bad_in_a_row = 0
+        compiled = (self.device.type == "cuda" and has_triton()) if compiles is None else compiles
+        self.head = Head(model, compiled, backend)
+        if compiled:
+            compile_layers(model, backend)
+        size = model.config.hidden_size
+        self.critic = torch.nn.Linear(size, heads, device=self.device) if heads else None
+        if self.critic is not None:
+            torch.nn.init.zeros_(self.critic.weight)
+            torch.nn.init.zeros_(self.critic.bias)
+        self.reference: dict[str, Tensor] | None = None
+        self.masters = masters.copies(model)
+        self.optimiser = optimisers.for_updates(self.weights(), self.critic, config, fused=self.device.type == "cuda")
+
+    @property
+    def tokens(self) -> int:
+        """The most tokens of a micro-batch."""
+        return self.budget.tokens
+
+    def trainable(self) -> list[torch.nn.Parameter]:
+        """The weights that the optimiser steps, or their float32 copies."""
+        return list(self.weights().values())
+
+    def weights(self) -> dict[str, torch.nn.Parameter]:
+        """The trained weights of the model by name, or their float32 copies."""
+        return {
+            name: self.masters.get(name, parameter)
+            for name, parameter in self.model.named_parameters()
+            if parameter.requires_grad
+        }
+
+    def warm_optimisers(self) -> list[torch.optim.Optimizer]:
+        """The optimisers of the warm start; updates begin with a fresh one."""
+        fused = self.device.type == "cuda"
+        return optimisers.for_warm_start(self.model, self.weights(), self.config, fused=fused)
+
+    def keep_reference(self) -> None:
+        """Copy the weights as they are now: KL is measured to them."""
+        self.reference = {
+            name: parameter.detach().clone()
+            for name, parameter in self.model.named_parameters()
+            if parameter.requires_grad
+        }
+
+    def score(self, batch: MicroBatch, temperature: float) -> Scores:
+        """Log-probability and entropy of each sampled token under the sampling distribution."""
+        return self.head.score(batch, temperature)
+
+    def look_over(self, rows: Sequence[Row], steps: int, update: int) -> Tensor | None:
+        """Compute logp_old and logp_ref before the first step of an update, and write them onto the spans.
+
+        The pass of the first step gives logp_old of its own rows. Returns the critic's values [step, head], if there is
+        a critic.
+        """
+        self.budget.proceed()
+        return self._fitting(lambda: self._look_over(rows, steps, update))
+
+    @torch.no_grad()
+    def _look_over(self, rows: Sequence[Row], steps: int, update: int) -> Tensor | None:
+        self.model.eval()
+        temperature = self.config.trial.sampling.temperature
+        critic = self.critic
+        later = self._later_rows(rows, update) if self._uses_trainer_logp() else []
+        values = None if critic is None else torch.zeros(steps, critic.out_features, device=self.device)
+        packed = self._packed(rows if critic is not None or self.config.algo.kl_weight else later)
+        if later or critic is not None:
+            logps = []
+            for batch in packed:
+                scores = self.score(batch, temperature)
+                logps.append(scores.logp)
+                if values is not None and critic is not None:
+                    values[batch.step[batch.first]] = critic(scores.hidden[batch.first].float())
+            if self._uses_trainer_logp():
+                _note(packed, "old", logps)
+        if self.config.algo.kl_weight:
+            with self._reference_weights():
+                _note(packed, "reference", [self.score(batch, temperature).logp for batch in packed])
+        return values
+
+    @contextmanager
+    def _reference_weights(self) -> Iterator[None]:
+        """Inside, the model has the reference weights."""
+        assert self.reference is not None, "there are no reference weights"
+        parameters = {name: each for name, each in self.model.named_parameters() if name in self.reference}
+        current = {name: parameter.detach().clone() for name, parameter in parameters.items()}
+        try:
+            for name, parameter in parameters.items():
+                parameter.copy_(self.reference[name])
+            yield
+        finally:
+            for name, parameter in parameters.items():
+                parameter.copy_(current[name])
+
+    def update(self, data: UpdateData, *, update: int) -> dict[str, float]:
+        """All optimiser steps of one update; returns the metrics of the last pass.
+
+        `sampler/mismatch` is the mean |logp_new - logp_sampler| before the first step: about 0 where sampler and
+        trainer share the model.
+        """
+        optim, algo = self.config.optim, self.config.algo
+        self._set_rates(self.schedule.rate(update, optim))
+        options = LossOptions(
+            clip_low=CLIP_LOW,
+            clip_high=CLIP_HIGH,
+            kl_weight=algo.kl_weight,
+            entropy_weight=self.schedule.entropy_weight(update, algo),
+        )
+        minibatches = [_Minibatch(rows) for rows in self._minibatches(data.rows, update)]
+        metrics: dict[str, float] = {}
+        mismatch: float | None = None
+        skipped = 0.0
+        for _ in range(optim.epochs):
+            steps = []
+            for minibatch in minibatches:
+                step = self._step(minibatch, data, options)
+                mean_mismatch = step.pop("mismatch", 0.0)
+                mismatch = mean_mismatch if mismatch is None else mismatch
+                skipped += step["skipped"]
+                steps.append(step)
+            complete = [step for step in steps if len(step) == max(map(len, steps))]  # others had no rows
+            metrics = {name: sum(step[name] for step in complete) / len(complete) for name in complete[0]}
+        metrics["sampler/mismatch"] = metrics.get("sampler/mismatch", mismatch or 0.0)
+        return {**metrics, "skipped": skipped, "lr": self.optimiser.param_groups[0]["lr"]}
+
+    def _set_rates(self, factor: float) -> None:
+        self.optimiser.param_groups[0]["lr"] = self.config.optim.lr * factor
+        if self.critic is not None:
+            self.optimiser.param_groups[1]["lr"] = VALUE_LR * factor
+
+    def _minibatches(self, rows: Sequence[Row], update: int) -> list[list[Row]]:
+        """The rows of each optimiser step: trials are dealt out, and their rows stay together."""
+        count = self.config.optim.minibatches
+        if count == 1:
+            return [list(rows)]
+        trials = sorted({row.spans[0].trial for row in rows})
+        generator(self.config.run.seed, "minibatches", update).shuffle(trials)
+        step_of = {trial: number % count for number, trial in enumerate(trials)}
+        return [[row for row in rows if step_of[row.spans[0].trial] == step] for step in range(count)]
+
+    def _later_rows(self, rows: Sequence[Row], update: int) -> list[Row]:
+        """The rows after the update's first step."""
+        return [row for part in self._minibatches(rows, update)[1:] for row in part]
+
+    def _uses_trainer_logp(self) -> bool:
+        """Whether the ratio is taken to the trainer's log-probabilities, not to the sampler's."""
+        if self.own_logp is not None:
+            return self.own_logp
+        weight = next(self.model.parameters())
+        # Trials that began before the last update were drawn from other weights, whatever the numerics.
+        return weight.is_cuda or weight.dtype != torch.float32 or self.config.run.staleness > 0
+
+    def _step(self, minibatch: _Minibatch, data: UpdateData, options: LossOptions) -> dict[str, float]:
+        """One optimiser step: its gradients in micro-batches that fit, and then the step itself, once."""
+        sums, mismatch, value_part = self._fitting(lambda: self._gradients(minibatch, data, options))
+        if not sums:
+            return {"loss": 0.0, "grad_norm": 0.0, "skipped": 0.0}
+        applied = self._apply(torch.stack([each["loss"] for each in sums]).sum(), [self.optimiser])
+        metrics = summarise(sums)
+        # Before the first step of an update both have the same weights: the rest is what their numerics differ by.
+        metrics["mismatch"] = float(mismatch) / sum(len(batch.target) for batch in minibatch.packed)
+        if self.critic is not None:
+            metrics["value_loss"] = float(value_part)
+        return {**metrics, **applied}
+
+    def _fitting(self, work: Callable[[], Result]) -> Result:
+        """`work`, repeated with smaller micro-batches for as long as memory runs out."""
+        while True:
+            try:
+                return work()
+            except RuntimeError as error:
+                if not _out_of_memory(error) or self.tokens <= SMALLEST_BUDGET:
+                    raise
+            # Out here the error is gone, and with it the tensors that its traceback held.
+            self.budget.halve()
+            self._no_gradient()
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()
+
+    def _no_gradient(self) -> None:
+        self.optimiser.zero_grad(set_to_none=True)
+        for parameter in self.model.parameters():
+            parameter.grad = None
+
+    def _packed(self, rows: Sequence[Row]) -> list[MicroBatch]:
+        return pack(rows, self.tokens, self.device, share=self.shares_openings)
+
+    def _pack(self, minibatch: _Minibatch) -> None:
+        """Pack a minibatch, again where micro-batches have become smaller."""
+        if minibatch.budget == self.tokens:
+            return
+        if len(minibatch.old) == len(minibatch.packed):  # the first pass was finished
+            _note(minibatch.packed, "old", minibatch.old)
+        minibatch.old = []
+        minibatch.packed = self._packed(minibatch.rows)
+        minibatch.shares = self._shares(minibatch.packed) if minibatch.packed else []
+        minibatch.budget = self.tokens
+
+    def _logp_old(self, minibatch: _Minibatch, number: int, scores: Scores) -> Tensor | None:
+        """The trainer's log-probabilities of a micro-batch before the update; None where the sampler's are used."""
+        batch = minibatch.packed[number]
+        if batch.logp_old is not None or not self._uses_trainer_logp():
+            return batch.logp_old
+        if number == len(minibatch.old):
+            minibatch.old.append(scores.logp.detach())
+        return minibatch.old[number]
+
+    def _gradients(
+        self, minibatch: _Minibatch, data: UpdateData, options: LossOptions
+    ) -> tuple[list[dict[str, Tensor]], Tensor, Tensor]:
+        """The gradients of a minibatch. Returns the sums of `policy_loss` for each micro-batch, Σ |logp_new -
+        logp_sampler|, and the critic's loss.
+        """
+        self.model.train(is_checkpointed(self.model))  # only checkpointing needs it
+        self._no_gradient()
+        if len(minibatch.old) < len(minibatch.packed):
+            minibatch.old = []  # of a first pass that was not finished
+        self._pack(minibatch)
+        sums: list[dict[str, Tensor]] = []
+        spans = sum(len(batch.spans) for batch in minibatch.packed)
+        value_part = mismatch = torch.zeros((), device=self.device)
+        with masters.taking_gradients(self.model, self.masters):
+            for number, (batch, share) in enumerate(zip(minibatch.packed, minibatch.shares, strict=True)):
+                scores = self.score(batch, self.config.trial.sampling.temperature)
+                logp_old = self._logp_old(minibatch, number, scores)
+                tokens = Tokens(
+                    logp_new=scores.logp,
+                    logp_old=batch.logp_sampler if logp_old is None else logp_old,
+                    advantage=data.advantages[batch.step],
+                    share=share,
+                    logp_ref=batch.logp_ref,
+                    logp_sampler=None if logp_old is None else batch.logp_sampler,
+                    entropy=self._entropy(batch, scores, options),
+                )
+                loss, loss_sums = policy_loss(tokens, options)
+                if self.critic is not None and data.targets is not None:
+                    critic = self._critic_loss(batch, scores, data.targets, spans)
+                    value_part = value_part + critic.detach()
+                    loss = loss + VALUE_WEIGHT * critic
+                mismatch = mismatch + (scores.logp.detach() - batch.logp_sampler).abs().sum()
+                sums.append(loss_sums)
+                loss.backward()  # type: ignore[no-untyped-call]
+        return sums, mismatch, value_part
+
+    def _entropy(self, batch: MicroBatch, scores: Scores, options: LossOptions) -> Tensor:
+        """The entropy of each token, with a gradient where it gets the bonus."""
+        if not options.entropy_weight:
+            return scores.entropy.detach()
+        if self.config.algo.reflection_entropy:
+            return scores.entropy
+        return torch.where(batch.reflects, scores.entropy.detach(), scores.entropy)
+
+    def _shares(self, packed: list[MicroBatch]) -> list[Tensor]:
+        """Each token's share of the step's loss, split into the micro-batches; computed on the host."""
+        spans = [span for batch in packed for span in batch.spans]
+        sizes = np.array([len(span.ids) for span in spans])
+        step, trial = (
+            torch.from_numpy(np.repeat(np.array([getattr(span, name) for span in spans]), sizes))
+            for name in ("step", "trial")
+        )
+        # All tokens count alike, those of reflections too, as in LaMer's and MAGE's scripts.
+        shares = token_shares(step, trial, torch.ones(len(step)))
+        return list(torch.split(shares.to(self.device), [len(batch.target) for batch in packed]))
+
+    def _critic_loss(self, batch: MicroBatch, scores: Scores, targets: Tensor, spans: int) -> Tensor:
+        """A micro-batch's part of the mean over the `spans` of the minibatch."""
+        assert self.critic is not None
+        values = self.critic(scores.hidden[batch.first].float())
+        share = torch.full((len(values),), 1.0 / spans, device=self.device)
+        return value_loss(values, targets[batch.step[batch.first]], share)
+
+    def _apply(self, loss: Tensor, optimisers: Sequence[torch.optim.Optimizer]) -> dict[str, float]:
+        """Clip and step, unless loss or gradient is not finite; too many such steps in a row end the run.
+
+        Out of memory in here is fatal: some weights may already have changed, so that the run restarts from its
+        checkpoint.
+        """
+        parameters = [p for optimiser in optimisers for group in optimiser.param_groups for p in group["params"]]
+        try:
+            clipped = torch.nn.utils.clip_grad_norm_(parameters, GRAD_CLIP)
+            loss_value, norm = torch.stack([loss.float(), clipped.float()]).tolist()
+            if math.isfinite(loss_value) and math.isfinite(norm):
+                for optimiser in optimisers:
+                    optimiser.step()
+                for parameter in parameters:  # fused steps do not count a write, by which engines notice new weights
+                    torch.autograd.graph.increment_version(parameter)
+                masters.follow(self.model, self.masters)
+                self.bad_in_a_row = 0
+                return {"grad_norm": norm, "skipped": 0.0}
+        except RuntimeError as error:
+            if not _out_of_memory(error):
+                raise
+            reason = str(error).strip().partition("\n")[0]
+            raise DeviceLost(
+                f"memory ran out in the optimiser's step ({reason}), where smaller micro-batches do not help; continue "
+                "with --resume when other processes leave more memory, take a smaller engine.slots, or train an "
+                "adapter (model.lora_rank)"
+            ) from None
+        self.bad_in_a_row += 1
+        if self.bad_in_a_row >= MAX_BAD_STEPS:
+            raise MulliganError(
+                f"the loss was not finite in {self.bad_in_a_row} steps in a row (loss {loss_value}, gradient norm "
+                f"{norm}); a lower learning rate is the usual way out"
+            )
+        return {"grad_norm": 0.0, "skipped": 1.0}
+
+    def supervised(self, rows: Sequence[Row], lr: float, optimisers: Sequence[torch.optim.Optimizer]) -> float:
+        """One step of maximum likelihood on the spans of `rows` (the warm start); returns the loss per token."""
+        self.budget.proceed()
+        for optimiser in optimisers:
+            for group in optimiser.param_groups:
+                group["lr"] = lr
+        total = self._fitting(lambda: self._supervised_gradients(rows))
+        self._apply(total, optimisers)
+        return float(total)
+
+    def _supervised_gradients(self, rows: Sequence[Row]) -> Tensor:
+        """Returns the loss per token."""
+        self.model.train(is_checkpointed(self.model))  # only checkpointing needs it
+        self._no_gradient()
+        packed = self._packed(rows)
+        count = sum(len(batch.target) for batch in packed)
+        total = torch.zeros((), device=self.device)
+        with masters.taking_gradients(self.model, self.masters):
+            for batch in packed:
+                loss = -self.score(batch, 1.0).logp.sum() / count
+                loss.backward()  # type: ignore[no-untyped-call]
+                total = total + loss.detach()
+        return total
+
+
+def _note(packed: Sequence[MicroBatch], name: str, logp: Sequence[Tensor]) -> None:
+    """Write log-probabilities of micro-batches onto their spans."""
+    if not packed:
+        return
+    values = torch.cat(list(logp)).tolist()
+    start = 0
+    for batch in packed:
+        for span in batch.spans:
+            setattr(span, name, values[start : start + len(span.ids)])
+            start += len(span.ids)
+
+
+def _out_of_memory(error: BaseException) -> bool:
+    return isinstance(error, torch.OutOfMemoryError) or lacks_memory(str(error))

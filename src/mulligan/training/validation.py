@@ -1,0 +1,73 @@
+"""Validation between updates: p@k on validation tasks, and how diverse play is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from mulligan.eval.diversity import TRIALS, diversity
+from mulligan.eval.passk import pass_at
+from mulligan.policy.base import Policy
+from mulligan.rollout.collect import Job, collect
+from mulligan.rollout.groups import Mixture
+from mulligan.rollout.tasksets import next_alike, tasks_of
+from mulligan.seeding import derive
+from mulligan.training.config import Config
+from mulligan.trial.settings import TrialSettings
+from mulligan.types import Trial
+
+VALIDATION_EPISODES = 3
+"""Episodes of validation trials, whatever the run trains with: as many as evaluations have, so that both agree."""
+RETRIES = 2
+"""How often a trial that failed outside agent and task is played again. More would hide a broken environment."""
+TRIALS_AT_A_TIME = 1024
+"""Trials under way of each update. The engine's slots set the pace; this bounds the conversations in memory."""
+
+
+class Validation:
+    """Validation tasks of every environment of a run; always the same ones."""
+
+    def __init__(
+        self,
+        config: Config,
+        mixture: Mixture,
+        settings: TrialSettings,
+        policy: Policy,
+        run: Callable[[Callable[[], Any]], Any],
+    ) -> None:
+        """`run` runs a coroutine to its end. Too few tasks are an error only where validation was asked for."""
+        self.config, self.policy, self.run = config.run, policy, run
+        self.settings = settings
+        related = VALIDATION_EPISODES - 1 if config.task.related else 0
+        self.jobs: dict[str, list[Job]] = {}
+        for name, _ in mixture.weights:
+            or_fewer, params = not self.config.validate_every, mixture.own_params(name)
+            tasks = tasks_of(name, self.config.validation_tasks, "validation", params, or_fewer=or_fewer)
+            self.jobs[name] = [Job(task, self.config.seed, related=next_alike(task, tasks, related)) for task in tasks]
+
+    def play(self) -> dict[str, float]:
+        """p@1 … p@3, three episodes with memory, whatever the run trains with; and the diversity of first episodes."""
+        if not any(self.jobs.values()):
+            return {}
+        trials = self._played([job for jobs in self.jobs.values() for job in jobs], VALIDATION_EPISODES)
+        metrics = {f"validation/p@{k}": share for k, share in enumerate(pass_at(trials, VALIDATION_EPISODES), 1)}
+        if failed := sum(trial.failed for trial in trials):  # they count as not solved
+            metrics["validation/failed"] = float(failed)
+        if self.config.diversity_tasks:
+            again = [
+                replace(job, seed=derive(job.seed, "diversity", number), index=number)
+                for jobs in self.jobs.values()
+                for job in jobs[: self.config.diversity_tasks]
+                for number in range(TRIALS)
+            ]
+            metrics["validation/diversity"] = diversity(self._played(again, 1))
+        return metrics
+
+    def _played(self, jobs: list[Job], episodes: int) -> list[Trial]:
+        trials: dict[int, Trial] = {}
+        settings = replace(self.settings, episodes=episodes, announced=VALIDATION_EPISODES)
+        playing = partial(collect, jobs, self.policy, settings, concurrency=TRIALS_AT_A_TIME, retries=RETRIES)
+        self.run(partial(playing, on_trial=trials.__setitem__))
+        return [trials[index] for index in sorted(trials)]
