@@ -13,7 +13,6 @@ bare       nothing but what the environment says, and replies without tags; for 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -116,9 +115,7 @@ def turn(observation: str, feedback: str, turns_left: int, how: Style) -> str:
     return f"{answer}\n({turns_left} turn{'s' if turns_left != 1 else ''} left)"
 
 
-def last_turns(
-    messages: list[Message], turns_played: int, window: int | None, system: Sequence[Message]
-) -> list[Message]:
+def last_turns(messages: list[Message], turns_played: int, window: int | None, system: list[Message]) -> list[Message]:
     """The messages a reply is asked for with: all, or with a window only the last turns of the episode.
 
     Window 2 after 3 turns, messages [system, opening, r1, o1, r2, o2, r3, o3]: the opening stands at 8-1-6 = 1,
@@ -160,8 +157,6 @@ def headline(episode: Episode) -> str:
 
 
 _FORM = "\n".join(f"{name}: {meaning}" for name, meaning in FIELDS.items())
-
-
 _NEXT = {
     "related": "Next you will play another task of the same kind.",
     "replay": "You will play the same task again, from the same start.",

@@ -22,7 +22,6 @@ FIELDS = {
     "plan": "what you will do differently next time",
 }
 """The parts of a reflection, with what each should say."""
-
 ERROR_CATEGORIES = ("none", "misread", "wrong-move", "invalid-reply", "bad-luck", "out-of-turns", "other")
 
 _ALIASES = {
