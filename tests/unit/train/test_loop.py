@@ -99,7 +99,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_one_does_not(tmp_path)
 @pytest.fixture(scope="module")
 def warm(tmp_path_factory) -> Path:
     """A run that has ended with its warm start."""
-    config = small(run=replace(small().run, updates=0, validation_tasks=1, validation_episodes=1))
+    config = small(run=replace(small().run, updates=0, validation_tasks=1))
     return train(config, tmp_path_factory.mktemp("warm") / "run")
 
 
@@ -419,15 +419,15 @@ def test_folders(tmp_path):
 
 def test_checkpoints_are_policies(tmp_path):
     """RUN@N and RUN@best have the weights after that update, and all settings of the run."""
-    config = small(run=replace(small().run, updates=3, validate_every=1, validation_tasks=2, validation_episodes=2))
+    config = small(run=replace(small().run, updates=3, validate_every=1, validation_tasks=2))
     run = train(config, tmp_path / "run")
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     for line, share in zip(lines, (0.9, 0.1, 0.5, 0.4), strict=True):
-        line |= {"validation/p@1": 1 - share, "validation/p@2": share}
+        line |= {"validation/p@1": 1 - share, "validation/p@3": share}
     MetricsFile(run / "metrics.jsonl").cut(-1)
     for line in lines[1:]:
         MetricsFile(run / "metrics.jsonl").write(line)
-    for name, update in (("", 3), ("3", 3), ("2", 2), ("best", 2)):  # p@2 after updates 1, 2, 3: 0.1, 0.5, 0.4
+    for name, update in (("", 3), ("3", 3), ("2", 2), ("best", 2)):  # p@3 after updates 1, 2, 3: 0.1, 0.5, 0.4
         path = checkpoint.find(run, name)
         assert path.name == f"update-{update:05d}"
         spec = f"{run}@{name}" if name else str(run)
