@@ -294,6 +294,7 @@ class Faulty(Bandit):
 
 def test_training_survives_worlds_that_raise_and_hang(tmp_path, monkeypatch):
     monkeypatch.setattr(mulligan.envs.registry, "_load", lambda name: Faulty)
+    monkeypatch.setattr("mulligan.training.loop.RETRIES", 1)  # with more, hardly a trial would fail for good
     seen = []
     real = Trainer._batch
 
