@@ -66,7 +66,8 @@ def follow() -> tuple[str, dict[str, Any]]:
 
 
 def test_the_guide_quotes_the_example_in_full():
-    assert saved()["examples/i_spy.py"] == (ROOT / "examples" / "i_spy.py").read_text("utf-8")
+    for file in ("examples/i_spy.py", "examples/i_spy.toml"):
+        assert saved()[file] == (ROOT / file).read_text("utf-8")
     assert {block.language for block in blocks()} == {"bash", "python", "toml", "text"}
 
 

@@ -134,7 +134,9 @@ class _Sliced(torch.autograd.Function):
         wants_hidden, wants_weight, wants_bias = ctx.needs_input_grad[:3]
         if by_logp is None and by_entropy is None:
             return (None,) * 8
-        by_logp = torch.zeros_like(logsumexp) if by_logp is None else by_logp
+        # Gradients of a sum are one number expanded; compiled code would be compiled again for that layout.
+        by_logp = torch.zeros_like(logsumexp) if by_logp is None else by_logp.contiguous()
+        by_entropy = None if by_entropy is None else by_entropy.contiguous()
         to_hidden = torch.empty_like(hidden) if wants_hidden else None
         to_weight = torch.zeros_like(weight, dtype=torch.float32) if wants_weight else None
         to_bias = torch.zeros_like(bias, dtype=torch.float32) if wants_bias else None

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any, TypeVar
 
 import numpy as np
@@ -33,9 +34,9 @@ from mulligan.training.schedule import Schedule
 Result = TypeVar("Result")
 SMALLEST_BUDGET = 64
 """Micro-batches of so many tokens are not halved again: running out of memory is then an error."""
-SETTLING_ROWS, SETTLING_ROW = 8, 128
-"""Rows that code is compiled on, and their tokens: enough for the output layer to work in slices, few enough to be
-quick."""
+SETTLING_ROWS, SETTLING_ROW, SETTLING_ALIKE = 7, 157, 37
+"""Rows that code is compiled on, the tokens of each, and how many of them are the same in all. No product or sum of
+them is a size of a usual model: sizes that happen to be equal are compiled as one, and other rows compile again."""
 CLIP_LOW = CLIP_HIGH = 0.2
 """The ratio is clipped below 1 - CLIP_LOW and above 1 + CLIP_HIGH: PPO's values, and those of both papers."""
 GRAD_CLIP = 1.0
@@ -128,21 +129,26 @@ class Learner:
         The compiler tunes its code to the first sizes that it sees. Were those the sizes of real rows, a resumed run
         would begin with other code than the run that was left alone, and round differently.
         """
-        for count_alike in (0, SETTLING_ROW // 2):
-            packed = self._packed(_settling_rows(count_alike))
-            for temperature in {1.0, self.config.trial.sampling.temperature}:  # of the warm start, and of updates
-                for batch in packed:
-                    self.model.eval()
-                    with torch.no_grad():
-                        self.score(batch, temperature)
-                    self.model.train(is_checkpointed(self.model))
-                    with masters.taking_gradients(self.model, self.masters):
-                        for entropy_weight in (0.0, 1.0):
-                            scores = self.score(batch, temperature)
-                            loss = scores.logp.square().sum()
-                            loss = loss + scores.entropy.square().sum() if entropy_weight else loss
-                            loss.backward()  # type: ignore[no-untyped-call]
+        few, self.head.few = self.head.few, 0  # its slices are compiled too, however few the logits are
+        temperatures = dict.fromkeys((1.0, self.config.trial.sampling.temperature))  # of the warm start, and of updates
+        for count_alike in (0, SETTLING_ALIKE):
+            for batch, temperature in product(self._packed(_settling_rows(count_alike)), temperatures):
+                self._settle(batch, temperature)
+        self.head.few = few
         self._no_gradient()
+        self.model.eval()
+
+    def _settle(self, batch: MicroBatch, temperature: float) -> None:
+        """Pass a micro-batch through all that is compiled: without gradients, and with them, by either loss."""
+        self.model.eval()
+        with torch.no_grad():
+            self.score(batch, temperature)
+        self.model.train(is_checkpointed(self.model))
+        with masters.taking_gradients(self.model, self.masters):
+            for has_bonus in (False, True):
+                scores = self.score(batch, temperature)
+                loss = scores.logp.sum() + scores.entropy.sum() if has_bonus else scores.logp.sum()
+                loss.backward()  # type: ignore[no-untyped-call]
 
     @property
     def tokens(self) -> int:

@@ -293,6 +293,7 @@ def test_a_compiled_learner_trains_alike_and_compiles_before_the_first_rows(comp
             learner.look_over(rows, len(advantages), 0)
             targets = advantages.unsqueeze(1)
             good_update(learner, UpdateData(rows, advantages, targets), update=update)
+            learner.supervised(rows, 0.0, learner.warm_optimisers())
             counts.append(compiler.frame_count)
         found.append(weights(loaded.model))
     torch.testing.assert_close(found[1], found[0], atol=2e-5, rtol=1e-3)

@@ -118,9 +118,9 @@ def _measure(shape: Shape, way: Way, device: Any, repeats: int) -> tuple[Numbers
     """What one way of computing an update costs, and the log-probabilities it starts from."""
     import torch
 
-    bench = _Bench(shape, way, device)
     started = time.perf_counter()
-    logp = bench.look_over()  # also compiles
+    bench = _Bench(shape, way, device)  # also compiles
+    logp = bench.look_over()
     bench.update()
     first = time.perf_counter() - started
     free_gpu()
