@@ -78,7 +78,7 @@ def test_no_evaluation_world_is_trained_on(
     evaluated = tasks_of(config.task.env, EVALUATED, "eval", config.task.params)
     kept_apart = set().union(*(names_of(registry.build(task)) for task in evaluated))
     for seed, params in enumerate((config.task.params, shown_params(config))):  # of updates, and of the warm start
-        mixture = Mixture.parse(config.task.env, params, config.task.seed_set)
+        mixture = Mixture.parse(config.task.env, params)
         trained = [draw.task for draw in draw_tasks(mixture, trained_tasks // 2, seed=seed, update=0)]
         twins = [task.seed for task in trained if names_of(registry.build(task)) & kept_apart]
         assert twins == []
