@@ -306,7 +306,6 @@ def test_training_survives_worlds_that_raise_and_hang(tmp_path, monkeypatch):
         return batch
 
     monkeypatch.setattr(Trainer, "_batch", watched)
-    monkeypatch.setattr(loop, "RETRIES", 1)
     config = small(
         run=replace(small().run, updates=2, tasks=12, group=4),
         trial=replace(small().trial, env_timeout=0.3),
