@@ -8,8 +8,8 @@ Papers: PPO, arXiv 1707.06347; separate bounds, DAPO, arXiv 2503.14476; k3, Schu
 of the sampling distribution, after temperature. Where sampler and trainer are the same numerics, logp_old is the
 sampler's; where they differ, it is the trainer's own first pass, and w corrects for the rest.
 
-Only sampled tokens are passed in. `token_shares` gives each of them its share of the *whole optimiser step*; a
-micro-batch takes its slice and the losses of all micro-batches add up, so that cutting a step into one or eight of them
+Only sampled tokens are passed in. Each has its share of the *whole optimiser step*, and the losses of all micro-batches
+add up, so that cutting a step into one or eight of them
 gives the same gradient. The factor γ_traj^n of the exact gradient is left out, as usual.
 """
 
@@ -17,14 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from mulligan.errors import UnknownName, UsageError
+from mulligan.errors import UsageError
 
-Aggregate = Literal["token", "turn", "trial"]
 LARGEST_LOG_RATIO = 20.0
 """Log-ratios are cut here, so that one absurd token cannot make the loss infinite."""
 MISMATCH_TO_WARN_ABOUT = 0.02
@@ -57,32 +56,13 @@ class Tokens(NamedTuple):
     advantage: Tensor
     """That of the token's turn or reflection."""
     share: Tensor
-    """From `token_shares` of the whole optimiser step."""
+    """Of the loss of the whole optimiser step, whose shares add up to 1: 1 / its tokens, since all count alike."""
     logp_ref: Tensor | None = None
     """Under the reference policy."""
     logp_sampler: Tensor | None = None
     """As the sampler reported it, where that is not logp_old."""
     entropy: Tensor | None = None
     """Of the distribution the token was drawn from, under the policy that is trained; carries the gradient."""
-
-
-def token_shares(turn: Tensor, trial: Tensor, weight: Tensor, aggregate: str = "token") -> Tensor:
-    """Each token's share of the loss of a whole optimiser step; the shares add up to 1. -> [token].
-
-    token: all tokens alike. turn: all turns (and reflections) alike, whatever their length. trial: all trials alike.
-    turn, trial: [token] a number for the turn or reflection, and for the trial, of each token of the step, unique over
-    the step; weight: [token] 1, or what reflections weigh.
-    """
-    if aggregate not in get_args(Aggregate):
-        raise UnknownName("aggregation", aggregate, get_args(Aggregate))
-    raw = weight.double()
-    if aggregate == "turn":
-        raw = raw / _sum_within(turn, torch.ones_like(raw))
-    elif aggregate == "trial":
-        total = _sum_within(trial, raw)
-        raw = torch.where(total > 0, raw / total, 0.0)  # a trial of which nothing counts is no trial
-    sum_of_step = raw.sum()
-    return (raw / sum_of_step if sum_of_step > 0 else raw).to(weight.dtype)
 
 
 def policy_loss(tokens: Tokens, options: LossOptions) -> tuple[Tensor, dict[str, Tensor]]:
@@ -165,10 +145,3 @@ def _check(tokens: Tokens, options: LossOptions) -> None:
         raise UsageError(f"kl_weight={options.kl_weight} needs logp_ref, the reference policy's log-probabilities")
     if options.entropy_weight and tokens.entropy is None:
         raise UsageError(f"entropy_weight={options.entropy_weight} needs the entropy of each token's distribution")
-
-
-def _sum_within(ids: Tensor, values: Tensor) -> Tensor:
-    """For each token, the sum of `values` over all tokens with its id. ids, values: [token] -> [token]."""
-    _, inverse = torch.unique(ids, return_inverse=True)
-    size = int(inverse.max()) + 1 if len(inverse) else 0
-    return torch.zeros(size, dtype=values.dtype, device=values.device).index_add_(0, inverse, values)[inverse]

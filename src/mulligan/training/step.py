@@ -14,12 +14,11 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.utils._triton import has_triton
 
-from mulligan.algo.loss import LossOptions, Tokens, policy_loss, summarise, token_shares, value_loss
+from mulligan.algo.loss import LossOptions, Tokens, policy_loss, summarise, value_loss
 from mulligan.errors import DeviceLost, MulliganError, lacks_memory
 from mulligan.models.attention import compile_layers, is_never_padded, use_plans
 from mulligan.models.checkpointing import is_checkpointed
@@ -388,16 +387,9 @@ class Learner:
         return torch.where(batch.reflects, scores.entropy.detach(), scores.entropy)
 
     def _shares(self, packed: list[MicroBatch]) -> list[Tensor]:
-        """Each token's share of the step's loss, split into the micro-batches; computed on the host."""
-        spans = [span for batch in packed for span in batch.spans]
-        sizes = np.array([len(span.ids) for span in spans])
-        step, trial = (
-            torch.from_numpy(np.repeat(np.array([getattr(span, name) for span in spans]), sizes))
-            for name in ("step", "trial")
-        )
-        # All tokens count alike, those of reflections too, as in LaMer's and MAGE's scripts.
-        shares = token_shares(step, trial, torch.ones(len(step)))
-        return list(torch.split(shares.to(self.device), [len(batch.target) for batch in packed]))
+        """Each token's share of the step's loss: all count alike, reflections too, as in LaMer's and MAGE's scripts."""
+        share = 1.0 / sum(len(batch.target) for batch in packed)
+        return [torch.full((len(batch.target),), share, device=self.device) for batch in packed]
 
     def _critic_loss(self, batch: MicroBatch, scores: Scores, targets: Tensor, spans: int) -> Tensor:
         """A micro-batch's part of the mean over the `spans` of the minibatch."""

@@ -16,10 +16,9 @@ from mulligan.algo.loss import (
     mismatch_warning,
     policy_loss,
     summarise,
-    token_shares,
     value_loss,
 )
-from mulligan.errors import UnknownName, UsageError
+from mulligan.errors import UsageError
 
 
 def tensor(values):
@@ -97,30 +96,8 @@ def test_small_mismatch_needs_no_warning():
     assert mismatch_warning({}) is None
 
 
-def test_shares_by_hand():
-    # trial 0: a turn of 3 tokens and a reflection of 1 (weight 0.5); trial 1: one turn of 2 tokens
-    turn, trial = torch.tensor([0, 0, 0, 1, 2, 2]), torch.tensor([0, 0, 0, 0, 1, 1])
-    weight = tensor([1, 1, 1, 0.5, 1, 1])
-    # token: weights 1, 1, 1, 0.5, 1, 1 of 5.5
-    assert token_shares(turn, trial, weight).tolist() == pytest.approx([x / 5.5 for x in (1, 1, 1, 0.5, 1, 1)])
-    # turn: three things that weigh 1, 0.5 and 1, of 2.5; tokens share evenly: 1/7.5, 0.2, 1/5
-    by_turn = token_shares(turn, trial, weight, "turn")
-    assert by_turn.tolist() == pytest.approx([1 / 7.5] * 3 + [0.2] + [0.2] * 2)
-    # trial: half each; the first's tokens 1, 1, 1, 0.5 of 3.5
-    by_trial = token_shares(turn, trial, weight, "trial")
-    assert by_trial.tolist() == pytest.approx([1 / 7] * 3 + [0.5 / 7] + [0.25] * 2)
-
-
-@pytest.mark.parametrize("aggregate", ["token", "turn", "trial"])
-def test_reflections_without_weight_carry_no_loss_and_do_not_thin_out_the_rest(aggregate):
-    turn, trial = torch.tensor([0, 0, 1, 2]), torch.tensor([0, 0, 0, 1])
-    shares = token_shares(turn, trial, tensor([1, 1, 0, 0]), aggregate)
-    assert shares.tolist() == pytest.approx([0.5, 0.5, 0.0, 0.0])
-
-
-@pytest.mark.parametrize("aggregate", ["token", "turn", "trial"])
 @pytest.mark.parametrize("parts", [2, 8, 40])
-def test_micro_batches_give_the_gradient_of_the_whole_step(aggregate, parts):
+def test_micro_batches_give_the_gradient_of_the_whole_step(parts):
     generator = torch.Generator().manual_seed(1)
 
     def noise(*size):
@@ -129,9 +106,7 @@ def test_micro_batches_give_the_gradient_of_the_whole_step(aggregate, parts):
     count = 40
     features, old, sampler = noise(count, 5), noise(count) - 2, noise(count) - 2
     reference, advantage = noise(count) - 2, noise(count)
-    turn = torch.arange(count) // 3
-    trial = torch.arange(count) // 11  # a trial lies across several micro-batches
-    share = token_shares(turn, trial, torch.where(turn % 4 == 0, 0.3, 1.0).double(), aggregate)
+    share = torch.where(torch.arange(count) % 4 == 0, 0.3, 1.0).double() / count
     options = LossOptions(kl_weight=0.1, entropy_weight=0.02)
     start = 0.1 * noise(5)
 
@@ -181,5 +156,3 @@ def test_wrong_input_is_named():
         policy_loss(plain, LossOptions(entropy_weight=0.1))
     with pytest.raises(UsageError, match="advantage"):
         policy_loss(plain._replace(advantage=tensor([1.0, 2.0])), LossOptions())
-    with pytest.raises(UnknownName, match="'token'"):
-        token_shares(torch.tensor([0]), torch.tensor([0]), tensor([1.0]), "tokens")

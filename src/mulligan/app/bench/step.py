@@ -102,7 +102,8 @@ def at_full_length(
     """One real update of a preset: trials whose replies reach their limits, then training on them.
 
     Weights drawn at random hardly ever stop by themselves. Fewer tasks, trials or episodes than the preset has (0: as
-    many) take less time and leave every sequence as long as it is; the title says so. The time includes compiling.
+    many) take less time and leave every sequence as long as it is; the title says so. Compiling is not timed: the
+    trainer does it when it is made.
     changes: other settings, for tests.
     """
     from mulligan.app.bench.update import Way
