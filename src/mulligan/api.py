@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from mulligan import notebook
 from mulligan.app.progress import OnUpdate, in_notebook, shares, trial_progress, update_progress
 from mulligan.envs import check, registry
 from mulligan.envs.base import Env
 from mulligan.errors import UsageError
 from mulligan.eval.plan import EvalPlan, Prices, create_folder, named_controls, open_folder
 from mulligan.eval.run import EvalResult, Progress, run_plan
+from mulligan.notebook import Shown, to_html
 from mulligan.players import Plays, as_trained, player_from, trained_with
 from mulligan.policy.base import Policy, ReplyFunction, as_policy
 from mulligan.policy.threads import run_async
@@ -62,7 +62,7 @@ def make(env: str | type[Env] | Task, seed: int = 0, params: Params | None = Non
 
 
 @dataclass(frozen=True)
-class CheckResult:
+class CheckResult(Shown):
     """An environment that keeps the contract, and how well its worlds can be told apart."""
 
     env: str
@@ -73,12 +73,8 @@ class CheckResult:
     worlds: int
     """Different worlds among them."""
 
-    def to_frame(self) -> Any:
-        """One row, as a pandas frame."""
-        return notebook.to_frame([vars(self)])
-
-    def _repr_html_(self) -> str:
-        return notebook.to_html(f"{self.env} keeps the contract", [vars(self)])
+    def rows(self) -> list[dict[str, Any]]:
+        return [vars(self)]
 
 
 def check_env(env: str | type[Env], params: Params | None = None) -> CheckResult:
@@ -149,9 +145,9 @@ def evaluate(
     player = as_policy(policy)
     folder: RunFolder | Callable[[], RunFolder] | None = None
     if run is not None:
-        path = Path(run)
-        folder = open_folder(plan, player.name, path) if resume else partial(create_folder, plan, player.name, path)
-    with _trial_progress(progress) as show:
+        folder = open_folder(plan, player.name, run) if resume else partial(create_folder, plan, player.name, run)
+    shown = nullcontext(progress) if callable(progress) else trial_progress(quiet=_is_quiet(progress))
+    with nullcontext() if progress is False else shown as show:
         result = run_plan(plan, player, folder, concurrency, prices, max_cost, show)
     if result.says_nothing:
         reason = f"every trial failed for reasons outside the agent, and the figures say nothing: {result.main.failure}"
@@ -202,8 +198,8 @@ def run_trial_sync(
 
 
 @dataclass(frozen=True)
-class TrainedRun:
-    """A training run on disk; `evaluate` takes it as a policy, and `open` and `Path` as a path."""
+class TrainedRun(Shown):
+    """A training run on disk; `evaluate` takes it as a policy, `open` and `Path` as a path. A row for each update."""
 
     path: Path
 
@@ -217,15 +213,14 @@ class TrainedRun:
 
         return MetricsFile(self.path / "metrics.jsonl").read()
 
-    def to_frame(self) -> Any:
-        """The metrics as a pandas frame, a row for each update."""
-        return notebook.to_frame(self.metrics)
+    def rows(self) -> list[dict[str, Any]]:
+        return self.metrics
 
     def __repr__(self) -> str:
         return f"<TrainedRun {self.path}: {' '.join(f'{name} {value}' for name, value in self._last().items())}>"
 
     def _repr_html_(self) -> str:
-        return notebook.to_html(f"Training run {self.path}", [self._last()])
+        return to_html(f"Training run {self.path}", [self._last()])
 
     def _last(self) -> dict[str, object]:
         """How far it is, and p@k of the last update."""
@@ -281,12 +276,6 @@ def train(
                 callback(metrics)
 
         return TrainedRun(train_into(config, run, resume=resume, on_update=call_all))
-
-
-def _trial_progress(wanted: bool | Progress | None) -> AbstractContextManager[Progress | None]:
-    if callable(wanted):
-        return nullcontext(wanted)
-    return nullcontext() if wanted is False else trial_progress(quiet=_is_quiet(wanted))
 
 
 def _is_quiet(wanted: bool | None) -> bool:

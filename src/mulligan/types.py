@@ -216,7 +216,7 @@ class Episode:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Trial:
+class Trial(notebook.Shown):
     """Up to N episodes on one task."""
 
     task: Task
@@ -240,7 +240,7 @@ class Trial:
         return any(episode.stop.is_infrastructure or episode.unreflected for episode in self.episodes)
 
     def rows(self) -> list[dict[str, object]]:
-        """A row for each episode, as `to_frame` and notebooks show it."""
+        """A row for each episode."""
         return [
             {
                 "episode": episode.index + 1,
@@ -255,16 +255,9 @@ class Trial:
             for episode in self.episodes
         ]
 
-    def to_frame(self) -> Any:
-        """The episodes as a pandas frame."""
-        return notebook.to_frame(self.rows())
-
     def __repr__(self) -> str:
         stops = ", ".join(episode.stop.value for episode in self.episodes)
         return f"<Trial of {self.task.task_class}, seed {self.task.seed}, memory {self.memory}: {stops}>"
-
-    def _repr_html_(self) -> str:
-        return notebook.to_html(repr(self)[1:-1], self.rows())
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mulligan.eval.passk import Interval, Summary
+from mulligan.eval.passk import Summary
 from mulligan.rollout.tasksets import task_key, world_key
 from mulligan.seeding import derive
 from mulligan.types import Task, Trial
@@ -38,38 +38,35 @@ class TaskNames:
         return [self._worlds[trial.task] for trial in trials]
 
     def evidence(self, summary: Summary, trials: Sequence[Trial], episodes: int, *, versus: bool) -> Summary:
-        """The summary with the outcomes of its trials, which are in the order of the tasks."""
+        """The summary with its trials' outcomes, in the order of the tasks, and intervals over worlds."""
+        from mulligan.eval.intervals import share_interval, solved_within  # numpy, which a command's help does without
+
         worlds = self.worlds(trials)
-        wins = [wins_of(trial, episodes) for trial in trials]
+        wins = [_wins(trial, episodes) for trial in trials]
+        solved = [solved_within(wins, k)[None] for k in range(1, episodes + 1)]
+        intervals = [
+            share_interval(each, worlds, effect=summary.trials / effective)
+            for each, effective in zip(solved, summary.effective, strict=True)
+            if trials
+        ]
         return replace(
             summary,
-            outcomes=[returns_of(trial, episodes) for trial in trials] if versus else wins,
+            outcomes=[_returns(trial, episodes) for trial in trials] if versus else wins,
             worlds=worlds,
-            ci=_intervals(summary, wins, worlds),
+            ci=intervals or summary.ci,
             tasks_digest=f"{derive(*(self._keys[trial.task] for trial in trials)):016x}",
         )
 
 
-def _intervals(summary: Summary, wins: Sequence[Outcomes], worlds: Sequence[int]) -> list[Interval]:
-    """Of p@1 … p@N."""
-    from mulligan.eval.intervals import share_interval, solved_within  # numpy, which a command's help does without
-
-    if not wins:
-        return summary.ci
-    effects = [summary.trials / effective for effective in summary.effective]
-    solved = [solved_within(wins, k)[None] for k in range(1, len(summary.p) + 1)]
-    return [share_interval(each, worlds, effect=effect) for each, effect in zip(solved, effects, strict=True)]
-
-
-def wins_of(trial: Trial, episodes: int) -> Outcomes:
+def _wins(trial: Trial, episodes: int) -> Outcomes:
     """1 for each episode that was won, else 0, also where the trial had ended before."""
-    won = [int(episode.won) for episode in trial.episodes[:episodes]]
+    won = [int(episode.won) for episode in trial.episodes]
     return [*won, *[0] * (episodes - len(won))]
 
 
-def returns_of(trial: Trial, episodes: int) -> Outcomes:
+def _returns(trial: Trial, episodes: int) -> Outcomes:
     """The return of each episode; None where it was not played to its end: in a game, 0 would be a draw."""
-    ended = [None if episode.stop.is_infrastructure else episode.reward for episode in trial.episodes[:episodes]]
+    ended = [None if episode.stop.is_infrastructure else episode.reward for episode in trial.episodes]
     return [*ended, *[None] * (episodes - len(ended))]
 
 

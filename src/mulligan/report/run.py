@@ -32,11 +32,11 @@ _HELD = ".held"
 class RunFolder:
     """One run on disk."""
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
 
     @classmethod
-    def create(cls, path: str | Path, config: Mapping[str, Any]) -> RunFolder:
+    def create(cls, path: str | os.PathLike[str], config: Mapping[str, Any]) -> RunFolder:
         """A new run; refuses a folder that already holds one."""
         run = cls(path)
         if (run.path / "config.toml").exists():
@@ -88,7 +88,7 @@ class RunFolder:
                 self.path.rmdir()
 
     @classmethod
-    def open(cls, path: str | Path) -> RunFolder:
+    def open(cls, path: str | os.PathLike[str]) -> RunFolder:
         """A run that exists, with the schema of this version."""
         run = cls(path)
         if not (run.path / "config.toml").is_file():
@@ -171,7 +171,7 @@ class TrialWriter:
         self._flushed = time.monotonic()
 
 
-def load_trials(path: str | Path, arm: str = "main") -> list[Trial]:
+def load_trials(path: str | os.PathLike[str], arm: str = "main") -> list[Trial]:
     """The trials of a run folder, in the order of its tasks: ``mulligan.load_trials("runs/x")``."""
     run = RunFolder.open(path)
     if arm not in run.arms():
