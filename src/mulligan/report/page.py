@@ -1,18 +1,20 @@
 """The report of a demo as one static HTML page: numbers, charts, and two trials to read beside each other.
 
-A pure function of the demo's plain data: no scripts, nothing loaded from elsewhere. The page is well-formed XML as
-well, so that programs can read it.
+A pure function of the demo's plain data: no scripts, nothing loaded from elsewhere, well-formed XML. The trials are
+those of MineSweeper's compact view, where observations say in one line what changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from mulligan.errors import StopReason
 from mulligan.report import charts
 from mulligan.report.charts import MAIN, Data, Stroke, escape
-from mulligan.report.run import RunFolder
-from mulligan.report.trials import side_by_side
+from mulligan.report.run import RunFolder, trial_from_dict
+from mulligan.types import Episode
 
 
 def write_page(path: Path, data: Data) -> None:
@@ -32,7 +34,7 @@ def page(data: Data) -> str:
         _table(data["rows"], data["episodes"], how),
         charts.attempts(data, how),
         charts.curves(data, how),
-        side_by_side(data, how),
+        _side_by_side(data, how),
         "<section><h2>Notes</h2>" + "".join(f"<p>{escape(paragraph)}</p>" for paragraph in data["about"]),
         f"<p>Made with</p><pre>{escape(data['command'])}</pre></section>",
         _READING,
@@ -93,6 +95,54 @@ def _table_row(row: Data, *, main: bool) -> str:
     return f'<tr class="{"main" if main else "other"}">{name}{"".join(cells)}</tr>'
 
 
+def _side_by_side(data: Data, how: Mapping[str, Stroke]) -> str:
+    """The trials of `data`, a column each; empty where there are none."""
+    trials = [(entry, trial_from_dict(entry["trial"])) for entry in data["trials"]]
+    columns = []
+    for entry, trial in trials:
+        rows = 1 + max(len(each.episodes) for _, each in trials)
+        solved = "not solved" if trial.solved_at is None else f"solved at attempt {trial.solved_at + 1}"
+        columns.append(
+            f'<article class="trial" style="grid-row:span {rows}"><header>{charts.legend([entry["method"]], how)}'
+            f'<p class="muted">{escape(entry["task"])} · {solved}</p></header>'
+            f"{''.join(map(_episode, trial.episodes))}</article>"
+        )
+    head = f"<section><h2>The same task, played by both</h2><p>{escape(data['rule'])}</p>"
+    return f'{head}<div class="trials">{"".join(columns)}</div></section>' if trials else ""
+
+
+def _episode(episode: Episode) -> str:
+    moves = "".join(_moves(episode))
+    kind = "good" if episode.won else "bad" if episode.stop is StopReason.LOST else "even"
+    outcome = "out of turns" if episode.stop is StopReason.TURN_LIMIT else episode.stop.value.replace("_", " ")
+    board = episode.turns[-1].state_key if episode.turns else ""
+    figure = '<figure><pre class="board">{}</pre><figcaption class="muted">before the last move</figcaption></figure>'
+    return (
+        f'<section class="episode"><h4>Attempt {episode.index + 1} <span class="{kind}">{outcome}</span></h4>'
+        f'{_memory(episode)}<div class="played">{figure.format(escape(board)) if board else ""}'
+        f'<ol class="moves">{moves}</ol></div></section>'
+    )
+
+
+def _memory(episode: Episode) -> str:
+    """What the agent was told of earlier attempts: the opening without the first observation."""
+    if not episode.index:
+        return ""
+    first = episode.turns[0].observation if episode.turns else episode.final
+    memory = episode.opening[-1]["content"].removesuffix(first).strip()
+    return f'<p class="muted">It remembers:</p><pre class="memory">{escape(memory)}</pre>'
+
+
+def _moves(episode: Episode) -> Iterator[str]:
+    """Each move with what the environment said of it and showed; mines stand out."""
+    observations = [*(turn.observation for turn in episode.turns[1:]), episode.final]
+    for turn, observation in zip(episode.turns, observations, strict=True):
+        refusal = "" if turn.valid else f' <span class="bad">not valid: {escape(turn.feedback)}</span>'
+        marked = re.sub(r"(?<!\S)(\S+=\*)(?!\S)", r'<b class="bad">\1</b>', escape(observation))
+        move = f'<b class="move">{escape(turn.reply.text.strip() or "(nothing)")}</b>'
+        yield f'<li>{move}{refusal} <span class="seen">{marked}</span></li>'
+
+
 _READING = (
     "<section><h2>How to read p@k</h2><p>p@k is the share of tasks that an agent solves within its first k attempts at "
     "the same task. A trial ends at the first success, so that p@k can only rise with k: trying again helps an agent "
@@ -138,7 +188,7 @@ svg text{fill:var(--soft);font-family:system-ui,sans-serif}.chart .name{fill:var
 .seen{color:var(--soft);overflow-wrap:anywhere;font-family:ui-monospace,monospace;font-size:.86em}
 .move,pre{font-family:ui-monospace,monospace}
 pre{background:var(--panel);padding:.5rem .7rem;border-radius:6px;margin:.3rem 0;font-size:.86rem;white-space:pre-wrap;
-overflow-wrap:anywhere}.episode pre{background:var(--back)}summary{color:var(--soft);font-size:.86rem;cursor:pointer}
+overflow-wrap:anywhere}.episode pre{background:var(--back)}
 .board{line-height:1.15}
 @media (max-width:760px){.wide,.pair,.trials{grid-template-columns:minmax(0,1fr)}.wide .legend{flex-direction:row}
 .trial{grid-row:auto!important;grid-template-rows:none;gap:.8rem}

@@ -89,7 +89,7 @@ class RunFolder:
         if not (run.path / "config.toml").is_file():
             runs = ", ".join(sorted(config.parent.name for config in run.path.glob("*/config.toml"))[:3])
             hint = f"; it holds {runs}" if runs else ""
-            raise RunFolderError(f"{path} is no run folder: it has no config.toml{hint}")
+            raise RunFolderError(f"there is no run folder {path}: config.toml is missing{hint}")
         version = run.config().get("schema_version")
         if version != SCHEMA_VERSION:
             raise RunFolderError(f"{run.path} has schema_version {version}; this version reads {SCHEMA_VERSION}")
