@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mulligan.errors import MissingExtra
+from mulligan.report.tables import difference_cells, empty_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -17,13 +17,11 @@ if TYPE_CHECKING:
 Data = Mapping[str, Any]
 _POINTS = 6
 """Updates that a table of curves shows at the most."""
-_COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#777777")
-"""Okabe and Ito's, which colour-blind readers can tell apart."""
+_COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#777777")  # Okabe and Ito's
 _COST = {"updates": ",.0f", "minutes": ",.1f", "episodes": ",.0f", "tokens": ",.0f", "valid": ".1%", "score": ".1%"}
 
 
-@dataclass(frozen=True)
-class Grid:
+class Grid(NamedTuple):
     """A table before it has a format: texts, the first column names the rows."""
 
     title: str
@@ -124,28 +122,23 @@ def _number(value: float, versus: bool) -> str:
 
 def _with_half(value: float, ci: Sequence[float], versus: bool) -> str:
     half = (ci[1] - ci[0]) / 2
-    return f"{_number(value, versus)} ± {half if versus else 100 * half:.{2 if versus else 1}f}"
+    return f"{_number(value, versus)} ± {_number(half, versus).removeprefix('+')}"
 
 
 def _gap(gap: Data | None, versus: bool) -> str:
     if gap is None:
         return ""
-    scale, digits = (1, 2) if versus else (100, 1)
-    mean = f"{scale * gap['mean']:+.{digits}f}"
-    if gap["ci"] is None:
+    mean, *interval = difference_cells([gap["mean"], *(gap["ci"] or ())], versus=versus)
+    if not interval:
         return mean
-    low, high = (f"{scale * bound:+.{digits}f}" for bound in gap["ci"])
-    return f"{mean} [{low}, {high}]" + ("" if gap["same_seeds"] else " †")
+    return f"{mean} [{', '.join(interval)}]" + ("" if gap["same_seeds"] else " †")
 
 
 def rich_table(grid: Grid) -> Table:
     """A grid on a terminal."""
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
-    title = Text(grid.title, style="table.title")
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    table = empty_table(grid.title)
     for number, column in enumerate(grid.columns):
         table.add_column(Text(column), justify="right" if number else "left", overflow="fold")
     for row in grid.rows:
