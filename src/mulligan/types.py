@@ -76,17 +76,12 @@ class Task:
     """All parameters of the environment, sorted by name."""
 
     def __getitem__(self, name: str) -> ParamValue:
-        for key, value in self.params:
-            if key == name:
-                return value
-        raise KeyError(name)
+        return dict(self.params)[name]
 
     def integer(self, name: str) -> int:
-        """The parameter `name`, which is a whole number."""
         return int(self[name])
 
     def text(self, name: str) -> str:
-        """The parameter `name`, which is a string."""
         return str(self[name])
 
     @property
@@ -97,8 +92,7 @@ class Task:
     @property
     def seat(self) -> int | None:
         """Which side the agent plays, 1 or 2, where the game has two sides."""
-        seats = (value for key, value in self.params if key == "seat")
-        return next((value for value in seats if isinstance(value, int)), None)
+        return next((value for key, value in self.params if key == "seat" and isinstance(value, int)), None)
 
 
 class Step(NamedTuple):

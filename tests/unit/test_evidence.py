@@ -8,7 +8,7 @@ import pytest
 
 from mulligan import evaluate
 from mulligan.app.cli.main import main
-from mulligan.eval.evidence import without_evidence
+from mulligan.eval.passk import without_evidence
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.rollout.tasksets import world_key
 

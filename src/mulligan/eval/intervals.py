@@ -96,12 +96,7 @@ def interval_of_mean(
 
 
 def difference(
-    first: Values,
-    second: Values,
-    worlds: Sequence[int] | None = None,
-    *,
-    same_seeds: bool = True,
-    effect: float = 1.0,
+    first: Values, second: Values, worlds: Sequence[int] | None = None, *, same_seeds: bool = True, effect: float = 1.0
 ) -> tuple[float, Interval]:
     """Mean of first − second, both [seed, task] on the same tasks, with its interval.
 

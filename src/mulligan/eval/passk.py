@@ -1,4 +1,4 @@
-"""p@k with intervals, and the other figures of a list of trials. Pure functions.
+"""p@k with intervals, the other figures of a list of trials, and the outcomes behind them. Pure functions.
 
 p@k is the mean over trials of [solved in one of the first k episodes]. Trials of related tasks share tasks with their
 neighbours, and are worth fewer independent ones: see `design_effect`. Intervals over seeds and worlds, and differences
@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from mulligan.envs.base import action_text
+from mulligan.rollout.tasksets import task_key, world_key
+from mulligan.seeding import derive
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Completion, Task, Trial
 
@@ -104,10 +106,10 @@ class Summary:
     effective: list[float] = field(default_factory=list)
     """Independent trials that would measure p@1 … p@N as well: all of them, unless their tasks are related."""
     outcomes: list[list[float | None]] = field(default_factory=list)
-    """For each task an entry for each attempt: 1 where it was won, else 0, also where the trial had ended before. Of
-    games against somebody the return, None where none was played to its end. Filled by `evidence`."""
+    """For each task an entry for each attempt, by `TaskNames.evidence`: 1 where it was won, else 0, also where the
+    trial had ended before; of games the return, None where none was played to its end. Differences are paired by it."""
     worlds: list[int] = field(default_factory=list)
-    """For each task the number of its world: that of the first task in the list with the same `world_key`."""
+    """For each task the number of its world (a board and its mirror image are one), over which intervals are."""
     tasks_digest: str = ""
     """Names the list of tasks: results with equal digests can be paired task by task."""
 
@@ -183,6 +185,59 @@ def _best(trials: Sequence[Trial], k: int) -> float:
 
 def _counts(names: Iterable[str]) -> dict[str, int]:
     return {str(name): count for name, count in sorted(Counter(names).items())}
+
+
+class TaskNames:
+    """The names of a list of tasks, each looked up once, since an environment has to be built for it."""
+
+    def __init__(self, tasks: Sequence[Task]) -> None:
+        first: dict[str, int] = {}
+        self._worlds: dict[Task, int] = {}
+        self._keys: dict[Task, str] = {}
+        for number, task in enumerate(tasks):
+            world = world_key(task)
+            self._worlds[task] = number if world is None else first.setdefault(world, number)
+            self._keys[task] = task_key(task) or f"{task.seed} {task.params}"
+
+    def worlds(self, trials: Sequence[Trial]) -> list[int]:
+        """The number of each trial's world."""
+        return [self._worlds[trial.task] for trial in trials]
+
+    def evidence(self, summary: Summary, trials: Sequence[Trial], episodes: int, *, versus: bool) -> Summary:
+        """The summary with its trials' outcomes, in the order of the tasks, and intervals over worlds."""
+        from mulligan.eval.intervals import share_interval, solved_within  # numpy, which a command's help does without
+
+        worlds = self.worlds(trials)
+        wins = [_wins(trial, episodes) for trial in trials]
+        intervals = [
+            share_interval(solved_within(wins, k)[None], worlds, effect=summary.trials / effective)
+            for k, effective in enumerate(summary.effective, 1)
+            if trials
+        ]
+        outcomes = [_returns(trial, episodes) for trial in trials] if versus else wins
+        digest = f"{derive(*(self._keys[trial.task] for trial in trials)):016x}"
+        return replace(summary, outcomes=outcomes, worlds=worlds, ci=intervals or summary.ci, tasks_digest=digest)
+
+
+def _wins(trial: Trial, episodes: int) -> list[float | None]:
+    """1 for each episode that was won, else 0, also where the trial had ended before."""
+    won = [int(episode.won) for episode in trial.episodes]
+    return [*won, *[0] * (episodes - len(won))]
+
+
+def _returns(trial: Trial, episodes: int) -> list[float | None]:
+    """The return of each episode; None where it was not played to its end: in a game, 0 would be a draw."""
+    ended = [None if episode.stop.is_infrastructure else episode.reward for episode in trial.episodes]
+    return [*ended, *[None] * (episodes - len(ended))]
+
+
+def without_evidence(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A result as plain data for a terminal: without its hundreds of outcomes."""
+    return {
+        name: without_evidence(value) if isinstance(value, Mapping) else value
+        for name, value in data.items()
+        if name not in ("outcomes", "worlds", "tasks_digest")
+    }
 
 
 WARN_FROM = 0.05

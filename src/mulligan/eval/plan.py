@@ -36,7 +36,7 @@ class Prices:
 
 @dataclass(frozen=True)
 class EvalPlan:
-    """Everything that decides an evaluation's numbers; stored in the run folder."""
+    """Everything that decides an evaluation's numbers; the run folder keeps it."""
 
     env: str
     params: Mapping[str, Any] = field(default_factory=dict)
@@ -72,8 +72,7 @@ def named_controls(text: str) -> tuple[str, ...]:
     return {"all": CONTROLS, "off": ()}.get(text, tuple(filter(None, text.split(","))))
 
 
-def plan_to_config(plan: EvalPlan, policy: str) -> dict[str, Any]:
-    """The plan as the run folder keeps it."""
+def _to_config(plan: EvalPlan, policy: str) -> dict[str, Any]:
     config = asdict(plan)
     return {"kind": "eval", "policy": policy, **config, "trial": config.pop("settings")}
 
@@ -91,14 +90,14 @@ def plan_from_config(config: Mapping[str, Any]) -> EvalPlan:
 
 def create_folder(plan: EvalPlan, policy: str, path: str | os.PathLike[str], **more: Any) -> RunFolder:
     """A new run folder for the plan; `more` goes into its config."""
-    return RunFolder.create(path, {**plan_to_config(plan, policy), **more})
+    return RunFolder.create(path, {**_to_config(plan, policy), **more})
 
 
 def open_folder(plan: EvalPlan, policy: str, path: str | os.PathLike[str]) -> RunFolder:
     """The run folder of an interrupted evaluation, refused if it was made for another one."""
     folder = RunFolder.open(path)
     config = folder.config()
-    for key, value in tomllib.loads(to_toml(plan_to_config(plan, policy))).items():
+    for key, value in tomllib.loads(to_toml(_to_config(plan, policy))).items():
         # An evaluation inside the run that it evaluates may have been moved with it.
         run, before = folder.path.resolve().parent, str(config.get(key))
         moved = key == "policy" and run == Path(policy).resolve() and run.name == Path(before).name

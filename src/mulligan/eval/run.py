@@ -22,9 +22,17 @@ from typing import Any
 from mulligan import notebook
 from mulligan.envs import registry
 from mulligan.errors import ParameterError, PolicyError, StopReason, UsageError
-from mulligan.eval.evidence import TaskNames
 from mulligan.eval.paid import PaidReplies, Remembering
-from mulligan.eval.passk import CutReplies, Interval, Summary, cut_replies, design_effect, summarise, tokens
+from mulligan.eval.passk import (
+    CutReplies,
+    Interval,
+    Summary,
+    TaskNames,
+    cut_replies,
+    design_effect,
+    summarise,
+    tokens,
+)
 from mulligan.eval.plan import EvalPlan, Prices
 from mulligan.policy.base import Policy
 from mulligan.policy.scripted import ExpertPolicy
@@ -197,9 +205,8 @@ class _Evaluation:
                 if arm == "main" and turns:
                     self.turns_per_second = turns / (time.perf_counter() - arm_started)
         finally:
-            close = getattr(self.policy, "aclose", None)
-            if close is not None:
-                await close()
+            if hasattr(self.policy, "aclose"):
+                await self.policy.aclose()
         return self._result(time.perf_counter() - started, room)
 
     def _restore(self) -> None:
@@ -267,24 +274,22 @@ class _Evaluation:
 
     def _reflections(self, arm: str, index: int) -> ReflectionSource | None:
         """Where a control takes the reflections from that it shows to a task; None: the agent writes them."""
-        if arm == "removed":
-            return lambda episode: None
-        if arm == "other-trial":
-            donor = self.done["donors"].get(index)
-            return lambda episode: _reflection(donor, episode)
-        return self._foreign(self.tasks[index]) if arm == "foreign" else None
-
-    def _foreign(self, task: Task) -> ReflectionSource:
-        """Reflections on other tasks of the class, none of which the trial at `task` plays."""
-        played = {task, *self._job(task).related}
-        donors: dict[int, list[Trial]] = defaultdict(list)
-        for _, trial in sorted(self.done["main"].items()):
-            if trial.task.task_class == task.task_class and played.isdisjoint((trial.task, *trial.related)):
-                for episode in trial.episodes:
-                    if episode.reflection is not None:
-                        donors[episode.index].append(trial)
+        if arm not in ("removed", "foreign", "other-trial"):
+            return None
+        task, donors = self.tasks[index], self.done.get("donors", {})
+        trials = [donors[index]] if arm == "other-trial" and index in donors else []
+        if arm == "foreign":  # on other tasks of the class, none of which this trial plays
+            played = {task, *self._job(task).related}
+            alike = [
+                trial for _, trial in sorted(self.done["main"].items()) if trial.task.task_class == task.task_class
+            ]
+            trials = [trial for trial in alike if played.isdisjoint((trial.task, *trial.related))]
+        written: dict[int, list[Reflection]] = defaultdict(list)
+        for episode in (episode for trial in trials for episode in trial.episodes):
+            written[episode.index] += [episode.reflection] if episode.reflection else []
         rng = generator(self.plan.seed, task.seed, "foreign")
-        return lambda episode: _reflection(rng.choice(donors[episode]), episode) if donors[episode] else None
+        # Without the completion: it was not sampled in the trial that shows it.
+        return lambda index: replace(rng.choice(written[index]), completion=None) if written[index] else None
 
     async def _room(self) -> dict[str, Summary]:
         """The scripted players on the same tasks."""
@@ -292,10 +297,9 @@ class _Evaluation:
         if not hasattr(maker, "player"):
             return {}
         players = {"ceiling": ExpertPolicy(omniscient=True), "expert": ExpertPolicy()}
-        if not self.plan.related:  # a scripted player remembers one world: at the next task it would begin anew
-            players["expert, perfect memory"] = ExpertPolicy(recall=1.0)
-        for kind in getattr(maker, "room_players", ()):
-            memory = "" if self.plan.related else ", perfect memory"
+        # A scripted player remembers one world: at the next of related tasks it would begin anew.
+        memory = "" if self.plan.related else ", perfect memory"
+        for kind in ("expert", *getattr(maker, "room_players", ())):
             players[kind + memory] = ExpertPolicy(recall=1.0 if memory else 0.0, kind=kind)
         summaries = {}
         for name, player in players.items():
@@ -352,8 +356,7 @@ class _Evaluation:
         return self._names.evidence(summarise(trials, episodes), trials, episodes, versus=self.versus)
 
     def _gain(self, arm: str) -> tuple[float, Interval] | None:
-        """main − `arm` on the tasks that both have played. A game that failed has no return, and is left out; a failed
-        trial of another task counts as not solved."""
+        """main − `arm` on the tasks that both have played; a game that failed has no return, and is left out."""
         import numpy as np  # here: a command's help does without it
 
         from mulligan.eval.intervals import interval_of_mean
@@ -364,8 +367,8 @@ class _Evaluation:
             pairs = [pair for pair in pairs if not any(trial.failed for trial in pair)]
         if not pairs:
             return None
-        gains = [self._score(first) - self._score(second) for first, second in pairs]
         trials = [first for first, _ in pairs]
+        gains = [self._score(first) - self._score(second) for first, second in pairs]
         effect = design_effect(gains, trials, self.plan.settings.episodes)
         return interval_of_mean(np.array([gains]), self._names.worlds(trials), effect=effect)
 
@@ -386,24 +389,13 @@ def _separation(env: str, trials: Sequence[Trial]) -> Separation:
 
 
 def _requests(policy: Policy, before: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The requests to an endpoint since `before`; None where the policy does not count them."""
+    """The requests to an endpoint since `before`, and their faults by kind; None where the policy does not count."""
     stats: Mapping[str, Any] | None = getattr(policy, "stats", None)
     if stats is None or before is None:
         return None
-    return {
-        name: dict(Counter(value) - Counter(before.get(name, {})))
-        if isinstance(value, Mapping)
-        else value - before.get(name, 0)
-        for name, value in stats.items()
-    }
-
-
-def _reflection(trial: Trial | None, episode: int) -> Reflection | None:
-    """A reflection as a control shows it: it was not sampled in the trial that shows it."""
-    if trial is None or episode >= len(trial.episodes):
-        return None
-    reflection = trial.episodes[episode].reflection
-    return None if reflection is None else replace(reflection, completion=None)
+    counts = Counter({name: count for name, count in stats.items() if name != "faults"})
+    counts.subtract({name: before.get(name, 0) for name in counts})
+    return {**counts, "faults": dict(Counter(stats["faults"]) - Counter(before.get("faults", {})))}
 
 
 def _to_repeat(trial: Trial) -> bool:
