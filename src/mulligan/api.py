@@ -63,11 +63,10 @@ def make(env: str | type[Env] | Task, seed: int = 0, params: Params | None = Non
 
 @dataclass(frozen=True)
 class CheckResult(Shown):
-    """An environment that keeps the contract, and how well its worlds can be told apart."""
+    """An environment that keeps the contract, and how training and evaluation are kept apart (`rollout.worlds`)."""
 
     env: str
     separation: worlds.Separation
-    """How training and evaluation are kept apart: see `mulligan.rollout.worlds`."""
     tasks: int
     """Tasks that were looked at."""
     worlds: int
@@ -269,10 +268,9 @@ def train(
         config = resolve(preset, None, {**({"task.env": registry.environment_named(env)} if env else {}), **changes})
     shown = update_progress(config.task.env if config else str(env), quiet=_is_quiet(progress))
     with nullcontext() if progress is False else shown as show:
-        callbacks = [callback for callback in (on_update, show) if callback is not None]
 
         def call_all(metrics: dict[str, Any]) -> None:
-            for callback in callbacks:
+            for callback in filter(None, (on_update, show)):
                 callback(metrics)
 
         return TrainedRun(train_into(config, run, resume=resume, on_update=call_all))

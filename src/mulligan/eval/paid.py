@@ -15,6 +15,7 @@ from pathlib import Path
 
 from mulligan.errors import RunFolderError
 from mulligan.policy.base import Conversation, Policy
+from mulligan.report.run import RunFolder
 from mulligan.seeding import derive
 from mulligan.types import Completion, Message, Sampling, Task
 
@@ -58,9 +59,7 @@ class PaidReplies:
         """Replace the replies by the sum of their tokens, in one step: a kill loses and doubles nothing."""
         if self.path.exists():
             counts = dict(zip(("prompt_tokens", "completion_tokens"), self.tokens, strict=True))
-            temporary = self.path.with_suffix(".tmp")
-            temporary.write_text(json.dumps(counts) + "\n", encoding="utf-8")
-            os.replace(temporary, self.path)
+            RunFolder(self.path.parent).write_text(self.path.name, json.dumps(counts) + "\n")
 
     def _count(self, reply: Completion) -> None:
         prompt, completion = self.tokens

@@ -26,9 +26,9 @@ class Prices:
     completion: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("prompt", "completion"):
-            if not getattr(self, name) >= 0:
-                raise ParameterError(f"the price of {name} tokens must be >= 0 (got {getattr(self, name)})")
+        for name, price in vars(self).items():
+            if not price >= 0:
+                raise ParameterError(f"the price of {name} tokens must be >= 0 (got {price})")
 
     def of(self, prompt: int, completion: int) -> float:
         return (prompt * self.prompt + completion * self.completion) / 1e6

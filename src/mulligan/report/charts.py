@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 MAIN = ("RL", "meta-RL")
-"""The methods that every chart sets off against each other; all others are drawn thinly."""
+"""All other methods are drawn thinly."""
 _OTHER_COLOURS = (0, 3, 4, 5, 6)
 _DASHES = ("7 4", "2 3", "9 3 2 3")
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -86,7 +86,7 @@ def strokes(names: Iterable[str]) -> dict[str, Stroke]:
     return by_name
 
 
-def line_chart(axes: Axes, lines: Sequence[Line], how: Mapping[str, Stroke], ceiling: float | None = None) -> str:
+def _chart(axes: Axes, lines: Sequence[Line], how: Mapping[str, Stroke], ceiling: float | None = None) -> str:
     """The chart as one ``<svg>``; the main methods lie on top."""
     ordered = sorted(lines, key=lambda line: how[line.name].main)
     parts = [*_frame(axes), *(part for line in ordered for part in _line(axes, line, how[line.name]))]
@@ -165,7 +165,7 @@ def attempts(data: Data, how: Mapping[str, Stroke]) -> str:
     top = _top([ceiling, *(high for line in lines for _, high in line.intervals)])
     axes = Axes("attempts k", "tasks solved, %", range(1, count + 1), (0.8, count + 0.2), top)
     return (
-        f'<section><h2>p@k by attempt</h2><figure class="wide">{line_chart(axes, lines, how, ceiling)}<figcaption>'
+        f'<section><h2>p@k by attempt</h2><figure class="wide">{_chart(axes, lines, how, ceiling)}<figcaption>'
         f"{legend([line.name for line in lines], how)}"
         '<p class="muted">Whiskers are 95\u00a0% intervals; the methods stand side by side only to keep them apart. '
         "A line that rises shows what further attempts at the same task are worth to that agent.</p>"
@@ -185,7 +185,7 @@ def curves(data: Data, how: Mapping[str, Stroke]) -> str:
         lines = [
             Line(name, [(point["update"], point["p"][k - 1]) for point in curve]) for name, curve in by_method.items()
         ]
-        figures.append(f"<figure><h3>p@{k}</h3>{line_chart(axes, lines, how)}</figure>")
+        figures.append(f"<figure><h3>p@{k}</h3>{_chart(axes, lines, how)}</figure>")
     return (
         f'<section><h2>Learning curves</h2><div class="pair">{"".join(figures)}</div>{legend(by_method, how)}'
         f'<p class="muted">On {data["validation_tasks"]} validation tasks, which are not those of the '
