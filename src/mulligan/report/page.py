@@ -25,7 +25,7 @@ def write_page(path: Path, data: Data) -> None:
 def page(data: Data) -> str:
     """The report as HTML. The data are what ``mulligan demo`` writes to ``demo.json``."""
     how = charts.strokes([*(row["method"] for row in data["rows"]), *data["curves"]])
-    title = escape(data["title"])
+    title, css = escape(data["title"]), Path(__file__).with_name("page.css").read_text(encoding="utf-8")
     facts = f"{data['tasks']} held-out tasks · {data['episodes']} attempts at each"
     facts += f" · {data['minutes']:g} minutes · seed {data['seed']}"
     parts = [
@@ -42,7 +42,7 @@ def page(data: Data) -> str:
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/><title>{title}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1"/>'
-        f"<style>{_CSS}</style></head>\n<body><main>\n" + "\n".join(filter(None, parts)) + "\n</main></body></html>\n"
+        f"<style>\n{css}</style></head>\n<body><main>\n" + "\n".join(filter(None, parts)) + "\n</main></body></html>\n"
     )
 
 
@@ -150,47 +150,3 @@ _READING = (
     "attempts. What lies above them is what it carried from one attempt to the next. p@1 is the plain success rate.</p>"
     "</section>"
 )
-
-_CSS = """
-:root{color-scheme:light dark;--back:#fff;--ink:#1d2126;--soft:#5c6570;--rule:#d9dde2;--panel:#f5f6f8;--good:#00704f;
---bad:#b3341a;--c0:#6b7580;--c1:#0072b2;--c2:#d55e00;--c3:#009e73;
---c4:#cc79a7;--c5:#e69f00;--c6:#56b4e9}
-@media (prefers-color-scheme:dark){:root{--back:#14171b;--ink:#e6e9ed;--soft:#9aa4af;--rule:#343b44;--panel:#1c2127;
---good:#4cc79b;--bad:#ff8a66;--c0:#9aa4af;--c1:#4aa8e0;--c2:#ff7f2a;
---c3:#2fc49a;--c4:#e19bc4;--c5:#f0b429;--c6:#8ad0f5}}
-body{margin:0;background:var(--back);color:var(--ink);font:16px/1.5 system-ui,sans-serif}
-main{max-width:1080px;margin:0 auto;padding:1.5rem 1rem 4rem}
-h1{font-size:1.7rem;line-height:1.2;margin:.5rem 0 .2rem}h2{font-size:1.25rem;margin:2.6rem 0 .6rem}
-h3,h4{font-size:1rem;margin:.2rem 0}p{margin:.4rem 0;max-width:75ch}.lead{font-size:1.1rem;margin-top:1rem}
-.muted,small{color:var(--soft)}.muted{font-size:.9rem}.good{color:var(--good)}.bad{color:var(--bad)}
-.even{color:var(--soft)}small{font-size:.82em}
-.scroll{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums}
-th,td{padding:.35rem .9rem .35rem 0;text-align:right;border-bottom:1px solid var(--rule);white-space:nowrap}
-th:first-child{text-align:left;white-space:normal}th{font-weight:normal}thead th{color:var(--soft);font-size:.9rem}
-th,td{vertical-align:top}tr.main th,tr.main td{font-weight:bold}tr.main small{font-weight:normal}
-figure{margin:0}
-.wide{display:grid;grid-template-columns:minmax(0,620px) minmax(200px,1fr);gap:1.5rem;align-items:center}
-.wide .legend{flex-direction:column}.pair,.trials{display:grid;grid-template-columns:1fr 1fr;gap:1rem 2rem}
-.legend{display:flex;flex-wrap:wrap;gap:.2rem 1.2rem;padding:0;margin:.5rem 0;list-style:none;font-size:.92rem}
-.legend svg{width:30px;height:12px;margin-right:.5rem}
-svg{display:inline-block;vertical-align:middle;max-width:100%}.chart{width:100%;font-size:12.5px}
-svg text{fill:var(--soft);font-family:system-ui,sans-serif}.chart .name{fill:var(--ink)}
-.grid,.axis,.ceiling{stroke:var(--rule);fill:none}.axis{stroke:var(--soft)}
-.ceiling{stroke:var(--soft);stroke-dasharray:1 4;stroke-width:1.5;stroke-linecap:round}
-.line,.whisker{fill:none;stroke:var(--c)}.line.main{stroke-width:2.8}.line.thin{stroke-width:1.3}
-.whisker.main{stroke-width:1.5}.whisker.thin{stroke-width:1;opacity:.55}.dot{fill:var(--c)}
-.c0{--c:var(--c0)}.c1{--c:var(--c1)}.c2{--c:var(--c2)}.c3{--c:var(--c3)}.c4{--c:var(--c4)}.c5{--c:var(--c5)}
-.c6{--c:var(--c6)}
-.trial{display:grid;grid-template-rows:subgrid;align-content:start;min-width:0}.trial .legend{font-weight:bold;margin:0}
-.episode{background:var(--panel);border-radius:8px;padding:.7rem .9rem;min-width:0}
-.played{display:flex;flex-wrap:wrap;gap:.4rem 1.2rem;align-items:flex-start}.played .moves{flex:1 1 190px;min-width:0}
-.moves{margin:.4rem 0;padding-left:1.6rem;font-size:.92rem}.moves li::marker{color:var(--soft)}
-.seen{color:var(--soft);overflow-wrap:anywhere;font-family:ui-monospace,monospace;font-size:.86em}
-.move,pre{font-family:ui-monospace,monospace}
-pre{background:var(--panel);padding:.5rem .7rem;border-radius:6px;margin:.3rem 0;font-size:.86rem;white-space:pre-wrap;
-overflow-wrap:anywhere}.episode pre{background:var(--back)}
-.board{line-height:1.15}
-@media (max-width:760px){.wide,.pair,.trials{grid-template-columns:minmax(0,1fr)}.wide .legend{flex-direction:row}
-.trial{grid-row:auto!important;grid-template-rows:none;gap:.8rem}
-table{font-size:.92rem}th,td{padding-right:.5rem}td small{display:block}.lead{font-size:1rem}}
-"""
