@@ -8,7 +8,7 @@ import re
 import xml.etree.ElementTree as ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mulligan
@@ -155,6 +155,7 @@ def test_lines_are_drawn_where_the_data_are(data):
     assert [x for x, _ in places] == pytest.approx([58.2, 232.4, 406.5], abs=0.05)
 
 
+@settings(max_examples=40)
 @given(st.integers(0, 10**7))
 def test_ticks_are_few_and_evenly_spaced(last):
     ticks = charts.whole_ticks(last)

@@ -9,7 +9,7 @@ import tomllib
 
 import numpy
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mulligan
@@ -108,6 +108,7 @@ scalars = st.one_of(
 )
 
 
+@settings(max_examples=40)
 @given(st.dictionaries(names, st.one_of(scalars, st.lists(scalars, max_size=3), st.dictionaries(names, scalars))))
 def test_toml_reads_back(tree):
     assert tomllib.loads(to_toml(tree)) == tree
