@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import mulligan
 from mulligan.policy.scripted import ScriptedPolicy
 from mulligan.report import charts
-from mulligan.report.page import page, write_page
+from mulligan.report.page import page
 from mulligan.report.run import trial_to_dict
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -239,15 +239,3 @@ def test_the_data_are_not_changed_and_the_page_is_the_same_each_time(data):
     before = copy.deepcopy(data)
     assert page(data) == page(data)
     assert data == before
-
-
-def test_a_page_is_written_whole_or_not_at_all(data, tmp_path):
-    path = tmp_path / "report.html"
-    write_page(path, data)
-    written = path.read_text(encoding="utf-8")
-    assert written == page(data)
-    data["trials"][0]["trial"] = {"episodes": []}
-    with pytest.raises(KeyError):
-        write_page(path, data)
-    assert path.read_text(encoding="utf-8") == written
-    assert [file.name for file in path.parent.iterdir()] == ["report.html"]

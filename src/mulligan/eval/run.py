@@ -22,17 +22,8 @@ from typing import Any
 from mulligan import notebook
 from mulligan.envs import registry
 from mulligan.errors import ParameterError, PolicyError, StopReason, UsageError
+from mulligan.eval import passk
 from mulligan.eval.paid import PaidReplies, Remembering
-from mulligan.eval.passk import (
-    CutReplies,
-    Interval,
-    Summary,
-    TaskNames,
-    cut_replies,
-    design_effect,
-    summarise,
-    tokens,
-)
 from mulligan.eval.plan import EvalPlan, Prices
 from mulligan.policy.base import Policy
 from mulligan.policy.scripted import ExpertPolicy
@@ -57,15 +48,15 @@ class EvalResult(notebook.Shown):
     """What was asked for; `main.trials` says how many tasks were played."""
     policy: str
     kind: str
-    main: Summary
-    controls: Mapping[str, Summary]
-    room: Mapping[str, Summary]
+    main: passk.Summary
+    controls: Mapping[str, passk.Summary]
+    room: Mapping[str, passk.Summary]
     """Scripted players on the same tasks: ceiling (omniscient), expert and, where later episodes are of the same task,
     expert with perfect memory; then those that the environment names in `room_players`."""
-    gains: Mapping[str, tuple[float, Interval]]
+    gains: Mapping[str, tuple[float, passk.Interval]]
     """main − control, paired by task: at p@N, or in the last episode's return for games. A control that has no task in
     common with main, because the money ran out, is left out."""
-    by_class: Mapping[str, Summary]
+    by_class: Mapping[str, passk.Summary]
     seconds: float
     cost: float
     complete: bool
@@ -76,7 +67,7 @@ class EvalResult(notebook.Shown):
     """Pace of the main arm; None when none of it had to be played now."""
     requests: Mapping[str, Any] | None
     """What an endpoint had to be asked: requests, answers, retries, faults by kind."""
-    cut: CutReplies
+    cut: passk.CutReplies
     """Replies of the main arm that a limit ended."""
     trials: Sequence[Trial]
 
@@ -213,7 +204,7 @@ class _Evaluation:
         """Read what the folder holds: trials that need not be played again, and what all of it has cost so far."""
         for arm in self.plan.arms():
             trials = self.folder.trials(arm) if self.folder else {}
-            used = [tokens(trial) for trial in trials.values()]
+            used = [passk.tokens(trial) for trial in trials.values()]
             if self.folder is not None and self.pays:
                 self.paid[arm] = PaidReplies(self.folder.path / "paid" / f"{arm}.jsonl")
                 used = [self.paid[arm].tokens] if any(self.paid[arm].tokens) else used
@@ -246,7 +237,7 @@ class _Evaluation:
             turns += sum(len(episode.turns) for episode in trial.episodes)
             done[missing[number]] = trial
             if not self.pays:
-                self._count(*tokens(trial))
+                self._count(*passk.tokens(trial))
             if writer is not None:
                 writer.write(missing[number], trial)
             self.progress(arm, len(done), len(self.tasks))
@@ -291,7 +282,7 @@ class _Evaluation:
         # Without the completion: it was not sampled in the trial that shows it.
         return lambda index: replace(rng.choice(written[index]), completion=None) if written[index] else None
 
-    async def _room(self) -> dict[str, Summary]:
+    async def _room(self) -> dict[str, passk.Summary]:
         """The scripted players on the same tasks."""
         maker = registry.spec(self.plan.env).build
         if not hasattr(maker, "player"):
@@ -318,7 +309,7 @@ class _Evaluation:
                 )
         return summaries
 
-    def _result(self, seconds: float, room: dict[str, Summary]) -> EvalResult:
+    def _result(self, seconds: float, room: dict[str, passk.Summary]) -> EvalResult:
         main = self.done["main"]
         classes: dict[str, dict[int, Trial]] = defaultdict(dict)
         for index, trial in main.items():
@@ -341,21 +332,21 @@ class _Evaluation:
             separation=_separation(self.plan.env, trials),
             turns_per_second=self.turns_per_second,
             requests=_requests(self.policy, self.requests_before),
-            cut=cut_replies(trials, self.plan.settings),
+            cut=passk.cut_replies(trials, self.plan.settings),
             trials=trials,
         )
 
     @cached_property
-    def _names(self) -> TaskNames:
+    def _names(self) -> passk.TaskNames:
         """Made on first use, since naming worlds takes as long as drawing them."""
-        return TaskNames(self.tasks)
+        return passk.TaskNames(self.tasks)
 
-    def _summary(self, by_index: Mapping[int, Trial]) -> Summary:
+    def _summary(self, by_index: Mapping[int, Trial]) -> passk.Summary:
         """The summary of trials, with the outcome of each attempt."""
         trials, episodes = [by_index[index] for index in sorted(by_index)], self.plan.settings.episodes
-        return self._names.evidence(summarise(trials, episodes), trials, episodes, versus=self.versus)
+        return self._names.evidence(passk.summarise(trials, episodes), trials, episodes, versus=self.versus)
 
-    def _gain(self, arm: str) -> tuple[float, Interval] | None:
+    def _gain(self, arm: str) -> tuple[float, passk.Interval] | None:
         """main − `arm` on the tasks that both have played; a game that failed has no return, and is left out."""
         import numpy as np  # here: a command's help does without it
 
@@ -369,7 +360,7 @@ class _Evaluation:
             return None
         trials = [first for first, _ in pairs]
         gains = [self._score(first) - self._score(second) for first, second in pairs]
-        effect = design_effect(gains, trials, self.plan.settings.episodes)
+        effect = passk.design_effect(gains, trials, self.plan.settings.episodes)
         return interval_of_mean(np.array([gains]), self._names.worlds(trials), effect=effect)
 
     def _score(self, trial: Trial) -> float:

@@ -132,11 +132,8 @@ def _text(x: float, y: float, text: str, kind: str, anchor: str) -> str:
 
 def legend(names: Iterable[str], how: Mapping[str, Stroke]) -> str:
     """Every method with a piece of its line, as a list that wraps where the screen is narrow."""
-    items = []
-    for name in names:
-        sample = f'<path d="M1 6H29" {how[name].line}/>'
-        svg = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 30 12" aria-hidden="true">{sample}</svg>'
-        items.append(f"<li>{svg}{escape(name)}</li>")
+    svg = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 30 12" aria-hidden="true"><path d="M1 6H29" {}/></svg>'
+    items = [f"<li>{svg.format(how[name].line)}{escape(name)}</li>" for name in names]
     return f'<ul class="legend">{"".join(items)}</ul>'
 
 

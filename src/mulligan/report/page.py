@@ -13,13 +13,8 @@ from pathlib import Path
 from mulligan.errors import StopReason
 from mulligan.report import charts
 from mulligan.report.charts import MAIN, Data, Stroke, escape
-from mulligan.report.run import RunFolder, trial_from_dict
+from mulligan.report.run import trial_from_dict
 from mulligan.types import Episode
-
-
-def write_page(path: Path, data: Data) -> None:
-    """Write the report to `path`, whole or not at all."""
-    RunFolder(path.parent).write_text(path.name, page(data))
 
 
 def page(data: Data) -> str:
@@ -76,23 +71,20 @@ def _summary(data: Data) -> list[str]:
 def _table(rows: Sequence[Data], episodes: int, how: Mapping[str, Stroke]) -> str:
     titles = [*(f"p@{k}" for k in range(1, episodes + 1)), "updates", "valid"]
     head = "".join(f'<th scope="col">{title}</th>' for title in ("method", *titles))
-    body = "".join(_table_row(row, main=how[row["method"]].main) for row in rows)
+    body = ""
+    for row in rows:
+        shares = zip(row["p"], row["ci"], strict=True)
+        cells = [f"{100 * share:.1f} <small>±{50 * (high - low):.1f}</small>" for share, (low, high) in shares]
+        cells += [f"{row['updates']:,}", f"{100 * row['valid']:.0f}\u00a0%"]
+        kind = "main" if how[row["method"]].main else "other"
+        body += f'<tr class="{kind}"><th scope="row">{escape(row["method"])}</th>'
+        body += "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
     return (
         '<section><h2>Share of tasks solved within k attempts</h2><div class="scroll"><table>'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
         '<p class="muted">In percent, ± half of the 95\u00a0% interval. '
         "Valid: share of replies that named a legal move.</p></section>"
     )
-
-
-def _table_row(row: Data, *, main: bool) -> str:
-    cells = [
-        f"<td>{100 * share:.1f} <small>±{50 * (high - low):.1f}</small></td>"
-        for share, (low, high) in zip(row["p"], row["ci"], strict=True)
-    ]
-    cells += [f"<td>{row['updates']:,}</td>", f"<td>{100 * row['valid']:.0f}\u00a0%</td>"]
-    name = f'<th scope="row">{escape(row["method"])}</th>'
-    return f'<tr class="{"main" if main else "other"}">{name}{"".join(cells)}</tr>'
 
 
 def _side_by_side(data: Data, how: Mapping[str, Stroke]) -> str:
