@@ -154,46 +154,40 @@ def evaluate(
     return result
 
 
-async def run_trial(
-    task: Task | Env,
-    policy: Policy | ReplyFunction,
-    *,
-    seed: int = 0,
-    index: int = 0,
-    related: Sequence[Task] = (),
-    settings: TrialSettings | None = None,
-    **trial: Unpack[TrialOptions],
-) -> Trial:
+class RunOptions(TrialOptions, total=False):
+    """All options of `run_trial`."""
+
+    seed: int
+    index: int
+    related: Sequence[Task]
+    settings: TrialSettings | None
+
+
+async def run_trial(task: Task | Env, policy: Policy | ReplyFunction, **trial: Unpack[RunOptions]) -> Trial:
     """Play one trial: up to N episodes of `task`, with reflections and memory between them.
 
-    seed, index  seed of the policy's sampling, and which of the task's trials this is
+    seed, index  seed of the policy's sampling, and which of the task's trials this is; both are 0 by default
     related      tasks of the second and later episodes, where they are others of the same class
-    settings     how it is played; `trial` changes single fields: ``episodes=3, memory="history"``
+    settings     how it is played; other options change single fields: ``episodes=3, memory="history"``
 
     A failure of the environment or of the policy ends an episode with a named reason (`Episode.stop`, `Episode.error`).
     It is not raised, but there is a warning.
     """
-    played = await runner.run_trial(task, policy, seed=seed, index=index, related=related, settings=settings, **trial)
-    _warn_of_failure(played)
-    return played
+    return _warned_of(await runner.run_trial(task, policy, **trial))
 
 
-def run_trial_sync(
-    task: Task | Env,
-    policy: Policy | ReplyFunction,
-    *,
-    seed: int = 0,
-    index: int = 0,
-    related: Sequence[Task] = (),
-    settings: TrialSettings | None = None,
-    **trial: Unpack[TrialOptions],
-) -> Trial:
+def run_trial_sync(task: Task | Env, policy: Policy | ReplyFunction, **trial: Unpack[RunOptions]) -> Trial:
     """`run_trial` for code that is not async; works inside a running event loop too (a notebook)."""
-    played = run_async(
-        lambda: runner.run_trial(task, policy, seed=seed, index=index, related=related, settings=settings, **trial)
-    )
-    _warn_of_failure(played)
-    return played
+    return _warned_of(run_async(lambda: runner.run_trial(task, policy, **trial)))
+
+
+def _warned_of(trial: Trial) -> Trial:
+    """The trial, with a warning at the line that asked for it, where it failed."""
+    if trial.failed:
+        first = next(episode for episode in trial.episodes if episode.stop.is_infrastructure or episode.unreflected)
+        reason = f"the trial failed for reasons outside the agent, in episode {first.index + 1}: {first.error}"
+        warnings.warn(reason, stacklevel=3)
+    return trial
 
 
 @dataclass(frozen=True)
@@ -279,11 +273,3 @@ def train(
 def _is_quiet(wanted: bool | None) -> bool:
     """By default a script that is not at a terminal shows nothing; a notebook without widgets shows lines."""
     return not wanted and not in_notebook()
-
-
-def _warn_of_failure(trial: Trial) -> None:
-    """Once a trial, at the line that asked for it."""
-    if trial.failed:
-        first = next(episode for episode in trial.episodes if episode.stop.is_infrastructure or episode.unreflected)
-        reason = f"the trial failed for reasons outside the agent, in episode {first.index + 1}: {first.error}"
-        warnings.warn(reason, stacklevel=3)

@@ -135,7 +135,7 @@ def _explained(result: Result) -> list[str]:
     side = ", on the inner side near 0 and 100" if _is_lopsided(result) else ""
     lines = [f"{figures}; ±: half of the 95 % interval{side}"]
     if result["policy"] == "random":
-        lines.append("random: random legal moves, which eval plays unless --policy names a player")
+        lines.append("random: random legal moves")
     shown = [_CONTROLS[name] for name, summary in result["controls"].items() if summary["trials"]]
     lines += [f"{name}: the same policy with {memory}" for name, memory in shown]
     if result["room"]:
