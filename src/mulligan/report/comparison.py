@@ -69,17 +69,16 @@ def _figures(section: Data) -> Grid:
     columns += [f"{named}{count} − {section['against']}"] if section["against"] else []
     cells = []
     for row in rows:
-        mark = "" if row["has_outcomes"] else "*"
-        line = [row["name"] + mark]
-        line += [_with_half(p, ci, versus) for p, ci in zip(row["p"], row["ci"], strict=True)]
+        line = [row["name"] + ("" if row["has_outcomes"] else "*")]
+        for p, (low, high) in zip(row["p"], row["ci"], strict=True):
+            line.append(f"{_number(p, versus)} ± {_number((high - low) / 2, versus).removeprefix('+')}")
         line += [str(len(row["seeds"])), " / ".join(_number(p, versus) for p in row["by_seed"])] if has_seeds else []
         line += ["" if row["retry"] is None else _number(row["retry"], versus)] if has_retries else []
         line += [_gap(row["difference"], versus)] if section["against"] else []
         cells.append(line)
-    tasks = f"{section['tasks']} tasks"
-    tasks += f" in {section['worlds']} worlds" if section["worlds"] < section["tasks"] else ""
+    worlds = f" in {section['worlds']} worlds" if section["worlds"] < section["tasks"] else ""
     ceiling = "" if section["ceiling"] is None else f", ceiling {100 * section['ceiling']:.1f}"
-    return Grid(f"{section['title']}: {tasks}, {count} episodes{ceiling}", columns, cells)
+    return Grid(f"{section['title']}: {section['tasks']} tasks{worlds}, {count} episodes{ceiling}", columns, cells)
 
 
 def _cost(section: Data) -> Grid | None:
@@ -118,11 +117,6 @@ def _mean_curve(curve: Data) -> dict[int, float]:
 
 def _number(value: float, versus: bool) -> str:
     return f"{value:+.2f}" if versus else f"{100 * value:.1f}"
-
-
-def _with_half(value: float, ci: Sequence[float], versus: bool) -> str:
-    half = (ci[1] - ci[0]) / 2
-    return f"{_number(value, versus)} ± {_number(half, versus).removeprefix('+')}"
 
 
 def _gap(gap: Data | None, versus: bool) -> str:
@@ -197,6 +191,7 @@ def draw(data: Data, path: Path) -> None:
     except ImportError as error:
         raise MissingExtra("drawing curves", "plots") from error
     matplotlib.use("Agg")
+    import numpy as np
     from matplotlib import pyplot
 
     firsts: dict[str, Data] = {}
@@ -209,14 +204,13 @@ def draw(data: Data, path: Path) -> None:
         colours = {row["name"]: _COLOURS[number % len(_COLOURS)] for number, row in enumerate(shown)}
         attempts = range(1, section["episodes"] + 1)
         for row in shown:
-            spans = [[p - ci[0], ci[1] - p] for p, ci in zip(row["p"], row["ci"], strict=True)]
-            bars = [[100 * max(0.0, span[side]) for span in spans] for side in (0, 1)]
-            shares = [100 * p for p in row["p"]]
+            shares, (low, high) = 100 * np.array(row["p"]), 100 * np.array(row["ci"]).T
+            bars = np.maximum(0, [shares - low, high - shares])
             top.errorbar(attempts, shares, bars, marker="o", capsize=3, color=colours[row["name"]], label=row["name"])
         for curve in data["curves"]:
             for points in curve["seeds"].values() if curve["env"] == env and curve["name"] in colours else ():
-                updates, shares = [at for at, _ in points], [100 * share for _, share in points]
-                below.plot(updates, shares, color=colours[curve["name"]], alpha=0.8)
+                updates, shares = np.array(points).T
+                below.plot(updates, 100 * shares, color=colours[curve["name"]], alpha=0.8)
         top.set(title=section["title"], xlabel="attempt k", ylabel="p@k (%)", xticks=list(attempts), ylim=(0, 102))
         below.set(xlabel="update", ylabel=f"p@{section['episodes']} (%) on validation tasks", ylim=(0, 102))
         top.legend(fontsize=8, loc="lower right")

@@ -25,7 +25,6 @@ from mulligan.types import Completion, Episode, Reflection, Task, Trial, Turn, p
 
 SCHEMA_VERSION = 1
 _FLUSH_SECONDS = 0.5
-_FLUSH_LINES = 256
 _HELD = ".held"
 _TORN = (EOFError, zlib.error, gzip.BadGzipFile)
 
@@ -42,11 +41,8 @@ class RunFolder:
         run = cls(path)
         if (run.path / "config.toml").exists():
             raise RunFolderError(f"{run.path} already holds a run; choose another folder, or continue it with --resume")
-        try:
-            (run.path / "trials").mkdir(parents=True, exist_ok=True)
-            run.write_text("config.toml", to_toml({"schema_version": SCHEMA_VERSION, **config}))
-        except OSError as error:
-            raise RunFolderError(f"{run.path} cannot be made a run folder: {error.strerror or error}") from error
+        (run.path / "trials").mkdir(parents=True, exist_ok=True)
+        run.write_text("config.toml", to_toml({"schema_version": SCHEMA_VERSION, **config}))
         return run
 
     @contextlib.contextmanager
@@ -149,7 +145,7 @@ class TrialWriter:
 
     def write(self, index: int, trial: Trial) -> None:
         self._unwritten.append(_trial_line(index, trial))
-        if len(self._unwritten) >= _FLUSH_LINES or time.monotonic() - self._flushed > _FLUSH_SECONDS:
+        if time.monotonic() - self._flushed > _FLUSH_SECONDS:
             self.flush()
 
     def flush(self) -> None:
