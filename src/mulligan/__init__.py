@@ -1,50 +1,29 @@
 """Mulligan: language agents that get better from one attempt to the next."""
 
-from mulligan.api import (
-    CheckResult,
-    TrainedRun,
-    check_env,
-    evaluate,
-    make,
-    make_task,
-    run_trial,
-    run_trial_sync,
-    train,
-)
-from mulligan.envs.as_gymnasium import as_gymnasium
-from mulligan.envs.registry import register
-from mulligan.eval.run import EvalResult
-from mulligan.policy.endpoint import EndpointPolicy
-from mulligan.report.run import load_trials
-from mulligan.trial.settings import TrialSettings
-from mulligan.types import Completion, Episode, Group, Message, Reflection, Sampling, Step, Task, Trial, Turn
+from mulligan.api import CheckResult as CheckResult
+from mulligan.api import TrainedRun as TrainedRun
+from mulligan.api import check_env as check_env
+from mulligan.api import evaluate as evaluate
+from mulligan.api import make as make
+from mulligan.api import make_task as make_task
+from mulligan.api import run_trial as run_trial
+from mulligan.api import run_trial_sync as run_trial_sync
+from mulligan.api import train as train
+from mulligan.envs.as_gymnasium import as_gymnasium as as_gymnasium
+from mulligan.envs.registry import register as register
+from mulligan.eval.run import EvalResult as EvalResult
+from mulligan.policy.endpoint import EndpointPolicy as EndpointPolicy
+from mulligan.report.run import load_trials as load_trials
+from mulligan.trial.settings import TrialSettings as TrialSettings
+from mulligan.types import Completion as Completion
+from mulligan.types import Episode as Episode
+from mulligan.types import Group as Group
+from mulligan.types import Message as Message
+from mulligan.types import Reflection as Reflection
+from mulligan.types import Sampling as Sampling
+from mulligan.types import Step as Step
+from mulligan.types import Task as Task
+from mulligan.types import Trial as Trial
+from mulligan.types import Turn as Turn
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "CheckResult",
-    "Completion",
-    "EndpointPolicy",
-    "Episode",
-    "EvalResult",
-    "Group",
-    "Message",
-    "Reflection",
-    "Sampling",
-    "Step",
-    "Task",
-    "TrainedRun",
-    "Trial",
-    "TrialSettings",
-    "Turn",
-    "as_gymnasium",
-    "check_env",
-    "evaluate",
-    "load_trials",
-    "make",
-    "make_task",
-    "register",
-    "run_trial",
-    "run_trial_sync",
-    "train",
-]

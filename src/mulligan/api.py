@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from mulligan import notebook
 from mulligan.app.progress import OnUpdate, in_notebook, shares, trial_progress, update_progress
 from mulligan.envs import check, registry
 from mulligan.envs.base import Env
 from mulligan.errors import UsageError
 from mulligan.eval.plan import EvalPlan, Prices, create_folder, named_controls, open_folder
 from mulligan.eval.run import EvalResult, Progress, run_plan
+from mulligan.notebook import Shown, to_html
 from mulligan.players import Plays, as_trained, player_from, trained_with
 from mulligan.policy.base import Policy, ReplyFunction, as_policy
 from mulligan.policy.threads import run_async
@@ -62,23 +62,18 @@ def make(env: str | type[Env] | Task, seed: int = 0, params: Params | None = Non
 
 
 @dataclass(frozen=True)
-class CheckResult:
-    """An environment that keeps the contract, and how well its worlds can be told apart."""
+class CheckResult(Shown):
+    """An environment that keeps the contract, and how training and evaluation are kept apart (`rollout.worlds`)."""
 
     env: str
     separation: worlds.Separation
-    """How training and evaluation are kept apart: see `mulligan.rollout.worlds`."""
     tasks: int
     """Tasks that were looked at."""
     worlds: int
     """Different worlds among them."""
 
-    def to_frame(self) -> Any:
-        """One row, as a pandas frame."""
-        return notebook.to_frame([vars(self)])
-
-    def _repr_html_(self) -> str:
-        return notebook.to_html(f"{self.env} keeps the contract", [vars(self)])
+    def rows(self) -> list[dict[str, Any]]:
+        return [vars(self)]
 
 
 def check_env(env: str | type[Env], params: Params | None = None) -> CheckResult:
@@ -149,9 +144,9 @@ def evaluate(
     player = as_policy(policy)
     folder: RunFolder | Callable[[], RunFolder] | None = None
     if run is not None:
-        path = Path(run)
-        folder = open_folder(plan, player.name, path) if resume else partial(create_folder, plan, player.name, path)
-    with _trial_progress(progress) as show:
+        folder = open_folder(plan, player.name, run) if resume else partial(create_folder, plan, player.name, run)
+    shown = nullcontext(progress) if callable(progress) else trial_progress(quiet=_is_quiet(progress))
+    with nullcontext() if progress is False else shown as show:
         result = run_plan(plan, player, folder, concurrency, prices, max_cost, show)
     if result.says_nothing:
         reason = f"every trial failed for reasons outside the agent, and the figures say nothing: {result.main.failure}"
@@ -159,51 +154,45 @@ def evaluate(
     return result
 
 
-async def run_trial(
-    task: Task | Env,
-    policy: Policy | ReplyFunction,
-    *,
-    seed: int = 0,
-    index: int = 0,
-    related: Sequence[Task] = (),
-    settings: TrialSettings | None = None,
-    **trial: Unpack[TrialOptions],
-) -> Trial:
+class RunOptions(TrialOptions, total=False):
+    """All options of `run_trial`."""
+
+    seed: int
+    index: int
+    related: Sequence[Task]
+    settings: TrialSettings | None
+
+
+async def run_trial(task: Task | Env, policy: Policy | ReplyFunction, **trial: Unpack[RunOptions]) -> Trial:
     """Play one trial: up to N episodes of `task`, with reflections and memory between them.
 
-    seed, index  seed of the policy's sampling, and which of the task's trials this is
+    seed, index  seed of the policy's sampling, and which of the task's trials this is; both are 0 by default
     related      tasks of the second and later episodes, where they are others of the same class
-    settings     how it is played; `trial` changes single fields: ``episodes=3, memory="history"``
+    settings     how it is played; other options change single fields: ``episodes=3, memory="history"``
 
     A failure of the environment or of the policy ends an episode with a named reason (`Episode.stop`, `Episode.error`).
     It is not raised, but there is a warning.
     """
-    played = await runner.run_trial(task, policy, seed=seed, index=index, related=related, settings=settings, **trial)
-    _warn_of_failure(played)
-    return played
+    return _warned_of(await runner.run_trial(task, policy, **trial))
 
 
-def run_trial_sync(
-    task: Task | Env,
-    policy: Policy | ReplyFunction,
-    *,
-    seed: int = 0,
-    index: int = 0,
-    related: Sequence[Task] = (),
-    settings: TrialSettings | None = None,
-    **trial: Unpack[TrialOptions],
-) -> Trial:
+def run_trial_sync(task: Task | Env, policy: Policy | ReplyFunction, **trial: Unpack[RunOptions]) -> Trial:
     """`run_trial` for code that is not async; works inside a running event loop too (a notebook)."""
-    played = run_async(
-        lambda: runner.run_trial(task, policy, seed=seed, index=index, related=related, settings=settings, **trial)
-    )
-    _warn_of_failure(played)
-    return played
+    return _warned_of(run_async(lambda: runner.run_trial(task, policy, **trial)))
+
+
+def _warned_of(trial: Trial) -> Trial:
+    """The trial, with a warning at the line that asked for it, where it failed."""
+    if trial.failed:
+        first = next(episode for episode in trial.episodes if episode.stop.is_infrastructure or episode.unreflected)
+        reason = f"the trial failed for reasons outside the agent, in episode {first.index + 1}: {first.error}"
+        warnings.warn(reason, stacklevel=3)
+    return trial
 
 
 @dataclass(frozen=True)
-class TrainedRun:
-    """A training run on disk; `evaluate` takes it as a policy, and `open` and `Path` as a path."""
+class TrainedRun(Shown):
+    """A training run on disk; `evaluate` takes it as a policy, `open` and `Path` as a path. A row for each update."""
 
     path: Path
 
@@ -217,15 +206,14 @@ class TrainedRun:
 
         return MetricsFile(self.path / "metrics.jsonl").read()
 
-    def to_frame(self) -> Any:
-        """The metrics as a pandas frame, a row for each update."""
-        return notebook.to_frame(self.metrics)
+    def rows(self) -> list[dict[str, Any]]:
+        return self.metrics
 
     def __repr__(self) -> str:
         return f"<TrainedRun {self.path}: {' '.join(f'{name} {value}' for name, value in self._last().items())}>"
 
     def _repr_html_(self) -> str:
-        return notebook.to_html(f"Training run {self.path}", [self._last()])
+        return to_html(f"Training run {self.path}", [self._last()])
 
     def _last(self) -> dict[str, object]:
         """How far it is, and p@k of the last update."""
@@ -274,29 +262,14 @@ def train(
         config = resolve(preset, None, {**({"task.env": registry.environment_named(env)} if env else {}), **changes})
     shown = update_progress(config.task.env if config else str(env), quiet=_is_quiet(progress))
     with nullcontext() if progress is False else shown as show:
-        callbacks = [callback for callback in (on_update, show) if callback is not None]
 
         def call_all(metrics: dict[str, Any]) -> None:
-            for callback in callbacks:
+            for callback in filter(None, (on_update, show)):
                 callback(metrics)
 
         return TrainedRun(train_into(config, run, resume=resume, on_update=call_all))
 
 
-def _trial_progress(wanted: bool | Progress | None) -> AbstractContextManager[Progress | None]:
-    if callable(wanted):
-        return nullcontext(wanted)
-    return nullcontext() if wanted is False else trial_progress(quiet=_is_quiet(wanted))
-
-
 def _is_quiet(wanted: bool | None) -> bool:
     """By default a script that is not at a terminal shows nothing; a notebook without widgets shows lines."""
     return not wanted and not in_notebook()
-
-
-def _warn_of_failure(trial: Trial) -> None:
-    """Once a trial, at the line that asked for it."""
-    if trial.failed:
-        first = next(episode for episode in trial.episodes if episode.stop.is_infrastructure or episode.unreflected)
-        reason = f"the trial failed for reasons outside the agent, in episode {first.index + 1}: {first.error}"
-        warnings.warn(reason, stacklevel=3)

@@ -52,14 +52,11 @@ class UnknownName(UsageError):
     """A name that nothing has; the message offers the nearest one that exists."""
 
     def __init__(self, kind: str, name: str, names: Iterable[str]) -> None:
-        self.kind, self.name, self.names = kind, name, sorted(names)
-        near = difflib.get_close_matches(name, self.names, n=1, cutoff=0.5)
-        listed = map(repr, self.names) if any("," in each for each in self.names) else self.names
+        known = sorted(names)
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        listed = map(repr, known) if any("," in each for each in known) else known
         way_out = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(listed) or 'none'}"
         super().__init__(f"unknown {kind} {name!r}; {way_out}")
-
-    def __reduce__(self) -> tuple[type[UnknownName], tuple[str, str, list[str]]]:
-        return (UnknownName, (self.kind, self.name, self.names))
 
 
 class ParameterError(UsageError):
@@ -74,13 +71,9 @@ class MissingExtra(UsageError):
     """An optional dependency is not installed."""
 
     def __init__(self, what: str, extra: str) -> None:
-        self.what, self.extra = what, extra
-        super().__init__(
-            f"{what} needs the extra {extra!r}; in the repository: pip install -c constraints.txt -e '.[{extra}]'"
-        )
-
-    def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str]]:
-        return (MissingExtra, (self.what, self.extra))
+        self.extra = extra
+        install = f"pip install -c constraints.txt -e '.[{extra}]'"
+        super().__init__(f"{what} needs the extra {extra!r}; in the repository: {install}")
 
 
 class ContractBroken(MulliganError):

@@ -9,30 +9,35 @@ from typing import Any
 
 from mulligan.errors import MissingExtra
 
-Row = Mapping[str, object]
+
+class Shown:
+    """A result that shows its rows."""
+
+    __slots__ = ()
+
+    def rows(self) -> Sequence[Mapping[str, object]]:
+        raise NotImplementedError
+
+    def to_frame(self) -> Any:
+        """The rows as a `pandas.DataFrame`."""
+        try:
+            pandas: Any = importlib.import_module("pandas")
+        except ImportError:
+            raise MissingExtra("to_frame()", "notebook") from None
+        return pandas.DataFrame(list(self.rows()))
+
+    def _repr_html_(self) -> str:
+        return to_html(repr(self).strip("<>"), self.rows())
 
 
-def to_frame(rows: Sequence[Row]) -> Any:
-    """The rows as a `pandas.DataFrame`."""
-    try:
-        pandas: Any = importlib.import_module("pandas")
-    except ImportError:
-        raise MissingExtra("to_frame()", "notebook") from None
-    return pandas.DataFrame(list(rows))
-
-
-def to_html(title: str, rows: Sequence[Row]) -> str:
+def to_html(title: str, rows: Sequence[Mapping[str, object]]) -> str:
     """The rows as a table under a title; a column stands where the first row that has it puts it."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
+    lines = [[f"<td>{html.escape(_cell(row.get(name)))}</td>" for name in columns] for row in rows]
     head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(_cell(row.get(name, '')))}</td>" for name in columns) + "</tr>"
-        for row in rows
-    )
+    body = "".join(f"<tr>{''.join(line)}</tr>" for line in lines)
     return f"<p>{html.escape(title)}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    return "" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -76,17 +76,12 @@ class Task:
     """All parameters of the environment, sorted by name."""
 
     def __getitem__(self, name: str) -> ParamValue:
-        for key, value in self.params:
-            if key == name:
-                return value
-        raise KeyError(name)
+        return dict(self.params)[name]
 
     def integer(self, name: str) -> int:
-        """The parameter `name`, which is a whole number."""
         return int(self[name])
 
     def text(self, name: str) -> str:
-        """The parameter `name`, which is a string."""
         return str(self[name])
 
     @property
@@ -97,8 +92,7 @@ class Task:
     @property
     def seat(self) -> int | None:
         """Which side the agent plays, 1 or 2, where the game has two sides."""
-        seats = (value for key, value in self.params if key == "seat")
-        return next((value for value in seats if isinstance(value, int)), None)
+        return next((value for key, value in self.params if key == "seat" and isinstance(value, int)), None)
 
 
 class Step(NamedTuple):
@@ -216,7 +210,7 @@ class Episode:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Trial:
+class Trial(notebook.Shown):
     """Up to N episodes on one task."""
 
     task: Task
@@ -240,7 +234,7 @@ class Trial:
         return any(episode.stop.is_infrastructure or episode.unreflected for episode in self.episodes)
 
     def rows(self) -> list[dict[str, object]]:
-        """A row for each episode, as `to_frame` and notebooks show it."""
+        """A row for each episode."""
         return [
             {
                 "episode": episode.index + 1,
@@ -255,16 +249,9 @@ class Trial:
             for episode in self.episodes
         ]
 
-    def to_frame(self) -> Any:
-        """The episodes as a pandas frame."""
-        return notebook.to_frame(self.rows())
-
     def __repr__(self) -> str:
         stops = ", ".join(episode.stop.value for episode in self.episodes)
         return f"<Trial of {self.task.task_class}, seed {self.task.seed}, memory {self.memory}: {stops}>"
-
-    def _repr_html_(self) -> str:
-        return notebook.to_html(repr(self)[1:-1], self.rows())
 
 
 @dataclass(frozen=True, slots=True)

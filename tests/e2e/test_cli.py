@@ -168,8 +168,9 @@ def test_show_finds_a_task_by_its_number_and_an_episode_without_turns(capsys, fo
     folder_of_run = RunFolder.open("r")
     third = folder_of_run.trials("main")[2]
     (folder / "r" / "trials" / "main.jsonl.gz").unlink()
-    with folder_of_run.writer("main") as writer:
-        writer.write(2, third)
+    writer = folder_of_run.writer("main")
+    writer.write(2, third)
+    writer.flush()
     assert call("show", "r", "3") == 0
     chosen = capsys.readouterr().out
     assert f"seed {third.task.seed}" in chosen

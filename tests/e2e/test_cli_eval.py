@@ -123,7 +123,7 @@ def test_folders_that_cannot_be_resumed_say_why(capsys, folder):
     assert "'trial'" in capsys.readouterr().err
     (folder / "file").write_text("")
     assert call("eval", "bandit", "--policy", "random", "--run", "file") == 2
-    assert capsys.readouterr().err.startswith("mulligan: file ")
+    assert capsys.readouterr().err.startswith("mulligan: file")
 
 
 def test_parameters_may_stand_before_the_environment(capsys):

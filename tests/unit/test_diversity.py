@@ -8,7 +8,7 @@ import random
 import pytest
 
 from mulligan.envs.registry import make_task
-from mulligan.eval.diversity import diversity
+from mulligan.eval.passk import diversity
 from mulligan.trial.runner import run_trial_sync
 
 

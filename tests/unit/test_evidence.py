@@ -8,13 +8,13 @@ import pytest
 
 from mulligan import evaluate
 from mulligan.app.cli.main import main
-from mulligan.eval.evidence import without_evidence
+from mulligan.eval.passk import without_evidence
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.rollout.tasksets import world_key
 
 
 def test_outcomes_give_p_at_k_again():
-    result = evaluate("minesweeper", ExpertPolicy(0.6, 0.5), tasks=60, memory="history", concurrency=8, seed=3)
+    result = evaluate("minesweeper", ExpertPolicy(0.6, 0.5), tasks=24, memory="history", concurrency=8, seed=3)
     for summary in (result.main, result.controls["independent"], *result.room.values(), *result.by_class.values()):
         assert len(summary.outcomes) == len(summary.worlds) == summary.trials
         shares = [sum(any(row[:k]) for row in summary.outcomes) / summary.trials for k in (1, 2, 3)]
@@ -22,7 +22,7 @@ def test_outcomes_give_p_at_k_again():
 
 
 def test_arms_of_one_evaluation_are_on_the_same_tasks_in_the_same_order():
-    result = evaluate("minesweeper", ExpertPolicy(0.6, 0.5), tasks=30, memory="history", concurrency=8, seed=3)
+    result = evaluate("minesweeper", ExpertPolicy(0.6, 0.5), tasks=12, memory="history", concurrency=8, seed=3)
     digests = {summary.tasks_digest for summary in (result.main, *result.controls.values(), *result.room.values())}
     assert len(digests) == 1
     wins = [[int(episode.won) for episode in trial.episodes] for trial in result.trials]

@@ -36,7 +36,7 @@ def test_spread_by_hand():
     # Worlds: (25 + 1 + 9 + 9)/1024 = 44/1024. Around that mean ∓(1, -3, 1, 1)/32: chance 2 · 12/1024 over 2 - 1.
     found = spread(np.array([ones("1100"), ones("1000")]))
     assert found.mean == pytest.approx(3 / 8)
-    assert found.world_variance == pytest.approx(44 / 1024)
+    assert np.square(found.shared).sum() == pytest.approx(44 / 1024)
     assert found.seed_variance == pytest.approx(1 / 32 - (0.75 * 24 / 1024) ** 2 * 32)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mulligan.errors import Fault, StopReason
 from mulligan.eval.intervals import interval_of_mean
-from mulligan.eval.passk import design_effect, mean_interval, pass_at, summarise, tokens, wilson
+from mulligan.eval.passk import design_effect, pass_at, summarise, tokens, wilson
 from mulligan.types import Completion, Episode, Reflection, Task, Trial, Turn
 
 TASK = Task("bandit", 0, 1, "bandit/4")
@@ -90,13 +90,13 @@ def test_summary_counts_everything():
     assert found.won == [0.0, 1.0]
 
 
+def paid(*rewards: float) -> Trial:
+    turns = [replace(trial(L).episodes[0].turns[0], reward=reward) for reward in rewards]
+    return Trial(TASK, tuple(Episode(index, (turn,), "", L) for index, turn in enumerate(turns)), "history")
+
+
 def test_the_best_of_k_is_the_mean_of_the_highest():
     """Two trials with rewards 0.2, 0.8 and 0.5, 0.1: after one episode (0.2 + 0.5) / 2, after two (0.8 + 0.5) / 2."""
-
-    def paid(*rewards):
-        turns = [replace(trial(L).episodes[0].turns[0], reward=reward) for reward in rewards]
-        return Trial(TASK, tuple(Episode(index, (turn,), "", L) for index, turn in enumerate(turns)), "history")
-
     found = summarise([paid(0.2, 0.8), paid(0.5, 0.1)], 2)
     assert found.best == pytest.approx([0.35, 0.65])
     assert found.p == [0.0, 0.0]
@@ -108,12 +108,12 @@ def test_episodes_nobody_played_have_no_mean():
     assert found.returns_ci == [None, None, None]  # one value has no spread
 
 
-def test_mean_interval_by_hand():
+def test_the_interval_of_returns_by_hand():
     # 0, 1, 2, 3: mean 1.5, sd sqrt(5/3) = 1.290994, half 1.959964 · 1.290994 / 2 = 1.265151
-    mean, (low, high) = mean_interval([0, 1, 2, 3])
-    assert mean == 1.5
+    found = summarise([paid(reward) for reward in (0, 1, 2, 3)], 1)
+    ((low, high),) = found.returns_ci
+    assert found.returns == [1.5]
     assert (high - low) / 2 == pytest.approx(1.265151, abs=1e-5)
-    assert math.isnan(mean_interval([])[0])
 
 
 def related(solved: str, k: int = 2) -> list[Trial]:
@@ -145,9 +145,8 @@ def test_trials_that_share_tasks_are_worth_fewer_independent_ones(solved, effect
 
 def test_differences_over_shared_tasks_have_wider_intervals():
     trials = related("xx--xx--" * 4)
-    tasks = [(one.task, *one.related) for one in trials]
     gains = [float(one.solved_at is not None) for one in trials]
-    effect = design_effect(gains, tasks)
+    effect = design_effect(gains, trials, 2)
     assert effect == pytest.approx(32 / 29)
     mean, (low, high) = interval_of_mean(np.array([gains]))
     _, (lower, higher) = interval_of_mean(np.array([gains]), effect=effect)

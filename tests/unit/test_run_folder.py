@@ -9,7 +9,7 @@ import tomllib
 
 import numpy
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mulligan
@@ -33,9 +33,10 @@ def run(tmp_path):
 
 
 def write(run: RunFolder, trials: list[mulligan.Trial], start: int = 0) -> None:
-    with run.writer("main") as writer:
-        for place, trial in enumerate(trials, start):
-            writer.write(place, trial)
+    writer = run.writer("main")
+    for place, trial in enumerate(trials, start):
+        writer.write(place, trial)
+    writer.flush()
 
 
 def test_trials_come_back_equal(run):
@@ -63,9 +64,10 @@ def test_a_torn_tail_loses_only_the_last_moment(run, cut):
     assert list(run.trials("main"))[:4] == [0, 1, 2, 3]
     # Going on after the kill: everything can be read again, nothing twice.
     missing = [place for place in range(6) if place not in run.trials("main")]
-    with run.writer("main") as writer:
-        for place in missing:
-            writer.write(place, trials[place])
+    writer = run.writer("main")
+    for place in missing:
+        writer.write(place, trials[place])
+    writer.flush()
     assert load_trials(run.path) == trials
 
 
@@ -106,6 +108,7 @@ scalars = st.one_of(
 )
 
 
+@settings(max_examples=40)
 @given(st.dictionaries(names, st.one_of(scalars, st.lists(scalars, max_size=3), st.dictionaries(names, scalars))))
 def test_toml_reads_back(tree):
     assert tomllib.loads(to_toml(tree)) == tree

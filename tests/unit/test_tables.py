@@ -57,8 +57,7 @@ def test_rows_are_explained_and_so_is_a_ceiling_below_100():
     (ceiling,) = (note for note in notes if note.startswith("ceiling "))
     assert f"{100 * result.ceiling:.1f}" in ceiling
     assert "turn limit" in ceiling
-    (random,) = (note for note in notes if note.startswith("random: "))
-    assert "--policy" in random
+    assert any(note.startswith("random: ") for note in notes)
     assert any(note.startswith("independent retries: ") for note in notes)
     named = evaluate("minesweeper", ExpertPolicy(), tasks=8, params={"turns": 20}).to_dict()
     assert not [note for note in footnotes(named) if note.startswith(("random: ", "ceiling "))]

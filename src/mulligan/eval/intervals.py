@@ -40,10 +40,6 @@ class Spread:
     seed_variance: float
     """Of one seed's mean beyond chance; 0 with one seed."""
 
-    @property
-    def world_variance(self) -> float:
-        return float(np.square(self.shared).sum())
-
 
 def student(freedom: int) -> float:
     """The two-sided 95 % quantile of Student's t."""
@@ -80,7 +76,7 @@ def share_interval(solved: Values, worlds: Sequence[int] | None = None, *, effec
     binomial = parts.mean * (1 - parts.mean) / (seeds * tasks)
     if binomial <= 0 or len(parts.shared) < 2:  # nothing tells how worlds differ: worth one trial a world
         return wilson(parts.mean * tasks, tasks, effect=max(effect, tasks / len(parts.shared)))
-    variance = effect * parts.world_variance
+    variance = effect * float(np.square(parts.shared).sum())
     if seeds > 1:
         variance += (student(seeds - 1) / Z95) ** 2 * parts.seed_variance / seeds
     return wilson(parts.mean * seeds * tasks, seeds * tasks, effect=max(1.0, variance / binomial))
@@ -96,12 +92,7 @@ def interval_of_mean(
 
 
 def difference(
-    first: Values,
-    second: Values,
-    worlds: Sequence[int] | None = None,
-    *,
-    same_seeds: bool = True,
-    effect: float = 1.0,
+    first: Values, second: Values, worlds: Sequence[int] | None = None, *, same_seeds: bool = True, effect: float = 1.0
 ) -> tuple[float, Interval]:
     """Mean of first − second, both [seed, task] on the same tasks, with its interval.
 

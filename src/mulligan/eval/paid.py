@@ -1,9 +1,7 @@
 """Replies that were paid for, kept as they come: a resumed evaluation asks for none of them again.
 
-The run folder keeps complete trials; this file keeps the replies of those under way, one JSON line each. A reply is
-given back only to the same messages at the same request of the same conversation. The tokens of all replies are counted
-here, since some replies belong to trials that are played again. When all trials are complete, one line with that sum
-replaces the replies.
+The run folder keeps complete trials; this file keeps the replies of those under way, one JSON line each, and counts the
+tokens of all replies, since some belong to trials that are played again.
 """
 
 from __future__ import annotations
@@ -17,6 +15,7 @@ from pathlib import Path
 
 from mulligan.errors import RunFolderError
 from mulligan.policy.base import Conversation, Policy
+from mulligan.report.run import RunFolder
 from mulligan.seeding import derive
 from mulligan.types import Completion, Message, Sampling, Task
 
@@ -35,13 +34,12 @@ class PaidReplies:
         for line in content[:complete].splitlines():
             with suppress(ValueError, TypeError):  # a line that a full disk tore is no reply
                 entry = json.loads(line)
-                if isinstance(entry, dict):
+                if isinstance(entry, dict):  # the sum that `forget` wrote
                     self.tokens = (entry["prompt_tokens"], entry["completion_tokens"])
-                    continue
-                seed, number, digest, fields = entry
-                reply = Completion(**fields)
-                self.kept[seed, number] = (digest, reply)
-                self._count(reply)
+                else:
+                    seed, number, digest, fields = entry
+                    self.kept[seed, number] = (digest, Completion(**fields))
+                    self._count(self.kept[seed, number][1])
         if complete < len(content):  # a torn last line would spoil the next one
             os.truncate(path, complete)
 
@@ -58,13 +56,10 @@ class PaidReplies:
             raise RunFolderError(f"{self.path} cannot be written: {error}") from error
 
     def forget(self) -> None:
-        """Replace the replies by their sum, once all trials are complete. The file is replaced in one step, so that a
-        kill loses nothing and counts nothing twice."""
+        """Replace the replies by the sum of their tokens, in one step: a kill loses and doubles nothing."""
         if self.path.exists():
             counts = dict(zip(("prompt_tokens", "completion_tokens"), self.tokens, strict=True))
-            temporary = self.path.with_suffix(".tmp")
-            temporary.write_text(json.dumps(counts) + "\n", encoding="utf-8")
-            os.replace(temporary, self.path)
+            RunFolder(self.path.parent).write_text(self.path.name, json.dumps(counts) + "\n")
 
     def _count(self, reply: Completion) -> None:
         prompt, completion = self.tokens
@@ -72,8 +67,7 @@ class PaidReplies:
 
 
 class Remembering:
-    """A policy that is asked only for what was not paid for yet; `on_reply` gets the prompt and completion tokens of
-    each new reply."""
+    """A policy that is asked only for what was not paid for yet; `on_reply` gets the tokens of each new reply."""
 
     def __init__(self, policy: Policy, paid: PaidReplies | None, on_reply: Callable[[int, int], None]) -> None:
         self.policy, self.paid, self.on_reply, self.name = policy, paid, on_reply, policy.name
@@ -86,20 +80,19 @@ class _RememberingConversation:
     def __init__(self, conversation: Conversation, owner: Remembering, seed: int) -> None:
         self.conversation, self.owner, self.seed = conversation, owner, seed
         self.number = 0
+        self.close = conversation.close
 
     async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
+        """A paid reply is given only to the same messages at the same request of the same conversation."""
         paid, number, digest = self.owner.paid, self.number, derive(json.dumps(list(messages)))
         self.number += 1
-        kept = paid.kept.get((self.seed, number)) if paid is not None else None
-        if kept is not None and kept[0] == digest:
+        paid_digest, paid_reply = paid.kept.get((self.seed, number), (None, None)) if paid else (None, None)
+        if paid_reply is not None and paid_digest == digest:
             if hasattr(self.conversation, "asked"):  # the endpoint derives each request's seed from its number
                 self.conversation.asked += 1
-            return kept[1]
+            return paid_reply
         reply = await self.conversation.reply(messages, sampling)
         self.owner.on_reply(reply.prompt_tokens, reply.completion_tokens)
         if paid is not None:
             paid.keep(self.seed, number, digest, reply)
         return reply
-
-    def close(self) -> None:
-        self.conversation.close()

@@ -1,7 +1,6 @@
-"""p@k with intervals, and the other figures of a list of trials. Pure functions.
+"""p@k with intervals, the other figures of a list of trials, and the outcomes behind them. Pure functions.
 
-p@k is the mean over tasks of [solved in one of the first k episodes]. Where several trials of one task are given, each
-is counted on its own; the interval then treats them as independent. Trials of related tasks share tasks with their
+p@k is the mean over trials of [solved in one of the first k episodes]. Trials of related tasks share tasks with their
 neighbours, and are worth fewer independent ones: see `design_effect`. Intervals over seeds and worlds, and differences
 between methods: `intervals`.
 """
@@ -10,10 +9,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
-from mulligan.types import Task, Trial
+from mulligan.envs.base import action_text
+from mulligan.rollout.tasksets import task_key, world_key
+from mulligan.seeding import derive
+from mulligan.trial.settings import TrialSettings
+from mulligan.types import Completion, Task, Trial
 
 Z95 = 1.959963984540054
 Interval = tuple[float, float]
@@ -41,41 +45,30 @@ def pass_at(trials: Sequence[Trial], episodes: int) -> list[float]:
     return [solved_within(trials, k) / len(trials) if trials else 0.0 for k in range(1, episodes + 1)]
 
 
-def design_effect(values: Sequence[float], tasks: Sequence[Sequence[Task]]) -> float:
-    """How many times the variance of the mean is that of independent values; `tasks` are those behind each value.
+def design_effect(values: Sequence[float], trials: Sequence[Trial], k: int) -> float:
+    """How many times the variance of the mean is that of independent values, one of the first k episodes of each trial.
 
     With d the deviations from the mean: Σ d_i·d_j over pairs that share a task (each with itself too), over Σ d_i²,
     times n / (n - a) for a such pairs a value: their mean is taken from the same data. At least 1, and at most k, the
     tasks behind a value: neighbours that share tasks fall into k sets of independent ones. k where nothing varies.
     """
-    count, most = len(values), float(max(map(len, tasks), default=1))
-    mean = sum(values) / max(1, count)
     users: dict[Task, list[int]] = defaultdict(list)
-    for number, tasks_of_value in enumerate(tasks):
-        for task in tasks_of_value:
+    most = 1.0
+    for number, trial in enumerate(trials):
+        tasks = (trial.task, *trial.related)[:k] if trial.related else ()
+        most = max(most, len(tasks))
+        for task in tasks:
             users[task].append(number)
+    if not users:
+        return 1.0
+    count = len(values)
+    mean = sum(values) / count
     pairs = {(i, j) for sharing in users.values() for i in sharing for j in sharing}
     spread = sum((value - mean) ** 2 for value in values)
     if spread == 0 or len(pairs) >= count * count:
         return most
     ratio = sum((values[i] - mean) * (values[j] - mean) for i, j in pairs) / spread
     return min(most, max(1.0, ratio * count / (count - len(pairs) / count)))
-
-
-def tasks_behind(trials: Sequence[Trial], k: int) -> list[tuple[Task, ...]]:
-    """The tasks of each trial's first k episodes where they are related ones; none for others, which share nothing."""
-    return [(trial.task, *trial.related)[:k] if trial.related else () for trial in trials]
-
-
-def mean_interval(values: Sequence[float], effect: float = 1.0) -> tuple[float, Interval]:
-    """A mean and its normal 95 % interval; `effect` is the values' `design_effect`."""
-    count = len(values)
-    if count == 0:
-        return (math.nan, (math.nan, math.nan))
-    mean = sum(values) / count
-    spread = math.sqrt(sum((value - mean) ** 2 for value in values) / (count - 1)) if count > 1 else math.inf
-    half = Z95 * spread / math.sqrt(count / effect)
-    return (mean, (mean - half, mean + half))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +79,11 @@ class Summary:
     p: list[float]
     """p@1 … p@N."""
     ci: list[Interval]
-    """Their Wilson 95 % intervals, with `worlds` as what was drawn independently."""
+    """Their 95 % intervals, with `worlds` as what was drawn independently."""
     played: list[int]
     """How many trials played that episode."""
     returns: list[float | None]
-    """Mean return of that episode among the trials that played it to its end; None where none did. Where model or
-    environment failed there is no return: in a game, 0 would be a draw."""
+    """Mean return of that episode among the trials that played it to its end; None where none did."""
     returns_ci: list[Interval | None]
     won: list[float | None]
     """Share of those episodes that were won."""
@@ -114,10 +106,10 @@ class Summary:
     effective: list[float] = field(default_factory=list)
     """Independent trials that would measure p@1 … p@N as well: all of them, unless their tasks are related."""
     outcomes: list[list[float | None]] = field(default_factory=list)
-    """For each task an entry for each attempt: 1 where it was won, else 0, also where the trial had ended before. Of
-    games against somebody the return, None where none was played to its end. Filled by `evidence`."""
+    """For each task an entry for each attempt, by `TaskNames.evidence`: 1 where it was won, else 0, also where the
+    trial had ended before; of games the return, None where none was played to its end. Differences are paired by it."""
     worlds: list[int] = field(default_factory=list)
-    """For each task the number of its world: that of the first task in the list with the same `world_key`."""
+    """For each task the number of its world (a board and its mirror image are one), over which intervals are."""
     tasks_digest: str = ""
     """Names the list of tasks: results with equal digests can be paired task by task."""
 
@@ -143,18 +135,19 @@ def summarise(trials: Sequence[Trial], episodes: int) -> Summary:
     """Count everything that the table, the JSON and the run folder show."""
     by_index = [[trial.episodes[n] for trial in trials if len(trial.episodes) > n] for n in range(episodes)]
     ended = [[episode for episode in played if not episode.stop.is_infrastructure] for played in by_index]
-    returns = [_returns(trials, n) for n in range(episodes)]
-    effects = [_effect(trials, k) for k in range(1, episodes + 1)]
+    returns = [_mean_return(trials, n) for n in range(episodes)]
+    solved = [[float(solved_within([trial], k)) for trial in trials] for k in range(1, episodes + 1)]
+    effects = [design_effect(each, trials, k) for k, each in enumerate(solved, 1)]
     turns = [turn for trial in trials for episode in trial.episodes for turn in episode.turns]
     written = [episode.reflection for trial in trials for episode in trial.episodes if episode.reflection]
     used = [tokens(trial) for trial in trials]
     return Summary(
         trials=len(trials),
         p=pass_at(trials, episodes),
-        ci=[wilson(solved_within(trials, k), len(trials), effect=effect) for k, effect in enumerate(effects, 1)],
+        ci=[wilson(sum(each), len(trials), effect=effect) for each, effect in zip(solved, effects, strict=True)],
         played=[len(played) for played in by_index],
-        returns=[pair[0] if pair else None for pair in returns],
-        returns_ci=[pair[1] if pair and math.isfinite(pair[1][0]) else None for pair in returns],
+        returns=[mean for mean, _ in returns],
+        returns_ci=[interval for _, interval in returns],
         best=[_best(trials, k) for k in range(1, episodes + 1)],
         won=[sum(episode.won for episode in each) / len(each) if each else None for each in ended],
         turns=len(turns),
@@ -171,17 +164,19 @@ def summarise(trials: Sequence[Trial], episodes: int) -> Summary:
     )
 
 
-def _effect(trials: Sequence[Trial], k: int) -> float:
-    """The design effect of p@k."""
-    behind = tasks_behind(trials, k)
-    return design_effect([float(solved_within([trial], k)) for trial in trials], behind) if any(behind) else 1.0
-
-
-def _returns(trials: Sequence[Trial], n: int) -> tuple[float, Interval] | None:
-    """Mean return of episode n and its interval, over the trials that played it to its end."""
+def _mean_return(trials: Sequence[Trial], n: int) -> tuple[float | None, Interval | None]:
+    """Mean return of episode n and its normal 95 % interval, over the trials that played it to its end: where model or
+    environment failed there is no return, since in a game 0 would be a draw."""
     ended = [trial for trial in trials if len(trial.episodes) > n and not trial.episodes[n].stop.is_infrastructure]
-    rewards, behind = [trial.episodes[n].reward for trial in ended], tasks_behind(ended, n + 1)
-    return mean_interval(rewards, design_effect(rewards, behind) if any(behind) else 1.0) if ended else None
+    values, count = [trial.episodes[n].reward for trial in ended], len(ended)
+    if not values:
+        return None, None
+    mean = sum(values) / count
+    if count == 1:
+        return mean, None
+    spread = math.sqrt(sum((value - mean) ** 2 for value in values) / (count - 1))
+    half = Z95 * spread / math.sqrt(count / design_effect(values, ended, n + 1))
+    return mean, (mean - half, mean + half)
 
 
 def _best(trials: Sequence[Trial], k: int) -> float:
@@ -190,3 +185,129 @@ def _best(trials: Sequence[Trial], k: int) -> float:
 
 def _counts(names: Iterable[str]) -> dict[str, int]:
     return {str(name): count for name, count in sorted(Counter(names).items())}
+
+
+class TaskNames:
+    """The names of a list of tasks, each looked up once, since an environment has to be built for it."""
+
+    def __init__(self, tasks: Sequence[Task]) -> None:
+        first: dict[str, int] = {}
+        self._worlds: dict[Task, int] = {}
+        self._keys: dict[Task, str] = {}
+        for number, task in enumerate(tasks):
+            world = world_key(task)
+            self._worlds[task] = number if world is None else first.setdefault(world, number)
+            self._keys[task] = task_key(task) or f"{task.seed} {task.params}"
+
+    def worlds(self, trials: Sequence[Trial]) -> list[int]:
+        """The number of each trial's world."""
+        return [self._worlds[trial.task] for trial in trials]
+
+    def evidence(self, summary: Summary, trials: Sequence[Trial], episodes: int, *, versus: bool) -> Summary:
+        """The summary with its trials' outcomes, in the order of the tasks, and intervals over worlds."""
+        from mulligan.eval.intervals import share_interval, solved_within  # numpy, which a command's help does without
+
+        worlds = self.worlds(trials)
+        wins = [_wins(trial, episodes) for trial in trials]
+        intervals = [
+            share_interval(solved_within(wins, k)[None], worlds, effect=summary.trials / effective)
+            for k, effective in enumerate(summary.effective, 1)
+            if trials
+        ]
+        outcomes = [_returns(trial, episodes) for trial in trials] if versus else wins
+        digest = f"{derive(*(self._keys[trial.task] for trial in trials)):016x}"
+        return replace(summary, outcomes=outcomes, worlds=worlds, ci=intervals or summary.ci, tasks_digest=digest)
+
+
+def _wins(trial: Trial, episodes: int) -> list[float | None]:
+    """1 for each episode that was won, else 0, also where the trial had ended before."""
+    won = [int(episode.won) for episode in trial.episodes]
+    return [*won, *[0] * (episodes - len(won))]
+
+
+def _returns(trial: Trial, episodes: int) -> list[float | None]:
+    """The return of each episode; None where it was not played to its end: in a game, 0 would be a draw."""
+    ended = [None if episode.stop.is_infrastructure else episode.reward for episode in trial.episodes]
+    return [*ended, *[None] * (episodes - len(ended))]
+
+
+def without_evidence(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A result as plain data for a terminal: without its hundreds of outcomes."""
+    return {
+        name: without_evidence(value) if isinstance(value, Mapping) else value
+        for name, value in data.items()
+        if name not in ("outcomes", "worlds", "tasks_digest")
+    }
+
+
+WARN_FROM = 0.05
+"""Share of cut replies from which on there is a warning."""
+
+
+@dataclass(frozen=True, slots=True)
+class CutReplies:
+    """How many replies, reflections included, a limit ended: `max_tokens`, `reflection_tokens`, or the context."""
+
+    replies: int
+    by_limit: int
+    by_reflection_limit: int
+    by_context: int
+
+    @property
+    def share(self) -> float:
+        return (self.by_limit + self.by_reflection_limit + self.by_context) / max(1, self.replies)
+
+    def warning(self) -> str | None:
+        """How many were cut and what to change; None where few were."""
+        if self.share < WARN_FROM:
+            return None
+        limits = ("max_tokens", "reflection_tokens", "engine.context")
+        counts = (self.by_limit, self.by_reflection_limit, self.by_context)
+        raised = ", ".join(f"{name} ({count:,})" for name, count in zip(limits, counts, strict=True) if count)
+        return f"{sum(counts):,} of {self.replies:,} replies were cut ({100 * self.share:.1f} %); raise {raised}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for result files."""
+        return {**asdict(self), "share": self.share, "warning": self.warning()}
+
+
+def cut_replies(trials: Sequence[Trial], settings: TrialSettings) -> CutReplies:
+    """The cut replies of trials that were played with `settings`, by what cut them."""
+    turns = [turn.reply for trial in trials for episode in trial.episodes for turn in episode.turns]
+    written = [episode.reflection for trial in trials for episode in trial.episodes if episode.reflection]
+    notes = [note.completion for note in written if note.completion]
+    at_limit, early = _by_cause(turns, settings.sampling.max_tokens)
+    at_reflection_limit, early_notes = _by_cause(notes, settings.reflection_tokens)
+    return CutReplies(len(turns) + len(notes), at_limit, at_reflection_limit, early + early_notes)
+
+
+def _by_cause(replies: Sequence[Completion], limit: int) -> tuple[int, int]:
+    """How many replies were cut at their limit, and how many before it. Replies without a token count: at it.
+
+    A reply of one token is complete: where answers are words, it is the answer.
+    """
+    cut = [reply for reply in replies if reply.finish == "length" and reply.completion_tokens != 1]
+    early = sum(0 < reply.completion_tokens < limit for reply in cut)
+    return len(cut) - early, early
+
+
+DIVERSITY_TRIALS = 32
+"""Of each task; the entropy is at most log 32 = 3.47 nats."""
+
+
+def diversity(trials: Sequence[Trial]) -> float:
+    """Entropy, in nats, of the action sequences of first episodes among the trials of one task; mean over tasks.
+
+    It depends on how many trials a task has: compare figures of equally many, sampled at one temperature.
+    """
+    by_task: dict[Task, Counter[tuple[str, ...]]] = defaultdict(Counter)
+    for trial in trials:
+        replies = [turn.reply.text for turn in trial.episodes[0].turns]
+        actions = tuple("".join((action_text(text) or text).split()).lower() for text in replies)
+        by_task[trial.task][actions] += 1
+    return sum(map(_entropy, by_task.values())) / len(by_task)
+
+
+def _entropy(counts: Counter[tuple[str, ...]]) -> float:
+    total = counts.total()
+    return -sum(count / total * math.log(count / total) for count in counts.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -25,18 +26,17 @@ class Prices:
     completion: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("prompt", "completion"):
-            if not getattr(self, name) >= 0:
-                raise ParameterError(f"the price of {name} tokens must be >= 0 (got {getattr(self, name)})")
+        for name, price in vars(self).items():
+            if not price >= 0:
+                raise ParameterError(f"the price of {name} tokens must be >= 0 (got {price})")
 
     def of(self, prompt: int, completion: int) -> float:
-        """What so many tokens cost."""
         return (prompt * self.prompt + completion * self.completion) / 1e6
 
 
 @dataclass(frozen=True)
 class EvalPlan:
-    """Everything that decides an evaluation's numbers; stored in the run folder."""
+    """Everything that decides an evaluation's numbers; the run folder keeps it."""
 
     env: str
     params: Mapping[str, Any] = field(default_factory=dict)
@@ -72,8 +72,7 @@ def named_controls(text: str) -> tuple[str, ...]:
     return {"all": CONTROLS, "off": ()}.get(text, tuple(filter(None, text.split(","))))
 
 
-def plan_to_config(plan: EvalPlan, policy: str) -> dict[str, Any]:
-    """The plan as the run folder keeps it."""
+def _to_config(plan: EvalPlan, policy: str) -> dict[str, Any]:
     config = asdict(plan)
     return {"kind": "eval", "policy": policy, **config, "trial": config.pop("settings")}
 
@@ -85,31 +84,23 @@ def plan_from_config(config: Mapping[str, Any]) -> EvalPlan:
         settings = TrialSettings(**{**trial, "sampling": Sampling(**trial["sampling"])})
         same = {item.name: config[item.name] for item in fields(EvalPlan) if item.name not in ("settings", "controls")}
         return EvalPlan(**same, settings=settings, controls=tuple(config["controls"]))
-    except KeyError as error:
-        raise RunFolderError(f"config.toml is not that of a whole evaluation: it has no {error}") from error
-    except (TypeError, ValueError) as error:
-        raise RunFolderError(f"config.toml is not that of an evaluation: {error}") from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunFolderError(f"config.toml is not that of an evaluation: {error!r}") from error
 
 
-def create_folder(plan: EvalPlan, policy: str, path: str | Path, **more: Any) -> RunFolder:
+def create_folder(plan: EvalPlan, policy: str, path: str | os.PathLike[str], **more: Any) -> RunFolder:
     """A new run folder for the plan; `more` goes into its config."""
-    return RunFolder.create(path, {**plan_to_config(plan, policy), **more})
+    return RunFolder.create(path, {**_to_config(plan, policy), **more})
 
 
-def open_folder(plan: EvalPlan, policy: str, path: str | Path) -> RunFolder:
+def open_folder(plan: EvalPlan, policy: str, path: str | os.PathLike[str]) -> RunFolder:
     """The run folder of an interrupted evaluation, refused if it was made for another one."""
     folder = RunFolder.open(path)
     config = folder.config()
-    wanted = tomllib.loads(to_toml(plan_to_config(plan, policy)))
-    for key, value in wanted.items():
-        if config.get(key) != value and not (key == "policy" and _is_its_own(path, str(config.get(key)), policy)):
-            raise RunFolderError(
-                f"{path} was made with {key} = {config.get(key)!r}, not {value!r}; it cannot be resumed so"
-            )
+    for key, value in tomllib.loads(to_toml(_to_config(plan, policy))).items():
+        # An evaluation inside the run that it evaluates may have been moved with it.
+        run, before = folder.path.resolve().parent, str(config.get(key))
+        moved = key == "policy" and run == Path(policy).resolve() and run.name == Path(before).name
+        if config.get(key) != value and not moved:
+            raise RunFolderError(f"{path} was made with {key} = {config.get(key)!r}, not {value!r}")
     return folder
-
-
-def _is_its_own(path: str | Path, policy_before: str, policy: str) -> bool:
-    """Whether an evaluation lies inside the run folder that it evaluates, and did so before that was moved."""
-    run = Path(path).resolve().parent
-    return run == Path(policy).resolve() and run.name == Path(policy_before).name

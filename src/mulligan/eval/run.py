@@ -22,10 +22,8 @@ from typing import Any
 from mulligan import notebook
 from mulligan.envs import registry
 from mulligan.errors import ParameterError, PolicyError, StopReason, UsageError
-from mulligan.eval.cut import CutReplies, cut_replies
-from mulligan.eval.evidence import TaskNames
+from mulligan.eval import passk
 from mulligan.eval.paid import PaidReplies, Remembering
-from mulligan.eval.passk import Summary, design_effect, summarise, tasks_behind, tokens
 from mulligan.eval.plan import EvalPlan, Prices
 from mulligan.policy.base import Policy
 from mulligan.policy.scripted import ExpertPolicy
@@ -36,7 +34,6 @@ from mulligan.rollout.tasksets import next_alike, tasks_of
 from mulligan.rollout.worlds import SAMPLED, Separation, separation
 from mulligan.seeding import generator
 from mulligan.trial.runner import ReflectionSource
-from mulligan.trial.settings import TrialSettings
 from mulligan.types import PLAYERS, Reflection, Task, Trial, whole
 
 Progress = Callable[[str, int, int], None]
@@ -44,45 +41,38 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, repr=False)
-class EvalResult:
+class EvalResult(notebook.Shown):
     """What an evaluation found."""
 
-    env: str
+    plan: EvalPlan
+    """What was asked for; `main.trials` says how many tasks were played."""
     policy: str
-    tasks: int
-    """Tasks asked for; `main.trials` says how many were played."""
-    episodes: int
     kind: str
-    settings: TrialSettings
-    main: Summary
-    controls: Mapping[str, Summary]
-    room: Mapping[str, Summary]
+    main: passk.Summary
+    controls: Mapping[str, passk.Summary]
+    room: Mapping[str, passk.Summary]
     """Scripted players on the same tasks: ceiling (omniscient), expert and, where later episodes are of the same task,
     expert with perfect memory; then those that the environment names in `room_players`."""
-    gains: Mapping[str, tuple[float, tuple[float, float]]]
-    """main − control, paired by task: at p@N, or in the last episode's return for games.
-
-    A control that has no task in common with main, because the money ran out, is left out.
-    """
-    by_class: Mapping[str, Summary]
+    gains: Mapping[str, tuple[float, passk.Interval]]
+    """main − control, paired by task: at p@N, or in the last episode's return for games. A control that has no task in
+    common with main, because the money ran out, is left out."""
+    by_class: Mapping[str, passk.Summary]
     seconds: float
     cost: float
     complete: bool
     run: str | None
-    related: bool = False
-    """Whether later episodes were other tasks of the class."""
-    separation: Separation = "split"
+    separation: Separation
     """Whether these worlds were kept apart from those of training (`mulligan.rollout.worlds`)."""
-    turns_per_second: float | None = None
+    turns_per_second: float | None
     """Pace of the main arm; None when none of it had to be played now."""
-    requests: Mapping[str, Any] | None = None
+    requests: Mapping[str, Any] | None
     """What an endpoint had to be asked: requests, answers, retries, faults by kind."""
-    cut: CutReplies = field(default_factory=CutReplies)
+    cut: passk.CutReplies
     """Replies of the main arm that a limit ended."""
-    trials: Sequence[Trial] = field(repr=False, default=())
+    trials: Sequence[Trial]
 
     def rows(self) -> list[dict[str, object]]:
-        """A row for the policy, each control and each scripted player, as `to_frame` and notebooks show it."""
+        """A row for the policy, each control and each scripted player."""
         summaries = [(self.policy, "policy", self.main)]
         summaries += [(name, "control", summary) for name, summary in self.controls.items()]
         summaries += [(name, "scripted player", summary) for name, summary in self.room.items()]
@@ -91,17 +81,10 @@ class EvalResult:
             for name, kind, summary in summaries
         ]
 
-    def to_frame(self) -> Any:
-        """The table as a pandas frame, with the intervals' ends."""
-        return notebook.to_frame(self.rows())
-
     def __repr__(self) -> str:
         name, values = ("return ", self.main.returns) if self.kind == "versus" else ("p@", self.main.p)
         figures = ", ".join(f"{name}{k} {value:.3g}" for k, value in enumerate(values, 1) if value is not None)
-        return f"<EvalResult of {self.policy} on {self.env}, {self.main.trials} tasks: {figures}>"
-
-    def _repr_html_(self) -> str:
-        return notebook.to_html(f"{self.policy} on {self.env}: {self.main.trials} tasks", self.rows())
+        return f"<EvalResult of {self.policy} on {self.plan.env}, {self.main.trials} tasks: {figures}>"
 
     @property
     def p(self) -> list[float]:
@@ -116,17 +99,22 @@ class EvalResult:
     @property
     def ceiling(self) -> float | None:
         """What an omniscient player reaches within the turn limit; where tasks are related, in all their episodes."""
-        return self.room["ceiling"].p[-1 if self.related else 0] if "ceiling" in self.room else None
+        return self.room["ceiling"].p[-1 if self.plan.related else 0] if "ceiling" in self.room else None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for ``--json`` and ``result.json``; the main arm's figures stand at the top."""
-        same = ("env", "policy", "kind", "tasks", "episodes", "separation", "ceiling", "complete", "cost", "seconds")
+        same = ("separation", "ceiling", "complete", "cost", "seconds", "turns_per_second", "requests", "run")
         return {
             "schema_version": SCHEMA_VERSION,
-            **{name: getattr(self, name) for name in (*same, "turns_per_second", "requests", "run")},
-            "memory": self.settings.memory_mode,
-            "style": self.settings.style,
-            **({"related": True} if self.related else {}),
+            "env": self.plan.env,
+            "policy": self.policy,
+            "kind": self.kind,
+            "tasks": self.plan.tasks,
+            "episodes": self.plan.settings.episodes,
+            **{name: getattr(self, name) for name in same},
+            "memory": self.plan.settings.memory_mode,
+            "style": self.plan.settings.style,
+            **({"related": True} if self.plan.related else {}),
             **asdict(self.main),
             "controls": {name: asdict(summary) for name, summary in self.controls.items()},
             "gains": {name: {"gain": gain, "ci": ci} for name, (gain, ci) in self.gains.items()},
@@ -147,8 +135,7 @@ def run_plan(
 ) -> EvalResult:
     """Play the trials of `plan` that are not in `folder` yet, and summarise them all.
 
-    A function as `folder` makes a new one. It is called once the plan has been checked, so that a mistake leaves no
-    folder behind.
+    A function as `folder` makes a new one, once the plan has been checked: a mistake leaves no folder behind.
     """
     prices = prices or Prices()
     if whole("concurrency", concurrency) < 1:
@@ -156,12 +143,10 @@ def run_plan(
     if max_cost is not None and not max_cost >= 0:
         raise ParameterError(f"max_cost must be >= 0 (got {max_cost})")
     if max_cost is not None and prices == Prices():
-        raise ParameterError(
-            "max_cost needs the price of tokens, per million: give price_in and price_out (--price-in, --price-out)"
-        )
+        raise ParameterError("max_cost needs the price of a million tokens: give price_in and price_out")
     if isinstance(policy, ExpertPolicy):
         registry.check_player(plan.env, policy.kind)
-    evaluation = _Evaluation(plan, policy, concurrency, prices, max_cost, progress)
+    evaluation = _Evaluation(plan, policy, concurrency, prices, max_cost, progress or (lambda arm, done, total: None))
     run_folder = evaluation.folder = folder() if callable(folder) else folder
     with nullcontext() if run_folder is None else run_folder.held():
         try:
@@ -173,35 +158,32 @@ def run_plan(
     return result
 
 
+@dataclass
 class _Evaluation:
     """An evaluation under way."""
 
-    def __init__(
-        self,
-        plan: EvalPlan,
-        policy: Policy,
-        concurrency: int,
-        prices: Prices,
-        max_cost: float | None,
-        progress: Progress | None,
-    ) -> None:
-        self.plan, self.policy = plan, policy
-        self.folder: RunFolder | None = None
-        self.concurrency, self.prices, self.max_cost = concurrency, prices, max_cost
-        self.progress = progress or (lambda arm, done, total: None)
-        self.tasks = tasks_of(plan.env, plan.tasks, plan.seed_set, plan.params)
-        self.versus = registry.spec(plan.env).kind == "versus"
-        self.done: dict[str, dict[int, Trial]] = {}
-        """Arm -> index of the task -> trial."""
-        self.judge = Judge()
-        self.pays = bool(getattr(policy, "pays", False))
-        """Whether replies cost something."""
-        self.paid: dict[str, PaidReplies] = {}
-        """Arm -> the replies that were paid for, kept for a resume."""
-        self.prompt_tokens = self.completion_tokens = 0
-        """Of all requests that this evaluation ever made, whether or not their trials count."""
-        self.requests_before = _requests(policy)
-        self.turns_per_second: float | None = None
+    plan: EvalPlan
+    policy: Policy
+    concurrency: int
+    prices: Prices
+    max_cost: float | None
+    progress: Progress
+    folder: RunFolder | None = None
+    turns_per_second: float | None = None
+    prompt_tokens: int = 0
+    """Of all requests that this evaluation ever made, whether or not their trials count."""
+    completion_tokens: int = 0
+    done: dict[str, dict[int, Trial]] = field(default_factory=dict)
+    """Arm -> index of the task -> trial."""
+    paid: dict[str, PaidReplies] = field(default_factory=dict)
+    """Arm -> the replies that were paid for, kept for a resume."""
+    judge: Judge = field(default_factory=Judge)
+
+    def __post_init__(self) -> None:
+        self.tasks = tasks_of(self.plan.env, self.plan.tasks, self.plan.seed_set, self.plan.params)
+        self.versus = registry.spec(self.plan.env).kind == "versus"
+        self.pays = bool(getattr(self.policy, "pays", False))
+        self.requests_before = _requests(self.policy, {})
 
     async def play(self) -> EvalResult:
         room = await self._room() if self.plan.room else {}  # first, so that its mistakes come before any cost
@@ -214,16 +196,15 @@ class _Evaluation:
                 if arm == "main" and turns:
                     self.turns_per_second = turns / (time.perf_counter() - arm_started)
         finally:
-            close = getattr(self.policy, "aclose", None)
-            if close is not None:
-                await close()
+            if hasattr(self.policy, "aclose"):
+                await self.policy.aclose()
         return self._result(time.perf_counter() - started, room)
 
     def _restore(self) -> None:
         """Read what the folder holds: trials that need not be played again, and what all of it has cost so far."""
         for arm in self.plan.arms():
             trials = self.folder.trials(arm) if self.folder else {}
-            used = [tokens(trial) for trial in trials.values()]
+            used = [passk.tokens(trial) for trial in trials.values()]
             if self.folder is not None and self.pays:
                 self.paid[arm] = PaidReplies(self.folder.path / "paid" / f"{arm}.jsonl")
                 used = [self.paid[arm].tokens] if any(self.paid[arm].tokens) else used
@@ -248,21 +229,19 @@ class _Evaluation:
             return 0
         turns = 0
         writer = self.folder.writer(arm) if self.folder else None
+        settings = replace(self.plan.settings, memory="none") if arm == "independent" else self.plan.settings
+        trial_index = {"main": 0, "donors": 1}.get(arm, 2)
 
         def on_trial(number: int, trial: Trial) -> None:
             nonlocal turns
             turns += sum(len(episode.turns) for episode in trial.episodes)
             done[missing[number]] = trial
             if not self.pays:
-                self._count(*tokens(trial))
+                self._count(*passk.tokens(trial))
             if writer is not None:
                 writer.write(missing[number], trial)
             self.progress(arm, len(done), len(self.tasks))
 
-        settings = self.plan.settings
-        if arm == "independent":
-            settings = replace(settings, memory="none")
-        trial_index = {"main": 0, "donors": 1}.get(arm, 2)
         try:
             await collect(
                 [self._job(self.tasks[index], trial_index, self._reflections(arm, index)) for index in missing],
@@ -286,35 +265,32 @@ class _Evaluation:
 
     def _reflections(self, arm: str, index: int) -> ReflectionSource | None:
         """Where a control takes the reflections from that it shows to a task; None: the agent writes them."""
-        if arm == "removed":
-            return lambda episode: None
-        if arm == "other-trial":
-            donor = self.done["donors"].get(index)
-            return lambda episode: _reflection(donor, episode)
-        return self._foreign(self.tasks[index]) if arm == "foreign" else None
-
-    def _foreign(self, task: Task) -> ReflectionSource:
-        """Reflections on other tasks of the class, none of which the trial at `task` plays."""
-        played = {task, *self._job(task).related}
-        donors: dict[int, list[Trial]] = defaultdict(list)
-        for _, trial in sorted(self.done["main"].items()):
-            if trial.task.task_class == task.task_class and played.isdisjoint((trial.task, *trial.related)):
-                for episode in trial.episodes:
-                    if episode.reflection is not None:
-                        donors[episode.index].append(trial)
+        if arm not in ("removed", "foreign", "other-trial"):
+            return None
+        task, donors = self.tasks[index], self.done.get("donors", {})
+        trials = [donors[index]] if arm == "other-trial" and index in donors else []
+        if arm == "foreign":  # on other tasks of the class, none of which this trial plays
+            played = {task, *self._job(task).related}
+            alike = [
+                trial for _, trial in sorted(self.done["main"].items()) if trial.task.task_class == task.task_class
+            ]
+            trials = [trial for trial in alike if played.isdisjoint((trial.task, *trial.related))]
+        written: dict[int, list[Reflection]] = defaultdict(list)
+        for episode in (episode for trial in trials for episode in trial.episodes):
+            written[episode.index] += [episode.reflection] if episode.reflection else []
         rng = generator(self.plan.seed, task.seed, "foreign")
-        return lambda episode: _reflection(rng.choice(donors[episode]), episode) if donors[episode] else None
+        # Without the completion: it was not sampled in the trial that shows it.
+        return lambda index: replace(rng.choice(written[index]), completion=None) if written[index] else None
 
-    async def _room(self) -> dict[str, Summary]:
+    async def _room(self) -> dict[str, passk.Summary]:
         """The scripted players on the same tasks."""
         maker = registry.spec(self.plan.env).build
         if not hasattr(maker, "player"):
             return {}
         players = {"ceiling": ExpertPolicy(omniscient=True), "expert": ExpertPolicy()}
-        if not self.plan.related:  # a scripted player remembers one world: at the next task it would begin anew
-            players["expert, perfect memory"] = ExpertPolicy(recall=1.0)
-        for kind in getattr(maker, "room_players", ()):
-            memory = "" if self.plan.related else ", perfect memory"
+        # A scripted player remembers one world: at the next of related tasks it would begin anew.
+        memory = "" if self.plan.related else ", perfect memory"
+        for kind in ("expert", *getattr(maker, "room_players", ())):
             players[kind + memory] = ExpertPolicy(recall=1.0 if memory else 0.0, kind=kind)
         summaries = {}
         for name, player in players.items():
@@ -333,7 +309,7 @@ class _Evaluation:
                 )
         return summaries
 
-    def _result(self, seconds: float, room: dict[str, Summary]) -> EvalResult:
+    def _result(self, seconds: float, room: dict[str, passk.Summary]) -> EvalResult:
         main = self.done["main"]
         classes: dict[str, dict[int, Trial]] = defaultdict(dict)
         for index, trial in main.items():
@@ -341,57 +317,51 @@ class _Evaluation:
         controls = [arm for arm in self.plan.arms() if arm not in ("main", "donors")]
         trials = [main[index] for index in sorted(main)]
         return EvalResult(
-            env=self.plan.env,
+            plan=self.plan,
             policy=self.policy.name,
-            tasks=len(self.tasks),
-            episodes=self.plan.settings.episodes,
             kind=registry.spec(self.plan.env).kind,
-            settings=self.plan.settings,
             main=self._summary(main),
             controls={arm: self._summary(self.done[arm]) for arm in controls},
             room=room,
-            gains={arm: self._gain(arm, common) for arm in controls if (common := self._common(arm))},
+            gains={arm: gain for arm in controls if (gain := self._gain(arm))},
             by_class={name: self._summary(classes[name]) for name in sorted(classes)},
             seconds=seconds,
             cost=self._cost(),
             complete=all(len(self.done[arm]) == len(self.tasks) for arm in self.plan.arms()),
             run=str(self.folder.path) if self.folder else None,
-            related=self.plan.related,
             separation=_separation(self.plan.env, trials),
             turns_per_second=self.turns_per_second,
             requests=_requests(self.policy, self.requests_before),
-            cut=cut_replies(trials, self.plan.settings),
+            cut=passk.cut_replies(trials, self.plan.settings),
             trials=trials,
         )
 
     @cached_property
-    def _names(self) -> TaskNames:
+    def _names(self) -> passk.TaskNames:
         """Made on first use, since naming worlds takes as long as drawing them."""
-        return TaskNames(self.tasks)
+        return passk.TaskNames(self.tasks)
 
-    def _summary(self, by_index: Mapping[int, Trial]) -> Summary:
+    def _summary(self, by_index: Mapping[int, Trial]) -> passk.Summary:
         """The summary of trials, with the outcome of each attempt."""
         trials, episodes = [by_index[index] for index in sorted(by_index)], self.plan.settings.episodes
-        return self._names.evidence(summarise(trials, episodes), trials, episodes, versus=self.versus)
+        return self._names.evidence(passk.summarise(trials, episodes), trials, episodes, versus=self.versus)
 
-    def _common(self, arm: str) -> list[int]:
-        """Indices of the tasks that both main and `arm` have played. A game that failed has no return, and is left
-        out; a failed trial of another task counts as not solved."""
-        indices = sorted(self.done["main"].keys() & self.done[arm].keys())
-        if not self.versus:
-            return indices
-        return [index for index in indices if not any(self.done[name][index].failed for name in ("main", arm))]
-
-    def _gain(self, arm: str, indices: list[int]) -> tuple[float, tuple[float, float]]:
+    def _gain(self, arm: str) -> tuple[float, passk.Interval] | None:
+        """main − `arm` on the tasks that both have played; a game that failed has no return, and is left out."""
         import numpy as np  # here: a command's help does without it
 
         from mulligan.eval.intervals import interval_of_mean
 
-        main, control = ([self.done[name][index] for index in indices] for name in ("main", arm))
-        gains = [self._score(first) - self._score(second) for first, second in zip(main, control, strict=True)]
-        behind = tasks_behind(main, self.plan.settings.episodes)
-        effect = design_effect(gains, behind) if any(behind) else 1.0
-        return interval_of_mean(np.array([gains]), self._names.worlds(main), effect=effect)
+        main, control = self.done["main"], self.done[arm]
+        pairs = [(main[index], control[index]) for index in sorted(main.keys() & control.keys())]
+        if self.versus:
+            pairs = [pair for pair in pairs if not any(trial.failed for trial in pair)]
+        if not pairs:
+            return None
+        trials = [first for first, _ in pairs]
+        gains = [self._score(first) - self._score(second) for first, second in pairs]
+        effect = passk.design_effect(gains, trials, self.plan.settings.episodes)
+        return interval_of_mean(np.array([gains]), self._names.worlds(trials), effect=effect)
 
     def _score(self, trial: Trial) -> float:
         return trial.episodes[-1].reward if self.versus else float(trial.solved_at is not None)
@@ -409,25 +379,14 @@ def _separation(env: str, trials: Sequence[Trial]) -> Separation:
     return separation(env, [f"{rule}\n{shown}" for rule, shown in zip(rules, observations, strict=False)])
 
 
-def _requests(policy: Policy, before: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
-    """The requests to an endpoint since `before`; None where the policy does not count them."""
+def _requests(policy: Policy, before: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The requests to an endpoint since `before`, and their faults by kind; None where the policy does not count."""
     stats: Mapping[str, Any] | None = getattr(policy, "stats", None)
     if stats is None or before is None:
-        return None if stats is None else dict(stats)
-    return {
-        name: dict(Counter(value) - Counter(before.get(name, {})))
-        if isinstance(value, Mapping)
-        else value - before.get(name, 0)
-        for name, value in stats.items()
-    }
-
-
-def _reflection(trial: Trial | None, episode: int) -> Reflection | None:
-    """A reflection as a control shows it: it was not sampled in the trial that shows it."""
-    if trial is None or episode >= len(trial.episodes):
         return None
-    reflection = trial.episodes[episode].reflection
-    return None if reflection is None else replace(reflection, completion=None)
+    counts = Counter({name: count for name, count in stats.items() if name != "faults"})
+    counts.subtract({name: before.get(name, 0) for name in counts})
+    return {**counts, "faults": dict(Counter(stats["faults"]) - Counter(before.get("faults", {})))}
 
 
 def _to_repeat(trial: Trial) -> bool:

@@ -1,9 +1,7 @@
 """The line charts of the report, as inline SVG that is well-formed XML too.
 
-They are written by hand because the report needs nothing but the core packages: matplotlib is in the extra `plots`, and
-its SVG would not follow the page's light and dark colours. Colours are classes (``c0`` … ``c6``, ``grid``, ``axis``)
-that the style sheet of the page gives values. The series colours are those of Okabe and Ito, which colour-blind readers
-can tell apart.
+Colours are classes (``c0`` … ``c6``, ``grid``, ``axis``) of the page's style sheet, so that charts follow its light and
+dark colours. The series colours are those of Okabe and Ito, which colour-blind readers can tell apart.
 """
 
 from __future__ import annotations
@@ -11,14 +9,14 @@ from __future__ import annotations
 import html
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 MAIN = ("RL", "meta-RL")
-"""The methods that every chart sets off against each other; all others are drawn thinly."""
+"""All other methods are drawn thinly."""
 _OTHER_COLOURS = (0, 3, 4, 5, 6)
-_DASHES = ("", "7 4", "2 3", "9 3 2 3")
+_DASHES = ("7 4", "2 3", "9 3 2 3")
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _WIDTH, _HEIGHT = 480, 330
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 16, 14, 44
@@ -32,52 +30,43 @@ def escape(text: object) -> str:
     return html.escape(_NOT_XML.sub("\ufffd", str(text)))
 
 
-@dataclass(frozen=True, slots=True)
-class Stroke:
-    """How a method is drawn, the same in every chart."""
+class Stroke(NamedTuple):
+    """How a method is drawn, the same in every chart: colour class, `stroke-dasharray`, whether it is in `MAIN`."""
 
     colour: int
-    """Number of the colour class."""
     dash: str
-    """Value of `stroke-dasharray`; empty for a solid line."""
     main: bool
-    """Whether the method is one of `MAIN`."""
+
+    def attributes(self, kind: str) -> str:
+        """The class of an SVG line."""
+        return f'class="{kind} {"main" if self.main else "thin"} c{self.colour}"'
 
     @property
-    def attributes(self) -> str:
-        """The attributes of an SVG line."""
-        dash = f' stroke-dasharray="{self.dash}"' if self.dash else ""
-        return f'class="line {"main" if self.main else "thin"} c{self.colour}"{dash}'
+    def line(self) -> str:
+        return self.attributes("line") + (f' stroke-dasharray="{self.dash}"' if self.dash else "")
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One method in one chart."""
+class Line(NamedTuple):
+    """One method in one chart: points (x, share) and, where the chart has them, the (low, high) of each."""
 
     name: str
     points: Sequence[Point]
-    """(x, share between 0 and 1)"""
     intervals: Sequence[Point] = ()
-    """(low, high) of each point, where the chart has intervals."""
 
 
-@dataclass(frozen=True, slots=True)
-class Axes:
-    """The axes of a chart, and where its data lie in the picture."""
+class Axes(NamedTuple):
+    """The axes of a chart; the y axis has shares from 0 to `y_top`."""
 
     x_label: str
     y_label: str
     ticks: Sequence[float]
-    """Of the x axis."""
     x_range: Point
     y_top: float
-    """Share at the upper end; the lower end is 0."""
 
     def at(self, x: float, share: float) -> Point:
         """The pixel of a point."""
         low, high = self.x_range
-        x_share = (x - low) / (high - low)
-        x_pixel = _LEFT + x_share * (_WIDTH - _LEFT - _RIGHT)
+        x_pixel = _LEFT + (x - low) / (high - low) * (_WIDTH - _LEFT - _RIGHT)
         return x_pixel, _HEIGHT - _BOTTOM - share / self.y_top * (_HEIGHT - _TOP - _BOTTOM)
 
 
@@ -85,18 +74,19 @@ def strokes(names: Iterable[str]) -> dict[str, Stroke]:
     """A stroke for each method: ``RL, twice the updates`` has the colour of ``RL``, and is dashed."""
     others = itertools.cycle(_OTHER_COLOURS)
     colours = {method: number for number, method in enumerate(MAIN, 1)}
-    dashes: dict[str, Iterator[str]] = {}
+    variants: Counter[str] = Counter()
     by_name = {}
     for name in dict.fromkeys(names):
         base = name.split(", ")[0]
         if base not in colours:
             colours[base] = next(others)
-        variants = dashes.setdefault(base, itertools.chain(_DASHES[1:], itertools.repeat(_DASHES[-1])))
-        by_name[name] = Stroke(colours[base], _DASHES[0] if name == base else next(variants), name in MAIN)
+        variants[base] += name != base
+        dash = "" if name == base else _DASHES[min(variants[base], len(_DASHES)) - 1]
+        by_name[name] = Stroke(colours[base], dash, name in MAIN)
     return by_name
 
 
-def line_chart(axes: Axes, lines: Sequence[Line], how: Mapping[str, Stroke], ceiling: float | None = None) -> str:
+def _chart(axes: Axes, lines: Sequence[Line], how: Mapping[str, Stroke], ceiling: float | None = None) -> str:
     """The chart as one ``<svg>``; the main methods lie on top."""
     ordered = sorted(lines, key=lambda line: how[line.name].main)
     parts = [*_frame(axes), *(part for line in ordered for part in _line(axes, line, how[line.name]))]
@@ -124,14 +114,13 @@ def _frame(axes: Axes) -> Iterator[str]:
 
 
 def _line(axes: Axes, line: Line, stroke: Stroke) -> Iterator[str]:
-    weight = "main" if stroke.main else "thin"
     pixels = [axes.at(*point) for point in line.points]
     for (x, _), interval in zip(pixels, line.intervals, strict=False):
         low, high = (axes.at(0, share)[1] for share in interval)
         shape = f"M{x:.1f} {low:.1f}V{high:.1f}m-3 0h6M{x - 3:.1f} {low:.1f}h6"
-        yield f'<path d="{shape}" class="whisker {weight} c{stroke.colour}"/>'
+        yield f'<path d="{shape}" {stroke.attributes("whisker")}/>'
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in pixels)
-    yield f'<polyline points="{path}" {stroke.attributes}><title>{escape(line.name)}</title></polyline>'
+    yield f'<polyline points="{path}" {stroke.line}><title>{escape(line.name)}</title></polyline>'
     for (x, y), (_, share) in zip(pixels, line.points, strict=True):
         title = escape(f"{line.name}: {100 * share:.1f} %")
         yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.8" class="dot c{stroke.colour}"><title>{title}</title></circle>'
@@ -143,11 +132,8 @@ def _text(x: float, y: float, text: str, kind: str, anchor: str) -> str:
 
 def legend(names: Iterable[str], how: Mapping[str, Stroke]) -> str:
     """Every method with a piece of its line, as a list that wraps where the screen is narrow."""
-    items = []
-    for name in names:
-        sample = f'<path d="M1 6H29" {how[name].attributes}/>'
-        svg = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 30 12" aria-hidden="true">{sample}</svg>'
-        items.append(f"<li>{svg}{escape(name)}</li>")
+    svg = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 30 12" aria-hidden="true"><path d="M1 6H29" {}/></svg>'
+    items = [f"<li>{svg.format(how[name].line)}{escape(name)}</li>" for name in names]
     return f'<ul class="legend">{"".join(items)}</ul>'
 
 
@@ -176,7 +162,7 @@ def attempts(data: Data, how: Mapping[str, Stroke]) -> str:
     top = _top([ceiling, *(high for line in lines for _, high in line.intervals)])
     axes = Axes("attempts k", "tasks solved, %", range(1, count + 1), (0.8, count + 0.2), top)
     return (
-        f'<section><h2>p@k by attempt</h2><figure class="wide">{line_chart(axes, lines, how, ceiling)}<figcaption>'
+        f'<section><h2>p@k by attempt</h2><figure class="wide">{_chart(axes, lines, how, ceiling)}<figcaption>'
         f"{legend([line.name for line in lines], how)}"
         '<p class="muted">Whiskers are 95\u00a0% intervals; the methods stand side by side only to keep them apart. '
         "A line that rises shows what further attempts at the same task are worth to that agent.</p>"
@@ -196,7 +182,7 @@ def curves(data: Data, how: Mapping[str, Stroke]) -> str:
         lines = [
             Line(name, [(point["update"], point["p"][k - 1]) for point in curve]) for name, curve in by_method.items()
         ]
-        figures.append(f"<figure><h3>p@{k}</h3>{line_chart(axes, lines, how)}</figure>")
+        figures.append(f"<figure><h3>p@{k}</h3>{_chart(axes, lines, how)}</figure>")
     return (
         f'<section><h2>Learning curves</h2><div class="pair">{"".join(figures)}</div>{legend(by_method, how)}'
         f'<p class="muted">On {data["validation_tasks"]} validation tasks, which are not those of the '

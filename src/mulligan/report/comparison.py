@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mulligan.errors import MissingExtra
+from mulligan.report.tables import difference_cells, empty_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -17,13 +17,11 @@ if TYPE_CHECKING:
 Data = Mapping[str, Any]
 _POINTS = 6
 """Updates that a table of curves shows at the most."""
-_COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#777777")
-"""Okabe and Ito's, which colour-blind readers can tell apart."""
+_COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#777777")  # Okabe and Ito's
 _COST = {"updates": ",.0f", "minutes": ",.1f", "episodes": ",.0f", "tokens": ",.0f", "valid": ".1%", "score": ".1%"}
 
 
-@dataclass(frozen=True)
-class Grid:
+class Grid(NamedTuple):
     """A table before it has a format: texts, the first column names the rows."""
 
     title: str
@@ -71,17 +69,16 @@ def _figures(section: Data) -> Grid:
     columns += [f"{named}{count} − {section['against']}"] if section["against"] else []
     cells = []
     for row in rows:
-        mark = "" if row["has_outcomes"] else "*"
-        line = [row["name"] + mark]
-        line += [_with_half(p, ci, versus) for p, ci in zip(row["p"], row["ci"], strict=True)]
+        line = [row["name"] + ("" if row["has_outcomes"] else "*")]
+        for p, (low, high) in zip(row["p"], row["ci"], strict=True):
+            line.append(f"{_number(p, versus)} ± {_number((high - low) / 2, versus).removeprefix('+')}")
         line += [str(len(row["seeds"])), " / ".join(_number(p, versus) for p in row["by_seed"])] if has_seeds else []
         line += ["" if row["retry"] is None else _number(row["retry"], versus)] if has_retries else []
         line += [_gap(row["difference"], versus)] if section["against"] else []
         cells.append(line)
-    tasks = f"{section['tasks']} tasks"
-    tasks += f" in {section['worlds']} worlds" if section["worlds"] < section["tasks"] else ""
+    worlds = f" in {section['worlds']} worlds" if section["worlds"] < section["tasks"] else ""
     ceiling = "" if section["ceiling"] is None else f", ceiling {100 * section['ceiling']:.1f}"
-    return Grid(f"{section['title']}: {tasks}, {count} episodes{ceiling}", columns, cells)
+    return Grid(f"{section['title']}: {section['tasks']} tasks{worlds}, {count} episodes{ceiling}", columns, cells)
 
 
 def _cost(section: Data) -> Grid | None:
@@ -122,30 +119,20 @@ def _number(value: float, versus: bool) -> str:
     return f"{value:+.2f}" if versus else f"{100 * value:.1f}"
 
 
-def _with_half(value: float, ci: Sequence[float], versus: bool) -> str:
-    half = (ci[1] - ci[0]) / 2
-    return f"{_number(value, versus)} ± {half if versus else 100 * half:.{2 if versus else 1}f}"
-
-
 def _gap(gap: Data | None, versus: bool) -> str:
     if gap is None:
         return ""
-    scale, digits = (1, 2) if versus else (100, 1)
-    mean = f"{scale * gap['mean']:+.{digits}f}"
-    if gap["ci"] is None:
+    mean, *interval = difference_cells([gap["mean"], *(gap["ci"] or ())], versus=versus)
+    if not interval:
         return mean
-    low, high = (f"{scale * bound:+.{digits}f}" for bound in gap["ci"])
-    return f"{mean} [{low}, {high}]" + ("" if gap["same_seeds"] else " †")
+    return f"{mean} [{', '.join(interval)}]" + ("" if gap["same_seeds"] else " †")
 
 
 def rich_table(grid: Grid) -> Table:
     """A grid on a terminal."""
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
-    title = Text(grid.title, style="table.title")
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    table = empty_table(grid.title)
     for number, column in enumerate(grid.columns):
         table.add_column(Text(column), justify="right" if number else "left", overflow="fold")
     for row in grid.rows:
@@ -204,6 +191,7 @@ def draw(data: Data, path: Path) -> None:
     except ImportError as error:
         raise MissingExtra("drawing curves", "plots") from error
     matplotlib.use("Agg")
+    import numpy as np
     from matplotlib import pyplot
 
     firsts: dict[str, Data] = {}
@@ -216,14 +204,13 @@ def draw(data: Data, path: Path) -> None:
         colours = {row["name"]: _COLOURS[number % len(_COLOURS)] for number, row in enumerate(shown)}
         attempts = range(1, section["episodes"] + 1)
         for row in shown:
-            spans = [[p - ci[0], ci[1] - p] for p, ci in zip(row["p"], row["ci"], strict=True)]
-            bars = [[100 * max(0.0, span[side]) for span in spans] for side in (0, 1)]
-            shares = [100 * p for p in row["p"]]
+            shares, (low, high) = 100 * np.array(row["p"]), 100 * np.array(row["ci"]).T
+            bars = np.maximum(0, [shares - low, high - shares])
             top.errorbar(attempts, shares, bars, marker="o", capsize=3, color=colours[row["name"]], label=row["name"])
         for curve in data["curves"]:
             for points in curve["seeds"].values() if curve["env"] == env and curve["name"] in colours else ():
-                updates, shares = [at for at, _ in points], [100 * share for _, share in points]
-                below.plot(updates, shares, color=colours[curve["name"]], alpha=0.8)
+                updates, shares = np.array(points).T
+                below.plot(updates, 100 * shares, color=colours[curve["name"]], alpha=0.8)
         top.set(title=section["title"], xlabel="attempt k", ylabel="p@k (%)", xticks=list(attempts), ylim=(0, 102))
         below.set(xlabel="update", ylabel=f"p@{section['episodes']} (%) on validation tasks", ylim=(0, 102))
         top.legend(fontsize=8, loc="lower right")

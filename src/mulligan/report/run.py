@@ -25,39 +25,35 @@ from mulligan.types import Completion, Episode, Reflection, Task, Trial, Turn, p
 
 SCHEMA_VERSION = 1
 _FLUSH_SECONDS = 0.5
-_FLUSH_LINES = 256
 _HELD = ".held"
+_TORN = (EOFError, zlib.error, gzip.BadGzipFile)
 
 
 class RunFolder:
     """One run on disk."""
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
 
     @classmethod
-    def create(cls, path: str | Path, config: Mapping[str, Any]) -> RunFolder:
+    def create(cls, path: str | os.PathLike[str], config: Mapping[str, Any]) -> RunFolder:
         """A new run; refuses a folder that already holds one."""
         run = cls(path)
         if (run.path / "config.toml").exists():
             raise RunFolderError(f"{run.path} already holds a run; choose another folder, or continue it with --resume")
-        try:
-            (run.path / "trials").mkdir(parents=True, exist_ok=True)
-            run.write_text("config.toml", to_toml({"schema_version": SCHEMA_VERSION, **config}))
-        except OSError as error:
-            raise RunFolderError(f"{run.path} cannot be made a run folder: {error.strerror or error}") from error
+        (run.path / "trials").mkdir(parents=True, exist_ok=True)
+        run.write_text("config.toml", to_toml({"schema_version": SCHEMA_VERSION, **config}))
         return run
 
     @contextlib.contextmanager
     def held(self, *, is_new: bool = False) -> Iterator[None]:
-        """Lock the folder for writing; raises where another process holds the lock.
+        """Lock the folder for writing; raises where another process, which has not ended, holds the lock.
 
-        The lock ends with the process, however that ends. Systems without such locks lock nothing. `is_new`: the run
-        has just been created, and is discarded where the lock is refused.
+        `is_new`: the run has just been created, and is discarded where the lock is refused.
         """
         try:
             import fcntl
-        except ImportError:
+        except ImportError:  # a system without such locks
             yield
             return
         self.path.mkdir(parents=True, exist_ok=True)
@@ -67,18 +63,13 @@ class RunFolder:
             except BlockingIOError:
                 if is_new:
                     self.discard(held=False)
-                raise RunFolderError(
-                    f"another process is at work in {self.path}; wait for it to end, or choose another folder"
-                ) from None
+                raise RunFolderError(f"another process is at work in {self.path}; choose another folder") from None
             except OSError:
                 pass  # a file system without locks
             yield
 
     def discard(self, *, held: bool = True) -> None:
-        """Remove a run that was created but holds no trials yet; other files in the folder stay.
-
-        held: whether this process has locked the folder.
-        """
+        """Remove a run that holds no trials yet; other files stay, and the lock, where another process has it."""
         if not self.arms():
             with contextlib.suppress(OSError):
                 (self.path / "config.toml").unlink(missing_ok=True)
@@ -88,11 +79,13 @@ class RunFolder:
                 self.path.rmdir()
 
     @classmethod
-    def open(cls, path: str | Path) -> RunFolder:
+    def open(cls, path: str | os.PathLike[str]) -> RunFolder:
         """A run that exists, with the schema of this version."""
         run = cls(path)
         if not (run.path / "config.toml").is_file():
-            raise RunFolderError(_why_no_run(run.path))
+            runs = ", ".join(sorted(config.parent.name for config in run.path.glob("*/config.toml"))[:3])
+            hint = f"; it holds {runs}" if runs else ""
+            raise RunFolderError(f"there is no run folder {path}: config.toml is missing{hint}")
         version = run.config().get("schema_version")
         if version != SCHEMA_VERSION:
             raise RunFolderError(f"{run.path} has schema_version {version}; this version reads {SCHEMA_VERSION}")
@@ -105,7 +98,6 @@ class RunFolder:
             raise RunFolderError(f"{self.path / 'config.toml'} cannot be read: {error}") from error
 
     def write_text(self, name: str, text: str) -> None:
-        """Write a file whole or not at all."""
         _replace(self.path / name, text.encode())
 
     def trials(self, arm: str) -> dict[int, Trial]:
@@ -113,7 +105,6 @@ class RunFolder:
         return {line["place"]: trial_from_dict(line) for line in read_lines(self._file(arm))}
 
     def arms(self) -> list[str]:
-        """Names of the trial files."""
         return sorted(file.name.removesuffix(".jsonl.gz") for file in (self.path / "trials").glob("*.jsonl.gz"))
 
     def writer(self, arm: str) -> TrialWriter:
@@ -144,23 +135,17 @@ def _compressed(lines: Iterable[str]) -> bytes:
 
 
 class TrialWriter:
-    """Appends trials to one file; use it in a ``with`` block."""
+    """Appends trials to one file; those of the last moment when it is told to `flush`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._unwritten: list[str] = []
         self._flushed = time.monotonic()
-        mend(path)
-
-    def __enter__(self) -> TrialWriter:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.flush()
+        _mend(path)
 
     def write(self, index: int, trial: Trial) -> None:
         self._unwritten.append(_trial_line(index, trial))
-        if len(self._unwritten) >= _FLUSH_LINES or time.monotonic() - self._flushed > _FLUSH_SECONDS:
+        if time.monotonic() - self._flushed > _FLUSH_SECONDS:
             self.flush()
 
     def flush(self) -> None:
@@ -171,7 +156,7 @@ class TrialWriter:
         self._flushed = time.monotonic()
 
 
-def load_trials(path: str | Path, arm: str = "main") -> list[Trial]:
+def load_trials(path: str | os.PathLike[str], arm: str = "main") -> list[Trial]:
     """The trials of a run folder, in the order of its tasks: ``mulligan.load_trials("runs/x")``."""
     run = RunFolder.open(path)
     if arm not in run.arms():
@@ -183,26 +168,20 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """Every complete line of a trial file; stops quietly at a torn tail."""
     if not path.exists():
         return
-    with gzip.open(path, "rb") as file:
-        while True:
-            try:
-                line = file.readline()
-            except (EOFError, zlib.error, gzip.BadGzipFile):
-                return
-            if not line.endswith(b"\n"):
-                return
-            yield json.loads(line)
+    with gzip.open(path, "rb") as file, contextlib.suppress(*_TORN):
+        for line in file:
+            if line.endswith(b"\n"):
+                yield json.loads(line)
 
 
-def mend(path: Path) -> None:
+def _mend(path: Path) -> None:
     """Cut off a torn tail, so that what is appended can be read back."""
-    if not path.exists():
-        return
     try:
-        with gzip.open(path, "rb") as file:
-            while file.read(1 << 20):
-                pass
-    except (EOFError, zlib.error, gzip.BadGzipFile):
+        if path.exists():
+            with gzip.open(path, "rb") as file:
+                for _ in file:
+                    pass
+    except _TORN:
         _replace(path, _compressed(json.dumps(line, separators=(",", ":")) for line in read_lines(path)))
 
 
@@ -232,8 +211,8 @@ def trial_to_dict(trial: Trial) -> dict[str, Any]:
 
 def trial_from_dict(data: Mapping[str, Any]) -> Trial:
     """The trial that `trial_to_dict` wrote."""
-    episodes = tuple(_episode(episode) for episode in data["episodes"])
-    related = tuple(_task(other) for other in data["related"])
+    episodes = tuple(map(_episode, data["episodes"]))
+    related = tuple(map(_task, data["related"]))
     return Trial(_task(data["task"]), episodes, data["memory"], data["seed"], data["index"], related)
 
 
@@ -242,71 +221,41 @@ def _task(data: Mapping[str, Any]) -> Task:
 
 
 def _episode(data: Mapping[str, Any]) -> Episode:
-    reflection = data["reflection"]
-    return Episode(
-        index=data["index"],
-        turns=tuple(_turn(turn) for turn in data["turns"]),
-        final=data["final"],
-        stop=StopReason(data["stop"]),
-        opening=tuple(data["opening"]),
-        continues=data["continues"],
-        reflection=Reflection(**{**reflection, "completion": _completion(reflection["completion"])})
-        if reflection
-        else None,
-        error=data["error"],
-        unreflected=data["unreflected"],
-        forfeit=data["forfeit"],
-    )
+    turns, opening, stop = tuple(map(_turn, data["turns"])), tuple(data["opening"]), StopReason(data["stop"])
+    reflection = _reflection(data["reflection"]) if data["reflection"] else None
+    return Episode(**{**data, "turns": turns, "opening": opening, "stop": stop, "reflection": reflection})
+
+
+def _reflection(data: Mapping[str, Any]) -> Reflection:
+    return Reflection(**{**data, "completion": _completion(data["completion"]) if data["completion"] else None})
 
 
 def _turn(data: Mapping[str, Any]) -> Turn:
     fault = Fault(data["fault"]) if data["fault"] else None
-    reply = _completion(data["reply"])
-    assert reply is not None, "a turn has a reply"
-    return Turn(**{**data, "reply": reply, "fault": fault})
+    return Turn(**{**data, "reply": _completion(data["reply"]), "fault": fault})
 
 
-def _completion(data: Mapping[str, Any] | None) -> Completion | None:
-    if data is None:
-        return None
+def _completion(data: Mapping[str, Any]) -> Completion:
     lists = ("ids", "logprobs", "prompt_ids")
     return Completion(**{**data, **{name: None if data[name] is None else tuple(data[name]) for name in lists}})
 
 
 def to_toml(tree: Mapping[str, Any], prefix: str = "") -> str:
     """A nested mapping of scalars and lists of scalars as TOML; None is left out."""
-    lines = [f"{_toml_key(key)} = {_toml_value(value)}" for key, value in tree.items() if _is_leaf(value)]
+    lines, tables = [], []
     for key, value in tree.items():
+        name = key if re.fullmatch("[A-Za-z0-9_-]+", key) else json.dumps(key, ensure_ascii=False)
         if isinstance(value, Mapping):
-            name = f"{prefix}{_toml_key(key)}"
-            lines += ["", f"[{name}]", to_toml(value, f"{name}.").rstrip("\n")]
-    return "\n".join(lines) + "\n"
-
-
-def _toml_key(key: str) -> str:
-    return key if re.fullmatch("[A-Za-z0-9_-]+", key) else json.dumps(key, ensure_ascii=False)
-
-
-def _is_leaf(value: object) -> bool:
-    return value is not None and not isinstance(value, Mapping)
+            tables += ["", f"[{prefix}{name}]", to_toml(value, f"{prefix}{name}.").rstrip("\n")]
+        elif value is not None:
+            lines.append(f"{name} = {_toml_value(value)}")
+    return "\n".join([*lines, *tables]) + "\n"
 
 
 def _toml_value(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
     value = plain(value)
-    if isinstance(value, (int, float)):
-        return repr(value)
+    if isinstance(value, (bool, int, float)):
+        return repr(value).lower()
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
+        return "[" + ", ".join(map(_toml_value, value)) + "]"
     return json.dumps(str(value), ensure_ascii=False)
-
-
-def _why_no_run(path: Path) -> str:
-    if not path.exists():
-        return f"there is no run folder {path}"
-    if not path.is_dir():
-        return f"{path} is a file, not a run folder"
-    runs = sorted(config.parent.name for config in path.glob("*/config.toml"))
-    holds = f"; it holds {', '.join(runs[:3])}{' and others' if len(runs) > 3 else ''}" if runs else ""
-    return f"{path} is not a run folder: it has no config.toml{holds}"

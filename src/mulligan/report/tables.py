@@ -14,18 +14,13 @@ INDENT = "  "
 """Before the name of a control, which belongs to the row above."""
 _SIDE_BY_SIDE = 3
 """Episodes whose figures fit beside their intervals in eighty columns; those of more stand above them."""
-CONTROL_NAMES = {
-    "independent": "independent retries",
-    "removed": "reflection removed",
-    "foreign": "foreign reflection",
-    "other-trial": "reflection of another trial",
+_CONTROLS = {
+    "independent": ("independent retries", "no memory"),
+    "removed": ("reflection removed", "memory without the text of reflections"),
+    "foreign": ("foreign reflection", "the reflections of other tasks"),
+    "other-trial": ("reflection of another trial", "the reflections of another trial of the task"),
 }
-_CONTROLS_SHOW = {
-    "independent": "no memory",
-    "removed": "memory without the text of reflections",
-    "foreign": "the reflections of other tasks",
-    "other-trial": "the reflections of another trial of the task",
-}
+CONTROL_NAMES = {control: name for control, (name, _) in _CONTROLS.items()}
 _SEPARATION = {
     "shared": "\ntraining and evaluation share worlds: tasks begin alike",
     "seeds": "\nworlds are told apart by their seeds alone",
@@ -40,41 +35,37 @@ def room_name(player: str) -> str:
 
 def eval_table(result: Result) -> Table:
     """One evaluation: the policy, its controls, then the scripted players that show the room."""
-    rows = [(str(result["policy"]), result)]
-    rows += [
-        (INDENT + CONTROL_NAMES[name], summary) for name, summary in result["controls"].items() if summary["trials"]
-    ]
+    controls = [(CONTROL_NAMES[name], summary) for name, summary in result["controls"].items() if summary["trials"]]
+    rows = [(str(result["policy"]), result), *((INDENT + name, summary) for name, summary in controls)]
     rows += [(room_name(name), summary) for name, summary in result["room"].items()]
     title = f"{result['env']}: {result['tasks']} tasks, {result['episodes']} episodes, memory {result['memory']}"
     title += ", related tasks" if result.get("related") else ""
-    title += "".join(f", {split}" for split in _named_splits(result))
+    # Splits other than the usual one, which a task class names at its end: ``webshop/original/original-split``.
+    last_parts = sorted({task_class.rpartition("/")[2] for task_class in result["by_class"]})
+    title += "".join(f", {part}" for part in last_parts if part.endswith("-split"))
     title += _SEPARATION.get(result["separation"], "")
     return summary_table(title, rows, result["episodes"], versus=result["kind"] == "versus")
 
 
-def _named_splits(result: Result) -> list[str]:
-    """Splits other than the usual one, which a task class names at its end: ``webshop/original/original-split``."""
-    last_parts = {task_class.rpartition("/")[2] for task_class in result["by_class"]}
-    return sorted(part for part in last_parts if part.endswith("-split"))
+def empty_table(title: str) -> Table:
+    """A table without columns yet, as all of them look on a terminal."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    heading = Text(title, style="table.title")
+    return Table(title=heading, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
 
 
 def summary_table(title: str, rows: Sequence[tuple[str, Result]], episodes: int, *, versus: bool) -> Table:
     """A row a method: p@k with half-widths for solve-type tasks, return and share won per episode for games."""
-    from rich import box
     from rich.padding import Padding
-    from rich.table import Table
     from rich.text import Text
 
     stacked = episodes > _SIDE_BY_SIDE
     title += "; returns, half of their intervals, games won" if stacked and versus else ""
-    table = Table(
-        title=Text(title, style="table.title"),
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1),
-        collapse_padding=stacked,
-    )
+    table = empty_table(title)
+    table.collapse_padding = stacked
     table.add_column("method", overflow="fold", min_width=12)
     for k in range(1, episodes + 1):
         head = f"ep. {k}" if stacked else f"episode {k}"
@@ -98,22 +89,19 @@ def pays_in_part(summary: Result) -> bool:
 
 
 def _cells(summary: Result, *, versus: bool, scored: bool) -> list[str]:
+    """p@k and half-widths; of games the mean returns, and below them the shares of games won."""
+    cells = []
     if versus:
-        played = zip(summary["returns"], summary["returns_ci"], summary["won"], strict=True)
-        cells = ["–" if mean is None else _game_cell(mean, ci, won) for mean, ci, won in played]
+        for mean, ci, won in zip(summary["returns"], summary["returns_ci"], summary["won"], strict=True):
+            half = f" [dim]±{(ci[1] - ci[0]) / 2:.2f}[/]" if ci else ""
+            cells.append("–" if mean is None else f"{mean:+.2f}{half}\n[dim]won {100 * won:.0f} %[/]")
     else:
-        shares = zip(summary["p"], summary["ci"], strict=True)
-        cells = [f"{100 * share:.1f} [dim]±{50 * (high - low):.1f}[/]" for share, (low, high) in shares]
+        for share, (low, high) in zip(summary["p"], summary["ci"], strict=True):
+            cells.append(f"{100 * share:.1f} [dim]±{50 * (high - low):.1f}[/]")
         if scored:
             best = summary.get("best") or summary["p"]
             cells.append(f"{100 * best[0]:.0f} / {100 * best[-1]:.0f}")
     return [*cells, f"{100 * summary['valid']:.0f} %"]
-
-
-def _game_cell(mean: float, ci: Sequence[float] | None, won: float) -> str:
-    """Mean return and its half-width, and below it the share of games won."""
-    half = f" [dim]±{(ci[1] - ci[0]) / 2:.2f}[/]" if ci else ""
-    return f"{mean:+.2f}{half}\n[dim]won {100 * won:.0f} %[/]"
 
 
 def footnotes(result: Result) -> list[str]:
@@ -125,10 +113,8 @@ def footnotes(result: Result) -> list[str]:
     if cut["share"]:
         lines.append(f"Warning: {cut['warning']}" if cut["warning"] else f"Cut replies: {100 * cut['share']:.1f} %")
     lines += _failures(result)
-    if result["reflections"]:
-        lines.append(
-            f"Reflections: {result['reflections']}, {100 * result['reflections_valid']:.0f} % in the asked form"
-        )
+    if count := result["reflections"]:
+        lines.append(f"Reflections: {count}, {100 * result['reflections_valid']:.0f} % in the asked form")
     lines += _reflections_shown(result)
     lines += [f"Against {name}: {_gain(gain, result)} (same tasks)" for name, gain in result["gains"].items()]
     if len(result["by_class"]) > 1:
@@ -136,8 +122,8 @@ def footnotes(result: Result) -> list[str]:
             shares = " / ".join(f"{100 * share:.1f}" for share in summary["p"])
             lines.append(f"{name}: {shares} over {summary['trials']} tasks")
     if result["requests"]:
-        faults = result["requests"].get("faults")
-        requests = {name: count for name, count in result["requests"].items() if name != "faults"}
+        requests = dict(result["requests"])
+        faults = requests.pop("faults", None)
         lines.append(f"Requests: {_counted(requests)}" + (f" (faults: {_counted(faults)})" if faults else ""))
     return [*lines, *_spent(result)]
 
@@ -149,13 +135,11 @@ def _explained(result: Result) -> list[str]:
     side = ", on the inner side near 0 and 100" if _is_lopsided(result) else ""
     lines = [f"{figures}; ±: half of the 95 % interval{side}"]
     if result["policy"] == "random":
-        lines.append("random: random legal moves, which eval plays unless --policy names a player")
-    shown = [name for name, summary in result["controls"].items() if summary["trials"]]
-    lines += [f"{CONTROL_NAMES[name]}: the same policy with {_CONTROLS_SHOW[name]}" for name in shown]
+        lines.append("random: random legal moves")
+    shown = [_CONTROLS[name] for name, summary in result["controls"].items() if summary["trials"]]
+    lines += [f"{name}: the same policy with {memory}" for name, memory in shown]
     if result["room"]:
-        lines.append(
-            "scripted, ceiling: the environment's own players, for comparison; the ceiling sees what is hidden"
-        )
+        lines += ["scripted, ceiling: the environment's own players, for comparison; the ceiling sees what is hidden"]
     if not versus and result["ceiling"] is not None and result["ceiling"] < 1:
         stops = {name: count for name, count in result["room"]["ceiling"]["stop_reasons"].items() if name != "won"}
         reasons = ", ".join(name.replace("_", " ") for name in stops)
@@ -165,9 +149,8 @@ def _explained(result: Result) -> list[str]:
 
 def _spent(result: Result) -> list[str]:
     """Tokens, cost and time, and how to continue what is not complete."""
-    tokens = (
-        f"{result['prompt_tokens']:,} + {result['completion_tokens']:,} tokens, " if result["prompt_tokens"] else ""
-    )
+    prompt, completion = result["prompt_tokens"], result["completion_tokens"]
+    tokens = f"{prompt:,} + {completion:,} tokens, " if prompt else ""
     with_controls = " with controls" if any(summary["trials"] for summary in result["controls"].values()) else ""
     cost = f"cost {result['cost']:.4f}{with_controls}, " if result["cost"] else ""
     rate = result["turns_per_second"]
@@ -195,40 +178,36 @@ def _is_lopsided(result: Result) -> bool:
 def _failures(result: Result) -> list[str]:
     """Arm by arm: failures in a control would make the memory look better than it is."""
     lines = []
+    counted = "left out" if result["kind"] == "versus" else "counted as not solved"
     for name, summary in (("", result), *result["controls"].items()):
         if summary["failed"]:
-            of_control = f" of {name}" if name else ""
-            what = f"{summary['failed']} trials{of_control}, {what_failed(summary, versus=result['kind'] == 'versus')}"
-            lines.append(f"Failed for reasons outside the agent: {what}")
+            trials = f"{summary['failed']} trials" + (f" of {name}" if name else "")
+            first = f"; the first: {summary['failure']}" if summary["failure"] else ""
+            lines.append(f"Failed for reasons outside the agent: {trials}, what failed of them {counted}{first}")
     return lines
-
-
-def what_failed(summary: Result, *, versus: bool) -> str:
-    """How the failed part of trials is counted, and what it said."""
-    first = f"; the first: {summary['failure']}" if summary.get("failure") else ""
-    return f"what failed of them {'left out' if versus else 'counted as not solved'}{first}"
 
 
 def _reflections_shown(result: Result) -> list[str]:
     """Where too few reflections of others could be shown: those episodes were played as if they were removed."""
     lines = []
-    for name in ("foreign", "other-trial"):
-        summary = result["controls"].get(name)
-        later = sum(summary["played"][1:]) if summary else 0
-        if summary and summary["reflections"] < later:
-            lines.append(
-                f"Control {name}: a reflection could be shown before {summary['reflections']} of {later} later episodes"
-            )
+    for name, summary in result["controls"].items():
+        later, shown = sum(summary["played"][1:]), summary["reflections"]
+        if name in ("foreign", "other-trial") and shown < later:
+            lines.append(f"Control {name}: a reflection could be shown before {shown} of {later} later episodes")
     return lines
 
 
 def _gain(gain: Mapping[str, Any], result: Result) -> str:
-    versus, last = result["kind"] == "versus", result["episodes"]
-    scale, digits = (1, 2) if versus else (100, 1)
-    low, high = (f"{scale * bound:+.{digits}f}" for bound in gain["ci"])
-    interval = f"[{low}, {high}]" if math.isfinite(gain["ci"][0]) else "(one task has no interval)"
-    measured = "return in the last episode played" if versus else f"points at p@{last}"
-    return f"{scale * gain['gain']:+.{digits}f} {measured} {interval}"
+    versus = result["kind"] == "versus"
+    mean, *bounds = difference_cells([gain["gain"], *gain["ci"]], versus=versus)
+    interval = f"[{', '.join(bounds)}]" if math.isfinite(gain["ci"][0]) else "(one task has no interval)"
+    measured = "return in the last episode played" if versus else f"points at p@{result['episodes']}"
+    return f"{mean} {measured} {interval}"
+
+
+def difference_cells(values: Sequence[float], *, versus: bool) -> list[str]:
+    """Differences with their signs: in percentage points, or in a game's returns."""
+    return [f"{value:+.2f}" if versus else f"{100 * value:+.1f}" for value in values]
 
 
 def _counted(counts: Mapping[str, int]) -> str:

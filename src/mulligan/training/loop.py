@@ -27,7 +27,7 @@ from mulligan.algo.loss import mismatch_warning
 from mulligan.algo.normalise import History
 from mulligan.engine.choose import make_engine
 from mulligan.errors import MulliganError, StopReason, lost_device
-from mulligan.eval.cut import WARN_FROM, CutReplies, cut_replies
+from mulligan.eval.passk import WARN_FROM, CutReplies, cut_replies
 from mulligan.models.load import Loaded
 from mulligan.models.weights import leave_room
 from mulligan.policy.local import LocalPolicy

@@ -7,8 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mulligan.eval.diversity import TRIALS, diversity
-from mulligan.eval.passk import pass_at
+from mulligan.eval.passk import DIVERSITY_TRIALS, diversity, pass_at
 from mulligan.policy.base import Policy
 from mulligan.rollout.collect import Job, collect
 from mulligan.rollout.groups import Mixture
@@ -60,7 +59,7 @@ class Validation:
                 replace(job, seed=derive(job.seed, "diversity", number), index=number)
                 for jobs in self.jobs.values()
                 for job in jobs[: self.config.diversity_tasks]
-                for number in range(TRIALS)
+                for number in range(DIVERSITY_TRIALS)
             ]
             metrics["validation/diversity"] = diversity(self._played(again, 1))
         return metrics

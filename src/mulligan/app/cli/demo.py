@@ -36,8 +36,8 @@ def run(parser: Parser, words: list[str]) -> int:
     from mulligan.app.sweep.arms import plan_work, refuse_edits
     from mulligan.app.sweep.demo import demo_sweep, gather
     from mulligan.app.sweep.schedule import run_work
-    from mulligan.report.page import write_page
-    from mulligan.report.run import to_json
+    from mulligan.report.page import page
+    from mulligan.report.run import RunFolder, to_json
 
     folder = Path(options.run or new_run_path("demo", "minesweeper"))
     check_holds_runs(folder)
@@ -58,7 +58,7 @@ def run(parser: Parser, words: list[str]) -> int:
     data |= {"minutes": round((time.perf_counter() - began) / 60, 2), "cores": cores, "run": str(folder)}
     data["command"] = shlex.join(["mulligan", "demo", *words])
     (folder / "demo.json").write_text(to_json(data), encoding="utf-8")
-    write_page(folder / "report.html", data)
+    RunFolder(folder).write_text("report.html", page(data))
     if options.json:
         sys.stdout.write(to_json({name: value for name, value in data.items() if name != "trials"}))
     else:

@@ -61,7 +61,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(parser: Parser, words: list[str]) -> int:
-    from mulligan.eval.evidence import without_evidence
+    from mulligan.eval.passk import without_evidence
     from mulligan.eval.run import run_plan
     from mulligan.report.run import RunFolder, to_json
 

@@ -204,7 +204,7 @@ def _evaluate(config: Config, folder: Path, protocol: Mapping[str, Any], report:
     also = {name: _summaries(result) for name, result in results.items()}
     return {
         **_summaries(main),
-        "memory": main.settings.memory_mode,
+        "memory": main.plan.settings.memory_mode,
         "seed_set": protocol["seed_set"],
         **({"also": also} if also else {}),
     }
