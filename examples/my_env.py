@@ -1,6 +1,7 @@
 """A complete environment of your own: guess a hidden number, with "higher" and "lower" as the only hints.
 
-Check, play or evaluate it: mulligan check examples/my_env.py:GuessNumber
+One attempt is too short to halve the range until the number is found; two are enough for who remembers the hints.
+Check it: mulligan check examples/my_env.py:GuessNumber; then `mulligan play` and `mulligan eval` take the same name.
 """
 
 from mulligan.envs.base import action_text
@@ -11,8 +12,8 @@ from mulligan.types import Step, Task
 class GuessNumber:
     """Guess a number from 1 to `top`; each wrong guess says whether to go higher or lower."""
 
-    defaults = {"top": 20}  # noqa: RUF012
-    turns = 4
+    defaults = {"top": 2000}  # noqa: RUF012
+    turns = 6
 
     def __init__(self, task: Task) -> None:
         self.task, self.top = task, task.integer("top")

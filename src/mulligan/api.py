@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -98,7 +98,8 @@ def evaluate(
     concurrency: int = 16,
     run: str | os.PathLike[str] | None = None,
     resume: bool = False,
-    prices: Prices | None = None,
+    price_in: float = 0.0,
+    price_out: float = 0.0,
     max_cost: float | None = None,
     progress: bool | Progress | None = None,
     settings: TrialSettings | None = None,
@@ -115,7 +116,8 @@ def evaluate(
     related      whether later episodes are other tasks of the class; None: as the run was trained, otherwise no
     concurrency  trials at a time, and so calls of a function
     run, resume  a folder that keeps every trial; with `resume`, what it holds is not played again
-    max_cost     start no new trial beyond this cost, by `prices` of a million tokens
+    price_in, price_out  of a million tokens of prompts and of replies
+    max_cost     start no new trial beyond this cost
     progress     a bar: None shows it on a terminal and in a notebook; or a function of (arm, done, total)
     settings     how trials are played; `trial` changes single fields: ``episodes=3, memory="history"``
     """
@@ -147,7 +149,7 @@ def evaluate(
         folder = open_folder(plan, player.name, run) if resume else partial(create_folder, plan, player.name, run)
     shown = nullcontext(progress) if callable(progress) else trial_progress(quiet=_is_quiet(progress))
     with nullcontext() if progress is False else shown as show:
-        result = run_plan(plan, player, folder, concurrency, prices, max_cost, show)
+        result = run_plan(plan, player, folder, concurrency, Prices(price_in, price_out), max_cost, show)
     if result.says_nothing:
         reason = f"every trial failed for reasons outside the agent, and the figures say nothing: {result.main.failure}"
         warnings.warn(reason, stacklevel=2)
@@ -237,7 +239,8 @@ def train(
 
     env        an environment, or a mixture with weights: "minesweeper:2,sokoban:1"
     preset     named settings to start from; "cpu" if neither a preset nor a model is named
-    settings   changes to it by name: ``{"algo.gamma_traj": 0.9}``; `mulligan train --settings` lists them
+    settings   changes to it by name: ``{"algo.gamma_traj": 0.9}``; `mulligan train --settings` lists them;
+               or in sections, as `tomllib.load` reads a file of them
     config     all settings at once, in place of the four above
     resume     go on with the run in the folder, with its own settings
     on_update  called with the metrics of each update
@@ -255,7 +258,7 @@ def train(
     if resume:
         env = from_run(RunFolder.open(run)).task.env
     elif config is None:
-        changes = {key: str(value) for key, value in (settings or {}).items()}
+        changes = {key: str(value) for key, value in _flat(settings or {})}
         changes |= {f"env.{key}": str(value) for key, value in (params or {}).items()}
         if preset is None and "model.name" not in changes:
             preset = "cpu"
@@ -268,6 +271,15 @@ def train(
                 callback(metrics)
 
         return TrainedRun(train_into(config, run, resume=resume, on_update=call_all))
+
+
+def _flat(settings: Mapping[str, Any], section: str = "") -> Iterator[tuple[str, Any]]:
+    """``{"run": {"updates": 3}}`` as ``run.updates``; ``task.params`` as ``env.…``, as on the command line."""
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, "env." if f"{section}{name}" == "task.params" else f"{section}{name}.")
+        else:
+            yield f"{section}{name}", value
 
 
 def _is_quiet(wanted: bool | None) -> bool:

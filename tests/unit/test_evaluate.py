@@ -11,7 +11,6 @@ import mulligan
 from mulligan import evaluate
 from mulligan.envs.bandit import Bandit
 from mulligan.errors import ParameterError, RunFolderError, UnknownName, UsageError
-from mulligan.eval.plan import Prices
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.report.tables import eval_table, footnotes
 from mulligan.types import Completion, Message
@@ -189,8 +188,8 @@ def test_a_control_that_is_named_twice_is_played_and_paid_once(tmp_path):
 def test_what_is_missing_is_told_of_controls_too():
     """Where the money ended in a control, "30 of 30 tasks" are not what is incomplete; and the cost is of all arms."""
 
-    whole = evaluate("bandit", Paid(), tasks=30, prices=Prices(1.0), room=False, controls=())
-    result = evaluate("bandit", Paid(), tasks=30, prices=Prices(1.0), max_cost=whole.cost + 0.005, room=False)
+    whole = evaluate("bandit", Paid(), tasks=30, price_in=1.0, room=False, controls=())
+    result = evaluate("bandit", Paid(), tasks=30, price_in=1.0, max_cost=whole.cost + 0.005, room=False)
     told = footnotes(result.to_dict())
     played = result.controls["independent"].trials
     assert 0 < played < 30
@@ -211,7 +210,9 @@ def test_max_cost_starts_nothing_new():
             pass
 
     # An episode costs one call of 900 · 1 + 100 · 1 = 1,000 tokens = 0.001; reflections cost as much.
-    result = evaluate("bandit", Paid(), tasks=100, prices=Prices(1.0, 1.0), max_cost=0.02, concurrency=1, room=False)
+    result = evaluate(
+        "bandit", Paid(), tasks=100, price_in=1.0, price_out=1.0, max_cost=0.02, concurrency=1, room=False
+    )
     assert not result.complete
     assert 0.02 <= result.cost < 0.02 + 5 * 0.001
     assert result.main.trials < 20
@@ -233,7 +234,7 @@ def test_result_is_plain_json_with_the_promised_keys():
 
 
 def test_a_control_that_was_not_played_has_no_gain():
-    result = evaluate("bandit", Paid(), tasks=4, prices=Prices(1.0), max_cost=0.001, concurrency=1, room=False)
+    result = evaluate("bandit", Paid(), tasks=4, price_in=1.0, max_cost=0.001, concurrency=1, room=False)
     assert result.controls["independent"].trials == 0
     assert result.gains == {}
     json.dumps(result.to_dict(), allow_nan=False)

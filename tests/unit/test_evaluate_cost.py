@@ -11,12 +11,10 @@ import pytest
 from mulligan import evaluate
 from mulligan.errors import RequestFailed, RunFolderError
 from mulligan.eval.paid import PaidReplies
-from mulligan.eval.plan import Prices
 from mulligan.report.tables import footnotes
 from mulligan.types import Completion, Message, Step, Task
 
 A_REPLY = 0.001
-PRICES = Prices(1.0)
 
 
 class Paying:
@@ -74,7 +72,9 @@ def test_a_function_cannot_spend_without_limit():
         calls += 1
         return "<action>1</action>"
 
-    result = evaluate("bandit", function, tasks=200, prices=Prices(3, 15), max_cost=0.001, concurrency=1, room=False)
+    result = evaluate(
+        "bandit", function, tasks=200, price_in=3, price_out=15, max_cost=0.001, concurrency=1, room=False
+    )
     assert not result.complete
     assert 0.001 <= result.cost < 0.003
     assert calls < 60
@@ -82,7 +82,7 @@ def test_a_function_cannot_spend_without_limit():
 
 def test_replies_to_a_broken_world_are_paid_for_too():
     policy = Paying()
-    options = {"prices": PRICES, "max_cost": 0.01, "room": False, "concurrency": 1}
+    options = {"price_in": 1.0, "max_cost": 0.01, "room": False, "concurrency": 1}
     with pytest.warns(UserWarning, match="RuntimeError"):
         result = evaluate(f"{__file__}:Raising", policy, tasks=100, **options)
     assert not result.complete
@@ -102,7 +102,7 @@ def test_what_an_outage_has_cost_is_not_forgotten(tmp_path):
             return super().answer(task, messages)
 
     policy = Flaky()
-    options = {"tasks": 20, "run": tmp_path / "run", "room": False, "prices": PRICES, "concurrency": 1}
+    options = {"tasks": 20, "run": tmp_path / "run", "room": False, "price_in": 1.0, "concurrency": 1}
     first = evaluate("bandit", policy, **options)
     assert first.main.failed > 0
     assert first.cost == pytest.approx(policy.calls * A_REPLY)
@@ -117,7 +117,7 @@ def test_what_an_outage_has_cost_is_not_forgotten(tmp_path):
 
 def test_the_limit_knows_what_later_arms_have_cost(tmp_path):
     policy = Paying()
-    options = {"tasks": 6, "run": tmp_path / "run", "room": False, "prices": PRICES, "concurrency": 1}
+    options = {"tasks": 6, "run": tmp_path / "run", "room": False, "price_in": 1.0, "concurrency": 1}
     spent = evaluate("bandit", policy, **options).cost
     for trials in (tmp_path / "run" / "trials").glob("main*"):
         trials.unlink()

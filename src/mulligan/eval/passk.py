@@ -103,14 +103,14 @@ class Summary:
     completion_tokens: int
     failure: str = ""
     """The error of the first failed trial."""
-    effective: list[float] = field(default_factory=list)
+    effective: list[float] = field(default_factory=list, repr=False)
     """Independent trials that would measure p@1 … p@N as well: all of them, unless their tasks are related."""
-    outcomes: list[list[float | None]] = field(default_factory=list)
+    outcomes: list[list[float | None]] = field(default_factory=list, repr=False)
     """For each task an entry for each attempt, by `TaskNames.evidence`: 1 where it was won, else 0, also where the
     trial had ended before; of games the return, None where none was played to its end. Differences are paired by it."""
-    worlds: list[int] = field(default_factory=list)
+    worlds: list[int] = field(default_factory=list, repr=False)
     """For each task the number of its world (a board and its mirror image are one), over which intervals are."""
-    tasks_digest: str = ""
+    tasks_digest: str = field(default="", repr=False)
     """Names the list of tasks: results with equal digests can be paired task by task."""
 
     def figures(self, kind: str) -> dict[str, float | None]:

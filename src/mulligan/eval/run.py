@@ -29,6 +29,7 @@ from mulligan.policy.base import Policy
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.policy.threads import run_async
 from mulligan.report.run import SCHEMA_VERSION, RunFolder
+from mulligan.report.tables import game_name
 from mulligan.rollout.collect import Job, Judge, collect
 from mulligan.rollout.tasksets import next_alike, tasks_of
 from mulligan.rollout.worlds import SAMPLED, Separation, separation
@@ -84,7 +85,8 @@ class EvalResult(notebook.Shown):
     def __repr__(self) -> str:
         name, values = ("return ", self.main.returns) if self.kind == "versus" else ("p@", self.main.p)
         figures = ", ".join(f"{name}{k} {value:.3g}" for k, value in enumerate(values, 1) if value is not None)
-        return f"<EvalResult of {self.policy} on {self.plan.env}, {self.main.trials} tasks: {figures}>"
+        game = game_name(self.plan.env, self.plan.params)
+        return f"<EvalResult of {self.policy} on {game}, {self.main.trials} tasks: {figures}>"
 
     @property
     def p(self) -> list[float]:
@@ -107,6 +109,7 @@ class EvalResult(notebook.Shown):
         return {
             "schema_version": SCHEMA_VERSION,
             "env": self.plan.env,
+            "params": dict(self.plan.params),
             "policy": self.policy,
             "kind": self.kind,
             "tasks": self.plan.tasks,
@@ -116,6 +119,7 @@ class EvalResult(notebook.Shown):
             "style": self.plan.settings.style,
             **({"related": True} if self.plan.related else {}),
             **asdict(self.main),
+            "controls_left_out": sorted({*self.plan.controls} - {*self.plan.arms()}),
             "controls": {name: asdict(summary) for name, summary in self.controls.items()},
             "gains": {name: {"gain": gain, "ci": ci} for name, (gain, ci) in self.gains.items()},
             "room": {name: asdict(summary) for name, summary in self.room.items()},

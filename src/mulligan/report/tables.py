@@ -28,6 +28,11 @@ _SEPARATION = {
 """What the heading says of worlds that are not split, by `mulligan.rollout.worlds.Separation`."""
 
 
+def game_name(env: str, params: Mapping[str, Any]) -> str:
+    """The environment with the parameters that were given: ``minesweeper (mines=4)``."""
+    return f"{env} ({', '.join(f'{name}={value}' for name, value in params.items())})" if params else env
+
+
 def room_name(player: str) -> str:
     """The name of a scripted player's row. A policy may have the player's name too, and is not called scripted."""
     return "ceiling (omniscient)" if player == "ceiling" else f"scripted {player}"
@@ -38,7 +43,8 @@ def eval_table(result: Result) -> Table:
     controls = [(CONTROL_NAMES[name], summary) for name, summary in result["controls"].items() if summary["trials"]]
     rows = [(str(result["policy"]), result), *((INDENT + name, summary) for name, summary in controls)]
     rows += [(room_name(name), summary) for name, summary in result["room"].items()]
-    title = f"{result['env']}: {result['tasks']} tasks, {result['episodes']} episodes, memory {result['memory']}"
+    game = game_name(result["env"], result["params"])
+    title = f"{game}: {result['tasks']} tasks, {result['episodes']} episodes, memory {result['memory']}"
     title += ", related tasks" if result.get("related") else ""
     # Splits other than the usual one, which a task class names at its end: ``webshop/original/original-split``.
     last_parts = sorted({task_class.rpartition("/")[2] for task_class in result["by_class"]})
@@ -138,6 +144,9 @@ def _explained(result: Result) -> list[str]:
         lines.append("random: random legal moves")
     shown = [_CONTROLS[name] for name, summary in result["controls"].items() if summary["trials"]]
     lines += [f"{name}: the same policy with {memory}" for name, memory in shown]
+    if result["controls_left_out"] and result["episodes"] > 1:
+        reason = "every episode is an independent retry" if result["memory"] == "none" else "it holds no reflections"
+        lines.append(f"Memory is {result['memory']}, {reason}: no control {', '.join(result['controls_left_out'])}")
     if result["room"]:
         lines += ["scripted, ceiling: the environment's own players, for comparison; the ceiling sees what is hidden"]
     if not versus and result["ceiling"] is not None and result["ceiling"] < 1:

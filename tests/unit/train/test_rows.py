@@ -53,7 +53,7 @@ def test_rows_follow_the_memory_mode():
     }
     assert count == {"reflection": 6, "history": 2, "both": 2, "none": 6}
     windowed = rows_of(play(loaded, memory="history", env=env, params=params, trials=1, window=1).trials)[0]
-    assert len(windowed) == 3 * 4  # a row for each of the four turns of three episodes
+    assert len(windowed) == 3 * 6  # a row for each of the six turns of three episodes
 
 
 def test_demonstrations_carry_the_tokens_an_agent_would_sample():
