@@ -27,7 +27,6 @@ class Env(Protocol):
 
     def rules(self) -> str:
         """The game in words, with its action grammar. Says nothing that only the answer would tell."""
-        ...
 
     def reset(self, chance: int = 0) -> str:
         """Start the task again and return the first observation.
@@ -35,11 +34,9 @@ class Env(Protocol):
         `chance` numbers the draw of luck (cards, an opponent's dice): the same number repeats it exactly, another one
         redraws it. What the task hides (a board, an opponent's habits) stays. A world without luck ignores it.
         """
-        ...
 
     def step(self, reply: str) -> Step:
         """Play one reply. Never raises, whatever the reply; an invalid one changes nothing."""
-        ...
 
 
 class Player(Protocol):
@@ -51,11 +48,9 @@ class Player(Protocol):
 
     def act(self) -> str:
         """The next reply, from what the world shows now."""
-        ...
 
     def see(self, step: Step) -> None:
         """What the last reply led to. `step.done` is true at the last turn of an episode, also at the turn limit."""
-        ...
 
 
 class Offers(Protocol):
@@ -63,7 +58,6 @@ class Offers(Protocol):
 
     def legal(self) -> Sequence[str]:
         """Replies that are legal now, in a fixed order. Needed by the random player and by hints for people."""
-        ...
 
     def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
         """A scripted player of this world.
@@ -73,15 +67,12 @@ class Offers(Protocol):
         skill   share of its own moves; the rest are random legal ones.
         recall  share of its moves that use what earlier episodes of the trial showed.
         """
-        ...
 
     def reflect(self, episode: Episode) -> str | Completion:
         """A truthful reflection on an episode, for scripted players that have no `reflect` of their own."""
-        ...
 
     def digest(self, episode: Episode) -> str:
         """The facts of an episode worth carrying into the next, for `history` memory."""
-        ...
 
     def world_key(self) -> str:
         """The canonical name of the hidden world.
@@ -89,21 +80,18 @@ class Offers(Protocol):
         Worlds that differ only in a symmetry, a distractor or the player's start have one key. Training, validation and
         evaluation share no key.
         """
-        ...
 
     def task_key(self) -> str:
         """The exact name of the task, where several tasks share one `world_key` (a board and its mirror image).
 
         A list of tasks holds each `task_key` once; without it, each `world_key` once.
         """
-        ...
 
     def seed_set(self) -> str | None:
         """The set of tasks ("train", "validation", "eval") that the authors of the world put it in.
 
         None leaves the split to `world_key`.
         """
-        ...
 
 
 _ACTION = re.compile(r"<action>([^<>]*)</action>", re.IGNORECASE)

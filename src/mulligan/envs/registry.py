@@ -27,8 +27,8 @@ EnvClass = TypeVar("EnvClass", bound=type)
 BUILTIN = {
     "minesweeper": "mulligan.envs.minesweeper.env:MineSweeper",
     "sokoban": "mulligan.envs.sokoban.env:Sokoban",
-    "tictactoe": "mulligan.envs.tictactoe.env:TicTacToe",
-    "kuhn": "mulligan.envs.kuhn.env:KuhnPoker",
+    "tictactoe": "mulligan.envs.tictactoe:TicTacToe",
+    "kuhn": "mulligan.envs.kuhn:KuhnPoker",
     "alfworld": "mulligan.envs.alfworld.env:ALFWorld",
     "webshop": "mulligan.envs.webshop.env:WebShop",
     "bandit": "mulligan.envs.bandit:Bandit",
@@ -37,8 +37,6 @@ ENTRY_POINTS = "mulligan.envs"
 ADAPTERS = ("gymnasium", "textarena", "openspiel")
 """``gymnasium:ID`` and so on: environments of other libraries."""
 _REGISTERED: dict[str, type] = {}
-_RESERVED = ("seed", "turns")
-"""Names that no parameter of an environment can have: `make_task` takes them for itself."""
 
 
 @dataclass(frozen=True)
@@ -70,10 +68,7 @@ class EnvSpec:
 
 
 _SETTINGS = set(EnvSpec.__dataclass_fields__) - {"name", "build", "summary"}
-_ALIASES = {
-    "max_turns": "turns", "max_steps": "turns", "params": "defaults", "parameters": "defaults", "reward_timeout":
-    "timeout_reward", "title": "the first line of the docstring", "description": "the first line of the docstring",
-}  # fmt: skip
+_ELSEWHERE = {"max_turns": "turns", "max_steps": "turns", "params": "defaults", "title": "the docstring's first line"}
 """What people call settings elsewhere -> what they are here."""
 
 
@@ -101,9 +96,8 @@ def environment_named(env: str | type) -> str:
     if not isinstance(env, type):
         raise UsageError(f"env must be a name, path/to/file.py:ClassName, or a class (got {env!r})")
     location = f"{env.__module__}:{env.__qualname__}"
-    for name, builtin in BUILTIN.items():
-        if builtin == location:
-            return name
+    if location in BUILTIN.values():
+        return next(name for name, builtin in BUILTIN.items() if builtin == location)
     if _REGISTERED.get(env.__name__) is not env:
         register(env)
     return env.__name__
@@ -123,16 +117,13 @@ def spec(env: str | type) -> EnvSpec:
 @lru_cache(maxsize=256)
 def spec_of(env_class: object, name: str) -> EnvSpec:
     """The settings of a class, under the name it goes by."""
-    if not _is_env(env_class):
+    if not isinstance(env_class, type) or not _is_env(env_class):
         raise UsageError(f"{name!r} is not an environment: it needs rules(), reset() and step()")
-    assert isinstance(env_class, type)
     _refuse_misspelt(env_class, name)
     defaults: dict[str, ParamValue] = _setting(env_class, name, "defaults", {}, dict)
-    for parameter in _RESERVED:
-        if parameter in defaults:
-            raise UsageError(f"{name!r} cannot have a parameter {parameter!r}: every task has one of that name")
+    if reserved := defaults.keys() & {"seed", "turns"}:
+        raise UsageError(f"{name!r} cannot have a parameter {min(reserved)!r}: every task has one of that name")
     kind: Kind = _choice(env_class, name, "kind", get_args(Kind), "solve")
-    is_solved = kind == "solve"
     return EnvSpec(
         name=name,
         build=cast(type[Env], env_class),
@@ -140,8 +131,8 @@ def spec_of(env_class: object, name: str) -> EnvSpec:
         defaults=defaults,
         turns=_setting(env_class, name, "turns", 10, int),
         kind=kind,
-        stop=_choice(env_class, name, "stop", get_args(Stop), "success" if is_solved else "never"),
-        restart=_choice(env_class, name, "restart", get_args(Restart), "replay" if is_solved else "fresh"),
+        stop=_choice(env_class, name, "stop", get_args(Stop), "success" if kind == "solve" else "never"),
+        restart=_choice(env_class, name, "restart", get_args(Restart), "replay" if kind == "solve" else "fresh"),
         timeout_reward=_setting(env_class, name, "timeout_reward", 0.0, float),
         glyphs=_setting(env_class, name, "glyphs", {}, dict),
         players=getattr(env_class, "players", PLAYERS),
@@ -151,13 +142,11 @@ def spec_of(env_class: object, name: str) -> EnvSpec:
 
 def _refuse_misspelt(env_class: type, name: str) -> None:
     """Refuse class attributes that are nearly called like a setting: they would be ignored."""
-    attributes = {key: value for base in env_class.__mro__[:-1] for key, value in vars(base).items()}
-    for key, value in attributes.items():
-        if key.startswith("_") or key in _SETTINGS or hasattr(value, "__get__"):  # methods, properties and slots
-            continue
-        near = difflib.get_close_matches(key, [*_SETTINGS, *_ALIASES], n=1, cutoff=0.8)
-        if near:
-            meant = _ALIASES.get(near[0], near[0])
+    for key in dir(env_class):
+        near = difflib.get_close_matches(key, [*_SETTINGS, *_ELSEWHERE], n=1, cutoff=0.8)
+        is_method = hasattr(getattr(env_class, key, None), "__get__")
+        if near and key not in _SETTINGS and not key.startswith("_") and not is_method:
+            meant = _ELSEWHERE.get(near[0], near[0])
             raise UsageError(f"{name!r} has an attribute {key!r}, which is no setting; did you mean {meant!r}?")
 
 
@@ -193,14 +182,12 @@ def task_of(name: str, seed: int, given: Mapping[str, Any]) -> Task:
         if key not in settled:
             raise UnknownName(f"parameter of {name}", key, [*settled, "turns"])
         settled[key] = _coerce(name, key, value, settled[key])
-    settle = getattr(env_spec.build, "settle", None)
-    if settle is not None:  # lets an environment check its parameters and fix those that depend on the seed
-        settled = settle(settled, seed)
-    check_turns = getattr(env_spec.build, "check_turns", None)
-    if check_turns is not None:
-        check_turns(settled, turns)
-    classify = getattr(env_spec.build, "task_class", None)
-    task_class = classify(settled) if classify is not None else _class_of(name)
+    world: Any = env_spec.build
+    if hasattr(world, "settle"):  # checks the parameters and fixes those that depend on the seed
+        settled = world.settle(settled, seed)
+    if hasattr(world, "check_turns"):
+        world.check_turns(settled, turns)
+    task_class = world.task_class(settled) if hasattr(world, "task_class") else _class_of(name)
     return Task(env=name, seed=seed, turns=turns, task_class=task_class, params=tuple(sorted(settled.items())))
 
 
@@ -253,30 +240,18 @@ def _load(name: str) -> object:
     if colon and file.endswith(".py"):
         return load_from_file(Path(file), attribute)
     if name.endswith(".py"):
-        raise UsageError(_without_class(Path(name)))
-    if name.isidentifier() and not name.islower():
-        raise UsageError(f"no environment {name!r}: register its class (mulligan.register) or name its file:{name}")
+        choices = [f"{name}:{each}" for each in _classes(import_file(Path(name)))]
+        way_out = f"name the environment in it: {' or '.join(choices)}" if choices else "it has no environment"
+        raise UsageError(f"{name!r} is a file; {way_out}")
     raise UnknownName("environment", name, names())
 
 
 def load_from_file(path: Path, attribute: str) -> object:
     """What a Python file calls `attribute`."""
-    if not path.is_file():
-        raise UsageError(f"no file {str(path)!r} to take {attribute!r} from")
     module = import_file(path)
     if not hasattr(module, attribute):
         raise UnknownName(f"class in {str(path)!r}", attribute, _classes(module))
     return getattr(module, attribute)
-
-
-def _without_class(path: Path) -> str:
-    """The error where a file is named and no class of it."""
-    if not path.is_file():
-        return f"no file {str(path)!r} to take an environment from"
-    choices = [f"{path}:{name}" for name in _classes(import_file(path))]
-    if not choices:
-        return f"{str(path)!r} has no environment: a class with rules(), reset() and step(); see docs/own-env.md"
-    return f"{str(path)!r} is a file; name the environment in it: {' or '.join(choices)}"
 
 
 def _classes(module: ModuleType) -> list[str]:
@@ -291,6 +266,8 @@ def _is_env(value: object) -> bool:
 
 def import_file(path: Path) -> ModuleType:
     """The module that a Python file defines."""
+    if not path.is_file():
+        raise UsageError(f"no file {str(path)!r}")
     module_name = f"mulligan_env_{path.stem}_{derive(str(path.resolve())):x}"
     module_spec = importlib.util.spec_from_file_location(module_name, path)
     assert module_spec is not None and module_spec.loader is not None, "a .py file has a loader"  # noqa: PT018

@@ -19,9 +19,9 @@ from functools import cache
 from typing import ClassVar
 
 from mulligan.envs.adapters.openspiel import mcts, simulations_of
-from mulligan.envs.base import Player, action_text
+from mulligan.envs.base import Player, action_text, reflection_text
 from mulligan.envs.versus import ORDER, pick, settle_seat
-from mulligan.errors import UnknownName
+from mulligan.errors import StopReason, UnknownName
 from mulligan.seeding import generator
 from mulligan.types import Episode, ParamValue, Step, Task
 
@@ -30,9 +30,8 @@ EMPTY = "...\n...\n..."
 LINES = ("012", "345", "678", "036", "147", "258", "048", "246")
 _UNFINISHED = "The game was not finished."
 _RESULTS = {1.0: "You won.", 0.0: "A draw.", -1.0: "You lost."}
+_WORDS = {1: "won", 0: "drawn", -1: "lost"}
 _CELL = re.compile(r"\(?\s*([0-9]+)\s*[,\s]\s*([0-9]+)\s*\)?")
-_LONGEST_ACTION = 40
-"""Characters; no cell needs more, and the pattern above would be slow on a long run of spaces."""
 
 
 def after(board: str, move: int) -> str:
@@ -109,7 +108,8 @@ class TicTacToe:
         )
 
     def reset(self, chance: int = 0) -> str:
-        self.board, self.history = EMPTY, list[int]()
+        self.boards, self.history = [EMPTY], list[int]()
+        """Every board of the game so far, and the moves between them."""
         self.opponent = self._opponent(generator(self.task.seed, "chance", chance))
         self._let_opponent_move()
         return self._observe()
@@ -121,6 +121,10 @@ class TicTacToe:
         self._play(move)
         self._let_opponent_move()
         return Step(self._observe(), self.reward, self.over, won=self.reward > 0, state_key=self.board)
+
+    @property
+    def board(self) -> str:
+        return self.boards[-1]
 
     @property
     def over(self) -> bool:
@@ -137,16 +141,21 @@ class TicTacToe:
         return [action(move) for move in moves(self.board)]
 
     def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
-        from mulligan.envs.tictactoe.player import Strategist
-
         return Strategist(self, kind, rng, skill, recall)
 
     def digest(self, episode: Episode) -> str:
-        history = _played_in(episode, self.mark)
-        played = ", ".join(f"{'XO'[turn % 2]} {cell(move)}" for turn, move in enumerate(history))
+        """The moves in their order: new on each board are the player's own move and the answer to it."""
+        played: list[str] = []
+        before = "." * 9
+        for text in (*(turn.observation for turn in episode.turns), episode.final):
+            marks = "".join(text.split()[:9])
+            fresh = [move for move in range(9) if marks[move] != before[move]]
+            fresh.sort(key=lambda move: marks[move] != self.mark)
+            played += [f"{marks[move]} {cell(move)}" for move in fresh]
+            before = marks
         ending = episode.final.rpartition("\n")[2]
         result = ending if ending in _RESULTS.values() else _UNFINISHED
-        return f"You were {self.mark}. Moves: {played or 'none'}. {result}"
+        return f"You were {self.mark}. Moves: {', '.join(played) or 'none'}. {result}"
 
     def _opponent(self, rng: random.Random) -> Callable[[], int]:
         """The opponent's next move, with all its luck drawn from `rng`."""
@@ -163,7 +172,7 @@ class TicTacToe:
             self._play(self.opponent())
 
     def _play(self, move: int) -> None:
-        self.board = after(self.board, move)
+        self.boards.append(after(self.board, move))
         self.history.append(move)
 
     def _observe(self) -> str:
@@ -184,8 +193,8 @@ def action(move: int) -> str:
 
 def _parse(reply: str, board: str) -> tuple[int | None, str]:
     """The cell that the reply names; or None, and why."""
-    text = action_text(reply)
-    numbers = _CELL.fullmatch(text) if text is not None and len(text) <= _LONGEST_ACTION else None
+    text = action_text(reply) or ""
+    numbers = _CELL.fullmatch(text) if len(text) <= 40 else None  # slow on long runs of spaces
     if numbers is None:
         return None, "The reply names no single cell; answer like <action>(2, 3)</action>"
     row, column = int(numbers[1]), int(numbers[2])
@@ -195,13 +204,99 @@ def _parse(reply: str, board: str) -> tuple[int | None, str]:
     return (move, "") if move in moves(board) else (None, f"The cell ({row}, {column}) is taken.")
 
 
-def _played_in(episode: Episode, mark: str) -> list[int]:
-    """The moves of an episode in their order: new on each board are the move of `mark` and the answer to it."""
-    history: list[int] = []
-    before = "." * 9
-    for text in (*(turn.observation for turn in episode.turns), episode.final):
-        marks = "".join(text.split()[:9])
-        fresh = [move for move in range(9) if marks[move] != before[move]]
-        history += sorted(fresh, key=lambda move: marks[move] != mark)
-        before = marks
-    return history
+@cache
+def hope(board: str, side: int, careful: bool) -> float:
+    """What `side` (0 is x) can expect of a board when the opponent picks its cells blindly.
+
+    The side takes the best cell; when careful, the best of those that lose nothing against perfect play.
+    """
+    if not moves(board):
+        return float(value(board) if side == 0 else -value(board))
+    if mover(board) == side:
+        return max(hope(after(board, move), side, careful) for move in (optimal_moves if careful else moves)(board))
+    return sum(hope(after(board, move), side, careful) for move in moves(board)) / len(moves(board))
+
+
+class Strategist:
+    """Plays moves that lose nothing against perfect play, and of those the one after which most can go wrong.
+
+    Several are often equally good; from memory it takes the one that did best in earlier games of the trial. The
+    omniscient player knows an opponent that plays blindly, and then takes the risks that pay.
+    """
+
+    def __init__(self, world: TicTacToe, kind: str, rng: random.Random, skill: float, recall: float) -> None:
+        self.world, self.kind, self.rng, self.skill, self.recall = world, kind, rng, skill, recall
+        self.bold = kind == "omniscient" and world.task.text("opponent") == "random"
+        self.results: dict[str, list[float]] = {}
+        """Board after a move of the player's -> how the games that went through it ended."""
+
+    def act(self) -> str:
+        board = self.world.board
+        if self.rng.random() >= self.skill:
+            return action(pick(self.rng, moves(board)))
+        choices = moves(board) if self.bold else optimal_moves(board)
+        choices = _best(choices, lambda move: hope(after(board, move), self.world.seat - 1, not self.bold))
+        if self.kind != "omniscient" and self.rng.random() < self.recall:
+            choices = _best(choices, lambda move: self._record(after(board, move)))
+        return action(pick(self.rng, choices))
+
+    def see(self, step: Step) -> None:
+        if step.done and step.valid:
+            for board in self.world.boards[self.world.seat :: 2]:
+                self.results.setdefault(board, []).append(step.reward)
+
+    def _record(self, board: str) -> float:
+        """Mean result of the games through `board`; what was never tried counts as half a win."""
+        results = self.results.get(board, [])
+        return (0.5 + sum(results)) / (1 + len(results))
+
+    def reflect(self, episode: Episode) -> str:
+        """What went wrong in the game that has just been played."""
+        world, side = self.world, self.world.seat - 1
+        failed_at, reasoning, category, plan = _account(world, episode)
+        return reflection_text(
+            strategy=f"{world.mark} on {', '.join(map(cell, world.history[side::2])) or 'no cell'}",
+            outcome=_WORDS[int(world.reward)] if world.over else "not finished",
+            reward=f"{episode.reward:g}",
+            failed_at=failed_at,
+            reasoning=reasoning,
+            env_answer=world.result(),
+            error_category=category,
+            plan=plan,
+        )
+
+
+def _best(choices: Sequence[int], worth: Callable[[int], float]) -> list[int]:
+    values = [worth(move) for move in choices]
+    return [move for move, each in zip(choices, values, strict=True) if each > max(values) - 1e-9]
+
+
+def _slip(world: TicTacToe, side: int) -> int | None:
+    """Index of the last move of `side` (0 is x) that gave a better result away, punished or not."""
+    values = [(1 - 2 * side) * value(board) for board in world.boards]
+    slips = [index for index in range(side, len(world.history), 2) if values[index + 1] < values[index]]
+    return slips[-1] if slips else None
+
+
+def _account(world: TicTacToe, episode: Episode) -> tuple[str, str, str, str]:
+    """What went wrong: failed_at, reasoning, error_category and plan of the reflection."""
+    side, history = world.seat - 1, world.history
+    if not world.over:
+        invalid = sum(not turn.valid for turn in episode.turns)
+        why = f"{invalid} of {len(episode.turns)} replies were not valid moves"
+        category = "out-of-turns" if episode.stop is StopReason.TURN_LIMIT else "other"
+        return f"turn {len(episode.turns)}", why, category, "name an empty cell in every reply"
+    if episode.won and (slip := _slip(world, 1 - side)) is not None:
+        why = f"the opponent gave the game away with {cell(history[slip])}"
+        return "none", why, "none", "play the same moves again and wait for the same mistake"
+    if (slip := _slip(world, side)) is not None:
+        board, move = world.boards[slip], cell(history[slip])
+        before, then = (_WORDS[(1 - 2 * side) * value(each)] for each in world.boards[slip : slip + 2])
+        why = f"the board was {before} with best play and {then} after {move}"
+        return (
+            f"move {slip // 2 + 1}, {move}",
+            why,
+            "wrong-move",
+            f"in that position play {cell(optimal_moves(board)[0])}",
+        )
+    return "none", "neither side gave anything away", "none", "try another line, in which the opponent may go wrong"
