@@ -10,7 +10,7 @@ import pytest
 from mulligan import evaluate
 from mulligan.envs.registry import build, make_task
 from mulligan.envs.sokoban.env import Sokoban
-from mulligan.envs.sokoban.planner import one_box
+from mulligan.envs.sokoban.player import one_box
 from mulligan.errors import UnknownName
 from mulligan.players import player_from
 from mulligan.policy.scripted import ExpertPolicy

@@ -10,7 +10,8 @@ moves       the most moves in one reply
 solution    a generated level can be solved in at most this many moves
 levels      ``generated``, ``boxoban`` (the folder that `BOXOBAN_DATA` names), or the path of a file
 level       the number of the level in the files; -1 lets the task's seed choose
-view        ``board`` or ``cells``, see `mulligan.envs.sokoban.views`
+view        ``board`` shows the board after every turn; ``cells`` names walls and goals once, and every turn boxes and
+            player, as ``boxes b3 c2*`` and ``you d1``: a quarter of the tokens
 lost        what happens to a level that cannot be won any more: it ``runs`` to the last turn, as in the papers; it
             ``ends`` as soon as the solver proves it lost; or it ends also when it is ``hopeless``: when the turns left
             are too few (boards of up to 64 cells, whose shortest solutions are known; only played turns count). The
@@ -24,12 +25,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
 from mulligan.envs.base import Player
 from mulligan.envs.sokoban import levels as level_source
-from mulligan.envs.sokoban import solver, views
-from mulligan.envs.sokoban.moves import blocked_feedback, listed_replies, push, read, usual_replies
+from mulligan.envs.sokoban import solver
+from mulligan.envs.sokoban.moves import number_of_moves, push, read, say, usual_replies
 from mulligan.envs.symmetry import least_image
 from mulligan.errors import ParameterError, StopReason
 from mulligan.types import Episode, ParamValue, Step, Task
@@ -38,8 +40,10 @@ _MOST_BOXES, _MOST_MOVES, _LONGEST_SOLUTION = 8, 20, 200
 _SIDES = (5, 16)
 LOST, TOO_SLOW = "No way to win is left.", "No way to win is left in time."
 _CHOICES = {
-    "view": views.VIEWS, "lost": ("runs", "ends", "hopeless"), "advice": ("solver", "doubtful", "none"),
-}  # fmt: skip
+    "view": ("board", "cells"),
+    "lost": ("runs", "ends", "hopeless"),
+    "advice": ("solver", "doubtful", "none"),
+}
 _WITHOUT_PLAYER = str.maketrans({solver.PLAYER: solver.FLOOR, solver.PLAYER_ON_GOAL: solver.GOAL})
 
 
@@ -73,9 +77,9 @@ class Sokoban:
         self.moves, self.view, self.lost_rule = task.integer("moves"), task.text("view"), task.text("lost")
         self.level = _level(task)
         self.cols, self.boxes = self.level.cols, self.level.boxes
-        self._usual, self._listed = usual_replies(self.cols, self.moves), listed_replies(self.cols, self.moves)
-        cells, cols = self.level.cells, self.cols
-        board = "\n".join(" ".join(cells[row : row + cols]) for row in range(0, len(cells), cols))
+        self._usual = usual_replies(self.moves)
+        cells = self.level.cells
+        board = "\n".join(" ".join(cells[row : row + self.cols]) for row in range(0, len(cells), self.cols))
         self.start = (board, 2 * solver.locate(cells)[0], cells.count(solver.BOX_ON_GOAL))
         """The first board as text, the player's offset in it, and the number of boxes that are home."""
         self.reset()
@@ -91,11 +95,6 @@ class Sokoban:
             _check_generated(params)
             return params
         number, level = level_source.pick(str(params["levels"]), int(params["level"]), seed)
-        if params["view"] == "cells" and level.cols - 2 > views.MOST_COLUMNS:
-            raise ParameterError(
-                f"sokoban: view=cells has names for {views.MOST_COLUMNS} columns, level {number} has {level.cols - 2}; "
-                "give view=board"
-            )
         return {**params, "level": number, "rows": level.rows, "cols": level.cols, "boxes": level.boxes, "solution": 0}
 
     @staticmethod
@@ -115,8 +114,23 @@ class Sokoban:
         return size if levels == "generated" else f"{size}/{'boxoban' if levels == 'boxoban' else 'file'}"
 
     def rules(self) -> str:
+        rows, cols = self.level.rows, self.cols
         ends = {"runs": "", "ends": "is left", "hopeless": "is left in time"}[self.lost_rule]
-        return views.rules(self.view, self.level.rows, self.cols, self.moves, ends)
+        if self.view == "cells":
+            size = f"{rows - 2} rows and {cols - 2} columns with walls around them"
+            shown = "A cell is a letter and a number: b1 is right of a1, a2 below it. A box with a * is on a goal."
+        else:
+            size = f"{rows} rows and {cols} columns"
+            shown = "The board shows {}.".format(", ".join(f"{glyph} {name}" for glyph, name in solver.GLYPHS.items()))
+        return (
+            f"Sokoban on a board of {size}. Push every box onto a goal; you win as soon as all boxes are on goals."
+            f"{f' The game ends where no way to win {ends}.' if ends else ''}\n"
+            f"{shown}\n"
+            "You move up, down, left or right, one cell a move. Moving into a box pushes it one cell on, if the cell "
+            "behind it is free; you can never pull a box. A move into a wall, or into a box with a wall or another box "
+            "behind it, does nothing.\n"
+            f"Answer with {number_of_moves(self.moves)}, played in order: {say(('up', 'left', 'left')[: self.moves])}"
+        )
 
     def reset(self, chance: int = 0) -> str:
         board, self._player, self._home = self.start
@@ -124,19 +138,19 @@ class Sokoban:
         self.turn = 0
         """Turns that were played; the runner counts also those lost to replies that cannot be read."""
         self._cells = bytearray(board, "ascii")
-        return views.cells_at_first(self.level.cells, self.cols) if self.view == "cells" else board
+        return _terrain(self.level) + cells_view(self.level.cells, self.cols) if self.view == "cells" else board
 
     def step(self, reply: str) -> Step:
         home_before, boxes = self._home, self.boxes
         if self._over:
             return Step(self._seen(), valid=False, state_key=self.key(), feedback="The game is over.")
-        parsed = self._usual.get(reply) or read(reply, self.cols, self.moves)
+        parsed = self._usual.get(reply) or read(reply, self.moves)
         if isinstance(parsed, str):
             return Step(self._seen(), valid=False, state_key=self.key(), feedback=parsed)
         self.turn += 1
-        self._player, self._home, blocked = push(self._cells, self._player, parsed.deltas, home_before, boxes)
+        self._player, self._home, blocked = push(self._cells, self.cols, self._player, parsed, home_before, boxes)
         won, key = self._home == boxes, self.key()
-        feedback = blocked_feedback(parsed.names, blocked) if blocked else ""
+        feedback = f"Blocked: {', '.join(blocked)}." if blocked else ""
         lost = not won and self.lost_rule != "runs" and self.is_lost(key, self.turn)
         self._over = won or lost
         if lost:
@@ -153,7 +167,7 @@ class Sokoban:
         return -(-len(verdict.moves) // self.moves) > self.task.turns - turn
 
     def _seen(self) -> str:
-        return views.cells_later(self.key(), self.cols) if self.view == "cells" else self._cells.decode()
+        return cells_view(self.key(), self.cols) if self.view == "cells" else self._cells.decode()
 
     def key(self) -> str:
         """The position as the solver reads it: row by row, one character a cell."""
@@ -161,10 +175,10 @@ class Sokoban:
 
     def legal(self) -> Sequence[str]:
         """Every combination of up to three moves, shortest first: a blocked move is legal too. None once it is over."""
-        return () if self._over else self._listed
+        return () if self._over else tuple(self._usual)
 
     def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
-        from mulligan.envs.sokoban.planner import Planner
+        from mulligan.envs.sokoban.player import Planner
 
         return Planner(self, kind, rng, skill, recall)
 
@@ -180,13 +194,13 @@ class Sokoban:
             text = turn.reply.text
             if "<action>" not in text.lower():  # valid all the same: the tags were understood (style "bare")
                 text = f"<action>{text}</action>"
-            parsed = read(text, self.cols, self.moves) if turn.valid else ""
-            if isinstance(parsed, str):
+            parsed = read(text, self.moves)
+            if isinstance(parsed, str) or not turn.valid:
                 continue
             names: list[str] = []
-            for delta, name in zip(parsed.deltas, parsed.names, strict=True):
+            for name in parsed:
                 if home < self.boxes:
-                    player, home, _ = push(cells, player, (delta,), home, self.boxes)
+                    player, home, _ = push(cells, self.cols, player, [name], home, self.boxes)
                     names.append(name)
             if names:
                 played.append(PlayedTurn(number, ", ".join(names), cells[::2].decode()))
@@ -198,18 +212,47 @@ class Sokoban:
         keys = [self.level.cells, *(turn.key for turn in played)]
         ending = f"{keys[-1].count(solver.BOX_ON_GOAL)} of {self.boxes} boxes on goals"
         if self.view == "cells":
-            starts = [views.player_at(key, self.cols) for key in keys]
-            lines = [f"{start}: {turn.moves}" for start, turn in zip(starts, played, strict=False)]
+            lines = [f"{player_at(key, self.cols)}: {turn.moves}" for key, turn in zip(keys, played, strict=False)]
             return "\n".join([*lines, "lost" if episode.stop is StopReason.LOST else ending])
         moves = " | ".join(turn.moves for turn in played) or "none"
         return f"moves {moves}\n{ending}; the board at the end:\n{episode.final}"
 
 
+def _terrain(level: level_source.Level) -> str:
+    """Walls and goals in the view of cells."""
+    names, terrain = names_of(level.rows, level.cols), solver.terrain_of(level.cells)
+    walls = [name for name, glyph in zip(names, terrain, strict=True) if name and glyph == solver.WALL]
+    goals = [name for name, glyph in zip(names, terrain, strict=True) if glyph == solver.GOAL]
+    return f"walls {' '.join(walls) or 'none'}\ngoals {' '.join(goals)}\n"
+
+
+def cells_view(cells: str, cols: int) -> str:
+    """What can move, in the view of cells."""
+    names = names_of(len(cells) // cols, cols)
+    marks = {solver.BOX: "", solver.BOX_ON_GOAL: "*"}
+    boxes = [name + marks[glyph] for name, glyph in zip(names, cells, strict=True) if glyph in marks]
+    return f"boxes {' '.join(boxes)}\nyou {player_at(cells, cols)}"
+
+
+def player_at(cells: str, cols: int) -> str:
+    """The name of the player's cell."""
+    return names_of(len(cells) // cols, cols)[solver.locate(cells)[0]]
+
+
+@lru_cache(maxsize=64)
+def names_of(rows: int, cols: int) -> tuple[str, ...]:
+    """The name of each cell, row by row; cells of the outer wall have none."""
+    return tuple(
+        f"{chr(96 + col)}{row}" if 0 < row < rows - 1 and 0 < col < cols - 1 else ""
+        for row in range(rows)
+        for col in range(cols)
+    )
+
+
 def _level(task: Task) -> level_source.Level:
     if task.text("levels") != "generated":
         return level_source.pick(task.text("levels"), task.integer("level"), task.seed)[1]
-    size = (task.integer("rows"), task.integer("cols"), task.integer("boxes"))
-    return level_source.generate(task.seed, *size, task.integer("solution"))
+    return level_source.generate(task.seed, *map(task.integer, ("rows", "cols", "boxes", "solution")))
 
 
 def _check_generated(params: Mapping[str, ParamValue]) -> None:
@@ -218,10 +261,10 @@ def _check_generated(params: Mapping[str, ParamValue]) -> None:
     _check_between("cols", cols, *_SIDES)
     _check_between("boxes", boxes, 1, min(_MOST_BOXES, (rows - 2) * (cols - 2) // 4))
     _check_between("solution", solution, 3 * boxes + 2, _LONGEST_SOLUTION)  # shorter ones are not found on some boards
-    if int(params["level"]) != -1:
-        raise ParameterError(f"sokoban: level must be -1 for generated levels (got {params['level']})")
+    _check_between("level", int(params["level"]), -1, -1)
 
 
 def _check_between(name: str, value: int, least: int, most: int) -> None:
     if not least <= value <= most:
-        raise ParameterError(f"sokoban: {name} must be {least} to {most} with the other parameters (got {value})")
+        allowed = f"{least} to {most}" if least < most else least
+        raise ParameterError(f"sokoban: {name} must be {allowed} with the other parameters (got {value})")

@@ -10,9 +10,7 @@ Level files are plain text (``.txt``, ``.txt.gz``), as Boxoban has them: levels 
 
 from __future__ import annotations
 
-import bisect
 import gzip
-import itertools
 import os
 import random
 import zlib
@@ -143,12 +141,14 @@ def _unwind(rng: random.Random, land: solver.Terrain, most: int) -> list[list[tu
             for near in steps[player]:
                 if boxes >> near & 1:
                     continue
-                backwards = [(near, boxes)]
+                step = (near, boxes)
+                if step not in seen:
+                    seen.add(step)
+                    following.append(step)
                 behind = 2 * player - near
-                if boxes >> behind & 1:
-                    backwards.append((near, boxes ^ 1 << behind ^ 1 << player))
-                following += (state for state in backwards if state not in seen)
-                seen.update(backwards)
+                if boxes >> behind & 1 and (pull := (near, boxes ^ 1 << behind ^ 1 << player)) not in seen:
+                    seen.add(pull)
+                    following.append(pull)
         if not following:
             break
         layer = following if len(following) <= _LAYER else _thin(rng, following, land.goals)
@@ -184,12 +184,16 @@ def pick(levels: str, level: int, seed: int) -> tuple[int, Level]:
         raise ParameterError(f"sokoban: levels={levels!r} holds no level; give a text file in the form Boxoban has")
     if level >= total:
         raise ParameterError(f"sokoban: level must be 0 to {total - 1} for levels={levels!r} (got {level})")
-    number = level if level >= 0 else seed % total
-    ends = list(itertools.accumulate(counts))
-    index = bisect.bisect_right(
-        ends, number
-    )  # of counts 2, 3 the ends are 2, 5: level 2 is the first of the second file
-    return number, _check(files[index], number - ends[index] + counts[index])
+    number = index = level if level >= 0 else seed % total
+    which = 0
+    while index >= counts[which]:
+        index, which = index - counts[which], which + 1
+    file = files[which]
+    name, text = _blocks(str(file), _stamp(file))[index]
+    parsed, problem = parse(text)
+    if problem:
+        raise ParameterError(f"sokoban: level {name} of {str(file)!r} {problem}; mend it or choose another")
+    return number, parsed
 
 
 def level_files(levels: str) -> list[Path]:
@@ -238,15 +242,6 @@ def _blocks(file: str, stamp: tuple[int, int]) -> tuple[tuple[str, str], ...]:
             name, rows = "", []
         name = line.lstrip("; ").strip() or name
     return tuple(blocks)
-
-
-def _check(file: Path, index: int) -> Level:
-    """Level `index` of a file, if it can be played."""
-    name, text = _blocks(str(file), _stamp(file))[index]
-    level, problem = parse(text)
-    if problem:
-        raise ParameterError(f"sokoban: level {name} of {str(file)!r} {problem}; mend it or choose another")
-    return level
 
 
 @lru_cache(maxsize=1024)

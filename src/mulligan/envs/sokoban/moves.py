@@ -7,9 +7,8 @@ cells that change; so cell number n of the board stands at byte 2n.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache
 from itertools import product
-from typing import NamedTuple
 
 from mulligan.envs.base import action_text
 from mulligan.envs.sokoban import solver
@@ -17,26 +16,21 @@ from mulligan.envs.sokoban import solver
 WALL, FLOOR, GOAL, BOX, BOX_ON_GOAL, PLAYER, PLAYER_ON_GOAL = map(ord, solver.GLYPHS)
 _PUSHED = (BOX, BOX_ON_GOAL)
 NAMES = ("up", "down", "left", "right")
-INDEX = {word: index for index, name in enumerate(NAMES) for word in (name, name[0])}
+_NAMED = {word: name for name in NAMES for word in (name, name[0])}
 _LISTED = 3
 """Longest combination that `legal` lists: longer ones would be hundreds."""
 
 
-class Reply(NamedTuple):
-    """A reply that was understood."""
-
-    deltas: tuple[int, ...]
-    """What each move adds to the player's offset in the rendered board."""
-    names: tuple[str, ...]
-
-
-def push(cells: bytearray, player: int, deltas: tuple[int, ...], home: int, boxes: int) -> tuple[int, int, int]:
+def push(
+    cells: bytearray, cols: int, player: int, names: Sequence[str], home: int, boxes: int
+) -> tuple[int, int, list[str]]:
     """Play moves on `cells` until all `boxes` are home.
 
-    Returns the player's offset, the number of boxes on goals, and the bit set of the moves that were blocked.
+    Returns the player's offset, the number of boxes on goals, and the moves that were blocked: ``move 2 (left)``.
     """
-    blocked, bit = 0, 1
-    for delta in deltas:
+    blocked: list[str] = []
+    for number, name in enumerate(names, start=1):
+        delta = _offsets(cols)[name]
         ahead = player + delta
         target = cells[ahead]
         if target in _PUSHED:
@@ -54,27 +48,32 @@ def push(cells: bytearray, player: int, deltas: tuple[int, ...], home: int, boxe
                 target = GOAL
                 home -= 1
         if target == WALL:
-            blocked |= bit
-        else:
-            cells[ahead] = PLAYER if target == FLOOR else PLAYER_ON_GOAL
-            cells[player] = FLOOR if cells[player] == PLAYER else GOAL
-            player = ahead
-            if home == boxes:
-                break
-        bit <<= 1
+            blocked.append(f"move {number} ({name})")
+            continue
+        cells[ahead] = PLAYER if target == FLOOR else PLAYER_ON_GOAL
+        cells[player] = FLOOR if cells[player] == PLAYER else GOAL
+        player = ahead
+        if home == boxes:
+            break
     return player, home, blocked
 
 
-def after(cells: str, deltas: tuple[int, ...], boxes: int) -> str:
+@cache
+def _offsets(cols: int) -> dict[str, int]:
+    """What each move adds to the player's offset in the text of the board."""
+    return {name: 2 * delta for name, delta in zip(NAMES, solver.deltas(cols), strict=True)}
+
+
+def after(cells: str, cols: int, names: Sequence[str], boxes: int) -> str:
     """The position that moves lead to from another, both row by row."""
     board = bytearray(" ".join(cells), "ascii")
-    push(board, 2 * solver.locate(cells)[0], deltas, cells.count(solver.BOX_ON_GOAL), boxes)
+    push(board, cols, 2 * solver.locate(cells)[0], names, cells.count(solver.BOX_ON_GOAL), boxes)
     return board[::2].decode()
 
 
 def names_of(moves: Sequence[str]) -> str:
     """Moves as they are said: ``up, left``; given as names or letters."""
-    return ", ".join(NAMES[INDEX[move]] for move in moves)
+    return ", ".join(_NAMED[move] for move in moves)
 
 
 def say(moves: Sequence[str]) -> str:
@@ -82,43 +81,26 @@ def say(moves: Sequence[str]) -> str:
     return f"<action>{names_of(moves)}</action>"
 
 
-@lru_cache(maxsize=64)
-def usual_replies(cols: int, moves: int) -> dict[str, Reply]:
+@cache
+def usual_replies(moves: int) -> dict[str, tuple[str, ...]]:
     """Replies as this environment writes them, shortest first; looked up before anything is parsed."""
-    longest = min(moves, _LISTED)
-    choices = [names for length in range(1, longest + 1) for names in product(NAMES, repeat=length)]
-    return {say(names): _reply(cols, names) for names in choices}
+    lengths = range(1, min(moves, _LISTED) + 1)
+    return {say(names): names for length in lengths for names in product(NAMES, repeat=length)}
 
 
-@lru_cache(maxsize=64)
-def listed_replies(cols: int, moves: int) -> tuple[str, ...]:
-    return tuple(usual_replies(cols, moves))
-
-
-def _reply(cols: int, names: tuple[str, ...]) -> Reply:
-    deltas = solver.deltas(cols)
-    return Reply(tuple(2 * deltas[INDEX[name]] for name in names), names)
-
-
-def read(text: str, cols: int, moves: int) -> Reply | str:
-    """What a reply says, or what is wrong with it."""
+def read(text: str, moves: int) -> tuple[str, ...] | str:
+    """The moves that a reply says, or what is wrong with it."""
     action = action_text(text)
     if action is None:
         return f"No moves could be read from the answer; give them as in {say(NAMES[: min(moves, 2)])}."
     words = action.replace(",", " ").lower().split()
-    unknown = next((word for word in words if word not in INDEX), None)
+    unknown = next((word for word in words if word not in _NAMED), None)
     if unknown is not None:
         return f"{unknown[:20]!r} is not a move; use up, down, left or right."
     if not 1 <= len(words) <= moves:
         return f"{len(words)} moves are not allowed; give {number_of_moves(moves)}."
-    return _reply(cols, tuple(NAMES[INDEX[word]] for word in words))
+    return tuple(_NAMED[word] for word in words)
 
 
 def number_of_moves(moves: int) -> str:
     return "1 move" if moves == 1 else f"1 to {moves} moves"
-
-
-@lru_cache(maxsize=1024)
-def blocked_feedback(names: tuple[str, ...], blocked: int) -> str:
-    listed = [f"move {index + 1} ({name})" for index, name in enumerate(names) if blocked >> index & 1]
-    return f"Blocked: {', '.join(listed)}."

@@ -52,8 +52,9 @@ class Terrain(NamedTuple):
     """Cells one step away."""
     pushes: tuple[tuple[tuple[int, int], ...], ...]
     """For a box in this cell: where the player stands and where the box goes, if a goal can be reached from there."""
-    squares: tuple[tuple[int, ...], ...]
-    """Bit sets of the 2×2 squares around this cell, without the walls in them."""
+    cols: int
+    walls: int
+    """Bit set of the walls."""
     goals: int
     """Bit set of the goals."""
     far: tuple[tuple[int, ...], ...]
@@ -98,16 +99,12 @@ def survey(cols: int, terrain: str) -> Terrain:
     alive = [min(row, default=_FAR) < _FAR for row in far]
     steps: list[tuple[int, ...]] = [()] * size
     pushes: list[tuple[tuple[int, int], ...]] = [()] * size
-    squares: list[tuple[int, ...]] = [()] * size
     for cell in (cell for cell in range(size) if inside[cell]):
         steps[cell] = tuple(cell + delta for delta in around if is_open[cell + delta])
         ways = ((cell - delta, cell + delta) for delta in around)
         pushes[cell] = tuple((stand, target) for stand, target in ways if is_open[stand] and alive[target])
-        squares[cell] = tuple(
-            sum(1 << part for part in (corner, corner + 1, corner + cols, corner + cols + 1) if is_open[part])
-            for corner in (cell - cols - 1, cell - cols, cell - 1, cell)
-        )
-    return Terrain(tuple(steps), tuple(pushes), tuple(squares), sum(1 << goal for goal in goals), far)
+    walls, goal_set = (sum(1 << cell for cell in range(size) if terrain[cell] == glyph) for glyph in (WALL, GOAL))
+    return Terrain(tuple(steps), tuple(pushes), cols, walls, goal_set, far)
 
 
 def _push_distances(goal: int, around: tuple[int, ...], is_open: list[bool], inside: list[bool]) -> list[int]:
@@ -124,13 +121,10 @@ def _push_distances(goal: int, around: tuple[int, ...], is_open: list[bool], ins
     return distances
 
 
+@lru_cache(maxsize=1024)
 def solve(cols: int, cells: str, nodes: int = NODES) -> Verdict:
     """Solve a position: shortest in moves on small boards, somewhat longer on big ones."""
-    return _search(cols, cells, nodes, 1 if len(cells) <= EXACT_CELLS else HEAVY)
-
-
-@lru_cache(maxsize=1024)
-def _search(cols: int, cells: str, nodes: int, weight: int) -> Verdict:
+    weight = 1 if len(cells) <= EXACT_CELLS else HEAVY
     land = survey(cols, terrain_of(cells))
     player, boxes = locate(cells)
     estimates: dict[int, int] = {boxes: pushes_needed(land, boxes)}
@@ -182,7 +176,10 @@ def _distances(land: Terrain, player: int, boxes: int) -> dict[int, int]:
 
 def _is_stuck(land: Terrain, boxes: int, moved: int) -> bool:
     """Whether the box just moved fills a 2×2 square of walls and boxes, not all on goals: nothing moves there again."""
-    return any(square & boxes == square and square & ~land.goals for square in land.squares[moved])
+    filled, cols = boxes | land.walls, land.cols
+    square = 3 | 3 << cols
+    corners = (moved - cols - 1, moved - cols, moved - 1, moved)
+    return any(filled >> at & square == square and boxes & ~land.goals & square << at for at in corners)
 
 
 def pushes_needed(land: Terrain, boxes: int) -> int:
