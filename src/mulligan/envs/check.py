@@ -193,7 +193,7 @@ def _step(env: Env, reply: str) -> Step:
             raise ContractBroken(f"{site}: {name} must be text (got {reprlib.repr(getattr(step, name))})")
     for name in ("reward", "shaping"):
         value = getattr(step, name)
-        if not (isinstance(value, Real) and abs(value) <= sys.float_info.max):
+        if not (isinstance(value, Real) and abs(cast(float, value)) <= sys.float_info.max):
             raise ContractBroken(f"{site}: {name} must be a finite number (got {reprlib.repr(value)})")
     if step.won and not step.done:
         raise ContractBroken(f"{site}: won without being done")

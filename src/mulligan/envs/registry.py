@@ -187,7 +187,7 @@ def task_of(name: str, seed: int, given: Mapping[str, Any]) -> Task:
         settled = world.settle(settled, seed)
     if hasattr(world, "check_turns"):
         world.check_turns(settled, turns)
-    task_class = world.task_class(settled) if hasattr(world, "task_class") else _class_of(name)
+    task_class = world.task_class(settled) if getattr(world, "task_class", None) else _class_of(name)
     return Task(env=name, seed=seed, turns=turns, task_class=task_class, params=tuple(sorted(settled.items())))
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from mulligan.envs import registry
@@ -31,9 +31,6 @@ _LOOKED_AT = 3.3
 """Numbers that a draw takes from the generator: one for the environment, and one for each world that it looks at, of
 which 45 % are for training."""
 
-Membership = Mapping[tuple[str, int], bool]
-"""(environment, seed) -> whether that world belongs to the set, for worlds that were looked at before."""
-
 
 @dataclass(frozen=True)
 class Mixture:
@@ -42,6 +39,9 @@ class Mixture:
     weights: tuple[tuple[str, float], ...]
     params: Mapping[str, Any]
     seed_set: str = "train"
+    membership: Mapping[tuple[str, int], bool] = field(default_factory=dict)
+    """(environment, seed) -> whether that world belongs to the set, for worlds that were looked at before: a draw is
+    faster with it and gives the same tasks."""
 
     @classmethod
     def parse(cls, text: str, params: Mapping[str, Any], seed_set: str = "train") -> Mixture:
@@ -62,7 +62,7 @@ class Mixture:
                 raise ParameterError(f"{text!r} names {name} twice; give it one weight")
             weights.append((name, float(weight)))
         names = {key for name, _ in weights for key in [*registry.spec(name).defaults, "turns"]}
-        for key in [key for key in params if key not in names]:
+        for key in params.keys() - names:
             registry.task_of(weights[0][0], 0, {key: params[key]})  # raises UnknownName with the nearest name
         return cls(tuple(weights), dict(params), seed_set)
 
@@ -71,16 +71,17 @@ class Mixture:
         defaults = registry.spec(name).defaults
         return {key: value for key, value in self.params.items() if key in defaults or key == "turns"}
 
-    def draw(self, rng: random.Random, membership: Membership | None = None) -> Task:
+    def draw(self, rng: random.Random) -> Task:
         """One task of the set."""
-        names = [name for name, _ in self.weights]
-        name = rng.choices(names, [weight for _, weight in self.weights])[0]
-        params, broken, membership = self.own_params(name), 0, membership or {}
+        names, weights = zip(*self.weights, strict=True)
+        name = rng.choices(names, weights)[0]
+        params, broken = self.own_params(name), 0
         for _ in range(_TRIES):
             seed = self._seed(rng)
             task = registry.task_of(name, seed, params)
             try:
-                if membership[name, seed] if (name, seed) in membership else belongs(task, self.seed_set):
+                is_member = self.membership.get((name, seed))
+                if belongs(task, self.seed_set) if is_member is None else is_member:
                     return task
             except MulliganError:
                 raise
@@ -104,13 +105,12 @@ class Mixture:
         seeds = [self._seed(rng) for _ in range(round(_LOOKED_AT * count))]
         return [(env, each) for each in seeds for env, _ in self.weights]
 
-    def membership(self, worlds: Sequence[tuple[str, int]]) -> dict[tuple[str, int], bool]:
+    def look_at(self, worlds: Sequence[tuple[str, int]]) -> dict[tuple[str, int], bool]:
         """Which of these worlds belong to the set; those that cannot be built are left out."""
         membership: dict[tuple[str, int], bool] = {}
-        params = {name: self.own_params(name) for name, _ in self.weights}
         for name, seed in worlds:
             with contextlib.suppress(Exception):  # `draw` raises it
-                membership[name, seed] = belongs(registry.task_of(name, seed, params[name]), self.seed_set)
+                membership[name, seed] = belongs(registry.task_of(name, seed, self.own_params(name)), self.seed_set)
         return membership
 
 
@@ -144,37 +144,24 @@ class Draw:
     related: tuple[Task, ...] = ()
 
 
-def draw_tasks(
-    mixture: Mixture,
-    count: int,
-    *,
-    seed: int,
-    update: int,
-    related: int = 0,
-    name: str = "",
-    membership: Membership | None = None,
-) -> list[Draw]:
-    """The tasks of an update; `related` more of the same class for each.
-
-    `membership` makes the draw faster and changes nothing else.
-    """
+def draw_tasks(mixture: Mixture, count: int, *, seed: int, update: int, related: int = 0, name: str = "") -> list[Draw]:
+    """The tasks of an update; `related` more of the same class for each."""
     rng = generator(seed, "tasks", update, name)
     draws = []
     for _ in range(count):
-        first = mixture.draw(rng, membership)
-        others = _alike(mixture, first, related, rng, membership)
-        draws.append(Draw(first, tuple(others)))
+        first = mixture.draw(rng)
+        draws.append(Draw(first, tuple(_alike(mixture, first, related, rng))))
     return draws
 
 
-def _alike(mixture: Mixture, first: Task, count: int, rng: random.Random, membership: Membership | None) -> list[Task]:
+def _alike(mixture: Mixture, first: Task, count: int, rng: random.Random) -> list[Task]:
     """`count` more tasks of the class of `first`, each in another world where there are enough."""
     tasks: list[Task] = []
     worlds = {world_key(first)} - {None} if count else set()
     for tried in range(_TRIES):
         if len(tasks) == count:
             return tasks
-        other = mixture.draw(rng, membership)
+        other = mixture.draw(rng)
         if (other.env, other.task_class) != (first.env, first.task_class):
             continue
         world = world_key(other)
@@ -192,31 +179,16 @@ async def play_groups(
     *,
     seed: int,
     update: int,
-    concurrency: int,
-    retries: int,
-    on_failure: Callable[[Trial], None] = lambda trial: None,
-    on_last: Callable[[], None] = lambda: None,
+    **options: Any,
 ) -> list[Group]:
-    """`group` trials of each task, all at once; failed ones played again with the same seed, up to `retries` times.
-
-    `on_failure` gets every failed attempt, also those that a retry mends; `on_last` is called when all have begun.
-    """
+    """`group` trials of each task, all at once; `options` are those of `collect`."""
     jobs = [
         Job(draw.task, derive(seed, "trial", update, number), index, related=draw.related)
         for number, draw in enumerate(draws)
         for index in range(group)
     ]
     trials: dict[int, Trial] = {}
-    await collect(
-        jobs,
-        policy,
-        settings,
-        concurrency=concurrency,
-        on_trial=trials.__setitem__,
-        retries=retries,
-        on_failure=on_failure,
-        on_last=on_last,
-    )
+    await collect(jobs, policy, settings, on_trial=trials.__setitem__, **options)
     return [
         Group(draw.task, tuple(trials[number * group + index] for index in range(group)))
         for number, draw in enumerate(draws)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from random import Random
 
 from mulligan.envs import registry
 from mulligan.errors import MulliganError
@@ -73,15 +72,13 @@ class _RandomMoves:
 
     name = "random moves"
 
-    def start(self, task: Task, seed: int) -> _RandomConversation:
-        return _RandomConversation(generator(seed, "lengths"))
-
-
-class _RandomConversation:
-    def __init__(self, rng: Random) -> None:
-        self.rng = rng
+    def __init__(self, seed: int = 0) -> None:
+        self.rng = generator(seed, "lengths")
         self.world: World | None = None
         self.is_over = False
+
+    def start(self, task: Task, seed: int) -> _RandomMoves:
+        return _RandomMoves(seed)
 
     def watch(self, world: World) -> None:
         self.world = world

@@ -7,10 +7,13 @@ holds each task once (`task_key`, or the world's key where the environment has n
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from mulligan.envs import registry
+from mulligan.envs.base import Env
 from mulligan.errors import ParameterError, UnknownName
 from mulligan.seeding import derive
 from mulligan.types import Task, whole
@@ -32,13 +35,12 @@ def task_set(env: str, tasks: int, seed_set: str = "eval", **params: Any) -> lis
 def tasks_of(env: str, tasks: int, seed_set: str, params: Mapping[str, Any], *, or_fewer: bool = False) -> list[Task]:
     """As `task_set`, whatever the parameters are called.
 
-    A validation set that has fewer gives all it has: small worlds have few, and settings can be chosen on them. An
-    evaluation set that has fewer is an error. With `or_fewer` any set gives what it has, which may be nothing.
+    An evaluation set that has fewer is an error; a validation set, or any set with `or_fewer`, gives what it has.
     """
     if whole("tasks", tasks) < 1:
         raise ParameterError(f"tasks must be >= 1 (got {tasks})")
     chosen: list[Task] = []
-    keys: set[str] = set()
+    keys: set[str | None] = set()
     in_vain = 0
     for task in stream(env, seed_set, params):
         if in_vain >= _PATIENCE + _PATIENCE_EACH * len(chosen):
@@ -54,11 +56,9 @@ def tasks_of(env: str, tasks: int, seed_set: str, params: Mapping[str, Any], *, 
                 f"ask for at most that many tasks, not {tasks}"
             )
         in_vain += 1
-        key = None if task is None else task_key(task)
-        if task is None or key in keys:
+        if task is None or (key := task_key(task)) in keys:
             continue
-        if key is not None:
-            keys.add(key)
+        keys |= {key} - {None}
         chosen.append(task)
         in_vain = 0
         if len(chosen) == tasks:
@@ -70,28 +70,22 @@ def stream(env: str, seed_set: str, params: Mapping[str, Any]) -> Iterator[Task 
     """One entry for each seed of the set, in order: its task, or None where the world belongs to another set."""
     if seed_set not in FIRST_SEED:
         raise UnknownName("seed set", seed_set, FIRST_SEED)
-    seed = FIRST_SEED[seed_set]
-    while True:
+    for seed in itertools.count(FIRST_SEED[seed_set]):
         task = registry.task_of(env, seed, params)
         yield task if belongs(task, seed_set) else None
-        seed += 1
 
 
 def next_alike(task: Task, tasks: Sequence[Task], count: int) -> tuple[Task, ...]:
     """The `count` tasks that follow `task` among those of its class; after the last comes the first."""
-    if not count:
-        return ()
-    alike = [other for other in tasks if other.task_class == task.task_class]
-    index = alike.index(task)
-    return tuple(alike[(index + n) % len(alike)] for n in range(1, count + 1))
+    alike = [other for other in tasks if other.task_class == task.task_class] if count else []
+    return tuple(alike[(alike.index(task) + n) % len(alike)] for n in range(1, count + 1))
 
 
 def belongs(task: Task, seed_set: str) -> bool:
     """Whether a task's world is one of the set's; an environment with a split of its own says so itself."""
-    if hasattr(registry.spec(task.env).build, "seed_set"):
-        set_of_world = registry.build(task).seed_set()  # type: ignore[attr-defined]
-        if set_of_world is not None:
-            return bool(set_of_world == seed_set)
+    set_of_world = _named_by(task, "seed_set")
+    if set_of_world is not None:
+        return set_of_world == seed_set
     world = world_key(task)
     return world is None or derive(world, "split") % 100 in SHARES[seed_set]
 
@@ -107,6 +101,10 @@ def task_key(task: Task) -> str | None:
 
 
 def _named_by(task: Task, method: str) -> str | None:
-    if not hasattr(registry.spec(task.env).build, method):
-        return None
-    return str(getattr(registry.build(task), method)())
+    env_class = registry.spec(task.env).build
+    return getattr(_world(env_class, task), method)() if hasattr(env_class, method) else None
+
+
+@lru_cache(maxsize=1)  # each of its names is asked for in turn
+def _world(env_class: type[Env], task: Task) -> Env:
+    return registry.build(task)
