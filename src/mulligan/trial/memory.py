@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mulligan.policy.base import estimate_tokens
+from mulligan.trial.settings import MAX_REFLECTIONS
 from mulligan.types import Episode, Memory
 
 CountTokens = Callable[[str], int]
@@ -45,23 +46,22 @@ def transcript(episode: Episode) -> str:
 def recall(
     past: Sequence[Recollection],
     memory: Memory,
-    *,
     budget: int,
-    max_reflections: int,
     headline: Headline | None,
     count: CountTokens = estimate_tokens,
+    most: int = MAX_REFLECTIONS,
 ) -> str:
     """The memory section of the next episode's prompt; empty when there is nothing to show.
 
-    `headline` names an episode and how it ended; None leaves out all but the memory itself.
+    `headline` names an episode and how it ended; None leaves out all but the memory itself. `most` is the number of
+    reflections shown.
     """
-    if memory == "none" or not past:
+    if memory == "none":
         return ""
-    reflections_from = len(past) - max_reflections
     blocks: list[str] = []
     tokens_left, dropped, separator = budget, 0, "\n" if headline is None else "\n\n"
     for index in range(len(past) - 1, -1, -1):
-        block = _block(past[index], memory, headline, with_reflection=index >= reflections_from)
+        block = _block(past[index], memory, headline, with_reflection=index >= len(past) - most)
         if not block:
             dropped += 1
             continue
@@ -74,10 +74,9 @@ def recall(
             break
         blocks.append(block)
         tokens_left -= size
-    blocks.reverse()
     if dropped and headline is not None:
-        blocks.insert(0, left_out(dropped))
-    return separator.join(blocks)
+        blocks.append(left_out(dropped))
+    return separator.join(reversed(blocks))
 
 
 def left_out(episodes: int) -> str:

@@ -31,7 +31,7 @@ from mulligan.seeding import derive
 from mulligan.trial import memory as remembering
 from mulligan.trial import prompts
 from mulligan.trial.reflection import parse_reflection
-from mulligan.trial.settings import MAX_REFLECTIONS, TrialSettings
+from mulligan.trial.settings import TrialSettings
 from mulligan.types import Completion, Episode, Message, Reflection, Sampling, Step, Task, Trial, Turn, whole
 
 _FATAL = (UsageError, DeviceLost, RunFolderError)
@@ -89,11 +89,11 @@ def run_trial_sync(task: Task | Env, policy: Policy | ReplyFunction, **options: 
 
 def with_overrides(settings: TrialSettings, overrides: dict[str, Any]) -> TrialSettings:
     """`settings` with some fields changed; an unknown field is a `UsageError` that names the nearest."""
-    unknown = [name for name in overrides if name not in TrialSettings.__slots__]
-    if unknown:
-        kind = "trial setting (an environment's parameters go into params=)"
-        raise UnknownName(kind, unknown[0], TrialSettings.__slots__)
-    return replace(settings, **overrides) if overrides else settings
+    for name in overrides:
+        if name not in TrialSettings.__slots__:
+            kind = "trial setting (an environment's parameters go into params=)"
+            raise UnknownName(kind, name, TrialSettings.__slots__)
+    return replace(settings, **overrides)
 
 
 class _TrialPlay:
@@ -199,9 +199,8 @@ class _TrialPlay:
 
     async def _ask_env(self, function: Callable[[Argument], Result], argument: Argument) -> Result:
         """Call the environment, in a thread if its answers have a time limit."""
-        if self.settings.env_timeout is None:
-            return function(argument)
-        return await call_in_thread(function, argument, self.settings.env_timeout)
+        limit = self.settings.env_timeout
+        return function(argument) if limit is None else await call_in_thread(function, argument, limit)
 
     async def _episode(self, index: int) -> tuple[Episode, str]:
         """One episode, and what the environment said of its last reply."""
@@ -265,46 +264,32 @@ class _TrialPlay:
 
     def _open(self, index: int, observation: str) -> tuple[tuple[Message, ...], bool]:
         """Begin the episode's messages: the new ones, and whether they go on in the list of the one before."""
-        if index and self._goes_on():
+        goes_on = index > 0 and self._goes_on()
+        memory_text = "" if goes_on else self._recalled(index)
+        episodes, tell_episodes = self.settings.announced or self.settings.episodes, self.memory != "none"
+        text = prompts.opening(
+            observation, index, episodes, memory_text, self.style, tell=tell_episodes, related=bool(self.related)
+        )
+        if goes_on:
             ending = f"{self.unsaid_ending}\n\n" if self.unsaid_ending else ""
-            message: Message = {"role": "user", "content": ending + self._opening(observation, index, "")}
+            message: Message = {"role": "user", "content": ending + text}
             self.messages.append(message)
             self.tokens_before = self.tokens
             return (message,), True
-        memory_text = self._recalled(index)
         self.tokens_before = self._shown_tokens(memory_text) if memory_text else 0
-        self.messages = [*self.system, {"role": "user", "content": self._opening(observation, index, memory_text)}]
+        self.messages = [*self.system, {"role": "user", "content": text}]
         return tuple(self.messages), False
 
     def _recalled(self, index: int) -> str:
         """The memory that an episode is shown in a new list; nothing where the words around it alone have no room."""
         frame_tokens = self._shown_tokens("" if self.style.bare else remembering.left_out(index))
         budget = min(self.settings.memory_tokens, self._room() - frame_tokens)
-        if budget <= 0:
-            return ""
-        return remembering.recall(
-            self.past,
-            self.memory,
-            budget=budget,
-            max_reflections=MAX_REFLECTIONS,
-            headline=None if self.style.bare else prompts.headline,
-            count=self.count,
-        )
+        headline = None if self.style.bare else prompts.headline
+        return remembering.recall(self.past, self.memory, budget, headline, self.count) if budget > 0 else ""
 
     def _shown_tokens(self, memory_text: str) -> int:
         """Tokens of a memory with the words around it."""
         return self.count(prompts.remembered(memory_text, self.style, related=bool(self.related)))
-
-    def _opening(self, observation: str, index: int, memory_text: str) -> str:
-        return prompts.opening(
-            observation,
-            index,
-            self.settings.announced or self.settings.episodes,
-            memory_text,
-            self.style,
-            tell_episodes=self.memory != "none",
-            related=bool(self.related),
-        )
 
     async def _step(self, reply: str) -> Step:
         step = await self._ask_env(self.env.step, reply)
@@ -321,7 +306,7 @@ class _TrialPlay:
         if not remembering.shows_history(self.memory) or self.digest is not None or self.settings.window is not None:
             return False
         if not self.messages or self.messages[-1]["role"] != "assistant":
-            return False  # the last request got no reply: that list cannot go on
+            return False  # the last request got no reply
         history = sum(self.count(message["content"]) for message in self.messages[len(self.system) :])
         fits_context = self.tokens + self.count(self.unsaid_ending) <= self._room()
         return history <= self.settings.memory_tokens and fits_context

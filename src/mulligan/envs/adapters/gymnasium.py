@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import ast
 import inspect
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, cast
 
 from mulligan.envs.adapters import Listed, library
@@ -52,12 +52,9 @@ def catalogue() -> Iterator[Listed]:
     """
     gym = library("gymnasium", "gymnasium")
     for ident, spec in sorted(gym.registry.items()):
-        try:
-            creator = _creator(gym, spec)
-        except UsageError:  # a simulator that is not installed
-            continue
-        if _draws(creator):
-            yield Listed(ident, 1, (inspect.getdoc(creator) or "").strip().partition("\n")[0])
+        with suppress(UsageError):  # a simulator that is not installed
+            if _draws(creator := _creator(gym, spec)):
+                yield Listed(ident, 1, (inspect.getdoc(creator) or "").strip().partition("\n")[0])
 
 
 def _creator(gym: Any, spec: Any) -> Any:
@@ -96,10 +93,9 @@ class Wrapped:
         self.draws = _draws(_creator(self.gym, self.gym.spec(self.ident)))
         self.env = self._make()
         self.names = self._names()
-        self.over = False
-        self.seen = self.reset()
+        self.reset()
 
-    # What a subclass may change -------------------------------------------------------------------------------------
+    # What a subclass may change: show, won, rules.
 
     def show(self, observation: Any, info: Mapping[str, Any]) -> str:
         """The observation in words."""
@@ -122,8 +118,6 @@ class Wrapped:
         how = f"one of: {', '.join(self.names)}" if self.names else "the text of your action"
         example = self.names[0] if self.names else "..."
         return f"{self.ident}\n{text}\n\nAnswer with {how}, as in <action>{example}</action>"
-
-    # ----------------------------------------------------------------------------------------------------------------
 
     def reset(self, chance: int = 0) -> str:
         observation, info = self.env.reset(seed=narrow_seed(self.task.seed))
@@ -173,9 +167,8 @@ class Wrapped:
     def _read(self, text: str) -> Any:
         if not self.names:
             return text if self.env.action_space.contains(text) else None
-        numbers = {name.lower(): number for number, name in enumerate(self.names)}
-        number = numbers.get(text.lower())
-        return None if number is None else int(self.env.action_space.start) + number
+        first = int(self.env.action_space.start)
+        return {name.lower(): number for number, name in enumerate(self.names, first)}.get(text.lower())
 
 
 def narrow_seed(seed: int) -> int:
@@ -188,10 +181,8 @@ def narrow_seed(seed: int) -> int:
 
 
 def _options(ident: str, text: str) -> dict[str, Any]:
-    """``is_slippery=False, map_name='8x8'`` as a dictionary; JSON is understood too."""
+    """``is_slippery=False, map_name='8x8'`` as a dictionary."""
     try:
-        if text.lstrip().startswith("{"):
-            return dict(json.loads(text))
         call = cast(ast.Call, ast.parse(f"options({text})", mode="eval").body)
         if call.args:
             raise ValueError
