@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mulligan.envs.registry import make
-from mulligan.envs.sokoban.env import Sokoban
-from mulligan.envs.sokoban.moves import NAMES, say
+from mulligan.envs.sokoban.env import NAMES, Sokoban, say
 from sokoban_worlds import Simulator, world_of
 
 ROOT = Path(__file__).parents[2]

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from mulligan.envs.base import Env
 from mulligan.envs.registry import build, make, make_task
-from mulligan.envs.sokoban.env import Sokoban
-from mulligan.envs.sokoban.moves import say
+from mulligan.envs.sokoban.env import Sokoban, say
 from mulligan.errors import StopReason
 from mulligan.trial.runner import run_trial_sync
 from mulligan.types import Completion, Episode, Step, Turn

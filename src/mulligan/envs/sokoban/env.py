@@ -25,37 +25,34 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cache
+from itertools import product
 from typing import ClassVar, NamedTuple
 
-from mulligan.envs.base import Player
+from mulligan.envs.base import Player, action_text
 from mulligan.envs.sokoban import levels as level_source
 from mulligan.envs.sokoban import solver
-from mulligan.envs.sokoban.moves import number_of_moves, push, read, say, usual_replies
 from mulligan.envs.symmetry import least_image
 from mulligan.errors import ParameterError, StopReason
 from mulligan.types import Episode, ParamValue, Step, Task
 
 _MOST_BOXES, _MOST_MOVES, _LONGEST_SOLUTION = 8, 20, 200
 _SIDES = (5, 16)
-LOST, TOO_SLOW = "No way to win is left.", "No way to win is left in time."
-_CHOICES = {
-    "view": ("board", "cells"),
-    "lost": ("runs", "ends", "hopeless"),
-    "advice": ("solver", "doubtful", "none"),
-}
+_CHOICES = {"view": ("board", "cells"), "lost": ("runs", "ends", "hopeless"), "advice": ("solver", "doubtful", "none")}
 _WITHOUT_PLAYER = str.maketrans({solver.PLAYER: solver.FLOOR, solver.PLAYER_ON_GOAL: solver.GOAL})
+WALL, FLOOR, GOAL, BOX, BOX_ON_GOAL, PLAYER, PLAYER_ON_GOAL = map(ord, solver.GLYPHS)
+NAMES = ("up", "down", "left", "right")
+_NAMED = {word: name for name in NAMES for word in (name, name[0])}
+_LISTED = 3
+"""Longest combination that `legal` lists: longer ones would be hundreds."""
 
 
 class PlayedTurn(NamedTuple):
-    """One turn as it was played."""
+    """One turn as it was played: its number from 1, its moves as they are said, the position they led to."""
 
     number: int
-    """1 for the first turn."""
     moves: str
-    """As they are said: ``up, left``."""
     key: str
-    """The position they led to."""
 
 
 class Sokoban:
@@ -102,10 +99,8 @@ class Sokoban:
         """A level must be solvable within the turns the task was asked for with."""
         moves, solution = int(params["moves"]), int(params["solution"])
         if solution > turns * moves:
-            raise ParameterError(
-                f"sokoban: solution={solution} moves do not fit into turns={turns} of moves={moves}; "
-                f"give turns={-(-solution // moves)} or solution={turns * moves}"
-            )
+            way_out = f"give turns={-(-solution // moves)} or solution={turns * moves}"
+            raise ParameterError(f"sokoban: turns={turns} x moves={moves} must be >= solution={solution}; {way_out}")
 
     @staticmethod
     def task_class(params: Mapping[str, ParamValue]) -> str:
@@ -129,7 +124,7 @@ class Sokoban:
             "You move up, down, left or right, one cell a move. Moving into a box pushes it one cell on, if the cell "
             "behind it is free; you can never pull a box. A move into a wall, or into a box with a wall or another box "
             "behind it, does nothing.\n"
-            f"Answer with {number_of_moves(self.moves)}, played in order: {say(('up', 'left', 'left')[: self.moves])}"
+            f"Answer with {_number_of_moves(self.moves)}, played in order: {say(('up', 'left', 'left')[: self.moves])}"
         )
 
     def reset(self, chance: int = 0) -> str:
@@ -138,7 +133,14 @@ class Sokoban:
         self.turn = 0
         """Turns that were played; the runner counts also those lost to replies that cannot be read."""
         self._cells = bytearray(board, "ascii")
-        return _terrain(self.level) + cells_view(self.level.cells, self.cols) if self.view == "cells" else board
+        if self.view == "board":
+            return board
+        names, terrain = names_of(self.level.rows, self.cols), solver.terrain_of(self.level.cells)
+        walls, goals = (
+            " ".join(name for name, glyph in zip(names, terrain, strict=True) if name and glyph == kind)
+            for kind in (solver.WALL, solver.GOAL)
+        )
+        return f"walls {walls or 'none'}\ngoals {goals}\n{self._seen()}"
 
     def step(self, reply: str) -> Step:
         home_before, boxes = self._home, self.boxes
@@ -154,9 +156,10 @@ class Sokoban:
         lost = not won and self.lost_rule != "runs" and self.is_lost(key, self.turn)
         self._over = won or lost
         if lost:
-            feedback = f"{feedback} {LOST if solver.solve(self.cols, key).dead else TOO_SLOW}".lstrip()
+            in_time = "" if solver.solve(self.cols, key).dead else " in time"
+            feedback = f"{feedback} No way to win is left{in_time}.".lstrip()
         progress = (self._home - home_before) / boxes
-        return Step(self._seen(), 1.0 if won else 0.0, self._over, won, True, key, feedback, progress)
+        return Step(self._seen(), float(won), self._over, won, True, key, feedback, progress)
 
     def is_lost(self, key: str, turn: int) -> bool:
         """Whether the level counts as lost at `key` after so many turns: where nothing can win it any more and, if
@@ -218,12 +221,91 @@ class Sokoban:
         return f"moves {moves}\n{ending}; the board at the end:\n{episode.final}"
 
 
-def _terrain(level: level_source.Level) -> str:
-    """Walls and goals in the view of cells."""
-    names, terrain = names_of(level.rows, level.cols), solver.terrain_of(level.cells)
-    walls = [name for name, glyph in zip(names, terrain, strict=True) if name and glyph == solver.WALL]
-    goals = [name for name, glyph in zip(names, terrain, strict=True) if glyph == solver.GOAL]
-    return f"walls {' '.join(walls) or 'none'}\ngoals {' '.join(goals)}\n"
+def push(
+    cells: bytearray, cols: int, player: int, names: Sequence[str], home: int, boxes: int
+) -> tuple[int, int, list[str]]:
+    """Play moves on `cells`, the text of the board, until all `boxes` are home.
+
+    One byte a cell and one between cells: cell number n stands at byte 2n.
+
+    Returns the player's offset, the number of boxes on goals, and the moves that were blocked: ``move 2 (left)``.
+    """
+    blocked: list[str] = []
+    for number, name in enumerate(names, start=1):
+        delta = _offsets(cols)[name]
+        ahead = player + delta
+        target = cells[ahead]
+        if target in (BOX, BOX_ON_GOAL):
+            beyond = cells[ahead + delta]
+            if beyond == FLOOR:
+                cells[ahead + delta] = BOX
+            elif beyond == GOAL:
+                cells[ahead + delta] = BOX_ON_GOAL
+                home += 1
+            else:
+                target = WALL  # a box that cannot move is as good as one
+            if target == BOX:
+                target = FLOOR
+            elif target == BOX_ON_GOAL:
+                target = GOAL
+                home -= 1
+        if target == WALL:
+            blocked.append(f"move {number} ({name})")
+            continue
+        cells[ahead] = PLAYER if target == FLOOR else PLAYER_ON_GOAL
+        cells[player] = FLOOR if cells[player] == PLAYER else GOAL
+        player = ahead
+        if home == boxes:
+            break
+    return player, home, blocked
+
+
+@cache
+def _offsets(cols: int) -> dict[str, int]:
+    """What each move adds to the player's offset in the text of the board."""
+    return {name: 2 * delta for name, delta in zip(NAMES, solver.deltas(cols), strict=True)}
+
+
+def after(cells: str, cols: int, names: Sequence[str], boxes: int) -> str:
+    """The position that moves lead to from another, both row by row."""
+    board = bytearray(" ".join(cells), "ascii")
+    push(board, cols, 2 * solver.locate(cells)[0], names, cells.count(solver.BOX_ON_GOAL), boxes)
+    return board[::2].decode()
+
+
+def move_names(moves: Sequence[str]) -> str:
+    """Moves as they are said: ``up, left``; given as names or letters."""
+    return ", ".join(_NAMED[move] for move in moves)
+
+
+def say(moves: Sequence[str]) -> str:
+    """Moves as a reply, given as names or letters."""
+    return f"<action>{move_names(moves)}</action>"
+
+
+@cache
+def usual_replies(moves: int) -> dict[str, tuple[str, ...]]:
+    """Replies as this environment writes them, shortest first; looked up before anything is parsed."""
+    lengths = range(1, min(moves, _LISTED) + 1)
+    return {say(names): names for length in lengths for names in product(NAMES, repeat=length)}
+
+
+def read(text: str, moves: int) -> tuple[str, ...] | str:
+    """The moves that a reply says, or what is wrong with it."""
+    action = action_text(text)
+    if action is None:
+        return f"No moves could be read from the answer; give them as in {say(NAMES[: min(moves, 2)])}."
+    words = action.replace(",", " ").lower().split()
+    unknown = next((word for word in words if word not in _NAMED), None)
+    if unknown is not None:
+        return f"{unknown[:20]!r} is not a move; use up, down, left or right."
+    if not 1 <= len(words) <= moves:
+        return f"{len(words)} moves are not allowed; give {_number_of_moves(moves)}."
+    return tuple(_NAMED[word] for word in words)
+
+
+def _number_of_moves(moves: int) -> str:
+    return "1 move" if moves == 1 else f"1 to {moves} moves"
 
 
 def cells_view(cells: str, cols: int) -> str:
@@ -239,7 +321,7 @@ def player_at(cells: str, cols: int) -> str:
     return names_of(len(cells) // cols, cols)[solver.locate(cells)[0]]
 
 
-@lru_cache(maxsize=64)
+@cache
 def names_of(rows: int, cols: int) -> tuple[str, ...]:
     """The name of each cell, row by row; cells of the outer wall have none."""
     return tuple(

@@ -9,8 +9,7 @@ from functools import lru_cache
 
 from mulligan.envs.base import reflection_text
 from mulligan.envs.sokoban import solver
-from mulligan.envs.sokoban.env import PlayedTurn, Sokoban, cells_view
-from mulligan.envs.sokoban.moves import after, names_of, say, usual_replies
+from mulligan.envs.sokoban.env import PlayedTurn, Sokoban, after, cells_view, move_names, say, usual_replies
 from mulligan.errors import StopReason
 from mulligan.types import Completion, Episode, Step
 
@@ -94,7 +93,7 @@ class Planner:
 
         Doubtful advice is the player's own: it heeds it when it remembers, and gives none that has lost the level.
         """
-        solution = names_of(_advice(self.world, position)[: self.world.moves])
+        solution = move_names(_advice(self.world, position)[: self.world.moves])
         if self.world.task.text("advice") != "doubtful":
             return solution
         lost = [*self.notes.get(position, [""])[:-1], moves]
@@ -109,8 +108,8 @@ class Planner:
         replies = list(usual_replies(world.moves).values())
         for _ in range(_TRIES):
             names = replies[int(self.rng.random() * len(replies))]
-            if names_of(names) not in lost and world.is_lost(after(position, world.cols, names, world.boxes), turn):
-                return names_of(names)
+            if move_names(names) not in lost and world.is_lost(after(position, world.cols, names, world.boxes), turn):
+                return move_names(names)
         return ""
 
 
@@ -154,7 +153,7 @@ def _report(world: Sokoban, episode: Episode, played: Sequence[PlayedTurn]) -> s
     strategy = " | ".join(turn.moves for turn in played)
     solution = _advice(world, world.level.cells)
     chunks = [solution[start : start + world.moves] for start in range(0, len(solution), world.moves)]
-    plan = strategy if episode.won else " | ".join(map(names_of, chunks))
+    plan = strategy if episode.won else " | ".join(map(move_names, chunks))
     return reflection_text(
         strategy=f"played {strategy or 'nothing'}",
         outcome=f"{'won' if episode.won else 'not won'}, {ending}",

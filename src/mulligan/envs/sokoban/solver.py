@@ -14,14 +14,9 @@ from typing import NamedTuple
 
 WALL, FLOOR, GOAL, BOX, BOX_ON_GOAL, PLAYER, PLAYER_ON_GOAL = "#", "_", "O", "X", "*", "P", "+"
 GLYPHS = {
-    WALL: "wall",
-    FLOOR: "floor",
-    GOAL: "goal",
-    BOX: "box",
-    BOX_ON_GOAL: "box on a goal",
-    PLAYER: "you",
+    WALL: "wall", FLOOR: "floor", GOAL: "goal", BOX: "box", BOX_ON_GOAL: "box on a goal", PLAYER: "you",
     PLAYER_ON_GOAL: "you on a goal",
-}
+}  # fmt: skip
 DIRECTIONS = "udlr"
 NODES = 20_000
 """Positions the solver looks at before it gives up."""
@@ -90,9 +85,8 @@ def survey(cols: int, terrain: str) -> Terrain:
     """The tables of a board; `terrain` as `terrain_of` gives it, closed by walls wherever a box or player can go."""
     size, around = len(terrain), deltas(cols)
     is_open = [glyph != WALL for glyph in terrain]
-    inside = [
-        is_open[cell] and cols <= cell < size - cols and 0 < cell % cols < cols - 1 for cell in range(size)
-    ]  # only from here can all four neighbours be asked for
+    # Only from inside can all four neighbours be asked for.
+    inside = [is_open[cell] and cols <= cell < size - cols and 0 < cell % cols < cols - 1 for cell in range(size)]
     goals = [cell for cell in range(size) if terrain[cell] == GOAL]
     by_goal = [_push_distances(goal, around, is_open, inside) for goal in goals]
     far = tuple(tuple(distances[cell] for distances in by_goal) for cell in range(size))
