@@ -194,9 +194,11 @@ def best_value(seat: int, mine: int, betting: str, guesses: Sequence[Guess]) -> 
 
 def updated(guesses: Sequence[Guess], betting: str, move: str) -> list[Guess]:
     """The guesses after the opponent's next move: each weighs as much as it expected the move (Bayes' rule)."""
-    chances = [guess.table[f"{guess.theirs}{betting}"]["pb".index(move)] for guess in guesses]
-    pairs = zip(guesses, chances, strict=True)
-    return [Guess(table, theirs, weight * chance) for (table, theirs, weight), chance in pairs if chance > 0.0]
+    return [
+        Guess(table, theirs, weight * chance)
+        for table, theirs, weight in guesses
+        if (chance := table[f"{theirs}{betting}"]["pb".index(move)]) > 0.0
+    ]
 
 
 class Bettor:

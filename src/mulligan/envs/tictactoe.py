@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import random
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from statistics import fmean
 from typing import ClassVar
 
 from mulligan.envs.adapters.openspiel import mcts, simulations_of
@@ -27,10 +29,9 @@ from mulligan.types import Episode, ParamValue, Step, Task
 
 OPPONENTS = ("random", "minimax", "mcts:K")
 EMPTY = "...\n...\n..."
-LINES = ("012", "345", "678", "036", "147", "258", "048", "246")
-_UNFINISHED = "The game was not finished."
-_RESULTS = {1.0: "You won.", 0.0: "A draw.", -1.0: "You lost."}
-_WORDS = {1: "won", 0: "drawn", -1: "lost"}
+LINES = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))
+_RESULTS = {1.0: "You won.", 0.0: "A draw.", -1.0: "You lost.", None: "The game was not finished."}
+_WORDS = {1: "won", 0: "drawn", -1: "lost", None: "not finished"}
 _CELL = re.compile(r"\(?\s*([0-9]+)\s*[,\s]\s*([0-9]+)\s*\)?")
 
 
@@ -66,8 +67,7 @@ def optimal_moves(board: str) -> list[int]:
 
 def _winner(board: str) -> str:
     marks = board.replace("\n", "")
-    rows = ("".join(marks[int(cell)] for cell in line) for line in LINES)
-    return next((row[0] for row in rows if row in ("xxx", "ooo")), "")
+    return next((marks[a] for a, b, c in LINES if marks[a] == marks[b] == marks[c] != "."), "")
 
 
 class TicTacToe:
@@ -119,8 +119,8 @@ class TicTacToe:
         if move is None:
             return Step(self._observe(), valid=False, state_key=self.board, feedback=feedback)
         self._play(move)
-        self._let_opponent_move()
-        return Step(self._observe(), self.reward, self.over, won=self.reward > 0, state_key=self.board)
+        reward = self.result or 0.0
+        return Step(self._observe(), reward, self.over, won=reward > 0, state_key=self.board)
 
     @property
     def board(self) -> str:
@@ -131,11 +131,9 @@ class TicTacToe:
         return not moves(self.board)
 
     @property
-    def reward(self) -> float:
-        return float(value(self.board) * (1, -1)[self.seat - 1]) if self.over else 0.0
-
-    def result(self) -> str:
-        return _RESULTS[self.reward] if self.over else _UNFINISHED
+    def result(self) -> float | None:
+        """What the game paid the player; None while it goes on."""
+        return float(value(self.board) * (1, -1)[self.seat - 1]) if self.over else None
 
     def legal(self) -> Sequence[str]:
         return [action(move) for move in moves(self.board)]
@@ -154,7 +152,7 @@ class TicTacToe:
             played += [f"{marks[move]} {cell(move)}" for move in fresh]
             before = marks
         ending = episode.final.rpartition("\n")[2]
-        result = ending if ending in _RESULTS.values() else _UNFINISHED
+        result = ending if ending in _RESULTS.values() else _RESULTS[None]
         return f"You were {self.mark}. Moves: {', '.join(played) or 'none'}. {result}"
 
     def _opponent(self, rng: random.Random) -> Callable[[], int]:
@@ -167,18 +165,20 @@ class TicTacToe:
         search = mcts("tictactoe", "tic_tac_toe", simulations_of("tictactoe", name), rng)
         return lambda: search(self.history)
 
+    def _play(self, move: int) -> None:
+        """Make a move, and let the opponent answer it."""
+        self.boards.append(after(self.board, move))
+        self.history.append(move)
+        self._let_opponent_move()
+
     def _let_opponent_move(self) -> None:
         if not self.over and mover(self.board) != self.seat - 1:
             self._play(self.opponent())
 
-    def _play(self, move: int) -> None:
-        self.boards.append(after(self.board, move))
-        self.history.append(move)
-
     def _observe(self) -> str:
         board = "\n".join(" ".join(row) for row in self.board.upper().split("\n"))
         if self.over:
-            return f"{board}\n{self.result()}"
+            return f"{board}\n{_RESULTS[self.result]}"
         last = f"The opponent played {cell(self.history[-1])}. " if self.history else ""
         return f"{board}\n{last}You are {self.mark}, to move."
 
@@ -227,8 +227,8 @@ class Strategist:
     def __init__(self, world: TicTacToe, kind: str, rng: random.Random, skill: float, recall: float) -> None:
         self.world, self.kind, self.rng, self.skill, self.recall = world, kind, rng, skill, recall
         self.bold = kind == "omniscient" and world.task.text("opponent") == "random"
-        self.results: dict[str, list[float]] = {}
-        """Board after a move of the player's -> how the games that went through it ended."""
+        self.results: dict[str, list[float]] = defaultdict(lambda: [0.5])
+        """Board after a move of the player's -> results of the games through it, and half a win for what is untried."""
 
     def act(self) -> str:
         board = self.world.board
@@ -237,30 +237,25 @@ class Strategist:
         choices = moves(board) if self.bold else optimal_moves(board)
         choices = _best(choices, lambda move: hope(after(board, move), self.world.seat - 1, not self.bold))
         if self.kind != "omniscient" and self.rng.random() < self.recall:
-            choices = _best(choices, lambda move: self._record(after(board, move)))
+            choices = _best(choices, lambda move: fmean(self.results[after(board, move)]))
         return action(pick(self.rng, choices))
 
     def see(self, step: Step) -> None:
         if step.done and step.valid:
             for board in self.world.boards[self.world.seat :: 2]:
-                self.results.setdefault(board, []).append(step.reward)
-
-    def _record(self, board: str) -> float:
-        """Mean result of the games through `board`; what was never tried counts as half a win."""
-        results = self.results.get(board, [])
-        return (0.5 + sum(results)) / (1 + len(results))
+                self.results[board].append(step.reward)
 
     def reflect(self, episode: Episode) -> str:
         """What went wrong in the game that has just been played."""
-        world, side = self.world, self.world.seat - 1
+        world = self.world
         failed_at, reasoning, category, plan = _account(world, episode)
         return reflection_text(
-            strategy=f"{world.mark} on {', '.join(map(cell, world.history[side::2])) or 'no cell'}",
-            outcome=_WORDS[int(world.reward)] if world.over else "not finished",
+            strategy=f"{world.mark} on {', '.join(map(cell, world.history[world.seat - 1 :: 2])) or 'no cell'}",
+            outcome=_WORDS[world.result],
             reward=f"{episode.reward:g}",
             failed_at=failed_at,
             reasoning=reasoning,
-            env_answer=world.result(),
+            env_answer=_RESULTS[world.result],
             error_category=category,
             plan=plan,
         )
