@@ -62,10 +62,9 @@ class Offers(Protocol):
     def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
         """A scripted player of this world.
 
-        kind    "expert" sees what an agent sees; "omniscient" sees everything and gives the ceiling. An environment
-                with other players names all of them in `players`.
-        skill   share of its own moves; the rest are random legal ones.
-        recall  share of its moves that use what earlier episodes of the trial showed.
+        kind    "expert" sees what an agent sees; "omniscient" sees everything: the ceiling; others are in `players`
+        skill   share of its own moves; the rest are random legal ones
+        recall  share of its moves that use what earlier episodes of the trial showed
         """
 
     def reflect(self, episode: Episode) -> str | Completion:
@@ -75,23 +74,16 @@ class Offers(Protocol):
         """The facts of an episode worth carrying into the next, for `history` memory."""
 
     def world_key(self) -> str:
-        """The canonical name of the hidden world.
+        """The canonical name of the hidden world: training, validation and evaluation share none.
 
-        Worlds that differ only in a symmetry, a distractor or the player's start have one key. Training, validation and
-        evaluation share no key.
+        Worlds that differ only in a symmetry, a distractor or the player's start have one key.
         """
 
     def task_key(self) -> str:
-        """The exact name of the task, where several tasks share one `world_key` (a board and its mirror image).
-
-        A list of tasks holds each `task_key` once; without it, each `world_key` once.
-        """
+        """The exact name of the task, where several share one `world_key`: a list of tasks holds each once."""
 
     def seed_set(self) -> str | None:
-        """The set of tasks ("train", "validation", "eval") that the authors of the world put it in.
-
-        None leaves the split to `world_key`.
-        """
+        """The set ("train", "validation", "eval") that the world's authors put it in; None: as `world_key` says."""
 
 
 _ACTION = re.compile(r"<action>([^<>]*)</action>", re.IGNORECASE)

@@ -10,8 +10,8 @@ import importlib
 import importlib.metadata
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -22,7 +22,6 @@ from mulligan.errors import ContractBroken, ParameterError, UnknownName, UsageEr
 from mulligan.seeding import derive
 from mulligan.types import PLAYERS, Kind, ParamValue, Restart, Stop, Task, whole
 
-Value = TypeVar("Value")
 EnvClass = TypeVar("EnvClass", bound=type)
 BUILTIN = {
     "minesweeper": "mulligan.envs.minesweeper.env:MineSweeper",
@@ -47,27 +46,29 @@ class EnvSpec:
     build: type[Env]
     summary: str
     """First line of the class's docstring."""
-    defaults: Mapping[str, ParamValue]
-    """Every parameter with its default, whose type is the parameter's type."""
-    turns: int
-    """How many turns an episode may take unless the task says otherwise."""
-    kind: Kind
-    """"solve" (won or not) or "versus" (a return per episode against an opponent)."""
     stop: Stop
     """When a trial ends by default: "success" for "solve", "never" for "versus"."""
     restart: Restart
     """What the next episode repeats by default: "replay" for "solve", "fresh" for "versus"."""
-    timeout_reward: float
+    kind: Kind = "solve"
+    """"solve" (won or not) or "versus" (a return per episode against an opponent)."""
+    defaults: Mapping[str, ParamValue] = field(default_factory=dict)
+    """Every parameter with its default, whose type is the parameter's type."""
+    turns: int = 10
+    """How many turns an episode may take unless the task says otherwise."""
+    timeout_reward: float = 0.0
     """Added to the last turn when the turn limit ends an episode: stalling must not be better than losing."""
-    glyphs: Mapping[str, str]
+    glyphs: Mapping[str, str] = field(default_factory=dict)
     """Character of the observation -> colour, for people."""
-    players: tuple[str, ...]
+    players: tuple[str, ...] = PLAYERS
     """Kinds of scripted players that `player` can make."""
-    room_players: tuple[str, ...]
+    room_players: tuple[str, ...] = ()
     """Those that an evaluation shows beside the expert."""
 
 
 _SETTINGS = set(EnvSpec.__dataclass_fields__) - {"name", "build", "summary"}
+_TYPES: Mapping[str, type] = {"defaults": dict, "turns": int, "timeout_reward": float, "glyphs": dict}
+_CHOICES = {"kind": get_args(Kind), "stop": get_args(Stop), "restart": get_args(Restart)}
 _ELSEWHERE = {"max_turns": "turns", "max_steps": "turns", "params": "defaults", "title": "the docstring's first line"}
 """What people call settings elsewhere -> what they are here."""
 
@@ -120,24 +121,23 @@ def spec_of(env_class: object, name: str) -> EnvSpec:
     if not isinstance(env_class, type) or not _is_env(env_class):
         raise UsageError(f"{name!r} is not an environment: it needs rules(), reset() and step()")
     _refuse_misspelt(env_class, name)
-    defaults: dict[str, ParamValue] = _setting(env_class, name, "defaults", {}, dict)
-    if reserved := defaults.keys() & {"seed", "turns"}:
+    given: dict[str, Any] = {key: getattr(env_class, key) for key in _SETTINGS if hasattr(env_class, key)}
+    for key in _TYPES.keys() & given:
+        try:
+            given[key] = _TYPES[key](given[key])
+        except (TypeError, ValueError, OverflowError):
+            kind = _TYPES[key].__name__
+            raise UsageError(f"{name!r}: {key} must be of type {kind} (got {given[key]!r})") from None
+    stop, restart = ("success", "replay") if given.get("kind", "solve") == "solve" else ("never", "fresh")
+    given = {"stop": stop, "restart": restart, **given}
+    for key in _CHOICES.keys() & given:
+        if given[key] not in _CHOICES[key]:
+            choices = " or ".join(map(repr, _CHOICES[key]))
+            raise UsageError(f"{name!r}: {key} must be {choices} (got {given[key]!r})")
+    if reserved := given.get("defaults", {}).keys() & {"seed", "turns"}:
         raise UsageError(f"{name!r} cannot have a parameter {min(reserved)!r}: every task has one of that name")
-    kind: Kind = _choice(env_class, name, "kind", get_args(Kind), "solve")
-    return EnvSpec(
-        name=name,
-        build=cast(type[Env], env_class),
-        summary=(env_class.__doc__ or "").strip().partition("\n")[0],
-        defaults=defaults,
-        turns=_setting(env_class, name, "turns", 10, int),
-        kind=kind,
-        stop=_choice(env_class, name, "stop", get_args(Stop), "success" if kind == "solve" else "never"),
-        restart=_choice(env_class, name, "restart", get_args(Restart), "replay" if kind == "solve" else "fresh"),
-        timeout_reward=_setting(env_class, name, "timeout_reward", 0.0, float),
-        glyphs=_setting(env_class, name, "glyphs", {}, dict),
-        players=getattr(env_class, "players", PLAYERS),
-        room_players=getattr(env_class, "room_players", ()),
-    )
+    summary = (env_class.__doc__ or "").strip().partition("\n")[0]
+    return EnvSpec(name, cast(type[Env], env_class), summary, **given)
 
 
 def _refuse_misspelt(env_class: type, name: str) -> None:
@@ -148,21 +148,6 @@ def _refuse_misspelt(env_class: type, name: str) -> None:
         if near and key not in _SETTINGS and not key.startswith("_") and not is_method:
             meant = _ELSEWHERE.get(near[0], near[0])
             raise UsageError(f"{name!r} has an attribute {key!r}, which is no setting; did you mean {meant!r}?")
-
-
-def _setting(env_class: type, name: str, key: str, default: Value, convert: Callable[[Any], Value]) -> Value:
-    value = getattr(env_class, key, default)
-    try:
-        return convert(value)
-    except (TypeError, ValueError, OverflowError):
-        raise UsageError(f"{name!r}: {key} must be of type {type(default).__name__} (got {value!r})") from None
-
-
-def _choice(env_class: type, name: str, key: str, choices: tuple[Any, ...], default: str) -> Any:
-    value = getattr(env_class, key, default)
-    if value not in choices:
-        raise UsageError(f"{name!r}: {key} must be {' or '.join(map(repr, choices))} (got {value!r})")
-    return value
 
 
 def make_task(env: str | type, /, seed: int = 0, **params: Any) -> Task:
@@ -281,6 +266,9 @@ def import_file(path: Path) -> ModuleType:
     return module
 
 
+_BOOLEANS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+
+
 def _coerce(env: str, key: str, value: Any, default: ParamValue) -> ParamValue:
     """`value` in the type of the parameter's default; strings come from the command line."""
     kind = type(default)
@@ -292,6 +280,3 @@ def _coerce(env: str, key: str, value: Any, default: ParamValue) -> ParamValue:
         return kind(value)
     except (KeyError, ValueError, TypeError, OverflowError):
         raise ParameterError(f"{env}: {key} must be of type {kind.__name__} (got {value!r})") from None
-
-
-_BOOLEANS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
