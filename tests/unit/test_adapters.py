@@ -36,7 +36,7 @@ with warnings.catch_warnings():
 
 
 @pytest.mark.parametrize(
-    "game", ["connect_four", "leduc_poker", "liars_dice", "hex(board_size=4)", "phantom_ttt", "nim(pile_sizes=3;0)"]
+    "game", ["connect_four", "leduc_poker", "hex(board_size=4)", "phantom_ttt", "nim(pile_sizes=3;0)"]
 )
 def test_games_of_openspiel_keep_the_contract(game):
     check_env(f"openspiel:{game}")
@@ -176,9 +176,8 @@ class Cart(Wrapped):
 """
 
 
-@pytest.mark.parametrize("ident", ["FrozenLake-v1", "CliffWalking-v1"])
-def test_environments_of_gymnasium_that_draw_themselves_keep_the_contract(ident):
-    check_env(f"gymnasium:{ident}")
+def test_environments_of_gymnasium_that_draw_themselves_keep_the_contract():
+    check_env("gymnasium:FrozenLake-v1")
 
 
 def test_a_class_of_ones_own_may_list_some_of_the_moves(tmp_path):
@@ -275,7 +274,7 @@ def test_text_is_shown_as_it_is_and_the_seed_decides():
 # TextArena ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ident", ["Minesweeper-v0-small", "KuhnPoker-v0", "TicTacToe-v0", "TowerOfHanoi-v0"])
+@pytest.mark.parametrize("ident", ["KuhnPoker-v0", "TowerOfHanoi-v0"])
 def test_games_of_textarena_keep_the_contract(ident):
     check_env(f"textarena:{ident}")
 
@@ -325,7 +324,7 @@ def test_games_of_textarena_do_not_share_their_luck_in_threads():
     """With a time limit worlds are asked in threads of their own: the seed decides there too."""
 
     async def rewards(limit: float | None) -> list[list[str]]:
-        tasks = [make_task("textarena:KuhnPoker-v0", seed) for seed in range(8)]
+        tasks = [make_task("textarena:KuhnPoker-v0", seed) for seed in range(4)]
         trials = await asyncio.gather(
             *(mulligan.run_trial(task, lambda _: "<action>[check]</action>", env_timeout=limit) for task in tasks)
         )
@@ -342,7 +341,6 @@ def test_games_of_textarena_do_not_share_their_luck_in_threads():
 def test_what_luck_deals_is_told_anew_in_every_game():
     """In a negotiation the prompt says what the player has: rules that were said once would tell of another game."""
     name = "textarena:SimpleNegotiation-v0"
-    check_env(name)
     heard: list[tuple[str, str]] = []
 
     def pass_on(messages: list[mulligan.Message]) -> str:
