@@ -22,7 +22,7 @@ from mulligan.players import Plays, as_trained, player_from, trained_with
 from mulligan.policy.base import Policy, ReplyFunction, as_policy
 from mulligan.policy.threads import run_async
 from mulligan.report.run import RunFolder
-from mulligan.rollout import worlds
+from mulligan.rollout import tasksets
 from mulligan.trial import runner
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Memory, Restart, Sampling, Stop, Task, Trial
@@ -66,8 +66,8 @@ class CheckResult:
     """An environment that keeps the contract, and how well its worlds can be told apart."""
 
     env: str
-    separation: worlds.Separation
-    """How training and evaluation are kept apart: see `mulligan.rollout.worlds`."""
+    separation: tasksets.Separation
+    """How training and evaluation are kept apart: see `mulligan.rollout.tasksets`."""
     tasks: int
     """Tasks that were looked at."""
     worlds: int
@@ -85,7 +85,7 @@ def check_env(env: str | type[Env], params: Params | None = None) -> CheckResult
     """Test an environment against the contract; raises `ContractBroken`, naming seed and reply, where it breaks it."""
     name = registry.environment_named(env)
     check.check_env(name, **(params or {}))
-    survey = worlds.survey(name, params or {})
+    survey = tasksets.survey(name, params or {})
     return CheckResult(name, survey.separation, survey.tasks, survey.worlds)
 
 

@@ -31,7 +31,7 @@ OPPONENTS = ("random", "minimax", "mcts:K")
 EMPTY = "...\n...\n..."
 LINES = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))
 _RESULTS = {1.0: "You won.", 0.0: "A draw.", -1.0: "You lost.", None: "The game was not finished."}
-_WORDS = {1: "won", 0: "drawn", -1: "lost", None: "not finished"}
+_WORDS: dict[float | None, str] = {1: "won", 0: "drawn", -1: "lost", None: "not finished"}
 _CELL = re.compile(r"\(?\s*([0-9]+)\s*[,\s]\s*([0-9]+)\s*\)?")
 
 

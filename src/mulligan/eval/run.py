@@ -32,8 +32,7 @@ from mulligan.policy.scripted import ExpertPolicy
 from mulligan.policy.threads import run_async
 from mulligan.report.run import SCHEMA_VERSION, RunFolder
 from mulligan.rollout.collect import Job, Judge, collect
-from mulligan.rollout.tasksets import next_alike, tasks_of
-from mulligan.rollout.worlds import SAMPLED, Separation, separation
+from mulligan.rollout.tasksets import SAMPLED, Separation, next_alike, separation, tasks_of
 from mulligan.seeding import generator
 from mulligan.trial.runner import ReflectionSource
 from mulligan.trial.settings import TrialSettings
@@ -72,7 +71,7 @@ class EvalResult:
     related: bool = False
     """Whether later episodes were other tasks of the class."""
     separation: Separation = "split"
-    """Whether these worlds were kept apart from those of training (`mulligan.rollout.worlds`)."""
+    """Whether these worlds were kept apart from those of training (`mulligan.rollout.tasksets`)."""
     turns_per_second: float | None = None
     """Pace of the main arm; None when none of it had to be played now."""
     requests: Mapping[str, Any] | None = None

@@ -30,7 +30,7 @@ _SEPARATION = {
     "shared": "\ntraining and evaluation share worlds: tasks begin alike",
     "seeds": "\nworlds are told apart by their seeds alone",
 }
-"""What the heading says of worlds that are not split, by `mulligan.rollout.worlds.Separation`."""
+"""What the heading says of worlds that are not split, by `mulligan.rollout.tasksets.Separation`."""
 
 
 def room_name(player: str) -> str:

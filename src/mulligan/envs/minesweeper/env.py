@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
-from mulligan.envs.base import Player, action_text
-from mulligan.envs.symmetry import least_image
+from mulligan.envs.base import Player, action_text, least_image
 from mulligan.errors import ParameterError
 from mulligan.seeding import generator
 from mulligan.types import Episode, ParamValue, Step, Task

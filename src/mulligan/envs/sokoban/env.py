@@ -29,10 +29,9 @@ from functools import cache
 from itertools import product
 from typing import ClassVar, NamedTuple
 
-from mulligan.envs.base import Player, action_text
+from mulligan.envs.base import Player, action_text, least_image
 from mulligan.envs.sokoban import levels as level_source
 from mulligan.envs.sokoban import solver
-from mulligan.envs.symmetry import least_image
 from mulligan.errors import ParameterError, StopReason
 from mulligan.types import Episode, ParamValue, Step, Task
 
