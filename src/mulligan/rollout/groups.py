@@ -6,10 +6,11 @@ Everything is derived from (seed, update): a run that is resumed asks for the sa
 from __future__ import annotations
 
 import contextlib
+import itertools
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from mulligan.envs import registry
 from mulligan.errors import MulliganError, ParameterError
@@ -90,17 +91,14 @@ class Mixture:
                 if broken == _BROKEN:
                     reason = f"{type(error).__name__}: {error}"
                     raise MulliganError(f"{name}, seed {task.seed}: the world cannot be built: {reason}") from error
-        raise ParameterError(
-            f"{name}: no world of the {self.seed_set} set in {_TRIES} tries; use a larger world, or one that is not "
-            "kept for another set"
-        )
+        raise ParameterError(f"{name}: no world of the {self.seed_set} set in {_TRIES} tries; use a larger world")
 
     def _seed(self, rng: random.Random) -> int:
         return FIRST_SEED[self.seed_set] + int(rng.random() * SEEDS)
 
     def candidates(self, count: int, *, seed: int, update: int, name: str = "") -> list[tuple[str, int]]:
-        """The worlds that `draw_tasks` will look at for `count` tasks, and some more: every number that it takes from
-        the generator, as if it were a seed. Other processes can look at them beforehand."""
+        """The worlds that `draw_tasks` will look at for `count` tasks, and some more, for `look_at` beforehand: every
+        number that it takes from the generator, as if it were a seed."""
         rng = generator(seed, "tasks", update, name)
         seeds = [self._seed(rng) for _ in range(round(_LOOKED_AT * count))]
         return [(env, each) for each in seeds for env, _ in self.weights]
@@ -136,8 +134,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class Draw:
+class Draw(NamedTuple):
     """The task of a group, and the tasks of its later episodes where they are related ones."""
 
     task: Task
@@ -189,10 +186,8 @@ async def play_groups(
     ]
     trials: dict[int, Trial] = {}
     await collect(jobs, policy, settings, on_trial=trials.__setitem__, **options)
-    return [
-        Group(draw.task, tuple(trials[number * group + index] for index in range(group)))
-        for number, draw in enumerate(draws)
-    ]
+    in_order = iter([trials[number] for number in range(len(jobs))])
+    return [Group(draw.task, tuple(itertools.islice(in_order, group))) for draw in draws]
 
 
 def all_failed(groups: Sequence[Group]) -> bool:

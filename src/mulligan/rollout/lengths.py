@@ -57,8 +57,9 @@ class Lengths:
 
     def with_margin(self) -> Lengths:
         """The lengths to plan with."""
-        digest = None if self.digest is None else _more(self.digest)
-        return Lengths(self.turns, _more(self.opening), _more(self.observation), _more(self.request), digest)
+        digest = None if self.digest is None else math.ceil(MARGIN * self.digest)
+        opening, observation, request = (math.ceil(MARGIN * n) for n in (self.opening, self.observation, self.request))
+        return Lengths(self.turns, opening, observation, request, digest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +124,6 @@ def _memory(settings: TrialSettings, lengths: Lengths) -> int:
     return min(settings.memory_tokens, history + reflections + earlier * WORDS) + WORDS
 
 
-def _more(measured: int) -> int:
-    return math.ceil(measured * MARGIN)
-
-
 def sampled_lengths(mixture: Mixture, settings: TrialSettings, renderer: Renderer) -> dict[str, Lengths]:
     """Environment -> lengths of its texts, in tokens of `renderer`."""
     return {name: _lengths(name, mixture, settings, renderer) for name, _ in mixture.weights}
@@ -150,21 +147,20 @@ def _lengths(name: str, mixture: Mixture, settings: TrialSettings, renderer: Ren
         trial = run_trial_sync(env, player, settings=settings)
         episodes = [episode for episode in trial.episodes if episode.turns]
         first = [episode.turns[0].reply for episode in episodes[:1]]  # before it there is no memory
-        later = [turn.reply for episode in trial.episodes for turn in episode.turns[1:]]
+        later = [turn.reply for episode in episodes for turn in episode.turns[1:]]
         notes = [episode.reflection.completion for episode in trial.episodes if episode.reflection is not None]
+        opening, observation, request = (
+            max((len(reply.prompt_ids or ()) for reply in replies if reply is not None), default=0)
+            for replies in (first, later, notes[:1])
+        )
         lengths = Lengths(
             lengths.turns,
-            max(lengths.opening, *_prompts(first)),
-            max(lengths.observation, *_prompts(later)),
-            max(lengths.request, *_prompts([note for note in notes if note is not None][:1])),
+            max(lengths.opening, opening),
+            max(lengths.observation, observation),
+            max(lengths.request, request),
             None if digest is None else max(lengths.digest or 0, 0, *(renderer.count(digest(e)) for e in episodes)),
         )
     return lengths
-
-
-def _prompts(replies: Sequence[Completion]) -> list[int]:
-    """New tokens before each of `replies`, and 0."""
-    return [0, *(len(reply.prompt_ids or ()) for reply in replies)]
 
 
 class _RandomMoves:

@@ -17,9 +17,8 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from mulligan.envs import registry
 from mulligan.envs.base import Env
@@ -63,14 +62,10 @@ def tasks_of(env: str, tasks: int, seed_set: str, params: Mapping[str, Any], *, 
         if in_vain >= _PATIENCE + _PATIENCE_EACH * len(chosen):
             if or_fewer or (chosen and seed_set == "validation"):
                 break
-            if not chosen:
-                raise ParameterError(
-                    f"{env}: of {in_vain} tasks with these parameters none is for {seed_set}: their worlds belong to "
-                    "other sets; choose parameters that name worlds of it (of ALFWorld, games=valid_seen)"
-                )
+            way_out = "ask for no more" if chosen else "choose parameters that name worlds of it"
             raise ParameterError(
-                f"{env}: the {seed_set} set has only about {len(chosen)} different tasks with these parameters; "
-                f"ask for at most that many tasks, not {tasks}"
+                f"{env}: the {seed_set} set has only about {len(chosen)} different tasks with these parameters (asked "
+                f"for {tasks}); {way_out}"
             )
         in_vain += 1
         if task is None or (key := task_key(task)) in keys:
@@ -127,15 +122,13 @@ def _world(env_class: type[Env], task: Task) -> Env:
     return registry.build(task)
 
 
-@dataclass(frozen=True, slots=True)
-class Survey:
-    """Worlds of some tasks of an environment."""
+class Survey(NamedTuple):
+    """Worlds of some tasks of an environment: half of training, half of evaluation."""
 
     separation: Separation
     tasks: int
-    """Tasks that were looked at: half of them of training, half of evaluation."""
     worlds: int
-    """Different worlds among them: by `world_key`, otherwise by rules and first observation."""
+    """Different ones: by `world_key`, otherwise by rules and first observation."""
 
     @property
     def few(self) -> bool:

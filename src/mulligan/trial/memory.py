@@ -6,7 +6,7 @@ The newest comes last. The oldest is dropped first, and the text says how many w
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mulligan.policy.base import estimate_tokens
 from mulligan.trial.settings import MAX_REFLECTIONS
@@ -16,13 +16,11 @@ CountTokens = Callable[[str], int]
 Headline = Callable[[Episode], str]
 
 
-@dataclass(frozen=True, slots=True)
-class Recollection:
-    """One earlier episode as memory may show it."""
+class Recollection(NamedTuple):
+    """One earlier episode as memory may show it; its history is a digest or its transcript."""
 
     episode: Episode
     history: str
-    """The episode's digest, or its transcript."""
 
 
 def shows_history(memory: Memory) -> bool:
@@ -51,10 +49,9 @@ def recall(
     count: CountTokens = estimate_tokens,
     most: int = MAX_REFLECTIONS,
 ) -> str:
-    """The memory section of the next episode's prompt; empty when there is nothing to show.
+    """The memory section of the next episode's prompt, with the newest `most` reflections; empty if it shows nothing.
 
-    `headline` names an episode and how it ended; None leaves out all but the memory itself. `most` is the number of
-    reflections shown.
+    `headline` names an episode and how it ended; None leaves out all but the memory itself.
     """
     if memory == "none":
         return ""
@@ -105,11 +102,9 @@ def _shortened(block: str, budget: int, count: CountTokens, *, headed: bool) -> 
     if not headed:
         return _keep_end(block, "", budget, count)
     head, _, rest = block.partition("\n")
-    if count(head) > budget:
-        return ""
     note = "[the beginning is left out for lack of room]\n"
     end = _keep_end(rest, note, budget - count(f"{head}\n"), count)
-    return f"{head}\n{end}" if end else head
+    return "" if count(head) > budget else f"{head}\n{end}" if end else head
 
 
 def _keep_end(text: str, note: str, budget: int, count: CountTokens) -> str:

@@ -46,10 +46,7 @@ def adapt(ident: str) -> type:
 
 
 def catalogue() -> Iterator[Listed]:
-    """Every environment that draws itself in characters.
-
-    Those whose observations are text can be played too, but Gymnasium knows that only once they are made.
-    """
+    """Every environment that draws itself in characters; which observations are text is known only when it is made."""
     gym = library("gymnasium", "gymnasium")
     for ident, spec in sorted(gym.registry.items()):
         with suppress(UsageError):  # a simulator that is not installed
@@ -172,10 +169,7 @@ class Wrapped:
 
 
 def narrow_seed(seed: int) -> int:
-    """A seed of 31 bits, since some environments take no more: 29 within its set, and two for which set it is of.
-
-    0 stays 0, and 3,000,000,000, the first of evaluation, is 3 * 2**29: no other set has that seed.
-    """
+    """A seed of 31 bits, since some environments take no more: 29 within its set, and two for which set it is of."""
     seed_set, number = divmod(seed, _SEEDS_EACH)
     return seed_set % 4 * 2**29 + number % 2**29
 

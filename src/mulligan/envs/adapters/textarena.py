@@ -173,10 +173,7 @@ class _Game:
         ]
 
     def observation(self, messages: Sequence[_Message], player: int) -> str:
-        """Messages as the player reads them: the other's words are marked.
-
-        Its own moves are left out, which some games repeat as if they had said them themselves.
-        """
+        """Messages as the player reads them, without its own moves and with the other's words marked."""
         other = 1 - player
         mark = f"[{self.env.state.role_mapping.get(other, f'Player {other}')}] "
         news = [each for each in messages if each.kind != "PLAYER_ACTION" or each.speaker == other]

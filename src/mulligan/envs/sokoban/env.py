@@ -161,8 +161,7 @@ class Sokoban:
         return Step(self._seen(), float(won), self._over, won, True, key, feedback, progress)
 
     def is_lost(self, key: str, turn: int) -> bool:
-        """Whether the level counts as lost at `key` after so many turns: where nothing can win it any more and, if
-        levels end when they are hopeless, where no solution fits into the turns that are left."""
+        """Whether nothing can win the level any more at `key`; if it ends when hopeless, within the turns left."""
         verdict = solver.solve(self.cols, key)
         if verdict.moves is None or len(key) > solver.EXACT_CELLS or self.lost_rule != "hopeless":
             return verdict.dead
@@ -223,9 +222,7 @@ class Sokoban:
 def push(
     cells: bytearray, cols: int, player: int, names: Sequence[str], home: int, boxes: int
 ) -> tuple[int, int, list[str]]:
-    """Play moves on `cells`, the text of the board, until all `boxes` are home.
-
-    One byte a cell and one between cells: cell number n stands at byte 2n.
+    """Play moves on `cells`, the text of the board, until all `boxes` are home. Cell number n stands at byte 2n.
 
     Returns the player's offset, the number of boxes on goals, and the moves that were blocked: ``move 2 (left)``.
     """

@@ -35,9 +35,9 @@ class Planner:
     def __init__(self, world: Sokoban, kind: str, rng: random.Random, skill: float, recall: float) -> None:
         self.world, self.rng, self.recall, self.hasty = world, rng, recall, kind == "hasty"
         self.skill = 1.0 if kind == "omniscient" else skill
+        self.position = ""
         self.plan: str | None = None
         """The moves still to play from `position`; None where there is no way to win."""
-        self.position = ""
         self.follows = False
         """Whether the last reply was the plan's."""
         self.lost_from: set[str] = set()
@@ -72,9 +72,7 @@ class Planner:
         """What there is to learn from an episode.
 
         In cells: where the level was lost, what to play there instead (if there is advice), and what lost it, as
-        ``boxes b2 d3``, ``you c2``, ``left, up``, ``up, up: lost``. It is in the words of the view, so that the agent
-        recognises the position however it came there; and the moves follow the position as a reply follows an
-        observation.
+        ``boxes b2 d3``, ``you c2``, ``left, up``, ``up, up: lost``: moves follow a position as in an episode.
         """
         world, self.errs = self.world, False
         played = world.replay(episode)
