@@ -11,7 +11,7 @@ from mulligan.api import (
     run_trial_sync,
     train,
 )
-from mulligan.envs.as_gymnasium import as_gymnasium
+from mulligan.envs.adapters.gymnasium import as_gymnasium
 from mulligan.envs.registry import register
 from mulligan.eval.run import EvalResult
 from mulligan.policy.endpoint import EndpointPolicy

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
 from mulligan.envs import registry
@@ -96,30 +96,25 @@ def with_overrides(settings: TrialSettings, overrides: dict[str, Any]) -> TrialS
     return replace(settings, **overrides)
 
 
+@dataclass
 class _TrialPlay:
     """The state of one trial while it is played."""
 
-    def __init__(
-        self,
-        env: Env,
-        policy: Policy,
-        seed: int,
-        settings: TrialSettings,
-        reflections: ReflectionSource | None,
-        related: Sequence[Task],
-    ) -> None:
-        spec = registry.spec_of(type(env), env.task.env)
-        self.env, self.policy, self.seed, self.settings = env, policy, seed, settings
-        self.reflections, self.related = reflections, related
+    env: Env
+    policy: Policy
+    seed: int
+    settings: TrialSettings
+    reflections: ReflectionSource | None
+    related: Sequence[Task]
+
+    def __post_init__(self) -> None:
+        settings, spec = self.settings, registry.spec_of(type(self.env), self.env.task.env)
         self.memory = settings.memory_mode
-        self.stop = settings.stop or spec.stop
-        self.restart = settings.restart or spec.restart
-        self.timeout_reward = spec.timeout_reward
-        self.versus = spec.kind == "versus"
+        self.stop, self.restart = settings.stop or spec.stop, settings.restart or spec.restart
+        self.timeout_reward, self.versus = spec.timeout_reward, spec.kind == "versus"
         self.conversation: Conversation | None = None
         self.spectator: Spectator | None = None
         self.count: Callable[[str], int] = estimate_tokens
-        self.digest: Callable[[Episode], str] | None = getattr(env, "digest", None)
         self.style = prompts.style(settings.style)
         self.system = self._system()
         self.messages: list[Message] = []
@@ -181,21 +176,21 @@ class _TrialPlay:
     def _move_to(self, task: Task) -> None:
         """Go on with another task of the class; if its rules read differently, in a new list."""
         self.env = registry.build(task)
-        self.digest = getattr(self.env, "digest", None)
         system = self._system()
         if system != self.system:
             self.system, self.messages = system, []
         if self.spectator is not None:
             self.spectator.watch(cast(World, self.env))
 
+    @property
+    def digest(self) -> Callable[[Episode], str] | None:
+        return getattr(self.env, "digest", None)
+
     async def _reply(self, messages: list[Message], sampling: Sampling) -> Completion:
         assert self.conversation is not None, "a conversation is begun before each episode"
         reply = await self.conversation.reply(messages, sampling)
         self.tokens = reply.prompt_tokens + reply.completion_tokens
         return reply
-
-    def _shown(self, messages: list[Message], turns_played: int) -> list[Message]:
-        return prompts.last_turns(messages, turns_played, self.settings.window, self.system)
 
     async def _ask_env(self, function: Callable[[Argument], Result], argument: Argument) -> Result:
         """Call the environment, in a thread if its answers have a time limit."""
@@ -215,7 +210,8 @@ class _TrialPlay:
         stop, description, step, state_key, forfeit = StopReason.TURN_LIMIT, "", Step(observation), "", 0.0
         while len(turns) < task.turns:
             try:
-                reply = await self._reply(self._shown(self.messages, len(turns)), self.settings.sampling)
+                shown = prompts.last_turns(self.messages, len(turns), self.settings.window, self.system)
+                reply = await self._reply(shown, self.settings.sampling)
             except ContextFull as error:
                 stop, description = StopReason.CONTEXT_FULL, str(error)
                 if turns:  # as at the turn limit: not moving must not be better than losing
@@ -327,7 +323,7 @@ class _TrialPlay:
             return episode  # a policy that just gave no reply is not asked again
         content = prompts.reflection_request(self.unsaid_ending, "related" if related else self.restart, self.style)
         request: Message = {"role": "user", "content": content}
-        shown = self._shown(self.messages[:-1], len(episode.turns) - 1)
+        shown = prompts.last_turns(self.messages[:-1], len(episode.turns) - 1, self.settings.window, self.system)
         sampling = replace(self.settings.sampling, max_tokens=self.settings.reflection_tokens)
         try:
             if self.spectator is not None:

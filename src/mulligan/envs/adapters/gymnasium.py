@@ -9,7 +9,8 @@ the words yourself, in a file of your own that every command then takes as ``my_
         def show(self, observation, info):
             return f"The pole leans by {observation[2]:.2f}."
 
-`turns` and `won` can be its own too: docs/adapters.md.
+`turns` and `won` can be its own too: docs/adapters.md. The other way round, `as_gymnasium` makes any task of Mulligan
+an environment of Gymnasium.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, cast
 
+from mulligan.envs import registry
 from mulligan.envs.adapters import Listed, library
-from mulligan.envs.base import action_text
+from mulligan.envs.base import LONGEST_REPLY, action_text
 from mulligan.errors import ParameterError, UsageError
 from mulligan.types import ParamValue, Step, Task
 
@@ -183,3 +186,45 @@ def _options(ident: str, text: str) -> dict[str, Any]:
         return {str(option.arg): ast.literal_eval(option.value) for option in call.keywords}
     except (ValueError, SyntaxError):
         raise ParameterError(f"gymnasium:{ident}: options must be NAME=VALUE, NAME=VALUE (got {text!r})") from None
+
+
+def as_gymnasium(task: Task) -> Any:
+    """A `gymnasium.Env` that plays `task`: replies in, observations out, both text.
+
+    The rules are in ``info["rules"]`` of every reset. A reply that is not valid costs a turn, as in a trial.
+    ``reset(options={"chance": 1})`` redraws chance where there is any; its seed is not used: the task has its own.
+    """
+    gymnasium = library("gymnasium", "as_gymnasium")
+
+    class AnyText(gymnasium.spaces.Text):  # type: ignore[misc,name-defined]
+        """Whatever the characters."""
+
+        def contains(self, x: Any) -> bool:
+            return isinstance(x, str) and len(x) <= LONGEST_REPLY
+
+    class TaskEnv(gymnasium.Env):  # type: ignore[misc,name-defined]
+        """One task of Mulligan."""
+
+        observation_space = action_space = AnyText(min_length=0, max_length=LONGEST_REPLY, charset=string.printable)
+
+        def __init__(self) -> None:
+            self.task, self.world, self.turns_left = task, registry.build(task), 0
+
+        def reset(
+            self, *, seed: int | None = None, options: dict[str, Any] | None = None
+        ) -> tuple[str, dict[str, Any]]:
+            super().reset(seed=seed)
+            self.turns_left = task.turns
+            return self.world.reset(int((options or {}).get("chance", 0))), {"rules": self.world.rules()}
+
+        def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+            if self.turns_left <= 0:
+                raise gymnasium.error.ResetNeeded("the episode is over; call reset()")
+            step = self.world.step(action)
+            self.turns_left = 0 if step.done else self.turns_left - 1
+            truncated = not step.done and self.turns_left == 0
+            reward = step.reward + (registry.spec(task.env).timeout_reward if truncated else 0.0)
+            info = {name: getattr(step, name) for name in ("won", "valid", "feedback", "state_key")}
+            return step.observation, reward, step.done, truncated, info
+
+    return TaskEnv()
