@@ -55,8 +55,7 @@ def test_a_move_of_openspiel_is_the_one_that_was_named():
     """In chess a pawn's bxc5 and a bishop's Bxc5 may both be legal; bd5 names neither."""
     env = make("openspiel:chess", seat=1)
     env.reset()
-    env._say = {0: "bxc5", 1: "Bxc5", 2: "Nf3"}.get
-    env._actions = lambda: [0, 1, 2]
+    env._moves = lambda: {0: "bxc5", 1: "Bxc5", 2: "Nf3"}
     named = {said: env._named(said) for said in ("bxc5", "Bxc5", "BXC5", "nf3", "N f3", "bd5")}
     assert named == {"bxc5": 0, "Bxc5": 1, "BXC5": None, "nf3": 2, "N f3": 2, "bd5": None}
 

@@ -1,4 +1,4 @@
-"""The environment protocol: rules, observation, parser; nothing about trials, memory or prompts.
+"""The environment protocol: rules, observation, parser; and what several environments share.
 
 An environment is any class with `__init__(task)`, `rules`, `reset` and `step`. Everything else is optional and looked
 up by name: see `mulligan.envs.registry.EnvSpec` for the class attributes and `Offers` for the methods.
@@ -9,10 +9,14 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
-from mulligan.types import Completion, Episode, Step, Task
+from mulligan.errors import ParameterError
+from mulligan.types import Completion, Episode, ParamValue, Step, Task
 
+Choice = TypeVar("Choice")
+ORDER = ("", "first", "second")
+"""Seat -> when it moves."""
 LONGEST_REPLY = 100_000
 """Characters; a longer reply is an invalid turn and is not searched for an action."""
 
@@ -129,3 +133,29 @@ def least_image(cols: int, cells: str) -> str:
             images += [(len(turned[0]), "".join(turned)), (len(turned[0]), "".join(turned[::-1]))]
     width, least = min(images)
     return f"{width}:{least}"
+
+
+def settle_seat(env: str, params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:
+    """`params` with a concrete seat: 0 becomes 1 for an even seed and 2 for an odd one."""
+    seat = int(params["seat"])
+    if seat not in (0, 1, 2):
+        raise ParameterError(f"{env}: seat must be 1 or 2, or 0 to let the seed decide (got {seat})")
+    return {**params, "seat": seat or 1 + seed % 2}
+
+
+def draw(rng: random.Random, chances: Sequence[float]) -> int:
+    """An index, drawn with these chances.
+
+    `draw` and `pick` use `random()` alone: Python promises not to change that stream.
+    """
+    remaining = rng.random() * sum(chances)
+    for index, chance in enumerate(chances):
+        remaining -= chance
+        if remaining < 0.0:
+            return index
+    return max(index for index, chance in enumerate(chances) if chance > 0.0)  # rounding ate the last sliver
+
+
+def pick(rng: random.Random, options: Sequence[Choice]) -> Choice:
+    """One of the options, all with equal chances."""
+    return options[int(rng.random() * len(options))]

@@ -17,8 +17,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import ClassVar, NamedTuple
 
-from mulligan.envs.base import Player, action_text, reflection_text
-from mulligan.envs.versus import ORDER, draw, pick, settle_seat
+from mulligan.envs.base import ORDER, Player, action_text, draw, pick, reflection_text, settle_seat
 from mulligan.errors import StopReason, UnknownName
 from mulligan.seeding import generator
 from mulligan.types import Episode, ParamValue, Step, Task

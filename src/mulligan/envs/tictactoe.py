@@ -21,8 +21,7 @@ from statistics import fmean
 from typing import ClassVar
 
 from mulligan.envs.adapters.openspiel import mcts, simulations_of
-from mulligan.envs.base import Player, action_text, reflection_text
-from mulligan.envs.versus import ORDER, pick, settle_seat
+from mulligan.envs.base import ORDER, Player, action_text, pick, reflection_text, settle_seat
 from mulligan.errors import StopReason, UnknownName
 from mulligan.seeding import generator
 from mulligan.types import Episode, ParamValue, Step, Task

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 from mulligan.envs.adapters import Listed, action_with_arrows, library, nearest
-from mulligan.envs.versus import ORDER, draw, pick, settle_seat
+from mulligan.envs.base import ORDER, draw, pick, settle_seat
 from mulligan.errors import ParameterError, UnknownName, UsageError
 from mulligan.seeding import generator
 from mulligan.types import Episode, ParamValue, Step, Task
@@ -204,22 +204,21 @@ class SpielGame:
     def legal(self) -> Sequence[str]:
         if self.over:
             return [] if self.ended else ["<action>ok</action>"]
-        return [f"<action>{self._say(move)}</action>" for move in self._actions()]
+        return [f"<action>{name}</action>" for name in self._moves().values()]
 
     def digest(self, episode: Episode) -> str:
         played = [action_with_arrows(turn.reply.text) or turn.reply.text for turn in episode.turns if turn.valid]
         result = "won" if episode.won else "not won"
         return f"You moved {ORDER[self.seat]}: {' | '.join(played) or 'nothing'}; {result}."
 
-    def _actions(self) -> list[int]:
-        return list(self.state.legal_actions(self.seat - 1))
-
-    def _say(self, move: int) -> str:
-        return str(self.state.action_to_string(self.seat - 1, move))
+    def _moves(self) -> dict[int, str]:
+        """The legal moves, and what they are called."""
+        seat = self.seat - 1
+        return {move: str(self.state.action_to_string(seat, move)) for move in self.state.legal_actions(seat)}
 
     def _named(self, name: str) -> int | None:
         """The legal move of that name, whatever its spaces; where only one matches, whatever its case too."""
-        names = {move: "".join(self._say(move).split()) for move in self._actions()}
+        names = {move: "".join(each.split()) for move, each in self._moves().items()}
         wanted = "".join(name.split())
         exact = [move for move, each in names.items() if each == wanted]
         alike = [move for move, each in names.items() if each.lower() == wanted.lower()]
@@ -235,6 +234,6 @@ class SpielGame:
     def _observe(self) -> str:
         if self.over:
             return f"{self._seen()}\nThe game is over; it paid you {self.total:g}."
-        moves = [self._say(move) for move in self._actions()]
+        moves = list(self._moves().values())
         more = f" and {len(moves) - _MOST_LISTED} more" if len(moves) > _MOST_LISTED else ""
         return f"{self._seen()}\nLegal moves: {', '.join(moves[:_MOST_LISTED])}{more}"

@@ -26,7 +26,7 @@ from typing import Any, ClassVar, NamedTuple, TextIO, cast
 
 from mulligan.envs import registry
 from mulligan.envs.adapters import Listed, action_with_arrows, library, nearest
-from mulligan.envs.versus import pick, settle_seat
+from mulligan.envs.base import pick, settle_seat
 from mulligan.errors import UnknownName, UsageError
 from mulligan.seeding import derive, generator
 from mulligan.types import Episode, ParamValue, Step, Task
@@ -180,7 +180,7 @@ class _Game:
         return "\n".join(mark + each.text if each.speaker == other else each.text for each in news).strip("\n")
 
     def play(self, move: str) -> str | None:
-        """Make a move; None, or why it was refused: then nothing has happened."""
+        """Make a move, in the brackets that games look for; None, or why it was refused: then nothing has happened."""
         before, state = copy.deepcopy(self.env), self.env.state
         reasons: list[str] = []
         set_invalid_move = state.set_invalid_move
@@ -191,7 +191,7 @@ class _Game:
 
         state.error_count, state.set_invalid_move = 0, note
         with _own_luck(*self.luck) as states:
-            self.env.step(move)
+            self.env.step(move if "[" in move else f"[{move}]")
         del state.set_invalid_move
         if reasons:
             self.env = before
@@ -251,7 +251,7 @@ class ArenaGame:
         while self.result() is None and self.game.env.state.current_player_id == other:
             self.opponent_read += [message.text for message in self.game.unread(other)]
             move = self.answer("\n".join(self.opponent_read), self.rng)
-            refused = 0 if self.game.play(bracketed(move)) is None else refused + 1
+            refused = 0 if self.game.play(move) is None else refused + 1
             self.forfeited = refused > _PATIENCE
 
     def result(self) -> float | None:
@@ -269,7 +269,7 @@ class ArenaGame:
             if move is None:
                 return self._invalid("No move could be read; give it as <action>[...]</action>.")
             too_long = _ENDLESS.search(move)  # games turn it into a number, and Python refuses to
-            refused = "No move has so many digits." if too_long else self.game.play(bracketed(move))
+            refused = "No move has so many digits." if too_long else self.game.play(move)
             if refused is not None:
                 return self._invalid(refused)
             self._let_opponent_move()
@@ -286,11 +286,6 @@ class ArenaGame:
 
     def _invalid(self, feedback: str) -> Step:
         return Step(self.seen, valid=False, state_key=self.seen, feedback=feedback)
-
-
-def bracketed(move: str) -> str:
-    """A move in the brackets that TextArena's games look for."""
-    return move if "[" in move else f"[{move}]"
 
 
 def _opponent(ident: str, name: str) -> Answer:
