@@ -228,8 +228,8 @@ class SpielGame:
         """The game as the seat may see it."""
         if self.is_open:
             return str(self.state)
-        told = self.game.get_type().provides_information_state_string
-        return str((self.state.information_state_string if told else self.state.observation_string)(self.seat - 1))
+        has_text = self.game.get_type().provides_information_state_string
+        return str((self.state.information_state_string if has_text else self.state.observation_string)(self.seat - 1))
 
     def _observe(self) -> str:
         if self.over:

@@ -44,8 +44,6 @@ class Planner:
         """Positions from which other moves lost the level, in any episode of the trial."""
         self.notes: dict[str, list[str]] = {}
         """Position -> moves that lost the level there, and last what to play instead."""
-        self.errs = False
-        """Whether the last note's advice loses the level as well."""
 
     def act(self) -> str:
         world, position = self.world, self.world.key()
@@ -74,31 +72,29 @@ class Planner:
         In cells: where the level was lost, what to play there instead (if there is advice), and what lost it, as
         ``boxes b2 d3``, ``you c2``, ``left, up``, ``up, up: lost``: moves follow a position as in an episode.
         """
-        world, self.errs = self.world, False
-        played = world.replay(episode)
+        world, played = self.world, self.world.replay(episode)
         if world.view == "board":
             return Completion(_report(world, episode, played))
         wrong = next((index for index, turn in enumerate(played) if world.is_lost(turn.key, index + 1)), None)
         if wrong is None:
             return Completion(f"<reflection>{'won' if episode.won else 'too slow'}</reflection>")
         position, moves = played[wrong - 1].key if wrong else world.level.cells, played[wrong].moves
-        instead = self._advise(position, moves, wrong + 1)
+        instead, is_mistaken = self._advise(position, moves, wrong + 1)
         lines = "\n".join(filter(None, (cells_view(position, world.cols), instead, f"{moves}: lost")))
-        return Completion(f"<reflection>{lines}</reflection>", mistaken=self.errs)
+        return Completion(f"<reflection>{lines}</reflection>", mistaken=is_mistaken)
 
-    def _advise(self, position: str, moves: str, turn: int) -> str:
-        """What to play instead of `moves`, which lost the level; empty for nothing.
+    def _advise(self, position: str, moves: str, turn: int) -> tuple[str, bool]:
+        """What to play instead of `moves`, which lost the level (empty for nothing), and whether that loses it as well.
 
         Doubtful advice is the player's own: it heeds it when it remembers, and gives none that has lost the level.
         """
         solution = move_names(_advice(self.world, position)[: self.world.moves])
         if self.world.task.text("advice") != "doubtful":
-            return solution
+            return solution, False
         lost = [*self.notes.get(position, [""])[:-1], moves]
         losing = self._other_way_to_lose(position, lost, turn) if self.rng.random() < _DOUBTFUL else ""
-        self.errs = bool(losing)
         self.notes[position] = [*lost, losing or solution]
-        return losing or solution
+        return losing or solution, bool(losing)
 
     def _other_way_to_lose(self, position: str, lost: Sequence[str], turn: int) -> str:
         """Moves that lose the level there, other than those; empty where none are soon found."""
