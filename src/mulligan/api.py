@@ -134,7 +134,7 @@ def evaluate(
         related = config.task.related if related is None else related
     settings = runner.with_overrides(settings or TrialSettings(), {**trial})
     if isinstance(policy, str):
-        policy = player_from(policy, plays=Plays(env, params or {}, settings, seed_set))
+        policy = player_from(policy, plays=Plays(env, params or {}, settings))
     plan = EvalPlan(
         env=env,
         params=params or {},

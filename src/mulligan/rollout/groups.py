@@ -39,13 +39,12 @@ class Mixture:
 
     weights: tuple[tuple[str, float], ...]
     params: Mapping[str, Any]
-    seed_set: str = "train"
     membership: Mapping[tuple[str, int], bool] = field(default_factory=dict)
     """(environment, seed) -> whether that world belongs to the set, for worlds that were looked at before: a draw is
     faster with it and gives the same tasks."""
 
     @classmethod
-    def parse(cls, text: str, params: Mapping[str, Any], seed_set: str = "train") -> Mixture:
+    def parse(cls, text: str, params: Mapping[str, Any]) -> Mixture:
         """``minesweeper`` or ``minesweeper:2,sokoban:1``; a parameter goes to every environment that knows it.
 
         Commas and colons in brackets belong to a name: ``openspiel:hex(num_cols=3,num_rows=4):2,kuhn``.
@@ -65,7 +64,7 @@ class Mixture:
         names = {key for name, _ in weights for key in [*registry.spec(name).defaults, "turns"]}
         for key in params.keys() - names:
             registry.task_of(weights[0][0], 0, {key: params[key]})  # raises UnknownName with the nearest name
-        return cls(tuple(weights), dict(params), seed_set)
+        return cls(tuple(weights), dict(params))
 
     def own_params(self, name: str) -> dict[str, Any]:
         """The parameters that environment `name` knows."""
@@ -73,16 +72,16 @@ class Mixture:
         return {key: value for key, value in self.params.items() if key in defaults or key == "turns"}
 
     def draw(self, rng: random.Random) -> Task:
-        """One task of the set."""
+        """One task of the training set."""
         names, weights = zip(*self.weights, strict=True)
         name = rng.choices(names, weights)[0]
         params, broken = self.own_params(name), 0
         for _ in range(_TRIES):
-            seed = self._seed(rng)
+            seed = _seed(rng)
             task = registry.task_of(name, seed, params)
             try:
                 is_member = self.membership.get((name, seed))
-                if belongs(task, self.seed_set) if is_member is None else is_member:
+                if belongs(task, "train") if is_member is None else is_member:
                     return task
             except MulliganError:
                 raise
@@ -91,16 +90,13 @@ class Mixture:
                 if broken == _BROKEN:
                     reason = f"{type(error).__name__}: {error}"
                     raise MulliganError(f"{name}, seed {task.seed}: the world cannot be built: {reason}") from error
-        raise ParameterError(f"{name}: no world of the {self.seed_set} set in {_TRIES} tries; use a larger world")
-
-    def _seed(self, rng: random.Random) -> int:
-        return FIRST_SEED[self.seed_set] + int(rng.random() * SEEDS)
+        raise ParameterError(f"{name}: no world of the training set in {_TRIES} tries; use a larger world")
 
     def candidates(self, count: int, *, seed: int, update: int, name: str = "") -> list[tuple[str, int]]:
         """The worlds that `draw_tasks` will look at for `count` tasks, and some more, for `look_at` beforehand: every
         number that it takes from the generator, as if it were a seed."""
         rng = generator(seed, "tasks", update, name)
-        seeds = [self._seed(rng) for _ in range(round(_LOOKED_AT * count))]
+        seeds = [_seed(rng) for _ in range(round(_LOOKED_AT * count))]
         return [(env, each) for each in seeds for env, _ in self.weights]
 
     def look_at(self, worlds: Sequence[tuple[str, int]]) -> dict[tuple[str, int], bool]:
@@ -108,8 +104,12 @@ class Mixture:
         membership: dict[tuple[str, int], bool] = {}
         for name, seed in worlds:
             with contextlib.suppress(Exception):  # `draw` raises it
-                membership[name, seed] = belongs(registry.task_of(name, seed, self.own_params(name)), self.seed_set)
+                membership[name, seed] = belongs(registry.task_of(name, seed, self.own_params(name)), "train")
         return membership
+
+
+def _seed(rng: random.Random) -> int:
+    return FIRST_SEED["train"] + int(rng.random() * SEEDS)
 
 
 def _parts(text: str) -> list[str]:
