@@ -6,8 +6,7 @@ import itertools
 import random
 from typing import Any
 
-from mulligan.envs.kuhn.env import KuhnPoker, Table
-from mulligan.envs.kuhn.player import Guess, best_value
+from mulligan.envs.kuhn import Guess, KuhnPoker, Table, best_value
 from mulligan.envs.registry import make
 from mulligan.errors import StopReason
 from mulligan.types import Completion, Episode, Step, Turn

@@ -9,7 +9,7 @@ from mulligan.api import make_task as make_task
 from mulligan.api import run_trial as run_trial
 from mulligan.api import run_trial_sync as run_trial_sync
 from mulligan.api import train as train
-from mulligan.envs.as_gymnasium import as_gymnasium as as_gymnasium
+from mulligan.envs.adapters.gymnasium import as_gymnasium as as_gymnasium
 from mulligan.envs.registry import register as register
 from mulligan.eval.run import EvalResult as EvalResult
 from mulligan.policy.endpoint import EndpointPolicy as EndpointPolicy

@@ -22,7 +22,7 @@ from mulligan.players import Plays, as_trained, player_from, trained_with
 from mulligan.policy.base import Policy, ReplyFunction, as_policy
 from mulligan.policy.threads import run_async
 from mulligan.report.run import RunFolder
-from mulligan.rollout import worlds
+from mulligan.rollout import tasksets
 from mulligan.trial import runner
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Memory, Restart, Sampling, Stop, Task, Trial
@@ -63,10 +63,10 @@ def make(env: str | type[Env] | Task, seed: int = 0, params: Params | None = Non
 
 @dataclass(frozen=True)
 class CheckResult(Shown):
-    """An environment that keeps the contract, and how training and evaluation are kept apart (`rollout.worlds`)."""
+    """An environment that keeps the contract, and how training and evaluation are kept apart (`rollout.tasksets`)."""
 
     env: str
-    separation: worlds.Separation
+    separation: tasksets.Separation
     tasks: int
     """Tasks that were looked at."""
     worlds: int
@@ -80,7 +80,7 @@ def check_env(env: str | type[Env], params: Params | None = None) -> CheckResult
     """Test an environment against the contract; raises `ContractBroken`, naming seed and reply, where it breaks it."""
     name = registry.environment_named(env)
     check.check_env(name, **(params or {}))
-    survey = worlds.survey(name, params or {})
+    survey = tasksets.survey(name, params or {})
     return CheckResult(name, survey.separation, survey.tasks, survey.worlds)
 
 
@@ -131,7 +131,7 @@ def evaluate(
         related = config.task.related if related is None else related
     settings = runner.with_overrides(settings or TrialSettings(), {**trial})
     if isinstance(policy, str):
-        policy = player_from(policy, plays=Plays(env, params or {}, settings, seed_set))
+        policy = player_from(policy, plays=Plays(env, params or {}, settings))
     plan = EvalPlan(
         env=env,
         params=params or {},

@@ -40,7 +40,6 @@ class Plays(NamedTuple):
     env: str
     params: Mapping[str, Any]
     settings: TrialSettings
-    seed_set: str = "eval"
 
 
 def player_from(
@@ -218,7 +217,7 @@ def _local(name: str, device: str, engine: Mapping[str, Any], plays: Plays | Non
     elif not context and plays is not None:
         from mulligan.rollout.groups import Mixture
 
-        context = played_context(Mixture.parse(plays.env, plays.params, plays.seed_set), plays.settings, loaded)
+        context = played_context(Mixture.parse(plays.env, plays.params), plays.settings, loaded)
     return LocalPolicy(
         make_engine(loaded.model, **{**engine, "context": context}), loaded.renderer, name=name.rstrip("/")
     )

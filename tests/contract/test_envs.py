@@ -367,10 +367,10 @@ def test_a_world_that_keeps_it(named):
         (Misleading, r"legal\(\) .*'<action>3</action>'"),
         (Silent, r"legal\(\) .*\[\]"),
         (Mute, r"legal\(\) .*None"),
-        (Alone, r"player 'expert' .*TypeError.*player\(kind, rng, skill, recall\)"),
+        (Alone, r"player 'expert', .*player\(kind, rng, skill, recall\).*TypeError"),
         (Nameless, r"players .*2"),
         (Crowded, r"room_players .*'hasty'"),
-        (Pointing, r"player 'expert': act\(\) .*1"),
+        (Pointing, r"act\(\) of 'expert' .*1"),
         (Untyped, "tuple"),
         (Unfinished, "won without being done"),
         (Careless, r"say self\.task = task"),
@@ -440,8 +440,6 @@ def test_a_built_in_class_goes_by_its_name():
         mulligan.register(type("bandit", (Fine,), {}))
     with pytest.raises(UsageError, match="3"):
         registry.environment_named(3)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match=r"'NotHere'.*register"):
-        mulligan.make("NotHere")
 
 
 class Watched(Fine):

@@ -36,7 +36,7 @@ with warnings.catch_warnings():
 
 
 @pytest.mark.parametrize(
-    "game", ["connect_four", "leduc_poker", "liars_dice", "hex(board_size=4)", "phantom_ttt", "nim(pile_sizes=3;0)"]
+    "game", ["connect_four", "leduc_poker", "hex(board_size=4)", "phantom_ttt", "nim(pile_sizes=3;0)"]
 )
 def test_games_of_openspiel_keep_the_contract(game):
     check_env(f"openspiel:{game}")
@@ -55,8 +55,7 @@ def test_a_move_of_openspiel_is_the_one_that_was_named():
     """In chess a pawn's bxc5 and a bishop's Bxc5 may both be legal; bd5 names neither."""
     env = make("openspiel:chess", seat=1)
     env.reset()
-    env._say = {0: "bxc5", 1: "Bxc5", 2: "Nf3"}.get
-    env._actions = lambda: [0, 1, 2]
+    env._moves = lambda: {0: "bxc5", 1: "Bxc5", 2: "Nf3"}
     named = {said: env._named(said) for said in ("bxc5", "Bxc5", "BXC5", "nf3", "N f3", "bd5")}
     assert named == {"bxc5": 0, "Bxc5": 1, "BXC5": None, "nf3": 2, "N f3": 2, "bd5": None}
 
@@ -176,9 +175,8 @@ class Cart(Wrapped):
 """
 
 
-@pytest.mark.parametrize("ident", ["FrozenLake-v1", "CliffWalking-v1"])
-def test_environments_of_gymnasium_that_draw_themselves_keep_the_contract(ident):
-    check_env(f"gymnasium:{ident}")
+def test_environments_of_gymnasium_that_draw_themselves_keep_the_contract():
+    check_env("gymnasium:FrozenLake-v1")
 
 
 def test_a_class_of_ones_own_may_list_some_of_the_moves(tmp_path):
@@ -214,8 +212,6 @@ def test_a_frozen_lake_is_crossed():
     assert [step.done for step in steps] == [False] * 5 + [True]
     assert (steps[-1].won, steps[-1].reward) == (True, 1.0)
     assert not env.step(moves[0]).valid
-    fallen = [make("gymnasium:FrozenLake-v1", options='{"is_slippery": false}').step(move) for move in moves[:1]]
-    assert not fallen[0].won
 
 
 def test_a_goal_that_pays_nothing_is_won_where_won_says_so(tmp_path):
@@ -277,7 +273,7 @@ def test_text_is_shown_as_it_is_and_the_seed_decides():
 # TextArena ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ident", ["Minesweeper-v0-small", "KuhnPoker-v0", "TicTacToe-v0", "TowerOfHanoi-v0"])
+@pytest.mark.parametrize("ident", ["KuhnPoker-v0", "TowerOfHanoi-v0"])
 def test_games_of_textarena_keep_the_contract(ident):
     check_env(f"textarena:{ident}")
 
@@ -327,7 +323,7 @@ def test_games_of_textarena_do_not_share_their_luck_in_threads():
     """With a time limit worlds are asked in threads of their own: the seed decides there too."""
 
     async def rewards(limit: float | None) -> list[list[str]]:
-        tasks = [make_task("textarena:KuhnPoker-v0", seed) for seed in range(8)]
+        tasks = [make_task("textarena:KuhnPoker-v0", seed) for seed in range(4)]
         trials = await asyncio.gather(
             *(mulligan.run_trial(task, lambda _: "<action>[check]</action>", env_timeout=limit) for task in tasks)
         )
@@ -344,7 +340,6 @@ def test_games_of_textarena_do_not_share_their_luck_in_threads():
 def test_what_luck_deals_is_told_anew_in_every_game():
     """In a negotiation the prompt says what the player has: rules that were said once would tell of another game."""
     name = "textarena:SimpleNegotiation-v0"
-    check_env(name)
     heard: list[tuple[str, str]] = []
 
     def pass_on(messages: list[mulligan.Message]) -> str:

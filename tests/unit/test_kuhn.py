@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kuhn_hands import BET, DEALS, PASS, J, K, Q, hand_of, play, world
-from mulligan.envs.kuhn.env import HABITS, STAKES, KuhnPoker, opponent_table, payoff
+from mulligan.envs.kuhn import HABITS, STAKES, KuhnPoker, opponent_table, payoff
 from mulligan.envs.registry import make_task, spec
 from mulligan.errors import ParameterError, StopReason, UnknownName
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kuhn_hands import BET, PASS, J, K, best_response_value, hand_of, play, reflection, world
-from mulligan.envs.kuhn.env import HABITS, opponent_table
+from mulligan.envs.kuhn import HABITS, opponent_table
 from mulligan.errors import StopReason
 from reflections import FIELDS, fields_of
 
@@ -48,18 +48,18 @@ def test_memoryless_expert_plays_the_equilibrium_mix() -> None:
 def test_memory_pays_and_full_knowledge_pays_more(name: str) -> None:
     table = opponent_table(name)
     room = (best_response_value(table, 1) + best_response_value(table, 2)) / 2
-    without = mean_reward(name, "expert", 0.0, trials=100, episodes=20, skip=8)
-    memory = mean_reward(name, "expert", 1.0, trials=100, episodes=20, skip=8)
-    ceiling = mean_reward(name, "omniscient", 0.0, trials=100, episodes=20, skip=8)
+    without = mean_reward(name, "expert", 0.0, trials=60, episodes=18, skip=8)
+    memory = mean_reward(name, "expert", 1.0, trials=60, episodes=18, skip=8)
+    ceiling = mean_reward(name, "omniscient", 0.0, trials=60, episodes=18, skip=8)
     assert without < memory < ceiling
-    # 1200 hands of at most two chips: the mean is good to about 0.043
-    assert abs(memory - room) < 0.1
+    # 600 hands of at most two chips: the mean is good to about 0.06
+    assert abs(memory - room) < 0.15
 
 
 def test_memory_finds_out_who_the_opponent_is() -> None:
     weights: dict[str, list[float]] = defaultdict(list)  # opponent in question -> its weight, over all opponents met
     right = []
-    for seed, name in itertools.product(range(30), HABITS):
+    for seed, name in itertools.product(range(20), HABITS):
         env = world(seed, opponent=name)
         player: Any = env.player("expert", random.Random(seed), 1.0, 1.0)
         for chance in range(40):
@@ -73,7 +73,7 @@ def test_memory_finds_out_who_the_opponent_is() -> None:
     assert sum(right) / len(right) > 0.8
     # Bayes' rule with the right likelihoods keeps the prior of 1/5 on average, when all five are met equally often.
     for candidate, seen in weights.items():
-        assert sum(seen) / len(seen) == pytest.approx(0.2, abs=0.03), candidate
+        assert sum(seen) / len(seen) == pytest.approx(0.2, abs=0.04), candidate
 
 
 def test_omniscient_calls_only_with_the_better_card() -> None:

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from kuhn_hands import DEALS, J, K, Q, best_response_value
-from mulligan.envs.kuhn.env import HABITS, opponent_table, payoff
-from mulligan.envs.kuhn.player import Guess, best_value
+from mulligan.envs.kuhn import HABITS, Guess, best_value, opponent_table, payoff
 
 pyspiel = pytest.importorskip("pyspiel")
 

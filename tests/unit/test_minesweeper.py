@@ -52,7 +52,7 @@ class SimpleMines:
 boards = st.tuples(st.integers(1, 7), st.integers(1, 7)).filter(lambda size: size[0] * size[1] >= 2)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(size=boards, share=st.floats(0.02, 0.6), seed=st.integers(0, 10_000), clicks=st.randoms(use_true_random=False))
 def test_agrees_with_an_independent_implementation(size, share, seed, clicks):
     rows, cols = size

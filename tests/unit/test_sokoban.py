@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mulligan.envs.registry import make
-from mulligan.envs.sokoban.env import Sokoban
-from mulligan.envs.sokoban.moves import NAMES, say
+from mulligan.envs.sokoban.env import NAMES, Sokoban, say
 from sokoban_worlds import Simulator, world_of
 
 ROOT = Path(__file__).parents[2]
@@ -20,7 +19,7 @@ GOLDEN = ROOT / "tests" / "golden" / "sokoban-steps.txt"
 # --- Rules
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.integers(0, 300), st.lists(st.lists(st.sampled_from(NAMES), min_size=1, max_size=3), max_size=30))
 def test_every_reply_does_what_the_rules_say(seed: int, replies: list[list[str]]) -> None:
     env = make("sokoban", seed)

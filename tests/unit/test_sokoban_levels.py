@@ -11,7 +11,7 @@ import pytest
 
 from mulligan.envs.registry import build, make, make_task
 from mulligan.envs.sokoban import levels, solver
-from mulligan.envs.sokoban.moves import NAMES
+from mulligan.envs.sokoban.env import NAMES
 from mulligan.errors import ParameterError, UsageError
 from sokoban_worlds import Simulator
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from mulligan.envs.adapters import openspiel
 from mulligan.envs.registry import build, make, make_task, spec
-from mulligan.envs.tictactoe.env import TicTacToe, after, mover, moves, optimal_moves, value
-from mulligan.envs.tictactoe.player import hope
+from mulligan.envs.tictactoe import TicTacToe, after, hope, mover, moves, optimal_moves, value
 from mulligan.errors import MissingExtra, ParameterError, StopReason, UnknownName
 from mulligan.types import Completion, Episode, Step, Turn
 from reflections import FIELDS, fields_of

@@ -128,12 +128,12 @@ def test_what_had_room_in_the_first_episode_has_room_in_the_later_ones(memory, s
     """However little the context leaves: what memory says of itself counts too."""
     env = Counter(Task("counter", seed=1, turns=6, task_class="counter"))
     had_room = 0
-    for context in range(10, 300):
+    for context in range(10, 300, 3):
         first, *later = play(Narrow(context), env, episodes=3, memory=memory, style=style).episodes
         if first.stop is StopReason.TURN_LIMIT and not first.error:
             had_room += 1
             assert [(episode.stop, episode.error) for episode in later] == [(StopReason.TURN_LIMIT, "")] * 2, context
-    assert had_room > 100
+    assert had_room > 33
 
 
 def test_reflections_from_elsewhere_replace_the_agents_own():
@@ -164,7 +164,7 @@ def recollections(count: int, size: int = 10) -> list[remembering.Recollection]:
 
 
 def shown(past: list[remembering.Recollection], mode: str, budget: int = 10_000, most: int = 5) -> str:
-    return remembering.recall(past, mode, budget=budget, max_reflections=most, headline=headline)  # type: ignore[arg-type]
+    return remembering.recall(past, mode, budget, headline, most=most)  # type: ignore[arg-type]
 
 
 def test_newest_last_oldest_dropped_first_and_said():
@@ -191,11 +191,11 @@ def test_memory_without_headlines_keeps_its_budget_in_whole_words():
     """The bare style, with a digest in one line: tiny models have short contexts, and half a fact is another one."""
     facts = " ".join(f"b{number}=ok" for number in range(10, 60))
     past = [remembering.Recollection(Episode(0, (), "", StopReason.LOST), facts)]
-    text = remembering.recall(past, "history", budget=20, max_reflections=5, headline=None)
+    text = remembering.recall(past, "history", 20, None)
     assert 10 < estimate_tokens(text) <= 20
     assert facts.endswith(f" {text}")
     assert text.startswith("b")
-    assert remembering.recall(past, "history", budget=1, max_reflections=5, headline=None) == ""  # not "=ok"
+    assert remembering.recall(past, "history", 1, None) == ""  # not "=ok"
 
 
 @given(count=st.integers(1, 8), size=st.integers(0, 400), budget=st.integers(20, 400), most=st.integers(1, 6))

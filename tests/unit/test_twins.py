@@ -18,8 +18,6 @@ from mulligan.training.config import shown_params
 from mulligan.training.resolve import resolve
 from mulligan.types import Task
 
-EVALUATED = 512
-
 
 def images(cells: str, cols: int) -> Iterator[bytes]:
     """A board in its eight orientations."""
@@ -69,13 +67,15 @@ WORLDS: list[tuple[str, Callable[[Any], set[Hashable]]]] = [
 ]
 
 
-@pytest.mark.parametrize("trained_tasks", [1_000, pytest.param(5_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("evaluated_tasks", "trained_tasks"), [(256, 500), pytest.param(512, 5_000, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize(("preset", "names_of"), WORLDS, ids=[preset for preset, _ in WORLDS])
 def test_no_evaluation_world_is_trained_on(
-    preset: str, names_of: Callable[[Any], set[Hashable]], trained_tasks: int
+    preset: str, names_of: Callable[[Any], set[Hashable]], evaluated_tasks: int, trained_tasks: int
 ) -> None:
     config = resolve(preset, None, {})
-    evaluated = tasks_of(config.task.env, EVALUATED, "eval", config.task.params)
+    evaluated = tasks_of(config.task.env, evaluated_tasks, "eval", config.task.params)
     kept_apart = set().union(*(names_of(registry.build(task)) for task in evaluated))
     for seed, params in enumerate((config.task.params, shown_params(config))):  # of updates, and of the warm start
         mixture = Mixture.parse(config.task.env, params)
@@ -85,5 +85,5 @@ def test_no_evaluation_world_is_trained_on(
 
 
 def test_a_list_holds_each_task_once() -> None:
-    tasks: list[Task] = tasks_of("minesweeper", EVALUATED, "eval", {"view": "compact", "turns": 10})
-    assert len({registry.build(task).mines for task in tasks}) == EVALUATED  # type: ignore[attr-defined]
+    tasks: list[Task] = tasks_of("minesweeper", 512, "eval", {"view": "compact", "turns": 10})
+    assert len({registry.build(task).mines for task in tasks}) == 512  # type: ignore[attr-defined]

@@ -32,7 +32,7 @@ def test_few_trials_stay_here(monkeypatch):
     assert [trial.task for trial in workers.play(few, ExpertPolicy(), 8)] == [job.task for job, _ in few]
 
 
-@pytest.mark.parametrize(("env", "related"), [("sokoban", 0), ("minesweeper", 1)])
+@pytest.mark.parametrize(("env", "related"), [("minesweeper", 1)])
 def test_several_processes_draw_the_same_tasks(env, related, monkeypatch):
     mixture, wanted = Mixture.parse(env, {}), {"seed": 3, "update": -1, "related": related, "name": "warmstart"}
     here = draw_tasks(mixture, 2 * workers.FEWEST, **wanted)

@@ -10,7 +10,7 @@ import mulligan
 from mulligan.app.cli import main
 from mulligan.envs import registry
 from mulligan.report.tables import eval_table
-from mulligan.rollout.worlds import Survey, separation, survey
+from mulligan.rollout.tasksets import Survey, separation, survey
 from mulligan.types import Step, Task
 
 

@@ -1,4 +1,4 @@
-"""The environment protocol: rules, observation, parser; nothing about trials, memory or prompts.
+"""The environment protocol: rules, observation, parser; and what several environments share.
 
 An environment is any class with `__init__(task)`, `rules`, `reset` and `step`. Everything else is optional and looked
 up by name: see `mulligan.envs.registry.EnvSpec` for the class attributes and `Offers` for the methods.
@@ -9,10 +9,14 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
-from mulligan.types import Completion, Episode, Step, Task
+from mulligan.errors import ParameterError
+from mulligan.types import Completion, Episode, ParamValue, Step, Task
 
+Choice = TypeVar("Choice")
+ORDER = ("", "first", "second")
+"""Seat -> when it moves."""
 LONGEST_REPLY = 100_000
 """Characters; a longer reply is an invalid turn and is not searched for an action."""
 
@@ -27,7 +31,6 @@ class Env(Protocol):
 
     def rules(self) -> str:
         """The game in words, with its action grammar. Says nothing that only the answer would tell."""
-        ...
 
     def reset(self, chance: int = 0) -> str:
         """Start the task again and return the first observation.
@@ -35,11 +38,9 @@ class Env(Protocol):
         `chance` numbers the draw of luck (cards, an opponent's dice): the same number repeats it exactly, another one
         redraws it. What the task hides (a board, an opponent's habits) stays. A world without luck ignores it.
         """
-        ...
 
     def step(self, reply: str) -> Step:
         """Play one reply. Never raises, whatever the reply; an invalid one changes nothing."""
-        ...
 
 
 class Player(Protocol):
@@ -51,11 +52,9 @@ class Player(Protocol):
 
     def act(self) -> str:
         """The next reply, from what the world shows now."""
-        ...
 
     def see(self, step: Step) -> None:
         """What the last reply led to. `step.done` is true at the last turn of an episode, also at the turn limit."""
-        ...
 
 
 class Offers(Protocol):
@@ -63,47 +62,32 @@ class Offers(Protocol):
 
     def legal(self) -> Sequence[str]:
         """Replies that are legal now, in a fixed order. Needed by the random player and by hints for people."""
-        ...
 
     def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
         """A scripted player of this world.
 
-        kind    "expert" sees what an agent sees; "omniscient" sees everything and gives the ceiling. An environment
-                with other players names all of them in `players`.
-        skill   share of its own moves; the rest are random legal ones.
-        recall  share of its moves that use what earlier episodes of the trial showed.
+        kind    "expert" sees what an agent sees; "omniscient" sees everything: the ceiling; others are in `players`
+        skill   share of its own moves; the rest are random legal ones
+        recall  share of its moves that use what earlier episodes of the trial showed
         """
-        ...
 
     def reflect(self, episode: Episode) -> str | Completion:
         """A truthful reflection on an episode, for scripted players that have no `reflect` of their own."""
-        ...
 
     def digest(self, episode: Episode) -> str:
         """The facts of an episode worth carrying into the next, for `history` memory."""
-        ...
 
     def world_key(self) -> str:
-        """The canonical name of the hidden world.
+        """The canonical name of the hidden world: training, validation and evaluation share none.
 
-        Worlds that differ only in a symmetry, a distractor or the player's start have one key. Training, validation and
-        evaluation share no key.
+        Worlds that differ only in a symmetry, a distractor or the player's start have one key.
         """
-        ...
 
     def task_key(self) -> str:
-        """The exact name of the task, where several tasks share one `world_key` (a board and its mirror image).
-
-        A list of tasks holds each `task_key` once; without it, each `world_key` once.
-        """
-        ...
+        """The exact name of the task, where several share one `world_key`: a list of tasks holds each once."""
 
     def seed_set(self) -> str | None:
-        """The set of tasks ("train", "validation", "eval") that the authors of the world put it in.
-
-        None leaves the split to `world_key`.
-        """
-        ...
+        """The set ("train", "validation", "eval") that the world's authors put it in; None: as `world_key` says."""
 
 
 _ACTION = re.compile(r"<action>([^<>]*)</action>", re.IGNORECASE)
@@ -133,3 +117,45 @@ def reflection_text(**fields: str) -> str:
     """A demonstrated reflection in parts, one a line (the fields of `mulligan.trial.reflection`)."""
     lines = "\n".join(f"{name}: {value}" for name, value in fields.items())
     return f"<reflection>\n{lines}\n</reflection>"
+
+
+def least_image(cols: int, cells: str) -> str:
+    """The canonical form of a board: the least of its eight images, as ``COLUMNS:CELLS``.
+
+    `cells` are one character each, row by row. The four corners of a 2x2 board with one mine are one world:
+    ``least_image(2, "*...") == least_image(2, "...*") == "2:*..."``.
+    """
+    rows = [cells[start : start + cols] for start in range(0, len(cells), cols)]
+    columns = ["".join(column) for column in zip(*rows, strict=True)]
+    images = []
+    for lines in (rows, columns):
+        for turned in (lines, [line[::-1] for line in lines]):
+            images += [(len(turned[0]), "".join(turned)), (len(turned[0]), "".join(turned[::-1]))]
+    width, least = min(images)
+    return f"{width}:{least}"
+
+
+def settle_seat(env: str, params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:
+    """`params` with a concrete seat: 0 becomes 1 for an even seed and 2 for an odd one."""
+    seat = int(params["seat"])
+    if seat not in (0, 1, 2):
+        raise ParameterError(f"{env}: seat must be 1 or 2, or 0 to let the seed decide (got {seat})")
+    return {**params, "seat": seat or 1 + seed % 2}
+
+
+def draw(rng: random.Random, chances: Sequence[float]) -> int:
+    """An index, drawn with these chances.
+
+    `draw` and `pick` use `random()` alone: Python promises not to change that stream.
+    """
+    remaining = rng.random() * sum(chances)
+    for index, chance in enumerate(chances):
+        remaining -= chance
+        if remaining < 0.0:
+            return index
+    return max(index for index, chance in enumerate(chances) if chance > 0.0)  # rounding ate the last sliver
+
+
+def pick(rng: random.Random, options: Sequence[Choice]) -> Choice:
+    """One of the options, all with equal chances."""
+    return options[int(rng.random() * len(options))]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import random
 import reprlib
+import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from numbers import Real
 from typing import Any, cast
 
 from mulligan.envs import registry
@@ -52,15 +54,14 @@ def garbage(rng: random.Random) -> Iterator[str]:
         yield text if rng.random() < 0.5 else f"<action>{text}</action>"
 
 
-def _check_reset(task: Task) -> None:
-    first, second = _built(task), _built(task)
-    rules, opening = _called(first, "rules"), _called(first, "reset")
-    if (rules, opening) != (_called(second, "rules"), _called(second, "reset")):
-        raise ContractBroken(f"{_site(task)}: the same task gave two different beginnings")
-    if not isinstance(rules, str) or not isinstance(opening, str):
-        raise ContractBroken(f"{task.env}: rules() and reset() must return text")
-    if first.task != task:
-        raise ContractBroken(f"{task.env}: env.task is not the task it was built from")
+@contextmanager
+def _must_not_raise(call: str) -> Iterator[None]:
+    try:
+        yield
+    except MulliganError:
+        raise
+    except Exception as error:
+        raise ContractBroken(f"{call} raised {type(error).__name__}: {error}") from error
 
 
 def _site(task: Task) -> str:
@@ -68,39 +69,31 @@ def _site(task: Task) -> str:
 
 
 def _built(task: Task) -> Env:
-    try:
+    with _must_not_raise(f"{_site(task)}: __init__(task)"):
         return registry.build(task)
-    except MulliganError:
-        raise
-    except Exception as error:
-        raise ContractBroken(f"{_site(task)}: __init__(task) raised {_named(error)}") from error
 
 
-def _called(env: Env, method: str, *arguments: int) -> Any:
-    """What `method` of the environment returns; an error in it breaks the contract."""
-    try:
-        return getattr(env, method)(*arguments)
-    except Exception as error:
-        call = f"{method}({', '.join(map(str, arguments))})"
-        raise ContractBroken(f"{_site(env.task)}: {call} raised {_named(error)}") from error
+def _reset(env: Env, chance: int = 0) -> str:
+    with _must_not_raise(f"{_site(env.task)}: reset({chance})"):
+        return env.reset(chance)
 
 
-def _named(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
-
-
-def _is_finite(value: Any) -> bool:
-    try:
-        return math.isfinite(value)
-    except (TypeError, ValueError, OverflowError):  # no number, or one that no float can hold
-        return False
+def _check_reset(task: Task) -> None:
+    with _must_not_raise(f"{_site(task)}: rules()"):
+        first, second = ((env, env.rules(), _reset(env)) for env in (_built(task), _built(task)))
+    if first[1:] != second[1:]:
+        raise ContractBroken(f"{_site(task)}: the same task gave two different beginnings")
+    if not _are_texts(first[1:]):
+        raise ContractBroken(f"{task.env}: rules() and reset() must return text")
+    if first[0].task != task:
+        raise ContractBroken(f"{task.env}: env.task is not the task it was built from")
 
 
 def _check_replay(task: Task, chance: int) -> None:
     """Play once, noting the replies; play them again on the same and on a new instance."""
     rng = generator(task.seed, "check", chance)
     env = _built(task)
-    opening = _called(env, "reset", chance)
+    opening = _reset(env, chance)
     replies: list[str] = []
     steps: list[Step] = []
     while len(steps) < task.turns and not (steps and steps[-1].done):
@@ -109,7 +102,7 @@ def _check_replay(task: Task, chance: int) -> None:
         if not steps[-1].valid and hasattr(env, "legal"):
             raise ContractBroken(f"{_site(task)}: legal() lists {replies[-1][:80]!r}, which step() rejects")
     for again in (env, _built(task)):
-        same_opening = _called(again, "reset", chance) == opening
+        same_opening = _reset(again, chance) == opening
         for turn, (reply, step) in enumerate(zip(replies, steps, strict=True), 1):
             if not same_opening or _step(again, reply) != step:
                 differs = f"chance {chance}, turn {turn}, reply {reply[:80]!r}"
@@ -121,8 +114,8 @@ def _check_invalid_changes_nothing(task: Task) -> None:
     rng = generator(task.seed, "invalid")
     noise = garbage(rng)
     plain, disturbed = _built(task), _built(task)
-    _called(plain, "reset")
-    _called(disturbed, "reset")
+    _reset(plain)
+    _reset(disturbed)
     key: str | None = None
     for _ in range(task.turns):
         for reply in (next(noise), next(noise), next(noise), _pick(plain, rng)):
@@ -140,11 +133,11 @@ def _check_invalid_changes_nothing(task: Task) -> None:
 
 def _check_garbage(task: Task) -> None:
     env = _built(task)
-    _called(env, "reset")
+    _reset(env)
     noise = garbage(generator(task.seed, "garbage"))
     for _ in range(GARBAGE_REPLIES):
         if _step(env, next(noise)).done:
-            _called(env, "reset")
+            _reset(env)
 
 
 def _check_players(task: Task) -> None:
@@ -152,26 +145,21 @@ def _check_players(task: Task) -> None:
     env_spec = registry.spec(task.env)
     if not callable(getattr(env_spec.build, "player", None)):
         return
-    kinds: object = env_spec.players
+    kinds = env_spec.players
     if not _are_texts(kinds):
         raise ContractBroken(f"{task.env}: players must be a list of names (got {reprlib.repr(kinds)})")
-    unknown = [kind for kind in env_spec.room_players if kind not in env_spec.players]
+    unknown = [kind for kind in env_spec.room_players if kind not in kinds]
     if unknown:
         raise ContractBroken(f"{task.env}: room_players names {unknown[0]!r}, which is not one of its players {kinds}")
-    for kind in env_spec.players:
+    for kind in kinds:
         env: Any = _built(task)
-        player_site = f"{_site(task)}: its player {kind!r}"
-        try:
+        with _must_not_raise(f"{_site(task)}: its player {kind!r}, made by player(kind, rng, skill, recall),"):
             player = env.player(kind, generator(task.seed, "player", kind), 1.0, 0.0)
             env.reset()
             reply = player.act()
-            if isinstance(reply, str):
-                player.see(env.step(reply))
-        except Exception as error:
-            way_out = "it is made by player(kind, rng, skill, recall); `players` names those that there are"
-            raise ContractBroken(f"{player_site} cannot play: {_named(error)}; {way_out}") from error
-        if not isinstance(reply, str):
-            raise ContractBroken(f"{player_site}: act() must return text (got {reprlib.repr(reply)})")
+            if not isinstance(reply, str):
+                raise ContractBroken(f"{_site(task)}: act() of {kind!r} must return text (got {reprlib.repr(reply)})")
+            player.see(env.step(reply))
 
 
 def _are_texts(values: object) -> bool:
@@ -183,30 +171,30 @@ def _pick(env: Env, rng: random.Random) -> str:
     """A legal reply where the environment lists them, noise otherwise."""
     if not hasattr(env, "legal"):
         return next(garbage(rng))
-    replies = _called(env, "legal")
+    with _must_not_raise(f"{_site(env.task)}: legal()"):
+        replies: Sequence[str] = env.legal()
     if not replies or not _are_texts(replies):
         raise ContractBroken(
             f"{_site(env.task)}: legal() must return a list of replies as text, never empty before the episode is over "
             f"(got {reprlib.repr(replies)})"
         )
-    return str(rng.choice(replies))
+    return rng.choice(replies)
 
 
 def _step(env: Env, reply: str) -> Step:
     """One step, checked on its own."""
     site = f"{_site(env.task)}, reply {reply[:80]!r}"
-    try:
+    with _must_not_raise(f"{site}: step()"):
         step = env.step(reply)
-    except Exception as error:
-        raise ContractBroken(f"{site}: raised {_named(error)}") from error
     if not isinstance(step, Step):
         raise ContractBroken(f"{site}: step() must return a Step (got {type(step).__name__})")
     for name in ("observation", "state_key", "feedback"):
         if not isinstance(getattr(step, name), str):
             raise ContractBroken(f"{site}: {name} must be text (got {reprlib.repr(getattr(step, name))})")
     for name in ("reward", "shaping"):
-        if not _is_finite(getattr(step, name)):
-            raise ContractBroken(f"{site}: {name} must be a finite number (got {reprlib.repr(getattr(step, name))})")
+        value = getattr(step, name)
+        if not (isinstance(value, Real) and abs(cast(float, value)) <= sys.float_info.max):
+            raise ContractBroken(f"{site}: {name} must be a finite number (got {reprlib.repr(value)})")
     if step.won and not step.done:
         raise ContractBroken(f"{site}: won without being done")
     if not step.valid and (step.reward or step.done):

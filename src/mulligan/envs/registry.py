@@ -10,8 +10,8 @@ import importlib
 import importlib.metadata
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -22,13 +22,12 @@ from mulligan.errors import ContractBroken, ParameterError, UnknownName, UsageEr
 from mulligan.seeding import derive
 from mulligan.types import PLAYERS, Kind, ParamValue, Restart, Stop, Task, whole
 
-Value = TypeVar("Value")
 EnvClass = TypeVar("EnvClass", bound=type)
 BUILTIN = {
     "minesweeper": "mulligan.envs.minesweeper.env:MineSweeper",
     "sokoban": "mulligan.envs.sokoban.env:Sokoban",
-    "tictactoe": "mulligan.envs.tictactoe.env:TicTacToe",
-    "kuhn": "mulligan.envs.kuhn.env:KuhnPoker",
+    "tictactoe": "mulligan.envs.tictactoe:TicTacToe",
+    "kuhn": "mulligan.envs.kuhn:KuhnPoker",
     "alfworld": "mulligan.envs.alfworld.env:ALFWorld",
     "webshop": "mulligan.envs.webshop.env:WebShop",
     "bandit": "mulligan.envs.bandit:Bandit",
@@ -37,8 +36,6 @@ ENTRY_POINTS = "mulligan.envs"
 ADAPTERS = ("gymnasium", "textarena", "openspiel")
 """``gymnasium:ID`` and so on: environments of other libraries."""
 _REGISTERED: dict[str, type] = {}
-_RESERVED = ("seed", "turns")
-"""Names that no parameter of an environment can have: `make_task` takes them for itself."""
 
 
 @dataclass(frozen=True)
@@ -49,31 +46,30 @@ class EnvSpec:
     build: type[Env]
     summary: str
     """First line of the class's docstring."""
-    defaults: Mapping[str, ParamValue]
-    """Every parameter with its default, whose type is the parameter's type."""
-    turns: int
-    """How many turns an episode may take unless the task says otherwise."""
-    kind: Kind
-    """"solve" (won or not) or "versus" (a return per episode against an opponent)."""
     stop: Stop
     """When a trial ends by default: "success" for "solve", "never" for "versus"."""
     restart: Restart
     """What the next episode repeats by default: "replay" for "solve", "fresh" for "versus"."""
-    timeout_reward: float
+    kind: Kind = "solve"
+    """"solve" (won or not) or "versus" (a return per episode against an opponent)."""
+    defaults: Mapping[str, ParamValue] = field(default_factory=dict)
+    """Every parameter with its default, whose type is the parameter's type."""
+    turns: int = 10
+    """How many turns an episode may take unless the task says otherwise."""
+    timeout_reward: float = 0.0
     """Added to the last turn when the turn limit ends an episode: stalling must not be better than losing."""
-    glyphs: Mapping[str, str]
+    glyphs: Mapping[str, str] = field(default_factory=dict)
     """Character of the observation -> colour, for people."""
-    players: tuple[str, ...]
+    players: tuple[str, ...] = PLAYERS
     """Kinds of scripted players that `player` can make."""
-    room_players: tuple[str, ...]
+    room_players: tuple[str, ...] = ()
     """Those that an evaluation shows beside the expert."""
 
 
 _SETTINGS = set(EnvSpec.__dataclass_fields__) - {"name", "build", "summary"}
-_ALIASES = {
-    "max_turns": "turns", "max_steps": "turns", "params": "defaults", "parameters": "defaults", "reward_timeout":
-    "timeout_reward", "title": "the first line of the docstring", "description": "the first line of the docstring",
-}  # fmt: skip
+_TYPES: Mapping[str, type] = {"defaults": dict, "turns": int, "timeout_reward": float, "glyphs": dict}
+_CHOICES = {"kind": get_args(Kind), "stop": get_args(Stop), "restart": get_args(Restart)}
+_ELSEWHERE = {"max_turns": "turns", "max_steps": "turns", "params": "defaults", "title": "the docstring's first line"}
 """What people call settings elsewhere -> what they are here."""
 
 
@@ -101,9 +97,8 @@ def environment_named(env: str | type) -> str:
     if not isinstance(env, type):
         raise UsageError(f"env must be a name, path/to/file.py:ClassName, or a class (got {env!r})")
     location = f"{env.__module__}:{env.__qualname__}"
-    for name, builtin in BUILTIN.items():
-        if builtin == location:
-            return name
+    if location in BUILTIN.values():
+        return next(name for name, builtin in BUILTIN.items() if builtin == location)
     if _REGISTERED.get(env.__name__) is not env:
         register(env)
     return env.__name__
@@ -123,57 +118,36 @@ def spec(env: str | type) -> EnvSpec:
 @lru_cache(maxsize=256)
 def spec_of(env_class: object, name: str) -> EnvSpec:
     """The settings of a class, under the name it goes by."""
-    if not _is_env(env_class):
+    if not isinstance(env_class, type) or not _is_env(env_class):
         raise UsageError(f"{name!r} is not an environment: it needs rules(), reset() and step()")
-    assert isinstance(env_class, type)
     _refuse_misspelt(env_class, name)
-    defaults: dict[str, ParamValue] = _setting(env_class, name, "defaults", {}, dict)
-    for parameter in _RESERVED:
-        if parameter in defaults:
-            raise UsageError(f"{name!r} cannot have a parameter {parameter!r}: every task has one of that name")
-    kind: Kind = _choice(env_class, name, "kind", get_args(Kind), "solve")
-    is_solved = kind == "solve"
-    return EnvSpec(
-        name=name,
-        build=cast(type[Env], env_class),
-        summary=(env_class.__doc__ or "").strip().partition("\n")[0],
-        defaults=defaults,
-        turns=_setting(env_class, name, "turns", 10, int),
-        kind=kind,
-        stop=_choice(env_class, name, "stop", get_args(Stop), "success" if is_solved else "never"),
-        restart=_choice(env_class, name, "restart", get_args(Restart), "replay" if is_solved else "fresh"),
-        timeout_reward=_setting(env_class, name, "timeout_reward", 0.0, float),
-        glyphs=_setting(env_class, name, "glyphs", {}, dict),
-        players=getattr(env_class, "players", PLAYERS),
-        room_players=getattr(env_class, "room_players", ()),
-    )
+    given: dict[str, Any] = {key: getattr(env_class, key) for key in _SETTINGS if hasattr(env_class, key)}
+    for key in _TYPES.keys() & given:
+        try:
+            given[key] = _TYPES[key](given[key])
+        except (TypeError, ValueError, OverflowError):
+            kind = _TYPES[key].__name__
+            raise UsageError(f"{name!r}: {key} must be of type {kind} (got {given[key]!r})") from None
+    stop, restart = ("success", "replay") if given.get("kind", "solve") == "solve" else ("never", "fresh")
+    given = {"stop": stop, "restart": restart, **given}
+    for key in _CHOICES.keys() & given:
+        if given[key] not in _CHOICES[key]:
+            choices = " or ".join(map(repr, _CHOICES[key]))
+            raise UsageError(f"{name!r}: {key} must be {choices} (got {given[key]!r})")
+    if reserved := given.get("defaults", {}).keys() & {"seed", "turns"}:
+        raise UsageError(f"{name!r} cannot have a parameter {min(reserved)!r}: every task has one of that name")
+    summary = (env_class.__doc__ or "").strip().partition("\n")[0]
+    return EnvSpec(name, cast(type[Env], env_class), summary, **given)
 
 
 def _refuse_misspelt(env_class: type, name: str) -> None:
     """Refuse class attributes that are nearly called like a setting: they would be ignored."""
-    attributes = {key: value for base in env_class.__mro__[:-1] for key, value in vars(base).items()}
-    for key, value in attributes.items():
-        if key.startswith("_") or key in _SETTINGS or hasattr(value, "__get__"):  # methods, properties and slots
-            continue
-        near = difflib.get_close_matches(key, [*_SETTINGS, *_ALIASES], n=1, cutoff=0.8)
-        if near:
-            meant = _ALIASES.get(near[0], near[0])
+    for key in dir(env_class):
+        near = difflib.get_close_matches(key, [*_SETTINGS, *_ELSEWHERE], n=1, cutoff=0.8)
+        is_method = hasattr(getattr(env_class, key, None), "__get__")
+        if near and key not in _SETTINGS and not key.startswith("_") and not is_method:
+            meant = _ELSEWHERE.get(near[0], near[0])
             raise UsageError(f"{name!r} has an attribute {key!r}, which is no setting; did you mean {meant!r}?")
-
-
-def _setting(env_class: type, name: str, key: str, default: Value, convert: Callable[[Any], Value]) -> Value:
-    value = getattr(env_class, key, default)
-    try:
-        return convert(value)
-    except (TypeError, ValueError, OverflowError):
-        raise UsageError(f"{name!r}: {key} must be of type {type(default).__name__} (got {value!r})") from None
-
-
-def _choice(env_class: type, name: str, key: str, choices: tuple[Any, ...], default: str) -> Any:
-    value = getattr(env_class, key, default)
-    if value not in choices:
-        raise UsageError(f"{name!r}: {key} must be {' or '.join(map(repr, choices))} (got {value!r})")
-    return value
 
 
 def make_task(env: str | type, /, seed: int = 0, **params: Any) -> Task:
@@ -193,14 +167,12 @@ def task_of(name: str, seed: int, given: Mapping[str, Any]) -> Task:
         if key not in settled:
             raise UnknownName(f"parameter of {name}", key, [*settled, "turns"])
         settled[key] = _coerce(name, key, value, settled[key])
-    settle = getattr(env_spec.build, "settle", None)
-    if settle is not None:  # lets an environment check its parameters and fix those that depend on the seed
-        settled = settle(settled, seed)
-    check_turns = getattr(env_spec.build, "check_turns", None)
-    if check_turns is not None:
-        check_turns(settled, turns)
-    classify = getattr(env_spec.build, "task_class", None)
-    task_class = classify(settled) if classify is not None else _class_of(name)
+    world: Any = env_spec.build
+    if hasattr(world, "settle"):  # checks the parameters and fixes those that depend on the seed
+        settled = world.settle(settled, seed)
+    if hasattr(world, "check_turns"):
+        world.check_turns(settled, turns)
+    task_class = world.task_class(settled) if getattr(world, "task_class", None) else _class_of(name)
     return Task(env=name, seed=seed, turns=turns, task_class=task_class, params=tuple(sorted(settled.items())))
 
 
@@ -253,30 +225,18 @@ def _load(name: str) -> object:
     if colon and file.endswith(".py"):
         return load_from_file(Path(file), attribute)
     if name.endswith(".py"):
-        raise UsageError(_without_class(Path(name)))
-    if name.isidentifier() and not name.islower():
-        raise UsageError(f"no environment {name!r}: register its class (mulligan.register) or name its file:{name}")
+        choices = [f"{name}:{each}" for each in _classes(import_file(Path(name)))]
+        way_out = f"name the environment in it: {' or '.join(choices)}" if choices else "it has no environment"
+        raise UsageError(f"{name!r} is a file; {way_out}")
     raise UnknownName("environment", name, names())
 
 
 def load_from_file(path: Path, attribute: str) -> object:
     """What a Python file calls `attribute`."""
-    if not path.is_file():
-        raise UsageError(f"no file {str(path)!r} to take {attribute!r} from")
     module = import_file(path)
     if not hasattr(module, attribute):
         raise UnknownName(f"class in {str(path)!r}", attribute, _classes(module))
     return getattr(module, attribute)
-
-
-def _without_class(path: Path) -> str:
-    """The error where a file is named and no class of it."""
-    if not path.is_file():
-        return f"no file {str(path)!r} to take an environment from"
-    choices = [f"{path}:{name}" for name in _classes(import_file(path))]
-    if not choices:
-        return f"{str(path)!r} has no environment: a class with rules(), reset() and step(); see docs/own-env.md"
-    return f"{str(path)!r} is a file; name the environment in it: {' or '.join(choices)}"
 
 
 def _classes(module: ModuleType) -> list[str]:
@@ -291,6 +251,8 @@ def _is_env(value: object) -> bool:
 
 def import_file(path: Path) -> ModuleType:
     """The module that a Python file defines."""
+    if not path.is_file():
+        raise UsageError(f"no file {str(path)!r}")
     module_name = f"mulligan_env_{path.stem}_{derive(str(path.resolve())):x}"
     module_spec = importlib.util.spec_from_file_location(module_name, path)
     assert module_spec is not None and module_spec.loader is not None, "a .py file has a loader"  # noqa: PT018
@@ -304,6 +266,9 @@ def import_file(path: Path) -> ModuleType:
     return module
 
 
+_BOOLEANS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+
+
 def _coerce(env: str, key: str, value: Any, default: ParamValue) -> ParamValue:
     """`value` in the type of the parameter's default; strings come from the command line."""
     kind = type(default)
@@ -315,6 +280,3 @@ def _coerce(env: str, key: str, value: Any, default: ParamValue) -> ParamValue:
         return kind(value)
     except (KeyError, ValueError, TypeError, OverflowError):
         raise ParameterError(f"{env}: {key} must be of type {kind.__name__} (got {value!r})") from None
-
-
-_BOOLEANS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}

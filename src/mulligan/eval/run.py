@@ -31,8 +31,7 @@ from mulligan.policy.threads import run_async
 from mulligan.report.run import SCHEMA_VERSION, RunFolder
 from mulligan.report.tables import game_name
 from mulligan.rollout.collect import Job, Judge, collect
-from mulligan.rollout.tasksets import next_alike, tasks_of
-from mulligan.rollout.worlds import SAMPLED, Separation, separation
+from mulligan.rollout.tasksets import SAMPLED, Separation, next_alike, separation, tasks_of
 from mulligan.seeding import generator
 from mulligan.trial.runner import ReflectionSource
 from mulligan.types import PLAYERS, Reflection, Task, Trial, whole
@@ -63,7 +62,7 @@ class EvalResult(notebook.Shown):
     complete: bool
     run: str | None
     separation: Separation
-    """Whether these worlds were kept apart from those of training (`mulligan.rollout.worlds`)."""
+    """Whether these worlds were kept apart from those of training (`mulligan.rollout.tasksets`)."""
     turns_per_second: float | None
     """Pace of the main arm; None when none of it had to be played now."""
     requests: Mapping[str, Any] | None

@@ -25,7 +25,7 @@ _SEPARATION = {
     "shared": "\ntraining and evaluation share worlds: tasks begin alike",
     "seeds": "\nworlds are told apart by their seeds alone",
 }
-"""What the heading says of worlds that are not split, by `mulligan.rollout.worlds.Separation`."""
+"""What the heading says of worlds that are not split, by `mulligan.rollout.tasksets.Separation`."""
 
 
 def game_name(env: str, params: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from mulligan.errors import PolicyError, StopReason
 from mulligan.policy.base import Policy
@@ -55,6 +56,7 @@ async def collect(
     """
     waiting = iter(enumerate(jobs))
     judge = judge or Judge()
+    play = partial(run_trial, policy=policy, settings=settings)
 
     async def work() -> None:
         for index, job in waiting:
@@ -63,14 +65,8 @@ async def collect(
             if index + 1 == len(jobs):
                 asyncio.get_running_loop().call_soon(on_last)
             for _ in range(retries + 1):
-                trial = await run_trial(
-                    job.task,
-                    policy,
-                    settings=settings,
-                    seed=job.seed,
-                    index=job.index,
-                    reflections=job.reflections,
-                    related=job.related,
+                trial = await play(
+                    job.task, seed=job.seed, index=job.index, reflections=job.reflections, related=job.related
                 )
                 if not trial.failed:
                     break
@@ -99,30 +95,25 @@ class Judge:
     def __init__(self) -> None:
         self.answered = False
         """Whether the policy has ever given a reply."""
-        self.silent = self.failed = 0
-        """Trials without a reply, and those of them whose request failed."""
-        self.tasks: set[Task] = set()
-        """The tasks of silent trials."""
-        self.last_error = ""
+        self.silent: list[Trial] = []
+        """Trials without a reply."""
 
     def see(self, trial: Trial) -> None:
-        if self.answered:
-            return
-        last = trial.episodes[-1]
         mute = (StopReason.REQUEST_FAILED, StopReason.CONTEXT_FULL)
-        if any(episode.turns for episode in trial.episodes) or last.stop not in mute:
+        if any(episode.turns for episode in trial.episodes) or trial.episodes[-1].stop not in mute:
             self.answered = True
+        if self.answered:
+            self.silent.clear()
             return
-        self.silent, self.last_error = self.silent + 1, last.error
-        self.failed += last.stop is StopReason.REQUEST_FAILED
-        self.tasks.add(trial.task)
-        if self.failed >= HOPELESS:
+        self.silent.append(trial)
+        if sum(each.failed for each in self.silent) >= HOPELESS:
             self._give_up()
 
     def end(self) -> None:
         """All trials have ended."""
-        if not self.answered and self.silent >= HOPELESS and len(self.tasks) > 1:
+        if len(self.silent) >= HOPELESS and len({trial.task for trial in self.silent}) > 1:
             self._give_up()
 
     def _give_up(self) -> None:
-        raise PolicyError(f"no reply in the first {self.silent} trials; the last failure: {self.last_error}")
+        last_error = self.silent[-1].episodes[-1].error
+        raise PolicyError(f"no reply in the first {len(self.silent)} trials; the last failure: {last_error}")

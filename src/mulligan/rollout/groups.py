@@ -6,10 +6,11 @@ Everything is derived from (seed, update): a run that is resumed asks for the sa
 from __future__ import annotations
 
 import contextlib
+import itertools
 import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from mulligan.envs import registry
 from mulligan.errors import MulliganError, ParameterError
@@ -31,9 +32,6 @@ _LOOKED_AT = 3.3
 """Numbers that a draw takes from the generator: one for the environment, and one for each world that it looks at, of
 which 45 % are for training."""
 
-Membership = Mapping[tuple[str, int], bool]
-"""(environment, seed) -> whether that world belongs to the set, for worlds that were looked at before."""
-
 
 @dataclass(frozen=True)
 class Mixture:
@@ -41,10 +39,12 @@ class Mixture:
 
     weights: tuple[tuple[str, float], ...]
     params: Mapping[str, Any]
-    seed_set: str = "train"
+    membership: Mapping[tuple[str, int], bool] = field(default_factory=dict)
+    """(environment, seed) -> whether that world belongs to the set, for worlds that were looked at before: a draw is
+    faster with it and gives the same tasks."""
 
     @classmethod
-    def parse(cls, text: str, params: Mapping[str, Any], seed_set: str = "train") -> Mixture:
+    def parse(cls, text: str, params: Mapping[str, Any]) -> Mixture:
         """``minesweeper`` or ``minesweeper:2,sokoban:1``; a parameter goes to every environment that knows it.
 
         Commas and colons in brackets belong to a name: ``openspiel:hex(num_cols=3,num_rows=4):2,kuhn``.
@@ -62,25 +62,26 @@ class Mixture:
                 raise ParameterError(f"{text!r} names {name} twice; give it one weight")
             weights.append((name, float(weight)))
         names = {key for name, _ in weights for key in [*registry.spec(name).defaults, "turns"]}
-        for key in [key for key in params if key not in names]:
+        for key in params.keys() - names:
             registry.task_of(weights[0][0], 0, {key: params[key]})  # raises UnknownName with the nearest name
-        return cls(tuple(weights), dict(params), seed_set)
+        return cls(tuple(weights), dict(params))
 
     def own_params(self, name: str) -> dict[str, Any]:
         """The parameters that environment `name` knows."""
         defaults = registry.spec(name).defaults
         return {key: value for key, value in self.params.items() if key in defaults or key == "turns"}
 
-    def draw(self, rng: random.Random, membership: Membership | None = None) -> Task:
-        """One task of the set."""
-        names = [name for name, _ in self.weights]
-        name = rng.choices(names, [weight for _, weight in self.weights])[0]
-        params, broken, membership = self.own_params(name), 0, membership or {}
+    def draw(self, rng: random.Random) -> Task:
+        """One task of the training set."""
+        names, weights = zip(*self.weights, strict=True)
+        name = rng.choices(names, weights)[0]
+        params, broken = self.own_params(name), 0
         for _ in range(_TRIES):
-            seed = self._seed(rng)
+            seed = _seed(rng)
             task = registry.task_of(name, seed, params)
             try:
-                if membership[name, seed] if (name, seed) in membership else belongs(task, self.seed_set):
+                is_member = self.membership.get((name, seed))
+                if belongs(task, "train") if is_member is None else is_member:
                     return task
             except MulliganError:
                 raise
@@ -89,29 +90,26 @@ class Mixture:
                 if broken == _BROKEN:
                     reason = f"{type(error).__name__}: {error}"
                     raise MulliganError(f"{name}, seed {task.seed}: the world cannot be built: {reason}") from error
-        raise ParameterError(
-            f"{name}: no world of the {self.seed_set} set in {_TRIES} tries; use a larger world, or one that is not "
-            "kept for another set"
-        )
-
-    def _seed(self, rng: random.Random) -> int:
-        return FIRST_SEED[self.seed_set] + int(rng.random() * SEEDS)
+        raise ParameterError(f"{name}: no world of the training set in {_TRIES} tries; use a larger world")
 
     def candidates(self, count: int, *, seed: int, update: int, name: str = "") -> list[tuple[str, int]]:
-        """The worlds that `draw_tasks` will look at for `count` tasks, and some more: every number that it takes from
-        the generator, as if it were a seed. Other processes can look at them beforehand."""
+        """The worlds that `draw_tasks` will look at for `count` tasks, and some more, for `look_at` beforehand: every
+        number that it takes from the generator, as if it were a seed."""
         rng = generator(seed, "tasks", update, name)
-        seeds = [self._seed(rng) for _ in range(round(_LOOKED_AT * count))]
+        seeds = [_seed(rng) for _ in range(round(_LOOKED_AT * count))]
         return [(env, each) for each in seeds for env, _ in self.weights]
 
-    def membership(self, worlds: Sequence[tuple[str, int]]) -> dict[tuple[str, int], bool]:
+    def look_at(self, worlds: Sequence[tuple[str, int]]) -> dict[tuple[str, int], bool]:
         """Which of these worlds belong to the set; those that cannot be built are left out."""
         membership: dict[tuple[str, int], bool] = {}
-        params = {name: self.own_params(name) for name, _ in self.weights}
         for name, seed in worlds:
             with contextlib.suppress(Exception):  # `draw` raises it
-                membership[name, seed] = belongs(registry.task_of(name, seed, params[name]), self.seed_set)
+                membership[name, seed] = belongs(registry.task_of(name, seed, self.own_params(name)), "train")
         return membership
+
+
+def _seed(rng: random.Random) -> int:
+    return FIRST_SEED["train"] + int(rng.random() * SEEDS)
 
 
 def _parts(text: str) -> list[str]:
@@ -136,45 +134,31 @@ def _is_number(text: str) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class Draw:
+class Draw(NamedTuple):
     """The task of a group, and the tasks of its later episodes where they are related ones."""
 
     task: Task
     related: tuple[Task, ...] = ()
 
 
-def draw_tasks(
-    mixture: Mixture,
-    count: int,
-    *,
-    seed: int,
-    update: int,
-    related: int = 0,
-    name: str = "",
-    membership: Membership | None = None,
-) -> list[Draw]:
-    """The tasks of an update; `related` more of the same class for each.
-
-    `membership` makes the draw faster and changes nothing else.
-    """
+def draw_tasks(mixture: Mixture, count: int, *, seed: int, update: int, related: int = 0, name: str = "") -> list[Draw]:
+    """The tasks of an update; `related` more of the same class for each."""
     rng = generator(seed, "tasks", update, name)
     draws = []
     for _ in range(count):
-        first = mixture.draw(rng, membership)
-        others = _alike(mixture, first, related, rng, membership)
-        draws.append(Draw(first, tuple(others)))
+        first = mixture.draw(rng)
+        draws.append(Draw(first, tuple(_alike(mixture, first, related, rng))))
     return draws
 
 
-def _alike(mixture: Mixture, first: Task, count: int, rng: random.Random, membership: Membership | None) -> list[Task]:
+def _alike(mixture: Mixture, first: Task, count: int, rng: random.Random) -> list[Task]:
     """`count` more tasks of the class of `first`, each in another world where there are enough."""
     tasks: list[Task] = []
     worlds = {world_key(first)} - {None} if count else set()
     for tried in range(_TRIES):
         if len(tasks) == count:
             return tasks
-        other = mixture.draw(rng, membership)
+        other = mixture.draw(rng)
         if (other.env, other.task_class) != (first.env, first.task_class):
             continue
         world = world_key(other)
@@ -192,35 +176,18 @@ async def play_groups(
     *,
     seed: int,
     update: int,
-    concurrency: int,
-    retries: int,
-    on_failure: Callable[[Trial], None] = lambda trial: None,
-    on_last: Callable[[], None] = lambda: None,
+    **options: Any,
 ) -> list[Group]:
-    """`group` trials of each task, all at once; failed ones played again with the same seed, up to `retries` times.
-
-    `on_failure` gets every failed attempt, also those that a retry mends; `on_last` is called when all have begun.
-    """
+    """`group` trials of each task, all at once; `options` are those of `collect`."""
     jobs = [
         Job(draw.task, derive(seed, "trial", update, number), index, related=draw.related)
         for number, draw in enumerate(draws)
         for index in range(group)
     ]
     trials: dict[int, Trial] = {}
-    await collect(
-        jobs,
-        policy,
-        settings,
-        concurrency=concurrency,
-        on_trial=trials.__setitem__,
-        retries=retries,
-        on_failure=on_failure,
-        on_last=on_last,
-    )
-    return [
-        Group(draw.task, tuple(trials[number * group + index] for index in range(group)))
-        for number, draw in enumerate(draws)
-    ]
+    await collect(jobs, policy, settings, on_trial=trials.__setitem__, **options)
+    in_order = iter([trials[number] for number in range(len(jobs))])
+    return [Group(draw.task, tuple(itertools.islice(in_order, group))) for draw in draws]
 
 
 def all_failed(groups: Sequence[Group]) -> bool:

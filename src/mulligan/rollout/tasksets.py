@@ -3,14 +3,25 @@
 Seeds come from ranges that do not meet. Two seeds may still draw the same board, or its mirror image, so where an
 environment names its worlds (`world_key`, canonical), these are split: each key belongs to exactly one set. A list
 holds each task once (`task_key`, or the world's key where the environment has no finer one).
+
+A survey tells whether the worlds of training and of evaluation are separate, as far as that can be known:
+
+split   the environment names its worlds (`world_key`) or has a split of its own (`seed_set`): no set shares any
+seeds   it does neither, and its tasks begin differently: worlds are told apart by their seeds alone
+shared  it does neither, and its tasks begin alike (FrozenLake has one map): evaluation plays what training played
+game    a game against an opponent has one world: only the opponent may be unseen
 """
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
 
 from mulligan.envs import registry
+from mulligan.envs.base import Env
 from mulligan.errors import ParameterError, UnknownName
 from mulligan.seeding import derive
 from mulligan.types import Task, whole
@@ -22,6 +33,14 @@ SHARES = {"eval": range(45), "validation": range(45, 55), "train": range(55, 100
 """Percent of all worlds that belong to each set."""
 _PATIENCE, _PATIENCE_EACH = 20_000, 20
 """A set counts as exhausted after so many seeds in a row without a new world, and so many more for each world."""
+Separation = Literal["split", "seeds", "shared", "game"]
+_ALIKE = 0.5
+"""Worlds count as shared when at least this share of tasks begin as another task does. A task of evaluation then begins
+as one of equally many training tasks about as often."""
+_FEW = 4
+"""Worlds are few when there are that many tasks, or more, to each."""
+SAMPLED = 64
+"""Tasks of a survey."""
 
 
 def task_set(env: str, tasks: int, seed_set: str = "eval", **params: Any) -> list[Task]:
@@ -32,33 +51,26 @@ def task_set(env: str, tasks: int, seed_set: str = "eval", **params: Any) -> lis
 def tasks_of(env: str, tasks: int, seed_set: str, params: Mapping[str, Any], *, or_fewer: bool = False) -> list[Task]:
     """As `task_set`, whatever the parameters are called.
 
-    A validation set that has fewer gives all it has: small worlds have few, and settings can be chosen on them. An
-    evaluation set that has fewer is an error. With `or_fewer` any set gives what it has, which may be nothing.
+    An evaluation set that has fewer is an error; a validation set, or any set with `or_fewer`, gives what it has.
     """
     if whole("tasks", tasks) < 1:
         raise ParameterError(f"tasks must be >= 1 (got {tasks})")
     chosen: list[Task] = []
-    keys: set[str] = set()
+    keys: set[str | None] = set()
     in_vain = 0
     for task in stream(env, seed_set, params):
         if in_vain >= _PATIENCE + _PATIENCE_EACH * len(chosen):
             if or_fewer or (chosen and seed_set == "validation"):
                 break
-            if not chosen:
-                raise ParameterError(
-                    f"{env}: of {in_vain} tasks with these parameters none is for {seed_set}: their worlds belong to "
-                    "other sets; choose parameters that name worlds of it (of ALFWorld, games=valid_seen)"
-                )
+            way_out = "ask for no more" if chosen else "choose parameters that name worlds of it"
             raise ParameterError(
-                f"{env}: the {seed_set} set has only about {len(chosen)} different tasks with these parameters; "
-                f"ask for at most that many tasks, not {tasks}"
+                f"{env}: the {seed_set} set has only about {len(chosen)} different tasks with these parameters (asked "
+                f"for {tasks}); {way_out}"
             )
         in_vain += 1
-        key = None if task is None else task_key(task)
-        if task is None or key in keys:
+        if task is None or (key := task_key(task)) in keys:
             continue
-        if key is not None:
-            keys.add(key)
+        keys |= {key} - {None}
         chosen.append(task)
         in_vain = 0
         if len(chosen) == tasks:
@@ -70,28 +82,22 @@ def stream(env: str, seed_set: str, params: Mapping[str, Any]) -> Iterator[Task 
     """One entry for each seed of the set, in order: its task, or None where the world belongs to another set."""
     if seed_set not in FIRST_SEED:
         raise UnknownName("seed set", seed_set, FIRST_SEED)
-    seed = FIRST_SEED[seed_set]
-    while True:
+    for seed in itertools.count(FIRST_SEED[seed_set]):
         task = registry.task_of(env, seed, params)
         yield task if belongs(task, seed_set) else None
-        seed += 1
 
 
 def next_alike(task: Task, tasks: Sequence[Task], count: int) -> tuple[Task, ...]:
     """The `count` tasks that follow `task` among those of its class; after the last comes the first."""
-    if not count:
-        return ()
-    alike = [other for other in tasks if other.task_class == task.task_class]
-    index = alike.index(task)
-    return tuple(alike[(index + n) % len(alike)] for n in range(1, count + 1))
+    alike = [other for other in tasks if other.task_class == task.task_class] if count else []
+    return tuple(alike[(alike.index(task) + n) % len(alike)] for n in range(1, count + 1))
 
 
 def belongs(task: Task, seed_set: str) -> bool:
     """Whether a task's world is one of the set's; an environment with a split of its own says so itself."""
-    if hasattr(registry.spec(task.env).build, "seed_set"):
-        set_of_world = registry.build(task).seed_set()  # type: ignore[attr-defined]
-        if set_of_world is not None:
-            return bool(set_of_world == seed_set)
+    set_of_world = _named_by(task, "seed_set")
+    if set_of_world is not None:
+        return set_of_world == seed_set
     world = world_key(task)
     return world is None or derive(world, "split") % 100 in SHARES[seed_set]
 
@@ -107,6 +113,48 @@ def task_key(task: Task) -> str | None:
 
 
 def _named_by(task: Task, method: str) -> str | None:
-    if not hasattr(registry.spec(task.env).build, method):
-        return None
-    return str(getattr(registry.build(task), method)())
+    env_class = registry.spec(task.env).build
+    return getattr(_world(env_class, task), method)() if hasattr(env_class, method) else None
+
+
+@lru_cache(maxsize=1)  # each of its names is asked for in turn
+def _world(env_class: type[Env], task: Task) -> Env:
+    return registry.build(task)
+
+
+class Survey(NamedTuple):
+    """Worlds of some tasks of an environment: half of training, half of evaluation."""
+
+    separation: Separation
+    tasks: int
+    worlds: int
+    """Different ones: by `world_key`, otherwise by rules and first observation."""
+
+    @property
+    def few(self) -> bool:
+        """Whether a task hardly ever brings a new world."""
+        return self.worlds * _FEW <= self.tasks
+
+
+def separation(env: str, beginnings: Sequence[str]) -> Separation:
+    """How the worlds of `env` are kept apart. beginnings: [task] rules and first observation of each."""
+    about = registry.spec(env)
+    if hasattr(about.build, "world_key") or hasattr(about.build, "seed_set"):
+        return "split"
+    if about.kind == "versus":
+        return "game"
+    counts = Counter(beginnings)
+    alike = sum(count for count in counts.values() if count > 1)
+    return "shared" if beginnings and alike >= _ALIKE * len(beginnings) else "seeds"
+
+
+def survey(env: str, params: Mapping[str, Any]) -> Survey:
+    """Look at some tasks of training and of evaluation."""
+    firsts = (FIRST_SEED["train"], FIRST_SEED["eval"])
+    tasks = [registry.task_of(env, first + number, params) for first in firsts for number in range(SAMPLED // 2)]
+    beginnings, worlds = [], set()
+    for task in tasks:
+        world = registry.build(task)
+        beginnings.append(f"{world.rules()}\n{world.reset()}")
+        worlds.add(world_key(task) or beginnings[-1])
+    return Survey(separation(env, beginnings), len(tasks), len(worlds))

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -46,19 +47,18 @@ def draw(
     mixture: Mixture, tasks: int, *, seed: int, update: int, related: int = 0, name: str = "", processes: int = 1
 ) -> list[Draw]:
     """As `draw_tasks`, and the same tasks; the worlds are looked at in so many processes."""
-    membership: dict[tuple[str, int], bool] = {}
     local = any(registry.in_this_process_only(env) for env, _ in mixture.weights)
     count = 1 if local else min(processes, tasks // FEWEST)
     if count > 1:
         worlds = mixture.candidates(tasks * (1 + related), seed=seed, update=update, name=name)
-        for part in _in_processes(_membership, [(mixture, worlds[first::count]) for first in range(count)]):
-            membership |= part
-    return draw_tasks(mixture, tasks, seed=seed, update=update, related=related, name=name, membership=membership)
+        parts = _in_processes(Mixture.look_at, [(mixture, worlds[first::count]) for first in range(count)])
+        mixture = replace(mixture, membership={world: member for part in parts for world, member in part.items()})
+    return draw_tasks(mixture, tasks, seed=seed, update=update, related=related, name=name)
 
 
 def _in_processes(function: Callable[..., Answer], calls: Sequence[tuple[Any, ...]]) -> list[Answer]:
-    """The results of a function of this module, each call in a process of its own."""
-    messages = [pickle.dumps((function.__name__, arguments)) for arguments in calls]
+    """The results of a function, each call in a process of its own."""
+    messages = [pickle.dumps((function, arguments)) for arguments in calls]
     workers = [_begin() for _ in messages]
     with ThreadPoolExecutor(len(messages)) as threads:
         try:
@@ -95,15 +95,11 @@ def _play(jobs: Sequence[Ordered], policy: Policy) -> list[Trial]:
     return [trials[index] for index in range(len(jobs))]
 
 
-def _membership(mixture: Mixture, worlds: Sequence[tuple[str, int]]) -> dict[tuple[str, int], bool]:
-    return mixture.membership(worlds)
-
-
 def main() -> None:
     answer = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what an environment prints must not get into the answer, also where its C code prints
     function, arguments = pickle.load(sys.stdin.buffer)
-    answer.write(pickle.dumps(globals()[function](*arguments)))
+    answer.write(pickle.dumps(function(*arguments)))
     answer.flush()
 
 

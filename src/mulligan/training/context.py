@@ -1,6 +1,6 @@
 """The context of a run: the longest sequence that it plays and trains, fixed once as a number.
 
-`engine.context = 0` stands for what the longest sequence of a trial needs (`mulligan.trial.lengths`). It follows from
+`engine.context = 0` stands for what the longest sequence of a trial needs (`mulligan.rollout.lengths`). It follows from
 the settings and the model's tokenizer alone, so that it is the same on every machine. Memory decides how many such
 sequences are sampled at a time.
 """
@@ -16,10 +16,9 @@ from mulligan.models.load import Loaded
 from mulligan.models.renderer import Renderer
 from mulligan.report.run import RunFolder, to_toml
 from mulligan.rollout.groups import Mixture
-from mulligan.rollout.sample import sampled_lengths
+from mulligan.rollout.lengths import Need, needed, sampled_lengths
 from mulligan.training.config import Config, shown_memories
 from mulligan.training.resolve import from_run, to_tree
-from mulligan.trial.lengths import Need, needed
 from mulligan.trial.settings import TrialSettings
 
 SHORTEST = 1024

@@ -6,22 +6,21 @@ The newest comes last. The oldest is dropped first, and the text says how many w
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mulligan.policy.base import estimate_tokens
+from mulligan.trial.settings import MAX_REFLECTIONS
 from mulligan.types import Episode, Memory
 
 CountTokens = Callable[[str], int]
 Headline = Callable[[Episode], str]
 
 
-@dataclass(frozen=True, slots=True)
-class Recollection:
-    """One earlier episode as memory may show it."""
+class Recollection(NamedTuple):
+    """One earlier episode as memory may show it; its history is a digest or its transcript."""
 
     episode: Episode
     history: str
-    """The episode's digest, or its transcript."""
 
 
 def shows_history(memory: Memory) -> bool:
@@ -45,23 +44,21 @@ def transcript(episode: Episode) -> str:
 def recall(
     past: Sequence[Recollection],
     memory: Memory,
-    *,
     budget: int,
-    max_reflections: int,
     headline: Headline | None,
     count: CountTokens = estimate_tokens,
+    most: int = MAX_REFLECTIONS,
 ) -> str:
-    """The memory section of the next episode's prompt; empty when there is nothing to show.
+    """The memory section of the next episode's prompt, with the newest `most` reflections; empty if it shows nothing.
 
     `headline` names an episode and how it ended; None leaves out all but the memory itself.
     """
-    if memory == "none" or not past:
+    if memory == "none":
         return ""
-    reflections_from = len(past) - max_reflections
     blocks: list[str] = []
     tokens_left, dropped, separator = budget, 0, "\n" if headline is None else "\n\n"
     for index in range(len(past) - 1, -1, -1):
-        block = _block(past[index], memory, headline, with_reflection=index >= reflections_from)
+        block = _block(past[index], memory, headline, with_reflection=index >= len(past) - most)
         if not block:
             dropped += 1
             continue
@@ -74,10 +71,9 @@ def recall(
             break
         blocks.append(block)
         tokens_left -= size
-    blocks.reverse()
     if dropped and headline is not None:
-        blocks.insert(0, left_out(dropped))
-    return separator.join(blocks)
+        blocks.append(left_out(dropped))
+    return separator.join(reversed(blocks))
 
 
 def left_out(episodes: int) -> str:
@@ -106,11 +102,9 @@ def _shortened(block: str, budget: int, count: CountTokens, *, headed: bool) -> 
     if not headed:
         return _keep_end(block, "", budget, count)
     head, _, rest = block.partition("\n")
-    if count(head) > budget:
-        return ""
     note = "[the beginning is left out for lack of room]\n"
     end = _keep_end(rest, note, budget - count(f"{head}\n"), count)
-    return f"{head}\n{end}" if end else head
+    return "" if count(head) > budget else f"{head}\n{end}" if end else head
 
 
 def _keep_end(text: str, note: str, budget: int, count: CountTokens) -> str:

@@ -79,25 +79,16 @@ def system(rules: str, how: Style, turns: int) -> str:
 
 
 def opening(
-    observation: str,
-    index: int,
-    episodes: int,
-    memory_text: str,
-    how: Style,
-    *,
-    tell_episodes: bool,
-    related: bool = False,
+    observation: str, index: int, episodes: int, memory_text: str, how: Style, *, tell: bool, related: bool = False
 ) -> str:
     """Begins an episode: the memory, then the first observation.
 
-    Without memory the text does not mention other episodes, so that each attempt is independent.
+    Where it is not to `tell` of other episodes, each attempt is independent.
     """
     memory_section = remembered(memory_text, how, related=related) if memory_text else ""
     if how.bare:
         return memory_section + observation
-    if not tell_episodes:
-        return observation
-    return f"{memory_section}Episode {index + 1} of {episodes} begins.\n{observation}"
+    return f"{memory_section}Episode {index + 1} of {episodes} begins.\n{observation}" if tell else observation
 
 
 def remembered(memory_text: str, how: Style, *, related: bool) -> str:
@@ -123,10 +114,9 @@ def last_turns(messages: list[Message], turns_played: int, window: int | None, s
     """
     if window is None or turns_played < window:
         return messages
-    opening_message = messages[len(messages) - 1 - 2 * turns_played]
+    opening_message, tail = messages[-1 - 2 * turns_played], messages[len(messages) - 2 * window + 1 :]
     left_out = turns_played - window + 1
     note = f"[{left_out} turn{'s' if left_out > 1 else ''} left out]"
-    tail = messages[len(messages) - 2 * window + 1 :]
     content = f"{opening_message['content']}\n{note}\n{tail[0]['content']}"
     return [*system, {"role": "user", "content": content}, *tail[1:]]
 
@@ -137,9 +127,7 @@ _ENDINGS = {
     StopReason.DRAWN: "it was a draw",
     StopReason.TURN_LIMIT: "you did not win: the turns ran out",
     StopReason.CONTEXT_FULL: "you did not win: there was no room for another answer",
-    StopReason.REQUEST_FAILED: "it was cut short by a technical failure",
-    StopReason.ENV_RAISED: "it was cut short by a technical failure",
-    StopReason.ENV_HUNG: "it was cut short by a technical failure",
+    **{stop: "it was cut short by a technical failure" for stop in StopReason if stop.is_infrastructure},
 }
 
 
@@ -168,13 +156,9 @@ def reflection_request(ended: str, restart: Restart | Literal["related"], how: S
     """Asks for the reflection after an episode; `ended` says how it ended, `restart` what comes next."""
     if how.bare:
         return f"{ended}\nreflect"
+    seen = "you will see it, and may see nothing else of this episode."
     if not how.parts:
-        return (
-            f"{ended}\n\n{_NEXT[restart]} Write a short note for yourself between <reflection> and </reflection>: "
-            "you will see it, and may see nothing else of this episode."
-        )
-    return (
-        f"{ended}\n\n{_NEXT[restart]} Write a short reflection for yourself: you will see it, and may see nothing else "
-        "of this episode. Write it between tags, one line for each part:\n"
-        f"<reflection>\n{_FORM}\n</reflection>"
-    )
+        note = "Write a short note for yourself between <reflection> and </reflection>:"
+        return f"{ended}\n\n{_NEXT[restart]} {note} {seen}"
+    form = f"Write it between tags, one line for each part:\n<reflection>\n{_FORM}\n</reflection>"
+    return f"{ended}\n\n{_NEXT[restart]} Write a short reflection for yourself: {seen} {form}"

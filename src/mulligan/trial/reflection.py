@@ -24,14 +24,11 @@ FIELDS = {
 """The parts of a reflection, with what each should say."""
 ERROR_CATEGORIES = ("none", "misread", "wrong-move", "invalid-reply", "bad-luck", "out-of-turns", "other")
 
-_ALIASES = {
-    "failed_at": ("where it failed", "where_it_failed", "failed"),
-    "reasoning": ("reason",),
-    "env_answer": ("environment", "environment_answer", "feedback"),
-    "error_category": ("error", "category"),
-    "plan": ("next", "next_plan"),
-}
-_NAMES = {alias: name for name in FIELDS for alias in (name, *_ALIASES.get(name, ()))}
+_NAMES = {name: name for name in FIELDS} | {
+    "where it failed": "failed_at", "where_it_failed": "failed_at", "failed": "failed_at", "reason": "reasoning",
+    "environment": "env_answer", "environment_answer": "env_answer", "feedback": "env_answer",
+    "error": "error_category", "category": "error_category", "next": "plan", "next_plan": "plan",
+}  # fmt: skip
 _OPEN, _CLOSE = "<reflection>", "</reflection>"
 _LINE = re.compile(r"[\s\-*#]*([A-Za-z][A-Za-z _]{1,24}?)\**\s*[:=]\s*(.*)")
 _LONGEST = 100_000
@@ -41,17 +38,16 @@ def parse_reflection(completion: Completion, *, bare: bool = False) -> Reflectio
     """The reflection in a reply; never raises. `bare`: all of the reply is the reflection, with or without tags."""
     if bare:
         text = completion.text.replace(_OPEN, "").replace(_CLOSE, "").strip()
-        return Reflection(text=text, valid=bool(text), completion=completion)
+        return Reflection(text, bool(text), completion=completion)
     inside = _between_tags(completion.text)
     if inside is None:
-        return Reflection(text=completion.text.strip(), valid=False, completion=completion)
+        return Reflection(completion.text.strip(), False, completion=completion)
     looks_like_json = inside.lstrip("` \n").removeprefix("json").lstrip().startswith("{")
     fields = _read_json(inside) if looks_like_json else _read_lines(inside)
-    if fields is None:
-        return Reflection(text=inside, valid=False, completion=completion)
-    if "error_category" in fields:
-        fields["error_category"] = _nearest_category(fields["error_category"])
-    return Reflection(text=inside, valid=bool(inside), fields=fields, completion=completion)
+    if fields and "error_category" in fields:
+        name = fields["error_category"].strip().lower().replace("_", "-").replace(" ", "-")
+        fields["error_category"] = next((each for each in ERROR_CATEGORIES if name.startswith(each)), "other")
+    return Reflection(inside, bool(inside) and fields is not None, fields or {}, completion)
 
 
 def _between_tags(text: str) -> str | None:
@@ -89,8 +85,3 @@ def _read_lines(text: str) -> dict[str, str]:
         elif current and line.strip():
             fields[current] = f"{fields[current]} {line.strip()}".strip()
     return fields
-
-
-def _nearest_category(text: str) -> str:
-    name = text.strip().lower().replace("_", "-").replace(" ", "-")
-    return next((category for category in ERROR_CATEGORIES if name.startswith(category)), "other")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
 from mulligan.envs import registry
@@ -31,7 +31,7 @@ from mulligan.seeding import derive
 from mulligan.trial import memory as remembering
 from mulligan.trial import prompts
 from mulligan.trial.reflection import parse_reflection
-from mulligan.trial.settings import MAX_REFLECTIONS, TrialSettings
+from mulligan.trial.settings import TrialSettings
 from mulligan.types import Completion, Episode, Message, Reflection, Sampling, Step, Task, Trial, Turn, whole
 
 _FATAL = (UsageError, DeviceLost, RunFolderError)
@@ -89,37 +89,32 @@ def run_trial_sync(task: Task | Env, policy: Policy | ReplyFunction, **options: 
 
 def with_overrides(settings: TrialSettings, overrides: dict[str, Any]) -> TrialSettings:
     """`settings` with some fields changed; an unknown field is a `UsageError` that names the nearest."""
-    unknown = [name for name in overrides if name not in TrialSettings.__slots__]
-    if unknown:
-        kind = "trial setting (an environment's parameters go into params=)"
-        raise UnknownName(kind, unknown[0], TrialSettings.__slots__)
-    return replace(settings, **overrides) if overrides else settings
+    for name in overrides:
+        if name not in TrialSettings.__slots__:
+            kind = "trial setting (an environment's parameters go into params=)"
+            raise UnknownName(kind, name, TrialSettings.__slots__)
+    return replace(settings, **overrides)
 
 
+@dataclass
 class _TrialPlay:
     """The state of one trial while it is played."""
 
-    def __init__(
-        self,
-        env: Env,
-        policy: Policy,
-        seed: int,
-        settings: TrialSettings,
-        reflections: ReflectionSource | None,
-        related: Sequence[Task],
-    ) -> None:
-        spec = registry.spec_of(type(env), env.task.env)
-        self.env, self.policy, self.seed, self.settings = env, policy, seed, settings
-        self.reflections, self.related = reflections, related
+    env: Env
+    policy: Policy
+    seed: int
+    settings: TrialSettings
+    reflections: ReflectionSource | None
+    related: Sequence[Task]
+
+    def __post_init__(self) -> None:
+        settings, spec = self.settings, registry.spec_of(type(self.env), self.env.task.env)
         self.memory = settings.memory_mode
-        self.stop = settings.stop or spec.stop
-        self.restart = settings.restart or spec.restart
-        self.timeout_reward = spec.timeout_reward
-        self.versus = spec.kind == "versus"
+        self.stop, self.restart = settings.stop or spec.stop, settings.restart or spec.restart
+        self.timeout_reward, self.versus = spec.timeout_reward, spec.kind == "versus"
         self.conversation: Conversation | None = None
         self.spectator: Spectator | None = None
         self.count: Callable[[str], int] = estimate_tokens
-        self.digest: Callable[[Episode], str] | None = getattr(env, "digest", None)
         self.style = prompts.style(settings.style)
         self.system = self._system()
         self.messages: list[Message] = []
@@ -181,12 +176,15 @@ class _TrialPlay:
     def _move_to(self, task: Task) -> None:
         """Go on with another task of the class; if its rules read differently, in a new list."""
         self.env = registry.build(task)
-        self.digest = getattr(self.env, "digest", None)
         system = self._system()
         if system != self.system:
             self.system, self.messages = system, []
         if self.spectator is not None:
             self.spectator.watch(cast(World, self.env))
+
+    @property
+    def digest(self) -> Callable[[Episode], str] | None:
+        return getattr(self.env, "digest", None)
 
     async def _reply(self, messages: list[Message], sampling: Sampling) -> Completion:
         assert self.conversation is not None, "a conversation is begun before each episode"
@@ -194,14 +192,10 @@ class _TrialPlay:
         self.tokens = reply.prompt_tokens + reply.completion_tokens
         return reply
 
-    def _shown(self, messages: list[Message], turns_played: int) -> list[Message]:
-        return prompts.last_turns(messages, turns_played, self.settings.window, self.system)
-
     async def _ask_env(self, function: Callable[[Argument], Result], argument: Argument) -> Result:
         """Call the environment, in a thread if its answers have a time limit."""
-        if self.settings.env_timeout is None:
-            return function(argument)
-        return await call_in_thread(function, argument, self.settings.env_timeout)
+        limit = self.settings.env_timeout
+        return function(argument) if limit is None else await call_in_thread(function, argument, limit)
 
     async def _episode(self, index: int) -> tuple[Episode, str]:
         """One episode, and what the environment said of its last reply."""
@@ -216,7 +210,8 @@ class _TrialPlay:
         stop, description, step, state_key, forfeit = StopReason.TURN_LIMIT, "", Step(observation), "", 0.0
         while len(turns) < task.turns:
             try:
-                reply = await self._reply(self._shown(self.messages, len(turns)), self.settings.sampling)
+                shown = prompts.last_turns(self.messages, len(turns), self.settings.window, self.system)
+                reply = await self._reply(shown, self.settings.sampling)
             except ContextFull as error:
                 stop, description = StopReason.CONTEXT_FULL, str(error)
                 if turns:  # as at the turn limit: not moving must not be better than losing
@@ -265,46 +260,32 @@ class _TrialPlay:
 
     def _open(self, index: int, observation: str) -> tuple[tuple[Message, ...], bool]:
         """Begin the episode's messages: the new ones, and whether they go on in the list of the one before."""
-        if index and self._goes_on():
+        goes_on = index > 0 and self._goes_on()
+        memory_text = "" if goes_on else self._recalled(index)
+        episodes, tell_episodes = self.settings.announced or self.settings.episodes, self.memory != "none"
+        text = prompts.opening(
+            observation, index, episodes, memory_text, self.style, tell=tell_episodes, related=bool(self.related)
+        )
+        if goes_on:
             ending = f"{self.unsaid_ending}\n\n" if self.unsaid_ending else ""
-            message: Message = {"role": "user", "content": ending + self._opening(observation, index, "")}
+            message: Message = {"role": "user", "content": ending + text}
             self.messages.append(message)
             self.tokens_before = self.tokens
             return (message,), True
-        memory_text = self._recalled(index)
         self.tokens_before = self._shown_tokens(memory_text) if memory_text else 0
-        self.messages = [*self.system, {"role": "user", "content": self._opening(observation, index, memory_text)}]
+        self.messages = [*self.system, {"role": "user", "content": text}]
         return tuple(self.messages), False
 
     def _recalled(self, index: int) -> str:
         """The memory that an episode is shown in a new list; nothing where the words around it alone have no room."""
         frame_tokens = self._shown_tokens("" if self.style.bare else remembering.left_out(index))
         budget = min(self.settings.memory_tokens, self._room() - frame_tokens)
-        if budget <= 0:
-            return ""
-        return remembering.recall(
-            self.past,
-            self.memory,
-            budget=budget,
-            max_reflections=MAX_REFLECTIONS,
-            headline=None if self.style.bare else prompts.headline,
-            count=self.count,
-        )
+        headline = None if self.style.bare else prompts.headline
+        return remembering.recall(self.past, self.memory, budget, headline, self.count) if budget > 0 else ""
 
     def _shown_tokens(self, memory_text: str) -> int:
         """Tokens of a memory with the words around it."""
         return self.count(prompts.remembered(memory_text, self.style, related=bool(self.related)))
-
-    def _opening(self, observation: str, index: int, memory_text: str) -> str:
-        return prompts.opening(
-            observation,
-            index,
-            self.settings.announced or self.settings.episodes,
-            memory_text,
-            self.style,
-            tell_episodes=self.memory != "none",
-            related=bool(self.related),
-        )
 
     async def _step(self, reply: str) -> Step:
         step = await self._ask_env(self.env.step, reply)
@@ -321,7 +302,7 @@ class _TrialPlay:
         if not remembering.shows_history(self.memory) or self.digest is not None or self.settings.window is not None:
             return False
         if not self.messages or self.messages[-1]["role"] != "assistant":
-            return False  # the last request got no reply: that list cannot go on
+            return False  # the last request got no reply
         history = sum(self.count(message["content"]) for message in self.messages[len(self.system) :])
         fits_context = self.tokens + self.count(self.unsaid_ending) <= self._room()
         return history <= self.settings.memory_tokens and fits_context
@@ -342,7 +323,7 @@ class _TrialPlay:
             return episode  # a policy that just gave no reply is not asked again
         content = prompts.reflection_request(self.unsaid_ending, "related" if related else self.restart, self.style)
         request: Message = {"role": "user", "content": content}
-        shown = self._shown(self.messages[:-1], len(episode.turns) - 1)
+        shown = prompts.last_turns(self.messages[:-1], len(episode.turns) - 1, self.settings.window, self.system)
         sampling = replace(self.settings.sampling, max_tokens=self.settings.reflection_tokens)
         try:
             if self.spectator is not None:

@@ -21,11 +21,11 @@ from mulligan.models.nano import nano_tokenizer
 from mulligan.models.renderer import Renderer
 from mulligan.players import Plays, player_from
 from mulligan.report.run import RunFolder
+from mulligan.rollout.lengths import Lengths, Need, needed
 from mulligan.training.config import EngineConfig, TaskConfig
 from mulligan.training.context import bytes_to_come, chosen_context, fixed_context, longest_sequence
 from mulligan.training.loop import train
 from mulligan.training.resolve import from_run, presets, resolve
-from mulligan.trial.lengths import Lengths, Need, needed
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Sampling
 from small_runs import TINY, metrics, small, trial

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mulligan.app.cli.options import Parser
 
 if TYPE_CHECKING:
-    from mulligan.rollout.worlds import Survey
+    from mulligan.rollout.tasksets import Survey
 
 _ABOUT_KEYS = """\
 world_key() names the hidden world of a task. Each key belongs to one of training, validation and evaluation.
@@ -23,7 +23,7 @@ def add_options(parser: Parser) -> None:
 
 def run(parser: Parser, words: list[str]) -> int:
     from mulligan.envs.check import check_env
-    from mulligan.rollout.worlds import survey
+    from mulligan.rollout.tasksets import survey
 
     options, params = parser.read(words)
     check_env(options.env, **params)

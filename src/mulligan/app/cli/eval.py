@@ -171,7 +171,7 @@ def _resumed(parser: Parser, words: list[str]) -> _Job:
 def _player(name: str, plan: EvalPlan, endpoint: dict[str, Any]) -> Policy:
     from mulligan.players import Plays, player_from
 
-    return player_from(name, plays=Plays(plan.env, plan.params, plan.settings, plan.seed_set), **endpoint)
+    return player_from(name, plays=Plays(plan.env, plan.params, plan.settings), **endpoint)
 
 
 def _interrupted(path: Path) -> str:

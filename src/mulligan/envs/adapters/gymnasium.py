@@ -9,20 +9,23 @@ the words yourself, in a file of your own that every command then takes as ``my_
         def show(self, observation, info):
             return f"The pole leans by {observation[2]:.2f}."
 
-`turns` and `won` can be its own too: docs/adapters.md.
+`turns` and `won` can be its own too: docs/adapters.md. The other way round, `as_gymnasium` makes any task of Mulligan
+an environment of Gymnasium.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
-import json
 import re
+import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, cast
 
+from mulligan.envs import registry
 from mulligan.envs.adapters import Listed, library
-from mulligan.envs.base import action_text
+from mulligan.envs.base import LONGEST_REPLY, action_text
 from mulligan.errors import ParameterError, UsageError
 from mulligan.types import ParamValue, Step, Task
 
@@ -46,18 +49,12 @@ def adapt(ident: str) -> type:
 
 
 def catalogue() -> Iterator[Listed]:
-    """Every environment that draws itself in characters.
-
-    Those whose observations are text can be played too, but Gymnasium knows that only once they are made.
-    """
+    """Every environment that draws itself in characters; which observations are text is known only when it is made."""
     gym = library("gymnasium", "gymnasium")
     for ident, spec in sorted(gym.registry.items()):
-        try:
-            creator = _creator(gym, spec)
-        except UsageError:  # a simulator that is not installed
-            continue
-        if _draws(creator):
-            yield Listed(ident, 1, (inspect.getdoc(creator) or "").strip().partition("\n")[0])
+        with suppress(UsageError):  # a simulator that is not installed
+            if _draws(creator := _creator(gym, spec)):
+                yield Listed(ident, 1, (inspect.getdoc(creator) or "").strip().partition("\n")[0])
 
 
 def _creator(gym: Any, spec: Any) -> Any:
@@ -96,10 +93,9 @@ class Wrapped:
         self.draws = _draws(_creator(self.gym, self.gym.spec(self.ident)))
         self.env = self._make()
         self.names = self._names()
-        self.over = False
-        self.seen = self.reset()
+        self.reset()
 
-    # What a subclass may change -------------------------------------------------------------------------------------
+    # What a subclass may change: show, won, rules.
 
     def show(self, observation: Any, info: Mapping[str, Any]) -> str:
         """The observation in words."""
@@ -122,8 +118,6 @@ class Wrapped:
         how = f"one of: {', '.join(self.names)}" if self.names else "the text of your action"
         example = self.names[0] if self.names else "..."
         return f"{self.ident}\n{text}\n\nAnswer with {how}, as in <action>{example}</action>"
-
-    # ----------------------------------------------------------------------------------------------------------------
 
     def reset(self, chance: int = 0) -> str:
         observation, info = self.env.reset(seed=narrow_seed(self.task.seed))
@@ -173,28 +167,64 @@ class Wrapped:
     def _read(self, text: str) -> Any:
         if not self.names:
             return text if self.env.action_space.contains(text) else None
-        numbers = {name.lower(): number for number, name in enumerate(self.names)}
-        number = numbers.get(text.lower())
-        return None if number is None else int(self.env.action_space.start) + number
+        first = int(self.env.action_space.start)
+        return {name.lower(): number for number, name in enumerate(self.names, first)}.get(text.lower())
 
 
 def narrow_seed(seed: int) -> int:
-    """A seed of 31 bits, since some environments take no more: 29 within its set, and two for which set it is of.
-
-    0 stays 0, and 3,000,000,000, the first of evaluation, is 3 * 2**29: no other set has that seed.
-    """
+    """A seed of 31 bits, since some environments take no more: 29 within its set, and two for which set it is of."""
     seed_set, number = divmod(seed, _SEEDS_EACH)
     return seed_set % 4 * 2**29 + number % 2**29
 
 
 def _options(ident: str, text: str) -> dict[str, Any]:
-    """``is_slippery=False, map_name='8x8'`` as a dictionary; JSON is understood too."""
+    """``is_slippery=False, map_name='8x8'`` as a dictionary."""
     try:
-        if text.lstrip().startswith("{"):
-            return dict(json.loads(text))
         call = cast(ast.Call, ast.parse(f"options({text})", mode="eval").body)
         if call.args:
             raise ValueError
         return {str(option.arg): ast.literal_eval(option.value) for option in call.keywords}
     except (ValueError, SyntaxError):
         raise ParameterError(f"gymnasium:{ident}: options must be NAME=VALUE, NAME=VALUE (got {text!r})") from None
+
+
+def as_gymnasium(task: Task) -> Any:
+    """A `gymnasium.Env` that plays `task`: replies in, observations out, both text.
+
+    The rules are in ``info["rules"]`` of every reset. A reply that is not valid costs a turn, as in a trial.
+    ``reset(options={"chance": 1})`` redraws chance where there is any; its seed is not used: the task has its own.
+    """
+    gymnasium = library("gymnasium", "as_gymnasium")
+
+    class AnyText(gymnasium.spaces.Text):  # type: ignore[misc,name-defined]
+        """Whatever the characters."""
+
+        def contains(self, x: Any) -> bool:
+            return isinstance(x, str) and len(x) <= LONGEST_REPLY
+
+    class TaskEnv(gymnasium.Env):  # type: ignore[misc,name-defined]
+        """One task of Mulligan."""
+
+        observation_space = action_space = AnyText(min_length=0, max_length=LONGEST_REPLY, charset=string.printable)
+
+        def __init__(self) -> None:
+            self.task, self.world, self.turns_left = task, registry.build(task), 0
+
+        def reset(
+            self, *, seed: int | None = None, options: dict[str, Any] | None = None
+        ) -> tuple[str, dict[str, Any]]:
+            super().reset(seed=seed)
+            self.turns_left = task.turns
+            return self.world.reset(int((options or {}).get("chance", 0))), {"rules": self.world.rules()}
+
+        def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+            if self.turns_left <= 0:
+                raise gymnasium.error.ResetNeeded("the episode is over; call reset()")
+            step = self.world.step(action)
+            self.turns_left = 0 if step.done else self.turns_left - 1
+            truncated = not step.done and self.turns_left == 0
+            reward = step.reward + (registry.spec(task.env).timeout_reward if truncated else 0.0)
+            info = {name: getattr(step, name) for name in ("won", "valid", "feedback", "state_key")}
+            return step.observation, reward, step.done, truncated, info
+
+    return TaskEnv()

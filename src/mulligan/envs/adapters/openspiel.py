@@ -14,16 +14,14 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 from mulligan.envs.adapters import Listed, action_with_arrows, library, nearest
-from mulligan.envs.versus import ORDER, draw, pick, settle_seat
+from mulligan.envs.base import ORDER, draw, pick, settle_seat
 from mulligan.errors import ParameterError, UnknownName, UsageError
 from mulligan.seeding import generator
 from mulligan.types import Episode, ParamValue, Step, Task
 
-OPPONENTS = ("random", "mcts:K")
 _EXPLORATION = 2.0
 """The constant of UCT's exploration term."""
-_MOST_SIMULATIONS = 100_000
-_MOST_TURNS, _MOST_LISTED, _SAMPLES = 200, 60, 8
+_MOST_SIMULATIONS, _MOST_TURNS, _MOST_LISTED, _SAMPLES = 100_000, 200, 60, 8
 
 
 def _spiel(env: str) -> Any:
@@ -41,13 +39,15 @@ def adapt(ident: str) -> type:
         game = load_game(name, ident)
     except spiel.SpielError as error:
         raise UsageError(f"OpenSpiel cannot load {ident!r}: {str(error).strip().splitlines()[-1]}") from None
-    if not _is_playable(game.get_type()) or game.num_players() != 2:
+    kind = game.get_type()
+    if not _is_playable(kind) or game.num_players() != 2:
         raise UsageError(f"{name}: only games in which two players move in turn can be played")
     body = {
-        "__doc__": f"{game.get_type().long_name} (OpenSpiel) against one opponent.",
+        "__doc__": f"{kind.long_name} (OpenSpiel) against one opponent.",
         "__module__": __name__,
         "name": name,
         "game": game,
+        "is_open": kind.information == spiel.GameType.Information.PERFECT_INFORMATION,
         "turns": min(_MOST_TURNS, _most_moves(game)),
         "timeout_reward": float(game.min_utility()),
     }
@@ -82,8 +82,7 @@ def simulations_of(env: str, opponent: str) -> int:
 
 def mcts(env: str, game_name: str, simulations: int, rng: random.Random) -> Callable[[Sequence[int]], int]:
     """An opponent that searches: from the actions that were played so far to its own."""
-    game, seed = load_game(env, game_name), int(rng.random() * 2**31)
-    spiel = _spiel(env)
+    spiel, game, seed = _spiel(env), load_game(env, game_name), int(rng.random() * 2**31)
     evaluator = spiel.RandomRolloutEvaluator(1, seed)
     bot = spiel.MCTSBot(game, evaluator, _EXPLORATION, simulations, 64, True, seed, False)
 
@@ -119,6 +118,8 @@ class SpielGame:
     defaults: ClassVar[dict[str, ParamValue]] = {"opponent": "random", "seat": 0}
     name: ClassVar[str]
     game: ClassVar[Any]
+    is_open: ClassVar[bool]
+    """Whether nothing is hidden from the players."""
     turns: ClassVar[int]
     timeout_reward: ClassVar[float]
 
@@ -132,20 +133,15 @@ class SpielGame:
         opponent = str(params["opponent"])
         if opponent.partition(":")[0] == "mcts":
             simulations_of(cls.name, opponent)
-            if not cls._is_open():
+            if not cls.is_open:
                 raise ParameterError(f"{cls.name}: opponent must be 'random', since MCTS would see what is hidden")
         elif opponent != "random":
-            raise UnknownName(f"opponent of {cls.name}", opponent, OPPONENTS)
+            raise UnknownName(f"opponent of {cls.name}", opponent, ["random", "mcts:K"])
         return settle_seat(cls.name, params, seed)
 
     @classmethod
     def task_class(cls, params: Mapping[str, ParamValue]) -> str:
         return f"{cls.name}/vs-{params['opponent']}"
-
-    @classmethod
-    def _is_open(cls) -> bool:
-        perfect = _spiel(cls.name).GameType.Information.PERFECT_INFORMATION
-        return bool(cls.game.get_type().information == perfect)
 
     def rules(self) -> str:
         worst, best = self.game.min_utility(), self.game.max_utility()
@@ -166,14 +162,12 @@ class SpielGame:
         return self._observe()
 
     def step(self, reply: str) -> Step:
-        if self.ended:
-            return Step(self._observe(), valid=False, state_key=self._seen(), feedback="The game is over.")
-        if not self.over:  # otherwise the opponent has ended it before the first move: any reply takes the result
-            name = action_with_arrows(reply)
-            move = None if name is None else self._named(name)
-            if move is None:
-                why = "The answer names none of the legal moves."
-                return Step(self._observe(), valid=False, state_key=self._seen(), feedback=why)
+        # A game that the opponent has ended before the first move: any reply takes the result.
+        move = None if self.over else self._named(action_with_arrows(reply) or "")
+        if self.ended or (move is None and not self.over):
+            why = "The game is over." if self.ended else "The answer names none of the legal moves."
+            return Step(self._observe(), valid=False, state_key=self._seen(), feedback=why)
+        if move is not None:
             self.state.apply_action(move)
             self._let_others_move()
         # Some games pay while they last, and OpenSpiel tells the sum.
@@ -210,22 +204,21 @@ class SpielGame:
     def legal(self) -> Sequence[str]:
         if self.over:
             return [] if self.ended else ["<action>ok</action>"]
-        return [f"<action>{self._say(move)}</action>" for move in self._actions()]
+        return [f"<action>{name}</action>" for name in self._moves().values()]
 
     def digest(self, episode: Episode) -> str:
         played = [action_with_arrows(turn.reply.text) or turn.reply.text for turn in episode.turns if turn.valid]
         result = "won" if episode.won else "not won"
         return f"You moved {ORDER[self.seat]}: {' | '.join(played) or 'nothing'}; {result}."
 
-    def _actions(self) -> list[int]:
-        return list(self.state.legal_actions(self.seat - 1))
-
-    def _say(self, move: int) -> str:
-        return str(self.state.action_to_string(self.seat - 1, move))
+    def _moves(self) -> dict[int, str]:
+        """The legal moves, and what they are called."""
+        seat = self.seat - 1
+        return {move: str(self.state.action_to_string(seat, move)) for move in self.state.legal_actions(seat)}
 
     def _named(self, name: str) -> int | None:
         """The legal move of that name, whatever its spaces; where only one matches, whatever its case too."""
-        names = {move: "".join(self._say(move).split()) for move in self._actions()}
+        names = {move: "".join(each.split()) for move, each in self._moves().items()}
         wanted = "".join(name.split())
         exact = [move for move, each in names.items() if each == wanted]
         alike = [move for move, each in names.items() if each.lower() == wanted.lower()]
@@ -233,15 +226,14 @@ class SpielGame:
 
     def _seen(self) -> str:
         """The game as the seat may see it."""
-        if self._is_open():
+        if self.is_open:
             return str(self.state)
-        if self.game.get_type().provides_information_state_string:
-            return str(self.state.information_state_string(self.seat - 1))
-        return str(self.state.observation_string(self.seat - 1))
+        has_text = self.game.get_type().provides_information_state_string
+        return str((self.state.information_state_string if has_text else self.state.observation_string)(self.seat - 1))
 
     def _observe(self) -> str:
         if self.over:
             return f"{self._seen()}\nThe game is over; it paid you {self.total:g}."
-        moves = [self._say(move) for move in self._actions()]
+        moves = list(self._moves().values())
         more = f" and {len(moves) - _MOST_LISTED} more" if len(moves) > _MOST_LISTED else ""
         return f"{self._seen()}\nLegal moves: {', '.join(moves[:_MOST_LISTED])}{more}"

@@ -26,7 +26,7 @@ from typing import Any, ClassVar, NamedTuple, TextIO, cast
 
 from mulligan.envs import registry
 from mulligan.envs.adapters import Listed, action_with_arrows, library, nearest
-from mulligan.envs.versus import pick, settle_seat
+from mulligan.envs.base import pick, settle_seat
 from mulligan.errors import UnknownName, UsageError
 from mulligan.seeding import derive, generator
 from mulligan.types import Episode, ParamValue, Step, Task
@@ -48,11 +48,14 @@ def adapt(ident: str) -> type:
     games = _registered(f"textarena:{ident}")
     if ident not in games:
         raise UnknownName("game of TextArena", ident, nearest(ident, games))
-    players = _players(ident)
     limit = games[ident].kwargs.get("max_turns")
     turns = int(limit) if isinstance(limit, int) and 0 < limit <= 1000 else _TURNS
     body = {"__doc__": f"{ident} of TextArena.", "__module__": __name__, "ident": ident, "turns": turns}
-    return type("Adapted", (ArenaGame,), body if players == 1 else {**body, **_DUEL, "is_dealt": _is_dealt(ident)})
+    if _players(ident) == 2:
+        body |= {"kind": "versus", "timeout_reward": -1.0, "defaults": {"opponent": "random", "seat": 0}}
+        begun = [_Game(ident, 2, seed).unread(0) for seed in range(4)]
+        body["is_dealt"] = len({tuple(each for each in news if each.kind == "PROMPT") for news in begun}) > 1
+    return type("Adapted", (ArenaGame,), body)
 
 
 def catalogue() -> Iterator[Listed]:
@@ -100,18 +103,12 @@ def _players(ident: str) -> int:
     raise UsageError(f"textarena:{ident} is for more than two players: only games for one or two can be played")
 
 
-def _is_dealt(ident: str) -> bool:
-    """Whether the prompt tells what luck has dealt the player, and so is not the same in every game."""
-    prompts = {tuple(each for each in _Game(ident, 2, seed).unread(0) if each.kind == "PROMPT") for seed in range(4)}
-    return len(prompts) > 1
-
-
 _LUCK = threading.Lock()
 """Held by the game that has the global generators."""
 
 
 class _Muted:
-    """Standard output without what this thread writes: other threads may write while a game is asked, or hangs."""
+    """Standard output without what this thread writes."""
 
     def __init__(self, real: TextIO) -> None:
         self.real, self.thread = real, threading.get_ident()
@@ -125,17 +122,11 @@ class _Muted:
 
 @contextmanager
 def _own_luck(python_state: Any, numpy_state: Any) -> Iterator[list[Any]]:
-    """Inside, the global generators are in these states; what they have become is in the list afterwards.
-
-    What a game prints there is dropped: it would stand in the middle of a result.
-    """
+    """Inside, the global generators are in these states and nothing is printed; their new states are in the list."""
     import numpy
 
     if not _LUCK.acquire(timeout=_LONGEST_WAIT):
-        raise TimeoutError(
-            f"another game of TextArena has not answered for more than {_LONGEST_WAIT:g} s and keeps Python's random "
-            "numbers, so that no other can be played in this process; start again"
-        )
+        raise TimeoutError(f"another game of TextArena has not answered for {_LONGEST_WAIT:g} s; start again")
     before = random.getstate(), numpy.random.get_state()  # noqa: NPY002 (TextArena uses it)
     states: list[Any] = []
     try:
@@ -152,10 +143,9 @@ def _own_luck(python_state: Any, numpy_state: Any) -> Iterator[list[Any]]:
 
 
 class _Message(NamedTuple):
-    """What a player is told."""
+    """What a player is told; the speaker is a player's number, or something else for the game itself."""
 
     speaker: Any
-    """The number of the player who said it; something else for the game itself."""
     kind: str
     text: str
 
@@ -172,39 +162,25 @@ class _Game:
             self.env.reset(num_players=players, seed=seed % 2**31)
         self.luck = states
 
-    @property
-    def mover(self) -> int:
-        return int(self.env.state.current_player_id)
-
-    @property
-    def over(self) -> bool:
-        return bool(self.env.state.done)
-
-    def reward(self, player: int) -> float:
-        return float((self.env.state.rewards or {}).get(player, 0.0))
-
     def unread(self, player: int) -> list[_Message]:
         """What the player has not read yet."""
-        messages = [
-            # Countdown and others hand over a move in the wrong order: what should be its kind is its text.
+        observations = self.env.state.observations
+        news, observations[player] = observations[player], []
+        # Countdown and others hand over a move in the wrong order: what should be its kind is its text.
+        return [
             _Message(speaker, getattr(kind, "name", "PLAYER_ACTION"), _dedented(str(text)))
-            for speaker, text, kind in self.env.state.observations[player]
+            for speaker, text, kind in news
         ]
-        self.env.state.observations[player] = []
-        return messages
 
     def observation(self, messages: Sequence[_Message], player: int) -> str:
-        """Messages as the player reads them: the other's words are marked.
-
-        Its own moves are left out, which some games repeat as if they had said them themselves.
-        """
+        """Messages as the player reads them, without its own moves and with the other's words marked."""
         other = 1 - player
         mark = f"[{self.env.state.role_mapping.get(other, f'Player {other}')}] "
         news = [each for each in messages if each.kind != "PLAYER_ACTION" or each.speaker == other]
         return "\n".join(mark + each.text if each.speaker == other else each.text for each in news).strip("\n")
 
     def play(self, move: str) -> str | None:
-        """Make a move; None, or why it was refused: then nothing has happened."""
+        """Make a move, in the brackets that games look for; None, or why it was refused: then nothing has happened."""
         before, state = copy.deepcopy(self.env), self.env.state
         reasons: list[str] = []
         set_invalid_move = state.set_invalid_move
@@ -215,17 +191,13 @@ class _Game:
 
         state.error_count, state.set_invalid_move = 0, note
         with _own_luck(*self.luck) as states:
-            self.env.step(move)
+            self.env.step(move if "[" in move else f"[{move}]")
         del state.set_invalid_move
         if reasons:
             self.env = before
             return reasons[0] or "That is not a legal move."
         self.luck = states
         return None
-
-
-_DUEL = {"kind": "versus", "timeout_reward": -1.0, "defaults": {"opponent": "random", "seat": 0}}
-"""Settings of a game for two."""
 
 
 class ArenaGame:
@@ -276,17 +248,18 @@ class ArenaGame:
     def _let_opponent_move(self) -> None:
         """Until it is this player's turn, or the game is over."""
         other, refused = 1 - self.seat_index, 0
-        while not self.game.over and not self.forfeited and self.game.mover == other:
+        while self.result() is None and self.game.env.state.current_player_id == other:
             self.opponent_read += [message.text for message in self.game.unread(other)]
             move = self.answer("\n".join(self.opponent_read), self.rng)
-            refused = 0 if self.game.play(bracketed(move)) is None else refused + 1
+            refused = 0 if self.game.play(move) is None else refused + 1
             self.forfeited = refused > _PATIENCE
 
     def result(self) -> float | None:
         """What the game paid this player; None while it goes on."""
+        state = self.game.env.state
         if self.forfeited:
             return 1.0
-        return self.game.reward(self.seat_index) if self.game.over else None
+        return float((state.rewards or {}).get(self.seat_index, 0.0)) if state.done else None
 
     def step(self, reply: str) -> Step:
         if self.ended:
@@ -295,19 +268,16 @@ class ArenaGame:
             move = action_with_arrows(reply)
             if move is None:
                 return self._invalid("No move could be read; give it as <action>[...]</action>.")
-            if _ENDLESS.search(move):  # which games turn into a number, and Python refuses to
-                return self._invalid("No move has so many digits.")
-            refused = self.game.play(bracketed(move))
+            too_long = _ENDLESS.search(move)  # games turn it into a number, and Python refuses to
+            refused = "No move has so many digits." if too_long else self.game.play(move)
             if refused is not None:
                 return self._invalid(refused)
             self._let_opponent_move()
             self.seen = self.game.observation(self.game.unread(self.seat_index), self.seat_index)
-        reward = self.result()
-        self.ended = reward is not None
-        if reward is None:
-            return Step(self.seen, state_key=self.seen)
+        result = self.result()
+        self.ended, reward = result is not None, result or 0.0
         won = reward > 0 if self.kind == "versus" else reward >= 1
-        return Step(self.seen, reward, True, won, state_key=self.seen)
+        return Step(self.seen, reward, self.ended, won, state_key=self.seen)
 
     def digest(self, episode: Episode) -> str:
         replies = [turn.reply.text for turn in episode.turns if turn.valid]
@@ -316,11 +286,6 @@ class ArenaGame:
 
     def _invalid(self, feedback: str) -> Step:
         return Step(self.seen, valid=False, state_key=self.seen, feedback=feedback)
-
-
-def bracketed(move: str) -> str:
-    """A move in the brackets that TextArena's games look for."""
-    return move if "[" in move else f"[{move}]"
 
 
 def _opponent(ident: str, name: str) -> Answer:

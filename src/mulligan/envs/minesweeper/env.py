@@ -19,17 +19,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
-from mulligan.envs.base import Player, action_text
-from mulligan.envs.symmetry import least_image
+from mulligan.envs.base import Player, action_text, least_image
 from mulligan.errors import ParameterError
 from mulligan.seeding import generator
 from mulligan.types import Episode, ParamValue, Step, Task
 
-CLOSED, MINE = ord("?"), ord("*")
-_DIGIT_0 = ord("0")
-_CANONICAL = re.compile(r"<action>\((\d{1,4}), (\d{1,4})\)</action>")
+_GLYPHS = b"012345678*"
+"""Cells by their number of mines around them, 9 for a mine."""
 _PAIR = re.compile(r"\(?\s*(\d{1,4})\s*[,;\s]\s*(\d{1,4})\s*\)?")
-_LONGEST_NAME = 32
 _WORD = re.compile(r"([a-zA-Z])(\d{1,4})")
 
 
@@ -44,10 +41,10 @@ class Grid:
     """The rendered board with every cell closed."""
     offsets: tuple[int, ...]
     """Index into `blank` of each cell."""
-    words: tuple[str, ...]
-    """Each cell's name in the compact view: column letter and row number."""
-    pairs: tuple[str, ...]
-    """Each cell's name in the board view: ``(row, col)``."""
+    names: Mapping[str, tuple[str, ...]]
+    """View -> each cell's name in it: ``(row, col)``, or column letter and row number."""
+    replies: Mapping[str, tuple[str, ...]]
+    """View -> each cell as a reply."""
 
 
 @lru_cache(maxsize=64)
@@ -67,15 +64,12 @@ def grid(rows: int, cols: int) -> Grid:
     header = " " * width + "".join(f" {col:>{width}}" for col in range(1, cols + 1))
     blank = "\n".join([header, *(f"{row:>{width}}" + (" " * width + "?") * cols for row in range(1, rows + 1))])
     offsets = tuple(offset for offset, glyph in enumerate(blank) if glyph == "?")
-    words = tuple(f"{chr(ord('a') + col) if cols <= 26 else '?'}{row + 1}" for row, col in cells)
-    pairs = tuple(f"({row + 1}, {col + 1})" for row, col in cells)
-    return Grid(rows, cols, near, blank.encode(), offsets, words, pairs)
-
-
-@lru_cache(maxsize=64)
-def replies_of(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Each cell as a reply."""
-    return tuple(f"<action>{name}</action>" for name in names)
+    names = {
+        "board": tuple(f"({row + 1}, {col + 1})" for row, col in cells),
+        "compact": tuple(f"{chr(ord('a') + col)}{row + 1}" for row, col in cells),
+    }
+    replies = {view: tuple(f"<action>{name}</action>" for name in names[view]) for view in names}
+    return Grid(rows, cols, near, blank.encode(), offsets, names, replies)
 
 
 def lay_mines(seed: int, cells: int, mines: int) -> tuple[int, ...]:
@@ -121,10 +115,8 @@ class MineSweeper:
         self.board = grid(task.integer("rows"), task.integer("cols"))
         self.mines = lay_mines(task.seed, self.board.rows * self.board.cols, task.integer("mines"))
         self.counts = count_neighbours(self.board, self.mines)
-        self.compact = task.text("view") == "compact"
-        self.names = self.board.words if self.compact else self.board.pairs
-        """Each cell as the view names it."""
-        self.replies = replies_of(self.names)
+        view = task.text("view")
+        self.compact, self.names, self.replies = view == "compact", self.board.names[view], self.board.replies[view]
         self.reset()
 
     @staticmethod
@@ -181,23 +173,17 @@ class MineSweeper:
             return self._invalid(f"{self.names[cell]} is open already.")
         if self.lost or not self.closed_safe:
             return self._invalid("The game is over.")
-        counts = self.counts
-        if counts[cell] == 9:
-            self.opened[cell] = 1
-            self.text[self.board.offsets[cell]] = MINE
-            self.lost = True
-            board = self.text.decode()
-            return Step(f"{self.board.words[cell]}=*" if self.compact else board, done=True, state_key=board)
-        fresh = cascade(self.board, counts, self.opened, cell)
-        text, offsets = self.text, self.board.offsets
+        fresh, text, offsets = cascade(self.board, self.counts, self.opened, cell), self.text, self.board.offsets
         for each in fresh:
-            text[offsets[each]] = _DIGIT_0 + counts[each]
+            text[offsets[each]] = _GLYPHS[self.counts[each]]
+        board = text.decode()
+        shown = " ".join(f"{self.names[each]}={board[offsets[each]]}" for each in fresh) if self.compact else board
+        if self.counts[cell] == 9:
+            self.lost = True
+            return Step(shown, done=True, state_key=board)
         self.closed_safe -= len(fresh)
         won = not self.closed_safe
-        board = text.decode()
-        share = len(fresh) / (len(counts) - len(self.mines))
-        shown = " ".join(f"{self.names[each]}={counts[each]}" for each in fresh) if self.compact else board
-        return Step(shown, float(won), won, won, True, board, "", share)
+        return Step(shown, float(won), won, won, True, board, "", len(fresh) / (len(self.counts) - len(self.mines)))
 
     def legal(self) -> Sequence[str]:
         return [reply for reply, opened in zip(self.replies, self.opened, strict=True) if not opened]
@@ -210,10 +196,8 @@ class MineSweeper:
     def digest(self, episode: Episode) -> str:
         if self.compact:
             return " ".join(moves(episode))
-        safe, mines = seen_cells(self.board, episode)
-        parts = ["safe " + " ".join(self.names[cell] for cell in safe)] if safe else []
-        parts += ["mine " + " ".join(self.names[cell] for cell in mines)] if mines else []
-        return "\n".join(parts)
+        listed = zip(("safe", "mine"), seen_cells(self.board, episode), strict=True)
+        return "\n".join(f"{kind} {' '.join(self.names[cell] for cell in cells)}" for kind, cells in listed if cells)
 
     def world_key(self) -> str:
         """Where the mines are, up to rotation and reflection of the board."""
@@ -227,24 +211,20 @@ class MineSweeper:
 
     def _read(self, reply: str) -> int | None:
         """The cell a reply names; None if it names none, -1 if it lies outside the board."""
-        pair = _CANONICAL.fullmatch(reply)
-        if pair is None:
-            action = action_text(reply)
-            if action is None and self.compact and len(reply) < 16:
-                action = reply.strip()
-            if action is None or len(action) > _LONGEST_NAME:
-                return None
-            word = _WORD.fullmatch(action) if self.compact else None
-            if word is not None:
-                return self._cell(int(word[2]), ord(word[1].lower()) - ord("a") + 1)
-            pair = _PAIR.fullmatch(action)
-            if pair is None:
-                return None
-        return self._cell(int(pair[1]), int(pair[2]))
-
-    def _cell(self, row: int, col: int) -> int:
-        board = self.board
-        return (row - 1) * board.cols + col - 1 if 1 <= row <= board.rows and 1 <= col <= board.cols else -1
+        action = action_text(reply)
+        if action is None and self.compact and len(reply) < 16:
+            action = reply.strip()
+        if action is None or len(action) > 32:  # the patterns are slow on long runs of spaces
+            return None
+        word, pair = _WORD.fullmatch(action) if self.compact else None, _PAIR.fullmatch(action)
+        if word is not None:
+            row, col = int(word[2]), ord(word[1].lower()) - ord("a") + 1
+        elif pair is not None:
+            row, col = int(pair[1]), int(pair[2])
+        else:
+            return None
+        rows, cols = self.board.rows, self.board.cols
+        return (row - 1) * cols + col - 1 if 1 <= row <= rows and 1 <= col <= cols else -1
 
     def _invalid(self, why: str) -> Step:
         board = self.text.decode()

@@ -57,9 +57,9 @@ class Sweeper:
         return world.replies[cell]
 
     def see(self, step: Step) -> None:
-        opened = self.world.opened
-        for cell in [self.moved] if self.world.compact else [cell for cell in range(len(opened)) if opened[cell]]:
-            self.remembered[cell] = self.world.counts[cell]
+        for cell, opened in enumerate(self.world.opened):
+            if cell == self.moved if self.world.compact else opened:
+                self.remembered[cell] = self.world.counts[cell]
 
     def reflect(self, episode: Episode) -> str:
         if self.world.compact:  # short contexts: the facts alone, the mine first, since it matters most
@@ -127,11 +127,9 @@ def _risks(rows: int, cols: int, codes: bytes, mines: int) -> tuple[float, ...]:
             rest = _join(other_ways, len(others), mines_left - used)
             for cell, count in zip(cells, mine_ways, strict=True):
                 risks[cell] += count * rest / total
-    if others:
-        # Expected mines outside the groups, shared equally.
-        expected = mines_left - sum(risks[cell] for cell in grouped)
-        for cell in others:
-            risks[cell] = expected / len(others)
+    expected = mines_left - sum(risks[cell] for cell in grouped)
+    for cell in others:  # equally
+        risks[cell] = expected / len(others)
     return tuple(risks)
 
 
@@ -174,14 +172,10 @@ def _count_ways(cells: list[int], limits: list[Limit], most: int) -> Ways:
     """Every way to lay at most `most` mines on `cells` so that each limit is met exactly, by depth-first search."""
     if len(cells) > DEEPEST:
         return _rough_ways(cells, limits)
-    limits_by_cell: dict[int, list[int]] = {cell: [] for cell in cells}
-    for number, (inside, _) in enumerate(limits):
-        for cell in inside:
-            limits_by_cell[cell].append(number)
-    of_cell = list(limits_by_cell.values())
+    of_cell = [[number for number, (inside, _) in enumerate(limits) if cell in inside] for cell in cells]
     need = [mines for _, mines in limits]
     room = [len(inside) for inside, _ in limits]
-    laid, ways, nodes = [0] * len(cells), dict[int, tuple[int, list[int]]](), 0
+    laid, ways, nodes = [0] * len(cells), Ways(), 0
 
     def search(index: int, used: int) -> None:
         nonlocal nodes
@@ -210,7 +204,5 @@ def _count_ways(cells: list[int], limits: list[Limit], most: int) -> Ways:
 
 def _rough_ways(cells: list[int], limits: list[Limit]) -> Ways:
     """A stand-in where exact counting is too long: each cell as risky as the tightest number beside it says."""
-    scale = 1_000
-    share = {cell: max(mines / len(inside) for inside, mines in limits if cell in inside) for cell in cells}
-    expected = round(sum(share.values()))
-    return {expected: (scale, [round(scale * share[cell]) for cell in cells])}
+    shares = [max(mines / len(inside) for inside, mines in limits if cell in inside) for cell in cells]
+    return {round(sum(shares)): (1_000, [round(1_000 * share) for share in shares])}

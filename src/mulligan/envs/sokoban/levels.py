@@ -10,9 +10,7 @@ Level files are plain text (``.txt``, ``.txt.gz``), as Boxoban has them: levels 
 
 from __future__ import annotations
 
-import bisect
 import gzip
-import itertools
 import os
 import random
 import zlib
@@ -29,8 +27,6 @@ BOXOBAN = "BOXOBAN_DATA"
 """Environment variable that names a folder or file of Boxoban levels."""
 _FROM_FILE = str.maketrans({" ": FLOOR, ".": GOAL, "$": BOX, "@": PLAYER})
 _IN_FILE = frozenset("# .$*@+")
-_SUFFIXES = (".txt", ".txt.gz")
-
 _ATTEMPTS = 400
 _WALLS = (0.06, 0.30)
 """Inner walls, as a share of the cells inside the outer wall: least and most."""
@@ -60,8 +56,8 @@ class Level(NamedTuple):
 def generate(seed: int, rows: int, cols: int, boxes: int, solution: int) -> Level:
     """The level of a seed: no box starts on a goal, and the solver needs at most `solution` moves.
 
-    It needs more pushes than there are boxes, and a third of `solution` at least where such levels are easily found:
-    with attempts that find none, less will do. The later attempts leave out the inner walls.
+    It needs more pushes than boxes, and a third of `solution` at least: less after attempts that find none. The later
+    attempts leave out the inner walls.
     """
     rng = generator(seed, "sokoban", rows, cols, boxes, solution)
     for attempt in range(_ATTEMPTS):
@@ -73,10 +69,8 @@ def generate(seed: int, rows: int, cols: int, boxes: int, solution: int) -> Leve
         cells = _pull_apart(rng, cols, terrain, boxes, max(boxes, least), solution)
         if cells is not None:
             return Level(cols, cells)
-    raise ParameterError(
-        f"sokoban: found no {rows}x{cols} level with boxes={boxes} that takes at most solution={solution} moves; "
-        "give fewer boxes, a bigger board or more moves"
-    )
+    size = f"{rows}x{cols} level with boxes={boxes} and solution={solution}"
+    raise ParameterError(f"sokoban: found no {size}; give fewer boxes, a bigger board or more moves")
 
 
 def _draw(rng: random.Random, items: list[Item], count: int) -> list[Item]:
@@ -143,12 +137,14 @@ def _unwind(rng: random.Random, land: solver.Terrain, most: int) -> list[list[tu
             for near in steps[player]:
                 if boxes >> near & 1:
                     continue
-                backwards = [(near, boxes)]
+                step = (near, boxes)
+                if step not in seen:
+                    seen.add(step)
+                    following.append(step)
                 behind = 2 * player - near
-                if boxes >> behind & 1:
-                    backwards.append((near, boxes ^ 1 << behind ^ 1 << player))
-                following += (state for state in backwards if state not in seen)
-                seen.update(backwards)
+                if boxes >> behind & 1 and (pull := (near, boxes ^ 1 << behind ^ 1 << player)) not in seen:
+                    seen.add(pull)
+                    following.append(pull)
         if not following:
             break
         layer = following if len(following) <= _LAYER else _thin(rng, following, land.goals)
@@ -177,33 +173,35 @@ def pick(levels: str, level: int, seed: int) -> tuple[int, Level]:
     `levels` is ``boxoban`` (the files under BOXOBAN_DATA) or the path of a file or folder. Files are taken in the order
     of their paths. A level that is malformed, solved already or proven unsolvable is a `ParameterError`.
     """
-    files = level_files(levels)
-    counts = [_count(str(file), _stamp(file)) for file in files]
+    files = _files(levels)
+    counts = [_count(file, _stamp(file)) for file in files]
     total = sum(counts)
     if not total:
         raise ParameterError(f"sokoban: levels={levels!r} holds no level; give a text file in the form Boxoban has")
     if level >= total:
         raise ParameterError(f"sokoban: level must be 0 to {total - 1} for levels={levels!r} (got {level})")
-    number = level if level >= 0 else seed % total
-    ends = list(itertools.accumulate(counts))
-    index = bisect.bisect_right(
-        ends, number
-    )  # of counts 2, 3 the ends are 2, 5: level 2 is the first of the second file
-    return number, _check(files[index], number - ends[index] + counts[index])
+    number = index = level if level >= 0 else seed % total
+    which = 0
+    while index >= counts[which]:
+        index, which = index - counts[which], which + 1
+    file = files[which]
+    name, text = _blocks(file, _stamp(file))[index]
+    parsed, problem = parse(text)
+    if problem:
+        raise ParameterError(f"sokoban: level {name} of {str(file)!r} {problem}; mend it or choose another")
+    return number, parsed
 
 
-def level_files(levels: str) -> list[Path]:
+def _files(levels: str) -> list[Path]:
     """The files behind the parameter `levels`, sorted."""
     path_text = os.environ.get(BOXOBAN, "") if levels == "boxoban" else levels
-    if not path_text:
-        raise UsageError(f"sokoban: levels='boxoban' needs {BOXOBAN}; set it to a folder of Boxoban level files")
     path = Path(path_text)
-    if path.is_file():
+    if path_text and path.is_file():
         return [path]
-    if not path.is_dir():
+    if not path_text or not path.is_dir():
         source = f"{BOXOBAN}={path_text!r}" if levels == "boxoban" else f"levels={levels!r}"
         raise UsageError(f"sokoban: {source} is no file or folder; name one, or use levels='generated'")
-    return sorted(file for file in path.rglob("*.txt*") if file.name.endswith(_SUFFIXES) and file.is_file())
+    return sorted(file for file in path.rglob("*.txt*") if file.name.endswith((".txt", ".txt.gz")) and file.is_file())
 
 
 def _stamp(file: Path) -> tuple[int, int]:
@@ -213,23 +211,23 @@ def _stamp(file: Path) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=4096)
-def _count(file: str, stamp: tuple[int, int]) -> int:
+def _count(file: Path, stamp: tuple[int, int]) -> int:
     """How many levels a file has; remembered for many files, whose text would be too much to keep."""
     return len(_blocks(file, stamp))
 
 
 @lru_cache(maxsize=8)
-def _blocks(file: str, stamp: tuple[int, int]) -> tuple[tuple[str, str], ...]:
+def _blocks(file: Path, stamp: tuple[int, int]) -> list[tuple[str, str]]:
     """Name and text of each level of a file, unchecked."""
-    opened = gzip.open if file.endswith(".gz") else open
     try:
-        with opened(file, "rt", encoding="ascii") as stream:
-            lines = str(stream.read()).splitlines()
+        content = file.read_bytes()
+        text = (gzip.decompress(content) if file.suffix == ".gz" else content).decode("ascii")
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
-        raise ParameterError(f"sokoban: {file!r} cannot be read as levels: {type(error).__name__}: {error}") from None
+        reason = f"{type(error).__name__}: {error}"
+        raise ParameterError(f"sokoban: {str(file)!r} cannot be read as levels: {reason}") from None
     blocks: list[tuple[str, str]] = []
     name, rows = "", list[str]()
-    for line in [*lines, ""]:
+    for line in [*text.splitlines(), ""]:
         if line.strip() and not line.startswith(";"):
             rows.append(line)
             continue
@@ -237,16 +235,7 @@ def _blocks(file: str, stamp: tuple[int, int]) -> tuple[tuple[str, str], ...]:
             blocks.append((name or str(len(blocks)), "\n".join(rows)))
             name, rows = "", []
         name = line.lstrip("; ").strip() or name
-    return tuple(blocks)
-
-
-def _check(file: Path, index: int) -> Level:
-    """Level `index` of a file, if it can be played."""
-    name, text = _blocks(str(file), _stamp(file))[index]
-    level, problem = parse(text)
-    if problem:
-        raise ParameterError(f"sokoban: level {name} of {str(file)!r} {problem}; mend it or choose another")
-    return level
+    return blocks
 
 
 @lru_cache(maxsize=1024)
@@ -265,16 +254,10 @@ def parse(text: str) -> tuple[Level, str]:
         return level, f"has {boxes} boxes and {goals} goals"
     if BOX not in level.cells:
         return level, "is solved already"
-    if _is_leaky(level):
-        return level, "is not closed by walls"
+    cols, room = level.cols, {cell for cell, glyph in enumerate(level.cells) if glyph != WALL}
+    reached = _reachable(cols, solver.locate(level.cells)[0], room)
+    if any(not cols <= cell < len(level.cells) - cols or cell % cols in (0, cols - 1) for cell in reached):
+        return level, "is not closed by walls"  # the player could walk off the board, boxes put aside
     if solver.solve(level.cols, level.cells).dead:
         return level, "cannot be solved"
     return level, ""
-
-
-def _is_leaky(level: Level) -> bool:
-    """Whether the player could walk off the board, boxes put aside."""
-    cols, size = level.cols, len(level.cells)
-    room = {cell for cell, glyph in enumerate(level.cells) if glyph != WALL}
-    reached = _reachable(cols, solver.locate(level.cells)[0], room)
-    return any(cell < cols or cell >= size - cols or cell % cols in (0, cols - 1) for cell in reached)

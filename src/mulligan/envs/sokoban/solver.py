@@ -14,14 +14,9 @@ from typing import NamedTuple
 
 WALL, FLOOR, GOAL, BOX, BOX_ON_GOAL, PLAYER, PLAYER_ON_GOAL = "#", "_", "O", "X", "*", "P", "+"
 GLYPHS = {
-    WALL: "wall",
-    FLOOR: "floor",
-    GOAL: "goal",
-    BOX: "box",
-    BOX_ON_GOAL: "box on a goal",
-    PLAYER: "you",
+    WALL: "wall", FLOOR: "floor", GOAL: "goal", BOX: "box", BOX_ON_GOAL: "box on a goal", PLAYER: "you",
     PLAYER_ON_GOAL: "you on a goal",
-}
+}  # fmt: skip
 DIRECTIONS = "udlr"
 NODES = 20_000
 """Positions the solver looks at before it gives up."""
@@ -52,8 +47,9 @@ class Terrain(NamedTuple):
     """Cells one step away."""
     pushes: tuple[tuple[tuple[int, int], ...], ...]
     """For a box in this cell: where the player stands and where the box goes, if a goal can be reached from there."""
-    squares: tuple[tuple[int, ...], ...]
-    """Bit sets of the 2×2 squares around this cell, without the walls in them."""
+    cols: int
+    walls: int
+    """Bit set of the walls."""
     goals: int
     """Bit set of the goals."""
     far: tuple[tuple[int, ...], ...]
@@ -89,25 +85,20 @@ def survey(cols: int, terrain: str) -> Terrain:
     """The tables of a board; `terrain` as `terrain_of` gives it, closed by walls wherever a box or player can go."""
     size, around = len(terrain), deltas(cols)
     is_open = [glyph != WALL for glyph in terrain]
-    inside = [
-        is_open[cell] and cols <= cell < size - cols and 0 < cell % cols < cols - 1 for cell in range(size)
-    ]  # only from here can all four neighbours be asked for
+    # Only from inside can all four neighbours be asked for.
+    inside = [is_open[cell] and cols <= cell < size - cols and 0 < cell % cols < cols - 1 for cell in range(size)]
     goals = [cell for cell in range(size) if terrain[cell] == GOAL]
     by_goal = [_push_distances(goal, around, is_open, inside) for goal in goals]
     far = tuple(tuple(distances[cell] for distances in by_goal) for cell in range(size))
     alive = [min(row, default=_FAR) < _FAR for row in far]
     steps: list[tuple[int, ...]] = [()] * size
     pushes: list[tuple[tuple[int, int], ...]] = [()] * size
-    squares: list[tuple[int, ...]] = [()] * size
     for cell in (cell for cell in range(size) if inside[cell]):
         steps[cell] = tuple(cell + delta for delta in around if is_open[cell + delta])
         ways = ((cell - delta, cell + delta) for delta in around)
         pushes[cell] = tuple((stand, target) for stand, target in ways if is_open[stand] and alive[target])
-        squares[cell] = tuple(
-            sum(1 << part for part in (corner, corner + 1, corner + cols, corner + cols + 1) if is_open[part])
-            for corner in (cell - cols - 1, cell - cols, cell - 1, cell)
-        )
-    return Terrain(tuple(steps), tuple(pushes), tuple(squares), sum(1 << goal for goal in goals), far)
+    walls, goal_set = (sum(1 << cell for cell in range(size) if terrain[cell] == glyph) for glyph in (WALL, GOAL))
+    return Terrain(tuple(steps), tuple(pushes), cols, walls, goal_set, far)
 
 
 def _push_distances(goal: int, around: tuple[int, ...], is_open: list[bool], inside: list[bool]) -> list[int]:
@@ -124,13 +115,10 @@ def _push_distances(goal: int, around: tuple[int, ...], is_open: list[bool], ins
     return distances
 
 
+@lru_cache(maxsize=1024)
 def solve(cols: int, cells: str, nodes: int = NODES) -> Verdict:
     """Solve a position: shortest in moves on small boards, somewhat longer on big ones."""
-    return _search(cols, cells, nodes, 1 if len(cells) <= EXACT_CELLS else HEAVY)
-
-
-@lru_cache(maxsize=1024)
-def _search(cols: int, cells: str, nodes: int, weight: int) -> Verdict:
+    weight = 1 if len(cells) <= EXACT_CELLS else HEAVY
     land = survey(cols, terrain_of(cells))
     player, boxes = locate(cells)
     estimates: dict[int, int] = {boxes: pushes_needed(land, boxes)}
@@ -182,7 +170,10 @@ def _distances(land: Terrain, player: int, boxes: int) -> dict[int, int]:
 
 def _is_stuck(land: Terrain, boxes: int, moved: int) -> bool:
     """Whether the box just moved fills a 2×2 square of walls and boxes, not all on goals: nothing moves there again."""
-    return any(square & boxes == square and square & ~land.goals for square in land.squares[moved])
+    filled, cols = boxes | land.walls, land.cols
+    square = 3 | 3 << cols
+    corners = (moved - cols - 1, moved - cols, moved - 1, moved)
+    return any(filled >> at & square == square and boxes & ~land.goals & square << at for at in corners)
 
 
 def pushes_needed(land: Terrain, boxes: int) -> int:

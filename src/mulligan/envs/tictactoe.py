@@ -1,0 +1,296 @@
+"""Tic-Tac-Toe against an opponent that can go wrong.
+
+A board is written as OpenSpiel writes it: three lines of ``.``, ``x`` and ``o``, top first; x moves first. A move is a
+cell, 0 to 8 in reading order.
+
+Parameters (`--env.NAME`):
+
+opponent  ``random``, ``minimax``, which never goes wrong, or ``mcts:100``, which looks ahead with so many simulations
+          (needs OpenSpiel)
+seat      1 moves first, 2 second; 0 lets the seed decide
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from statistics import fmean
+from typing import ClassVar
+
+from mulligan.envs.adapters.openspiel import mcts, simulations_of
+from mulligan.envs.base import ORDER, Player, action_text, pick, reflection_text, settle_seat
+from mulligan.errors import StopReason, UnknownName
+from mulligan.seeding import generator
+from mulligan.types import Episode, ParamValue, Step, Task
+
+OPPONENTS = ("random", "minimax", "mcts:K")
+EMPTY = "...\n...\n..."
+LINES = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))
+_RESULTS = {1.0: "You won.", 0.0: "A draw.", -1.0: "You lost.", None: "The game was not finished."}
+_WORDS: dict[float | None, str] = {1: "won", 0: "drawn", -1: "lost", None: "not finished"}
+_CELL = re.compile(r"\(?\s*([0-9]+)\s*[,\s]\s*([0-9]+)\s*\)?")
+
+
+def after(board: str, move: int) -> str:
+    """The board once whoever is to move has taken the cell `move`."""
+    index = move + move // 3  # line breaks count
+    return f"{board[:index]}{'xo'[mover(board)]}{board[index + 1 :]}"
+
+
+def mover(board: str) -> int:
+    """Who is to move: 0 for x, 1 for o."""
+    return board.count("x") - board.count("o")
+
+
+@cache
+def moves(board: str) -> tuple[int, ...]:
+    """The empty cells; none when the game is over."""
+    return () if _winner(board) else tuple(move for move, mark in enumerate(board.replace("\n", "")) if mark == ".")
+
+
+@cache
+def value(board: str) -> int:
+    """What perfect play makes of a board, for x: 1 won, 0 drawn, -1 lost."""
+    if not moves(board):
+        return {"x": 1, "o": -1, "": 0}[_winner(board)]
+    return (max, min)[mover(board)](value(after(board, move)) for move in moves(board))
+
+
+def optimal_moves(board: str) -> list[int]:
+    """The moves that keep the value of the board."""
+    return [move for move in moves(board) if value(after(board, move)) == value(board)]
+
+
+def _winner(board: str) -> str:
+    marks = board.replace("\n", "")
+    return next((marks[a] for a, b, c in LINES if marks[a] == marks[b] == marks[c] != "."), "")
+
+
+class TicTacToe:
+    """Tic-Tac-Toe against one opponent: three in a row wins."""
+
+    kind: ClassVar[str] = "versus"
+    defaults: ClassVar[dict[str, ParamValue]] = {"opponent": "mcts:100", "seat": 0}
+    turns: ClassVar[int] = 7
+    timeout_reward: ClassVar[float] = -1.0
+    """Who stalls loses."""
+    glyphs: ClassVar[dict[str, str]] = {"X": "cyan", "O": "yellow"}
+
+    def __init__(self, task: Task) -> None:
+        self.task, self.seat = task, task.integer("seat")
+        self.mark = " XO"[self.seat]
+        self.reset()
+
+    @staticmethod
+    def settle(params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:
+        opponent = str(params["opponent"])
+        if opponent.partition(":")[0] == "mcts":
+            opponent = f"mcts:{simulations_of('tictactoe', opponent)}"
+        elif opponent not in OPPONENTS:
+            raise UnknownName("opponent of tictactoe", opponent, OPPONENTS)
+        return settle_seat("tictactoe", {**params, "opponent": opponent}, seed)
+
+    @staticmethod
+    def task_class(params: Mapping[str, ParamValue]) -> str:
+        return f"tictactoe/vs-{params['opponent']}"
+
+    def rules(self) -> str:
+        return (
+            "Tic-Tac-Toe on a board of 3 rows and 3 columns. The players take turns to mark an empty cell; X begins.\n"
+            "Three marks of one player in a row, column or diagonal win; a full board without them is a draw.\n"
+            f"You are {self.mark} and move {ORDER[self.seat]}. Empty cells are shown as a dot.\n"
+            "Answer with the row, counted from the top, and the column, counted from the left, both 1 to 3: "
+            "<action>(2, 3)</action>"
+        )
+
+    def reset(self, chance: int = 0) -> str:
+        self.boards, self.history = [EMPTY], list[int]()
+        """Every board of the game so far, and the moves between them."""
+        self.opponent = self._opponent(generator(self.task.seed, "chance", chance))
+        self._let_opponent_move()
+        return self._observe()
+
+    def step(self, reply: str) -> Step:
+        move, feedback = (None, "The game is over.") if self.over else _parse(reply, self.board)
+        if move is None:
+            return Step(self._observe(), valid=False, state_key=self.board, feedback=feedback)
+        self._play(move)
+        reward = self.result or 0.0
+        return Step(self._observe(), reward, self.over, won=reward > 0, state_key=self.board)
+
+    @property
+    def board(self) -> str:
+        return self.boards[-1]
+
+    @property
+    def over(self) -> bool:
+        return not moves(self.board)
+
+    @property
+    def result(self) -> float | None:
+        """What the game paid the player; None while it goes on."""
+        return float(value(self.board) * (1, -1)[self.seat - 1]) if self.over else None
+
+    def legal(self) -> Sequence[str]:
+        return [action(move) for move in moves(self.board)]
+
+    def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
+        return Strategist(self, kind, rng, skill, recall)
+
+    def digest(self, episode: Episode) -> str:
+        """The moves in their order: new on each board are the player's own move and the answer to it."""
+        played: list[str] = []
+        before = "." * 9
+        for text in (*(turn.observation for turn in episode.turns), episode.final):
+            marks = "".join(text.split()[:9])
+            fresh = [move for move in range(9) if marks[move] != before[move]]
+            fresh.sort(key=lambda move: marks[move] != self.mark)
+            played += [f"{marks[move]} {cell(move)}" for move in fresh]
+            before = marks
+        ending = episode.final.rpartition("\n")[2]
+        result = ending if ending in _RESULTS.values() else _RESULTS[None]
+        return f"You were {self.mark}. Moves: {', '.join(played) or 'none'}. {result}"
+
+    def _opponent(self, rng: random.Random) -> Callable[[], int]:
+        """The opponent's next move, with all its luck drawn from `rng`."""
+        name = self.task.text("opponent")
+        if name == "random":
+            return lambda: pick(rng, moves(self.board))
+        if name == "minimax":
+            return lambda: pick(rng, optimal_moves(self.board))
+        search = mcts("tictactoe", "tic_tac_toe", simulations_of("tictactoe", name), rng)
+        return lambda: search(self.history)
+
+    def _play(self, move: int) -> None:
+        """Make a move, and let the opponent answer it."""
+        self.boards.append(after(self.board, move))
+        self.history.append(move)
+        self._let_opponent_move()
+
+    def _let_opponent_move(self) -> None:
+        if not self.over and mover(self.board) != self.seat - 1:
+            self._play(self.opponent())
+
+    def _observe(self) -> str:
+        board = "\n".join(" ".join(row) for row in self.board.upper().split("\n"))
+        if self.over:
+            return f"{board}\n{_RESULTS[self.result]}"
+        last = f"The opponent played {cell(self.history[-1])}. " if self.history else ""
+        return f"{board}\n{last}You are {self.mark}, to move."
+
+
+def cell(move: int) -> str:
+    return f"({move // 3 + 1}, {move % 3 + 1})"
+
+
+def action(move: int) -> str:
+    return f"<action>{cell(move)}</action>"
+
+
+def _parse(reply: str, board: str) -> tuple[int | None, str]:
+    """The cell that the reply names; or None, and why."""
+    text = action_text(reply) or ""
+    numbers = _CELL.fullmatch(text) if len(text) <= 40 else None  # slow on long runs of spaces
+    if numbers is None:
+        return None, "The reply names no single cell; answer like <action>(2, 3)</action>"
+    row, column = int(numbers[1]), int(numbers[2])
+    if not (1 <= row <= 3 and 1 <= column <= 3):
+        return None, f"There is no cell ({row}, {column}); rows and columns go from 1 to 3."
+    move = 3 * row + column - 4
+    return (move, "") if move in moves(board) else (None, f"The cell ({row}, {column}) is taken.")
+
+
+@cache
+def hope(board: str, side: int, careful: bool) -> float:
+    """What `side` (0 is x) can expect of a board when the opponent picks its cells blindly.
+
+    The side takes the best cell; when careful, the best of those that lose nothing against perfect play.
+    """
+    if not moves(board):
+        return float(value(board) if side == 0 else -value(board))
+    if mover(board) == side:
+        return max(hope(after(board, move), side, careful) for move in (optimal_moves if careful else moves)(board))
+    return sum(hope(after(board, move), side, careful) for move in moves(board)) / len(moves(board))
+
+
+class Strategist:
+    """Plays moves that lose nothing against perfect play, and of those the one after which most can go wrong.
+
+    Several are often equally good; from memory it takes the one that did best in earlier games of the trial. The
+    omniscient player knows an opponent that plays blindly, and then takes the risks that pay.
+    """
+
+    def __init__(self, world: TicTacToe, kind: str, rng: random.Random, skill: float, recall: float) -> None:
+        self.world, self.kind, self.rng, self.skill, self.recall = world, kind, rng, skill, recall
+        self.bold = kind == "omniscient" and world.task.text("opponent") == "random"
+        self.results: dict[str, list[float]] = defaultdict(lambda: [0.5])
+        """Board after a move of the player's -> results of the games through it, and half a win for what is untried."""
+
+    def act(self) -> str:
+        board = self.world.board
+        if self.rng.random() >= self.skill:
+            return action(pick(self.rng, moves(board)))
+        choices = moves(board) if self.bold else optimal_moves(board)
+        choices = _best(choices, lambda move: hope(after(board, move), self.world.seat - 1, not self.bold))
+        if self.kind != "omniscient" and self.rng.random() < self.recall:
+            choices = _best(choices, lambda move: fmean(self.results[after(board, move)]))
+        return action(pick(self.rng, choices))
+
+    def see(self, step: Step) -> None:
+        if step.done and step.valid:
+            for board in self.world.boards[self.world.seat :: 2]:
+                self.results[board].append(step.reward)
+
+    def reflect(self, episode: Episode) -> str:
+        """What went wrong in the game that has just been played."""
+        world = self.world
+        failed_at, reasoning, category, plan = _account(world, episode)
+        return reflection_text(
+            strategy=f"{world.mark} on {', '.join(map(cell, world.history[world.seat - 1 :: 2])) or 'no cell'}",
+            outcome=_WORDS[world.result],
+            reward=f"{episode.reward:g}",
+            failed_at=failed_at,
+            reasoning=reasoning,
+            env_answer=_RESULTS[world.result],
+            error_category=category,
+            plan=plan,
+        )
+
+
+def _best(choices: Sequence[int], worth: Callable[[int], float]) -> list[int]:
+    values = [worth(move) for move in choices]
+    return [move for move, each in zip(choices, values, strict=True) if each > max(values) - 1e-9]
+
+
+def _slip(world: TicTacToe, side: int) -> int | None:
+    """Index of the last move of `side` (0 is x) that gave a better result away, punished or not."""
+    values = [(1 - 2 * side) * value(board) for board in world.boards]
+    slips = [index for index in range(side, len(world.history), 2) if values[index + 1] < values[index]]
+    return slips[-1] if slips else None
+
+
+def _account(world: TicTacToe, episode: Episode) -> tuple[str, str, str, str]:
+    """What went wrong: failed_at, reasoning, error_category and plan of the reflection."""
+    side, history = world.seat - 1, world.history
+    if not world.over:
+        invalid = sum(not turn.valid for turn in episode.turns)
+        why = f"{invalid} of {len(episode.turns)} replies were not valid moves"
+        category = "out-of-turns" if episode.stop is StopReason.TURN_LIMIT else "other"
+        return f"turn {len(episode.turns)}", why, category, "name an empty cell in every reply"
+    if episode.won and (slip := _slip(world, 1 - side)) is not None:
+        why = f"the opponent gave the game away with {cell(history[slip])}"
+        return "none", why, "none", "play the same moves again and wait for the same mistake"
+    if (slip := _slip(world, side)) is not None:
+        board, move = world.boards[slip], cell(history[slip])
+        before, then = (_WORDS[(1 - 2 * side) * value(each)] for each in world.boards[slip : slip + 2])
+        why = f"the board was {before} with best play and {then} after {move}"
+        return (
+            f"move {slip // 2 + 1}, {move}",
+            why,
+            "wrong-move",
+            f"in that position play {cell(optimal_moves(board)[0])}",
+        )
+    return "none", "neither side gave anything away", "none", "try another line, in which the opponent may go wrong"
