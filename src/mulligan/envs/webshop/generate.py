@@ -1,4 +1,4 @@
-"""A made-up catalogue: nothing downloaded, any size, the same for the same seed.
+"""Made-up catalogues: nothing downloaded, any size, the same for the same seed.
 
 Products come in the form of the original's files, so that they go the same way as those. What makes shopping hard:
 
@@ -9,6 +9,10 @@ Products come in the form of the original's files, so that they go the same way 
   family have two of these in common. An instruction asks for the attribute of the title and two of the hidden ones, so
   that one product of the family is right, and only its features tell which.
 - Prices differ within a family, and a budget leaves some products out.
+
+The tiny catalogue, for the smallest models, has few products, short words, and ids of a letter and a digit. A kind has
+two names, and what the instruction wants stands on the features page alone, so that a first purchase is a guess among
+about four products, and its score is worth remembering.
 """
 
 from __future__ import annotations
@@ -155,3 +159,54 @@ def _options(department: Department, kind: Kind, rng: random.Random) -> dict[str
     if rng.random() > 1 / 6:
         options["color"] = [{"value": colour} for colour in rng.sample(department.colours, rng.randint(3, 4))]
     return options
+
+
+# The tiny catalogue ------------------------------------------------------------------------------------------------
+
+MOST_TINY = 64
+"""Products of a tiny catalogue, at most: there are no more ids."""
+_EACH = 4
+"""Products of a kind."""
+_TINY_KINDS = {
+    ("cup", "mug"): "tea",
+    ("sack", "bag"): "travel",
+    ("pan", "wok"): "stove",
+    ("mat", "rug"): "hall",
+    ("hat", "cap"): "walks",
+    ("bed", "cot"): "sleep",
+    ("net", "mesh"): "fishing",
+    ("tin", "can"): "larder",
+}
+"""Names of a kind -> what it is for."""
+_TINY_ATTRIBUTES = ("soft", "thin", "safe", "fine", "neat", "plain")
+_SIZES, _OFFERED = range(1, 7), 3
+
+
+@lru_cache(maxsize=2048)
+def tiny(products: int, seed: int) -> Catalogue:
+    """The tiny catalogue of `products` products that `seed` stands for."""
+    rng = generator(seed, "webshop tiny")
+    kinds = rng.sample(list(_TINY_KINDS), min(len(_TINY_KINDS), -(-products // _EACH)))
+    letters, digits = ("abcd", 4) if products <= 16 else ("abcdefgh", 8)
+    ids = rng.sample([f"{letter}{digit}" for letter in letters for digit in range(1, digits + 1)], products)
+    records = [_tiny_record(asin, kinds[number % len(kinds)], rng) for number, asin in enumerate(ids)]
+    names = {names[0]: names for names in _TINY_KINDS}
+    return from_records(f"tiny:{products}:{seed}", records, names, tiny=True)
+
+
+def _tiny_record(asin: str, names: tuple[str, ...], rng: random.Random) -> Record:
+    attributes = rng.sample(_TINY_ATTRIBUTES, _HIDDEN)
+    sizes = sorted(rng.sample(_SIZES, _OFFERED))
+    entry = {
+        "asin": asin,
+        "name": f"{rng.choice(names)} for {_TINY_KINDS[names]}".title(),
+        "small_description": ["Made to last", *attributes],
+        "pricing": [rng.randint(3, 9)],
+        "customization_options": {"size": [{"value": str(size)} for size in sizes]},
+        "category": "tiny",
+        "query": names[0],
+        "product_category": f"Tiny › {names[0].title()}",
+    }
+    wanted = rng.sample(attributes, _WANTED)
+    asked = f"Find me {rng.choice(names)}: {', '.join(wanted)}"
+    return entry, {"attributes": attributes, "instruction": asked, "instruction_attributes": wanted}
