@@ -85,19 +85,6 @@ def test_pieces_on_disk_make_the_same_index(tmp_path, monkeypatch):
     assert not list(tmp_path.glob("piece*"))
 
 
-def test_stems_that_are_everywhere_score_the_same(monkeypatch):
-    rng = np.random.default_rng(1)
-    texts = [" ".join(rng.choice(WORDS, size=rng.integers(1, 9))) for _ in range(300)]
-    asked = [f"{word} cotton cotton shoe unknown" for word in WORDS]
-    index = index_of(texts)
-    assert not index.spread
-    plain = [index.search(query) for query in asked]
-    monkeypatch.setattr(search, "_MANY", 10)
-    spread = index_of(texts)
-    assert spread.spread
-    assert [spread.search(query) for query in asked] == plain
-
-
 def test_nothing_to_index_is_an_empty_shop(tmp_path):
     index_of(["", "the"], tmp_path)
     assert Index.load(tmp_path, 2).search("anything") == []

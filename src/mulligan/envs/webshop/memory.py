@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mulligan.envs.base import reflection_text
 from mulligan.envs.webshop.catalogue import Catalogue, Goal, Product
 from mulligan.envs.webshop.reward import Match, answers, is_alike, not_chosen
 from mulligan.envs.webshop.session import Session
@@ -168,25 +169,21 @@ def _purchase(story: Story) -> str:
 
 def reflection(story: Story, episode: Episode) -> str:
     """A truthful reflection: what was bought, what it lacked, the best item seen, what to do next."""
-    turns = episode.turns
-    if episode.won:
-        category, failed_at = "none", "nothing"
-    else:
-        failed_at = f"turn {len(turns)}, {'no purchase' if story.bought is None else 'buy now'}"
-        any_invalid = not all(turn.valid for turn in turns)
-        category = "invalid-reply" if any_invalid and not story.bought else "wrong-move"
+    category, failed_at = "none", "nothing"
+    if not episode.won:
+        failed_at = f"turn {len(episode.turns)}, {'no purchase' if story.bought is None else 'buy now'}"
+        all_valid = all(turn.valid for turn in episode.turns)
+        category = "wrong-move" if all_valid or story.bought else "invalid-reply"
         if episode.stop is StopReason.TURN_LIMIT:
             category = "out-of-turns"
-    return (
-        "<reflection>\n"
-        f"strategy: searched {'; '.join(repr(query) for query in story.queries) or 'nothing'}\n"
-        f"outcome: {_purchase(story)}\n"
-        f"reward: {episode.reward:.3g}\n"
-        f"failed_at: {failed_at}\n"
-        f"env_answer: {_faults(story)}\n"
-        f"error_category: {category}\n"
-        f"plan: {_plan(story, episode.won)}\n"
-        "</reflection>"
+    return reflection_text(
+        strategy=f"searched {'; '.join(map(repr, story.queries)) or 'nothing'}",
+        outcome=_purchase(story),
+        reward=f"{episode.reward:.3g}",
+        failed_at=failed_at,
+        env_answer=_faults(story),
+        error_category=category,
+        plan=_plan(story, episode.won),
     )
 
 
@@ -209,12 +206,10 @@ def _faults(story: Story) -> str:
 
 def _plan(story: Story, won: bool) -> str:
     goal = story.goal
+    items = story.items.values()
+    candidates = [seen for seen in items if not story.is_bought(seen.product) and not lacks(seen, goal)]
     if story.bought is not None and (won or story.bought_right()):
         candidates = [story.items[story.bought.asin]]
-    else:
-        candidates = [
-            seen for seen in story.items.values() if not story.is_bought(seen.product) and not lacks(seen, goal)
-        ]
     if candidates:
         best = min(candidates, key=lambda seen: len(unsure(seen, goal)))
         open_questions = [] if won else unsure(best, goal)
