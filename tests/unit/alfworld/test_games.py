@@ -99,8 +99,6 @@ FIRST_FACT = "(atlocation agent1 loc_bar_start)"
         (lambda: changed(FIRST_FACT, f"{FIRST_FACT} (atLocation agent1 loc_bar_1)"), "agent"),
         (lambda: changed("agent1 - agent", "agent1 - robot"), "robot"),
         (lambda: changed(")\n    (:init", "lost)\n    (:init"), "lost"),
-        (lambda: changed("(:goal", "(:constraints"), ":constraints"),
-        (lambda: changed("(:goal", "(:goal (and) ) (:goal"), ":goal"),
         (lambda: changed("(:goal", "(:metric"), ":goal"),
         (lambda: str(game()["pddl_problem"])[:-200], "missing"),
         (lambda: str(game()["pddl_problem"]) + "(more)", "one problem"),
