@@ -215,4 +215,4 @@ def test_generated_rooms_keep_the_official_rules(monkeypatch: pytest.MonkeyPatch
         world = load(path)
         for kind, holds in zip(world.r_types, world.can_hold, strict=True):
             fits = next(f for name, f in FITS.items() if f"{name}type".lower() == kind)
-            assert holds <= {f"{thing}type".lower() for thing in fits.split()}
+            assert holds <= {f"{thing}type".lower() for thing in fits}

@@ -18,12 +18,13 @@ about four products, and its score is worth remembering.
 from __future__ import annotations
 
 import random
+import tomllib
 from collections.abc import Iterator
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from mulligan.envs.webshop.catalogue import Catalogue, from_records
-from mulligan.envs.webshop.words import BRANDS, DEPARTMENTS, Department, Kind
 from mulligan.seeding import generator
 
 Record = tuple[dict[str, Any], dict[str, Any]]
@@ -38,8 +39,9 @@ _HIDDEN, _WANTED = 3, 2
 """Attributes on the features page, and how many of them an instruction asks for."""
 _TRIES = 500
 """Samples that are drawn for a family at most; eight take 18 on average, and 49 at most in 2,000 families."""
-_KINDS = tuple((department, kind) for department in DEPARTMENTS for kind in department.kinds)
-_NAMES = {kind.names[0]: kind.names for _, kind in _KINDS}
+_WORDS = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
+_KINDS = [(department, kind) for department in _WORDS["departments"] for kind in department["kinds"]]
+_NAMES = {kind["names"][0]: tuple(kind["names"]) for _, kind in _KINDS}
 """The name a kind is filed under -> all its names."""
 _INSTRUCTIONS = (
     "Find me {0} {name} with {1} and {2}",
@@ -69,8 +71,9 @@ _DESCRIPTIONS = (
 class _Family(NamedTuple):
     """Products that search cannot tell apart."""
 
-    department: Department
-    kind: Kind
+    department: dict[str, Any]
+    kind: dict[str, Any]
+    """Of the words: a department, and a kind of product there."""
     titled: str
     """The attribute in the titles."""
     options: dict[str, list[dict[str, str]]]
@@ -101,11 +104,11 @@ def records(products: int, seed: int) -> Iterator[Record]:
 def _family(untitled: dict[str, list[str]], rng: random.Random) -> _Family:
     """A new family; `untitled` has the attributes that no family of a kind has in its titles yet."""
     department, kind = rng.choice(_KINDS)
-    attributes = untitled.get(kind.names[0]) or rng.sample(department.attributes, len(department.attributes))
-    titled, untitled[kind.names[0]] = attributes[0], attributes[1:]
-    pool = [attribute for attribute in department.attributes if attribute != titled]
-    hidden = _distinct_samples(pool, rng.randint(*_FAMILY), rng)
-    return _Family(department, kind, titled, _options(department, kind, rng), rng.uniform(*kind.prices), hidden)
+    name, attributes = kind["names"][0], department["attributes"]
+    titles = untitled.get(name) or rng.sample(attributes, len(attributes))
+    titled, untitled[name] = titles[0], titles[1:]
+    hidden = _distinct_samples([each for each in attributes if each != titled], rng.randint(*_FAMILY), rng)
+    return _Family(department, kind, titled, _options(department, kind, rng), rng.uniform(*kind["prices"]), hidden)
 
 
 def _distinct_samples(pool: list[str], count: int, rng: random.Random) -> list[list[str]]:
@@ -123,9 +126,10 @@ def _distinct_samples(pool: list[str], count: int, rng: random.Random) -> list[l
 def _record(asin: str, family: _Family, rng: random.Random) -> Record:
     """The next product of a family."""
     department, kind, hidden = family.department, family.kind, family.hidden.pop()
-    name, brand, material = rng.choice(kind.names), rng.choice(BRANDS), rng.choice(department.materials)
+    name, brand = rng.choice(kind["names"]), rng.choice(_WORDS["brands"])
+    material, use = rng.choice(department["materials"]), kind["use"]
     article = "an" if name[0].lower() in "aeiou" else "a"
-    fill = {"name": name, "brand": brand, "material": material, "use": kind.use, "an": article, "a": article.title()}
+    fill = {"name": name, "brand": brand, "material": material, "use": use, "an": article, "a": article.title()}
     features = [rng.choice(_FIRST).format(**fill)]
     phrases = rng.sample(_FEATURES, _HIDDEN)
     features += [phrase.format(attribute) for phrase, attribute in zip(phrases, hidden, strict=True)]
@@ -133,14 +137,14 @@ def _record(asin: str, family: _Family, rng: random.Random) -> Record:
     attributes = [family.titled, *hidden]
     entry = {
         "asin": asin,
-        "name": f"{brand} {family.titled} {material} {name}".title() + f" for {kind.use.title()}",
+        "name": f"{brand} {family.titled} {material} {name}".title() + f" for {use.title()}",
         "full_description": rng.choice(_DESCRIPTIONS).format(family.titled, **fill),
         "small_description": [feature[0].upper() + feature[1:] for feature in features],
         "pricing": [low] if rng.random() < 0.9 else [low, round(low * rng.uniform(1.1, 1.5), 2)],
         "customization_options": family.options,
-        "category": department.category,
-        "query": kind.names[0],
-        "product_category": f"{department.title} › {kind.names[0].title()}",
+        "category": department["category"],
+        "query": kind["names"][0],
+        "product_category": f"{department['title']} › {kind['names'][0].title()}",
         "average_rating": round(rng.uniform(2.8, 5.0), 1),
         "reviews": [
             phrase.format(attribute, **fill).capitalize()
@@ -148,16 +152,16 @@ def _record(asin: str, family: _Family, rng: random.Random) -> Record:
         ],
     }
     wanted = [family.titled, *rng.sample(hidden, _WANTED)]
-    asked = rng.choice(_INSTRUCTIONS).format(*wanted, name=rng.choice(kind.names))
+    asked = rng.choice(_INSTRUCTIONS).format(*wanted, name=rng.choice(kind["names"]))
     return entry, {"attributes": attributes, "instruction": asked, "instruction_attributes": wanted}
 
 
-def _options(department: Department, kind: Kind, rng: random.Random) -> dict[str, list[dict[str, str]]]:
+def _options(department: dict[str, Any], kind: dict[str, Any], rng: random.Random) -> dict[str, list[dict[str, str]]]:
     """Three or four colours and two or three of the kind's own values; one family in six has no choice of colour."""
-    values = rng.sample(kind.values, min(len(kind.values), rng.randint(2, 3)))
-    options = {kind.group: [{"value": value} for value in kind.values if value in values]}
+    values = rng.sample(kind["values"], min(len(kind["values"]), rng.randint(2, 3)))
+    options = {kind["group"]: [{"value": value} for value in kind["values"] if value in values]}
     if rng.random() > 1 / 6:
-        options["color"] = [{"value": colour} for colour in rng.sample(department.colours, rng.randint(3, 4))]
+        options["color"] = [{"value": colour} for colour in rng.sample(department["colours"], rng.randint(3, 4))]
     return options
 
 
