@@ -24,13 +24,13 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, cast, get_args
 
-from mulligan.envs.alfworld import generate, memory
+from mulligan.envs.alfworld import generate
 from mulligan.envs.alfworld.game import Game
 from mulligan.envs.alfworld.games import pick, seed_set
 from mulligan.envs.alfworld.generate import Rooms
 from mulligan.envs.alfworld.goal import KINDS
 from mulligan.envs.alfworld.plan import progress
-from mulligan.envs.alfworld.views import VIEWS, View, view_of
+from mulligan.envs.alfworld.views import VIEWS, Story, View, view_of
 from mulligan.envs.alfworld.world import Kind, World
 from mulligan.envs.base import Player, action_text
 from mulligan.errors import ParameterError, UnknownName
@@ -73,10 +73,10 @@ def world_key(world: World, view: View) -> str:
     """
     signs = [
         sign + "+" * bool(world.goal_objects.intersection(inside))
-        for sign, inside in zip(view.signs(world), world.inside, strict=True)
+        for sign, inside in zip(view.signs(), world.inside, strict=True)
     ]
     locations = sorted("&".join(sorted(signs[r] for r in here)) for here in world.receptacles_at if here)
-    return f"{view.goal(world)}: {' '.join(locations)}"
+    return f"{view.goal()}: {' '.join(locations)}"
 
 
 class ALFWorld:
@@ -148,7 +148,7 @@ class ALFWorld:
         self.game.reset()
         self.begun += 1
         self._done = progress(self.game)
-        return self._shown(self.view.intro(self.world))
+        return self._shown(self.view.intro())
 
     def step(self, reply: str) -> Step:
         game = self.game
@@ -188,24 +188,18 @@ class ALFWorld:
             return self.world.name
         if self.task.text("view") != "cells":
             return self.world_key()
-        facts = self.view.facts(self.world, list(enumerate(self.world.inside)))
-        return f"{self.view.intro(self.world)}\n{' '.join(facts)}"
+        facts = self.view.facts(list(enumerate(self.world.inside)))
+        return f"{self.view.intro()}\n{' '.join(facts)}"
 
     def digest(self, episode: Episode) -> str:
-        """What was seen where, and what was done; in a short view only what the task is about."""
-        story = self._replay(episode)
-        return memory.digest(self.world, story) if self.task.text("view") == "text" else self._facts(story)
+        return self.view.digest(self._replay(episode))
 
     def reflect(self, episode: Episode) -> str:
-        """Where the wanted things were, where there was nothing of use and, but for the short views, what follows."""
-        story = self._replay(episode)
-        if self.task.text("view") == "text":
-            return memory.reflection(self.world, story, won=episode.won)
-        return f"<reflection>{self._facts(story) or 'nothing'}</reflection>"
+        return self.view.reflection(self._replay(episode), won=episode.won)
 
-    def _replay(self, episode: Episode) -> memory.Story:
+    def _replay(self, episode: Episode) -> Story:
         """What an episode showed, found by playing its replies again."""
-        game, story = Game(self.world), memory.Story([], [])
+        game, story = Game(self.world), Story([], [])
         for turn in episode.turns:
             text = turn.reply.text
             if "<action>" not in text.lower():  # valid all the same: style "bare" takes replies without tags
@@ -216,10 +210,6 @@ class ALFWorld:
                 story.commands.append(command)
                 story.contents.extend((r, self.world.inside[r]) for r in sorted(game.seen - before))
         return story
-
-    def _facts(self, story: memory.Story) -> str:
-        separator = " " if self.task.text("view") == "cells" else "; "
-        return separator.join(self.view.facts(self.world, story.contents))
 
     def _shown(self, text: str) -> str:
         """An observation, with the admissible commands where the task asks for them."""

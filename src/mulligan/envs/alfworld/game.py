@@ -96,30 +96,33 @@ class Game:
 
     def commands(self) -> list[str]:
         """Every command that does something now, sorted: TextWorld's admissible commands."""
-        world, here, held, at = self.world, self.world.receptacles_at[self.at], self.held, self.at
-        names, r_names, abilities = world.names, world.r_names, world.abilities
-        commands = [f"examine {names[held]}"] if held >= 0 else []
-        for r in here:
-            name = r_names[r]
-            commands.append(f"examine {name}")
-            if r in world.openable:
-                commands.append(f"close {name}" if r in self.opened else f"open {name}")
-            if held >= 0:
-                if self.may_put(held, r):
-                    commands.append(f"move {names[held]} to {name}")
-                for bit, kinds in APPLIANCES.items():
-                    if abilities[held] & bit and world.r_types[r] in kinds:
-                        commands.append(f"{SAYS[bit]} {names[held]} with {name}")
-            elif self.accessible(r):
-                commands.extend(f"take {names[o]} from {name}" for o in self.inside[r] if o in world.pickupable)
-            commands.extend(f"use {names[o]}" for o in self.inside[r] if abilities[o] & TOGGLED)
+        world, held, at = self.world, self.held, self.at
+        commands = ["help", "inventory", "look"]
+        if held >= 0:
+            commands.append(f"examine {world.names[held]}")
+        for r in world.receptacles_at[at]:
+            commands += self.commands_at(r)
         if held in world.knives:
-            commands.extend(
-                f"slice {names[o]} with {names[held]}" for o in self.objects_at[at] if abilities[o] & SLICED
-            )
-        commands.extend(["help", "inventory", "look"])
-        commands.extend([command for command, location in world.to_go if location != at])
+            sliced = [o for o in self.objects_at[at] if world.abilities[o] & SLICED]
+            commands += [f"slice {world.names[o]} with {world.names[held]}" for o in sliced]
+        commands += [command for command, location in world.to_go if location != at]
         return sorted(set(commands))
+
+    def commands_at(self, receptacle: int) -> list[str]:
+        """What can be done with a receptacle, before which one stands, and with what is in it."""
+        world, held, inside, name = self.world, self.held, self.inside[receptacle], self.world.r_names[receptacle]
+        commands = [f"examine {name}"]
+        if receptacle in world.openable:
+            commands.append(f"close {name}" if receptacle in self.opened else f"open {name}")
+        if held >= 0:
+            if self.may_put(held, receptacle):
+                commands.append(f"move {world.names[held]} to {name}")
+            for bit, kinds in APPLIANCES.items():
+                if world.abilities[held] & bit and world.r_types[receptacle] in kinds:
+                    commands.append(f"{SAYS[bit]} {world.names[held]} with {name}")
+        elif self.accessible(receptacle):
+            commands += [f"take {world.names[o]} from {name}" for o in inside if o in world.pickupable]
+        return commands + [f"use {world.names[o]}" for o in inside if world.abilities[o] & TOGGLED]
 
     def accessible(self, receptacle: int) -> bool:
         """Whether its contents can be reached, once one stands before it."""
