@@ -10,7 +10,7 @@ import asyncio
 import secrets
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from concurrent.futures import Future
 
 Render = Callable[[str], str]
 """Name of a page, which its answers give -> its HTML."""
@@ -26,23 +26,13 @@ class Table:
         self.left = threading.Event()
         """Set when the person is done with the last page."""
         self._changed = threading.Condition()
-        self._deliver: Callable[[str], object] | None = None
+        self._answer: Future[str] | None = None
 
     async def ask(self, render: Render) -> str:
         """Show a page and wait for its answer."""
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[str] = loop.create_future()
-
-        def settle(text: str) -> None:
-            if not answer.done():
-                answer.set_result(text)
-
-        self._show(render, lambda text: loop.call_soon_threadsafe(settle, text))
-        try:
-            return await answer
-        finally:
-            with self._changed:
-                self._deliver = None
+        answer: Future[str] = Future()
+        self._show(render, answer)
+        return await asyncio.wrap_future(answer)
 
     def finish(self, render: Render) -> None:
         """Show the last page, which asks for nothing."""
@@ -52,25 +42,25 @@ class Table:
     def answer(self, page: str, text: str) -> None:
         """Answer the question that `page` shows; nothing happens where that is not the present one."""
         with self._changed:
-            if self._deliver is None or page != self.page:
-                return
-            deliver, self._deliver = self._deliver, None
-        with suppress(RuntimeError):  # the trial was stopped just now
-            deliver(text)
+            if page == self.page and self._answer is not None and not self._answer.done():
+                self._answer.set_result(text)
 
     def present(self, seconds: float) -> str:
         """The present page; empty while the world takes longer than `seconds`."""
+
+        def is_settled() -> bool:
+            return self.is_over or (self._answer is not None and not self._answer.done())
+
         with self._changed:
-            settled = self._changed.wait_for(lambda: self._deliver is not None or self.is_over, timeout=seconds)
-            return self.html if settled else ""
+            return self.html if self._changed.wait_for(is_settled, timeout=seconds) else ""
 
     @property
     def page(self) -> str:
         """The name of the present page."""
         return f"{self.token}.{self.number}"
 
-    def _show(self, render: Render, deliver: Callable[[str], object] | None) -> None:
+    def _show(self, render: Render, answer: Future[str] | None) -> None:
         with self._changed:
             self.number += 1
-            self.html, self._deliver = render(self.page), deliver
+            self.html, self._answer = render(self.page), answer
             self._changed.notify_all()
