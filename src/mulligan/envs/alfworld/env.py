@@ -26,7 +26,7 @@ from typing import ClassVar, cast, get_args
 
 from mulligan.envs.alfworld import generate
 from mulligan.envs.alfworld.game import Game
-from mulligan.envs.alfworld.games import pick, seed_set
+from mulligan.envs.alfworld.games import listing, pick
 from mulligan.envs.alfworld.generate import Rooms
 from mulligan.envs.alfworld.goal import KINDS
 from mulligan.envs.alfworld.plan import progress
@@ -139,7 +139,7 @@ class ALFWorld:
     def seed_set(self) -> str | None:
         """Of an official game, the set of tasks that its split is for; None where worlds are split by `world_key`."""
         games = self.task.text("games")
-        return None if games == GENERATED else seed_set(games, self.task.integer("game"))
+        return None if games == GENERATED else listing(games).sets[self.task.integer("game")]
 
     def rules(self) -> str:
         return self.view.rules()

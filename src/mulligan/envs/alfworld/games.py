@@ -100,11 +100,6 @@ def pick(games: str, number: int, seed: int, kinds: tuple[str, ...], longest: in
     )
 
 
-def seed_set(games: str, number: int) -> str | None:
-    """The set of tasks that game `number` of `games` is for; None where the files do not say."""
-    return listing(games).sets[number]
-
-
 def listing(games: str) -> Listing:
     """The games behind the parameter `games`, numbered.
 

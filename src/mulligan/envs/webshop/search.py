@@ -8,6 +8,7 @@ stays bounded, and read back as memory maps.
 from __future__ import annotations
 
 import importlib
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,11 +29,9 @@ _STOP = frozenset(
     )
 )
 _UNSEARCHABLE = re.compile(r"[^\w.'|-]+")
-_LONGEST = 32
-"""Bytes of a stem that count: the vocabulary is an array of fixed width, searched by halving where it lies."""
 _PIECE = 4_000_000
 """Words of the texts that are held in memory before they are counted and put aside."""
-FILES = ("vocabulary", "starts", "products", "weights")
+FILES = ("starts", "products", "weights")
 
 
 def stemmer() -> Callable[[str], str]:
@@ -59,8 +58,8 @@ def as_query(text: str) -> str:
 class Index:
     """For each stem the products whose text has it, with the score it gives them."""
 
-    vocabulary: NDArray[np.bytes_]
-    """[stem] all stems, sorted."""
+    vocabulary: dict[str, int]
+    """Stem -> its number."""
     starts: NDArray[np.int64]
     """[stem + 1] where the stem's part of `products` and `weights` begins."""
     products: NDArray[np.int32]
@@ -73,9 +72,8 @@ class Index:
         """The `most` best products, best first; of equals the earlier one. Only such as share a stem with `query`."""
         scores = np.zeros(self.size, dtype=np.float32)
         for word in words(query):
-            key = _key(self.stem(word))
-            stem = int(self.vocabulary.searchsorted(key))
-            if stem == len(self.vocabulary) or self.vocabulary[stem] != key:
+            stem = self.vocabulary.get(self.stem(word))
+            if stem is None:
                 continue
             part = slice(int(self.starts[stem]), int(self.starts[stem + 1]))
             scores[self.products[part]] += self.weights[part]
@@ -86,7 +84,8 @@ class Index:
         """An index from disk; of its arrays only what a query touches is read."""
         # As plain arrays: the class of memory maps costs microseconds at every slice.
         arrays: list[Any] = [np.asarray(np.load(folder / f"{name}.npy", mmap_mode="r")) for name in FILES]
-        return Index(arrays[0], arrays[1], arrays[2], arrays[3], size, stemmer())
+        vocabulary = json.loads((folder / "vocabulary.json").read_text(encoding="utf-8"))
+        return Index(vocabulary, arrays[0], arrays[1], arrays[2], size, stemmer())
 
 
 def best(scores: NDArray[np.float32], most: int) -> list[int]:
@@ -105,7 +104,7 @@ class IndexBuilder:
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder, self.stem = folder, stemmer()
-        self.numbers: dict[bytes, int] = {}
+        self.vocabulary: dict[str, int] = {}
         """Stem -> its number, in order of appearance."""
         self.number_of: dict[str, int] = {}
         """Word -> number of its stem."""
@@ -119,7 +118,7 @@ class IndexBuilder:
         counted = words(text)
         for word in counted:
             if word not in self.number_of:
-                self.number_of[word] = self.numbers.setdefault(_key(self.stem(word)), len(self.numbers))
+                self.number_of[word] = self.vocabulary.setdefault(self.stem(word), len(self.vocabulary))
         self.waiting += [self.number_of[word] for word in counted]
         self.lengths.append(len(counted))
         if len(self.waiting) >= _PIECE:
@@ -128,16 +127,12 @@ class IndexBuilder:
     def finish(self) -> Index:
         """The index of all texts; with a folder, written into the files that `Index.load` reads."""
         self._count()
-        size, stems = len(self.lengths), len(self.numbers)
-        vocabulary = np.array(list(self.numbers), dtype=f"S{_LONGEST}")
-        order = np.argsort(vocabulary, kind="stable")
-        rank = np.empty(stems, dtype=np.int64)
-        rank[order] = np.arange(stems)
+        size, stems = len(self.lengths), len(self.vocabulary)
         lengths = np.array(self.lengths, dtype=np.float32)
         spread = np.float32(K1) * (1 - B + B * lengths / max(lengths.mean() if size else 1.0, 1e-9))
         holders = np.zeros(stems, dtype=np.int64)
         for stem, _, _ in self.pieces:
-            holders += np.bincount(rank[stem], minlength=stems)
+            holders += np.bincount(stem, minlength=stems)
         starts = np.concatenate([[0], np.cumsum(holders)])
         rarity = np.log(1 + (size - holders + 0.5) / (holders + 0.5)).astype(np.float32)
         products = self._array("products", np.int32, starts[-1])
@@ -148,17 +143,16 @@ class IndexBuilder:
             # stems [0, 0, 2] whose free indices are 5 and 9, changes = [0, 2], counts = [2, 1], indices = [5, 6, 9].
             changes = np.flatnonzero(np.diff(stem, prepend=-1))
             counts = np.diff(changes, append=len(stem))
-            ranks = rank[stem[changes]]
-            indices = np.repeat(free[ranks] - changes, counts) + np.arange(len(stem))
+            indices = np.repeat(free[stem[changes]] - changes, counts) + np.arange(len(stem))
             products[indices] = product
-            weights[indices] = np.repeat(rarity[ranks], counts) * (times / (times + spread[product]))
-            free[ranks] += counts
+            weights[indices] = rarity[stem] * (times / (times + spread[product]))
+            free[stem[changes]] += counts
         if self.folder is not None:
-            np.save(self.folder / "vocabulary.npy", vocabulary[order])
+            (self.folder / "vocabulary.json").write_text(json.dumps(self.vocabulary), encoding="utf-8")
             np.save(self.folder / "starts.npy", starts)
             for file in self.folder.glob("piece*.npy"):
                 file.unlink()
-        return Index(vocabulary[order], starts, products, weights, size, self.stem)
+        return Index(self.vocabulary, starts, products, weights, size, self.stem)
 
     def _count(self) -> None:
         """Put aside how often each stem stands in each of the waiting texts, sorted by stem, then product."""
@@ -179,7 +173,3 @@ class IndexBuilder:
         if self.folder is None:
             return np.zeros(shape, dtype=kind)
         return np.lib.format.open_memmap(self.folder / f"{name}.npy", mode="w+", dtype=kind, shape=shape)
-
-
-def _key(stem: str) -> bytes:
-    return stem.encode()[:_LONGEST]
