@@ -61,15 +61,11 @@ def read(reply: str) -> str | None:
 def world_key(world: World, view: View) -> str:
     """The canonical name of a world, as far as an agent can tell worlds apart in this view.
 
-    Floor plan, goal and where the wanted things lie make a world; "+" marks a receptacle that holds one. Receptacles
-    that share a location are named together, those that cannot be reached are left out. All else leaves a world what it
-    is: other things, the numbers of like receptacles, how many wanted things lie together, where the lamp stands, the
-    wording of the task, where the player begins. Four games in which a mug is wanted on the desk:
-
-        desk 1, drawer 1, drawer 2; mug in drawer 1; pen on the desk     one world
-        desk 1, drawer 1, drawer 2; mug in drawer 2; book in drawer 1    the same one
-        desk 1, drawer 1, drawer 2; mug in each drawer                   another one
-        desk 1, drawer 1, shelf 1; mug in drawer 1                       another one
+    Floor plan, goal and where the wanted things lie make a world; "+" marks a receptacle that holds one, "&" joins
+    those that share a location, and those that cannot be reached are left out. All else leaves a world what it is:
+    other things, the numbers of like receptacles, how many wanted things lie together, where the lamp stands, the
+    wording of the task, where the player begins. With a mug wanted on the desk, beside two drawers, it is the same
+    world whichever drawer holds it, and another one where both do.
     """
     signs = [
         sign + "+" * bool(world.goal_objects.intersection(inside))

@@ -85,14 +85,8 @@ class Goal(NamedTuple):
     """Whether a person wrote the instruction: its options are numbered then, and belong to no group."""
 
 
-class Written(NamedTuple):
-    """An instruction that a person wrote."""
-
-    product: int
-    """Number of the product."""
-    instruction: str
-    attributes: tuple[str, ...]
-    options: tuple[str, ...]
+Written = tuple[int, str, tuple[str, ...], tuple[str, ...]]
+"""An instruction that a person wrote: number of the product, instruction, attributes and options."""
 
 
 @dataclass(frozen=True)
@@ -121,10 +115,10 @@ class Catalogue:
         """Goal `number`, from 0."""
         unshuffled = int(self.order[number])
         if self.written:
-            written = self.written[unshuffled]
-            options = {f"option {index}": value for index, value in enumerate(written.options, start=1)}
-            product, instruction = self.products[written.product], written.instruction.strip(".")
-            return _goal(number, product, instruction, written.attributes, options)._replace(human=True)
+            source, instruction, attributes, values = self.written[unshuffled]
+            options = {f"option {index}": value for index, value in enumerate(values, start=1)}
+            goal = _goal(number, self.products[source], instruction.strip("."), attributes, options)
+            return goal._replace(human=True)
         source = int(np.searchsorted(self._goal_ends, unshuffled, side="right"))
         product = self.products[source]
         options, rest = {}, unshuffled - self._first_goal(source)
@@ -233,10 +227,10 @@ def from_people(where: str) -> Catalogue:
             for entry in instructions if asin.lower() in numbers else ():
                 wanted, options = (_phrases(entry[f"instruction_{part}"]) for part in ("attributes", "options"))
                 if wanted:
-                    written.append(Written(numbers[asin.lower()], _text(entry["instruction"]), wanted, options))
+                    written.append((numbers[asin.lower()], _text(entry["instruction"]), wanted, options))
     if not written:
         raise UsageError(f"webshop: {str(path)!r} has no instruction for any product of the catalogue")
-    written.sort(key=lambda goal: goal.product)
+    written.sort(key=lambda goal: goal[0])
     return replace(shop, name=f"{shop.name}:human", written=written, order=_shuffled(len(written)))
 
 
