@@ -17,7 +17,7 @@ from urllib.parse import parse_qs
 
 from mulligan.app.web.page import GOOD_BYE, WAIT, card
 from mulligan.app.web.table import Table
-from mulligan.errors import ParameterError, UsageError
+from mulligan.errors import UsageError
 from mulligan.report.charts import escape
 
 ADDRESS = "127.0.0.1"
@@ -38,13 +38,11 @@ _HEADERS = {
 @contextmanager
 def serving(table: Table, port: int = 0) -> Iterator[str]:
     """Inside, `table` can be seen at the address this gives; `port` 0 takes any that is free."""
-    if not 0 <= port <= 65_535:
-        raise ParameterError(f"port must be 0 to 65535 (got {port})")
     handler = type("TableHandler", (_Handler,), {"table": table})
     try:
         server = _Server((ADDRESS, port), handler)
-    except OSError as failure:
-        raise UsageError(f"port {port} of {ADDRESS}: {failure.strerror or failure}; give another --port") from None
+    except (OSError, OverflowError) as failure:
+        raise UsageError(f"port {port} of {ADDRESS}: {failure}; give another --port") from None
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
     thread.start()
     try:

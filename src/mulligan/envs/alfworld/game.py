@@ -44,15 +44,12 @@ HELP = "Available commands:\n" + "".join(
 
 
 def _looks(state: int) -> str:
-    """What is to be seen of an object that was cleaned, heated, cooled or sliced; empty for none of these."""
+    """What is to be seen of an object that was cleaned, heated or cooled."""
     heat = "hot" if state & HOT else "cool" if state & COOL else ""
     words = " and ".join(word for word in (heat, "clean" if state & CLEAN else "") if word)
     if state & SLICED:
         return f"{words} sliced".strip()
     return "cold" if words == "cool" else words
-
-
-_LOOKS = tuple(_looks(state & ~TOGGLED) for state in range(32))
 
 
 class Game:
@@ -211,8 +208,8 @@ class Game:
         world, state = self.world, self.states[self.held]
         if self.held in world.inner:
             return f"This is a normal {name}. In it, you see {self.contents(world.inner[self.held])}."
-        if looks := _LOOKS[state] if state & ~TOGGLED & ~SLICED else "":
-            return f"This is a {looks} {name}."
+        if state & (CLEAN | HOT | COOL):
+            return f"This is a {_looks(state)} {name}."
         if world.abilities[self.held] & state & TOGGLED:
             return f"This {name} is on."
         if world.abilities[self.held] & state & SLICED:

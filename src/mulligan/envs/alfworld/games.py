@@ -31,7 +31,6 @@ from mulligan.errors import UsageError
 from mulligan.seeding import derive
 
 DATA = "ALFWORLD_DATA"
-"""Environment variable that names the folder of the official games."""
 TRAIN = "train"
 SETS = {TRAIN: TRAIN, "valid_train": "validation", "valid_seen": "eval", "valid_unseen": "eval"}
 """Split of the official games -> set of tasks."""
@@ -101,11 +100,7 @@ def pick(games: str, number: int, seed: int, kinds: tuple[str, ...], longest: in
 
 
 def listing(games: str) -> Listing:
-    """The games behind the parameter `games`, numbered.
-
-    ``train`` has the games of ``valid_train`` too, after its own: a run that trains on the former is validated on the
-    latter.
-    """
+    """The games behind the parameter `games`; ``train`` has those of ``valid_train`` too, for validation."""
     return _listing(games, _root(games))
 
 
@@ -137,10 +132,7 @@ def split_of(path: GamePath) -> str:
 
 
 def _candidates(listed: Listing, seed: int) -> Iterator[int]:
-    """Numbers of games from the seed on: those of one set, which the seed draws, then those of the others.
-
-    Each set is drawn about equally often, so that a small one among thousands of games is found in a few draws.
-    """
+    """Numbers of games from the seed on: those of one set, drawn as often as any other, then those of the others."""
     sets = list(dict.fromkeys(listed.sets))
     first = derive(seed, "alfworld set") % len(sets) if len(sets) > 1 else 0
     for name in sets[first:] + sets[:first]:

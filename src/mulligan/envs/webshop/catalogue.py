@@ -130,10 +130,7 @@ class Catalogue:
         return _goal(number, product, product.instruction + choice, product.wanted, options)
 
     def draw(self, seed: int) -> int:
-        """The goal that a seed draws: each product is equally likely, then each of its goals.
-
-        The original's products have from one goal to hundreds. Goals that people wrote are equally likely.
-        """
+        """The goal that a seed draws: each product is equally likely, then each of its goals; or each written goal."""
         if self.written:
             return derive(seed, "webshop goal") % len(self.order)
         source = int(self._sources[derive(seed, "webshop product") % len(self._sources)])
@@ -167,8 +164,8 @@ class Catalogue:
 def _goal(number: int, product: Product, wish: str, attributes: tuple[str, ...], options: dict[str, str]) -> Goal:
     limit = budget(product)
     instruction = wish + (f", and price lower than {limit:.2f} dollars" if limit < NO_LIMIT else "")
-    kind = (product.title, product.kind, product.crumbs, product.category)
-    return Goal(number, product.asin, instruction, attributes, options, limit, *kind)
+    texts = (product.title, product.kind, product.crumbs, product.category)
+    return Goal(number, product.asin, instruction, attributes, options, limit, *texts)
 
 
 def budget(product: Product) -> float:
@@ -215,10 +212,7 @@ def from_files(where: str) -> Catalogue:
 
 @lru_cache(maxsize=4)
 def from_people(where: str) -> Catalogue:
-    """The catalogue of the original's files at `where` with the goals that people wrote.
-
-    Like the original, without instructions that name no attribute.
-    """
+    """The same with the goals that people wrote; like the original, without those that name no attribute."""
     shop, source = from_files(where), files.find(where)
     numbers = {asin: number for number, asin in enumerate(np.load(_kept(source) / "asins.npy").tolist())}
     path, written = files.by_people(source), list[Written]()
@@ -260,7 +254,9 @@ class Shelf(Sequence[Product]):
             raise IndexError(number)
         begin = int(self.ends[number - 1]) if number else 0
         values = json.loads(self.bytes[begin : int(self.ends[number])].tobytes())
-        fields = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+        fields: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+        }
         fields["options"] = {group: tuple(options) for group, options in fields["options"].items()}
         return Product(**fields)
 

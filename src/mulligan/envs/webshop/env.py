@@ -200,10 +200,7 @@ class WebShop:
         return memory.compact_reflection(story) if self.compact else memory.reflection(story, episode)
 
     def world_key(self) -> str:
-        """The product that is asked for; of the generated catalogue its family, which is all that a shopper looks at.
-
-        Pages of the other products of a family are read on the way to the right one, and remembered as wrong.
-        """
+        """The product that is asked for; of the generated catalogue its family, all of which a shopper looks at."""
         family = f"{self.goal.kind}:{self.goal.attributes[0]}"
         return f"{self.shop.name}:{family if self.shop.made_up and not self.shop.tiny else self.goal.asin}"
 

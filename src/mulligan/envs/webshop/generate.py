@@ -171,7 +171,7 @@ MOST_TINY = 64
 """Products of a tiny catalogue, at most: there are no more ids."""
 _EACH = 4
 """Products of a kind."""
-_TINY_KINDS = {
+_TINY_KINDS: dict[tuple[str, ...], str] = {
     ("cup", "mug"): "tea",
     ("sack", "bag"): "travel",
     ("pan", "wok"): "stove",

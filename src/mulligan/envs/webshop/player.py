@@ -1,15 +1,13 @@
 """Scripted shoppers: the expert, who can also be omniscient, and "first-listed", a rule.
 
-The expert searches for what is asked, opens what looks right, reads what it must know, and buys. It goes by what is on
-the pages alone, and by knowing the other names of a generated kind, as any shopper does. In a made-up shop it reads the
-features of an item while there is time to buy another one afterwards; the last item that there is time for it buys
-unread. The original's pages do not name every attribute that counts, so that there it goes by the order of the list.
-What it saw in earlier episodes (pages of results, items that lack something, purchases and their scores) it uses in a
-share `recall` of its moves.
+The expert searches, opens what looks right, reads what it must know, and buys. It goes by the pages alone, and by
+knowing the other names of a generated kind. In a made-up shop it reads an item's features while there is time to buy
+another one afterwards. The original's pages do not name every attribute that counts: there it goes by the order of the
+list. What it saw in earlier episodes it uses in a share `recall` of its moves.
 
 The rule searches once for everything that is asked, and buys the first listed product of the right kind within the
-budget that offers the options asked for. It reads no page. With memory it passes over what it bought before and what
-did not offer the options. An agent that reads pages and learns from purchases must be above it.
+budget that offers the options asked for. It reads no page. With memory it passes over what it bought or left before.
+An agent that reads pages and learns from purchases must be above it.
 """
 
 from __future__ import annotations
