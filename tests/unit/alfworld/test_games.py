@@ -131,7 +131,6 @@ def test_what_lies_outside_the_domain_is_refused(tmp_path: Path, problem, names:
         (b'{"grammar": "x"}', "pddl_problem"),
         (b"\xff\xfe\x00", "UnicodeDecodeError"),
         (json.dumps(game(task="")).encode(), "task"),
-        (json.dumps(game(task="put #it# there.")).encode(), "task .*#it#"),
         (json.dumps(game(pddl_domain="(define (domain alfred))")).encode(), "pddl_domain"),
         (json.dumps(game(grammar="nothing")).encode(), "grammar"),
         (json.dumps(game(grammar='"task": [ { "rhs": "Your task is to: dance." } ]')).encode(), "grammar"),

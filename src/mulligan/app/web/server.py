@@ -25,11 +25,11 @@ LARGEST = 2_000_000
 """Bytes of an answer: 100,000 characters, each written as up to twelve, and room."""
 _PATIENCE = 20.0
 """Seconds that a request waits for the world to answer."""
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; base-uri 'none'; "
 _HEADERS = {
     "Content-Type": "text/html; charset=utf-8",
     "Cache-Control": "no-store",
-    "Content-Security-Policy": _POLICY + "frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'",
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
 }

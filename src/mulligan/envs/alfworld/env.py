@@ -47,7 +47,6 @@ _GROUPS: dict[str, tuple[Kind, ...]] = {
 }
 """Names for several kinds of task; the seed draws one of them."""
 _LONGEST_COMMAND = 200
-"""Characters."""
 
 
 def read(reply: str) -> str | None:

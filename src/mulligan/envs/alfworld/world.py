@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import insort
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,6 +44,8 @@ class World:
 
     def __init__(self, problem: Problem, goal: Goal, task: str, name: str) -> None:
         self.goal, self.task, self.name = goal, task, name
+        self.plan_length = 0
+        """Steps of the shortest direct way to win, where it was looked for."""
         by_predicate: Facts = defaultdict(list)
         for fact in problem.facts:
             by_predicate[fact[0]].append(fact[1:])
@@ -120,11 +121,10 @@ class World:
         self.abilities, self.states = bytes(abilities), bytes(states)
         """For each object the bits of what can become of it, and of what has."""
         self.held = next((o_at[each] for _, each in facts["holds"]), -1)
-        inner: dict[int, list[int]] = {o_at[each]: [] for (each,) in facts["isreceptacleobject"]}
-        for each, outer in facts["inreceptacleobject"]:
-            if o_at[outer] in inner:
-                insort(inner[o_at[outer]], o_at[each])
-        self.inner = {outer: tuple(held) for outer, held in inner.items()}
+        self.inner = {
+            o_at[each]: tuple(sorted(o_at[held] for held, outer in facts["inreceptacleobject"] if outer == each))
+            for (each,) in facts["isreceptacleobject"]
+        }
         """Objects that hold others, with what they hold: nothing ever changes that."""
 
     def appliances(self, bit: int) -> list[int]:

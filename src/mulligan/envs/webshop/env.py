@@ -188,9 +188,13 @@ class WebShop:
         return next((bare.replace(long, short) for long, short in _BRIEF.items() if long in bare), bare)
 
     def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
-        from mulligan.envs.webshop.player import player  # players know the world; the world does not know them
+        from mulligan.envs.webshop.player import FirstListed, Shopper  # players know the world, and not the reverse
 
-        return player(self, kind, rng, skill, recall)
+        if kind not in self.players:
+            raise UnknownName("player", kind, self.players)
+        if kind == "first-listed":
+            return FirstListed(self, rng, skill, recall)
+        return Shopper(self, kind, rng, skill, recall)
 
     def digest(self, episode: Episode) -> str:
         return (memory.compact_digest if self.compact else memory.digest)(self._replay(episode))
@@ -254,9 +258,8 @@ def _catalogue(task: Task) -> Catalogue:
     name, products, world = task.text("catalogue"), task.integer("products"), task.integer("world")
     if name not in _GENERATED:
         return (from_people if task.text("goals") == "human" else from_files)(_folder(name))
-    return (tiny if name == "tiny" else generated)(
-        products, derive(task.seed, "webshop world") if world == -1 else world
-    )
+    seed = derive(task.seed, "webshop world") if world == -1 else world
+    return tiny(products, seed) if name == "tiny" else generated(products, seed)
 
 
 def _folder(catalogue: str) -> str:

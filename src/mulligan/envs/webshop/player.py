@@ -16,27 +16,16 @@ import random
 import re
 from dataclasses import dataclass, field, replace
 
-from mulligan.envs.base import Player
 from mulligan.envs.webshop.catalogue import Product
 from mulligan.envs.webshop.env import WebShop, click, search
 from mulligan.envs.webshop.memory import Seen, is_right, lacks, lowest_price, not_offered, note_item, offered, unsure
 from mulligan.envs.webshop.search import as_query
 from mulligan.envs.webshop.session import BACK, BUY, NEXT, PREVIOUS, Session
-from mulligan.errors import UnknownName
 from mulligan.types import Step
 
 _PAGES = 2
 """Pages of results it looks at before it searches in other words."""
 _ASKING = re.compile(r"^(find me|i need|looking for)\s+|,? and price lower than .*$", re.IGNORECASE)
-
-
-def player(world: WebShop, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
-    """The player called `kind`."""
-    if kind not in world.players:
-        raise UnknownName("player", kind, world.players)
-    if kind == "first-listed":
-        return FirstListed(world, rng, skill, recall)
-    return Shopper(world, kind, rng, skill, recall)
 
 
 @dataclass
