@@ -68,10 +68,8 @@ def _text_box(
     )
 
 
-# WebShop: each page says what the page in words says, and each button is a click an agent can make -----------------
-
-
 def _draw_shop(shop: WebShop) -> str:
+    """A page says what the page in words says, and each button is a click an agent can make."""
     session = shop.session
     title = escape(shop.render().partition("\n")[0])
     if session.page == "search":

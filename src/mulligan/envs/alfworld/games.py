@@ -3,8 +3,7 @@
 Two forms are read: the usual folder tree, a ``game.tw-pddl`` for each game, and JSON lines (``.jsonl``, ``.jsonl.gz``)
 with id, task and pddl_problem. As in ALFWorld, games about slices and about things carried inside others are left out.
 
-The files' own split decides which set of tasks a game is for: ``train`` is for training, ``valid_train`` (in rooms of
-training) for validation, ``valid_seen`` and ``valid_unseen`` for evaluation. A trial that stands in ``train`` and in a
+The files' own split decides which set of tasks a game is for (`SETS`). A trial that stands in ``train`` and in a
 ``valid_*`` is not trained on. A split is named by a folder, a file (``valid_seen.jsonl.gz``) or the beginning of a
 game's id. Games of no split have no set, and their worlds are split as those of generated games are.
 """

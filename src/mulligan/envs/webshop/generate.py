@@ -165,8 +165,6 @@ def _options(department: dict[str, Any], kind: dict[str, Any], rng: random.Rando
     return options
 
 
-# The tiny catalogue ------------------------------------------------------------------------------------------------
-
 MOST_TINY = 64
 """Products of a tiny catalogue, at most: there are no more ids."""
 _EACH = 4
