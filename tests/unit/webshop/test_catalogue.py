@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import itertools
 import json
 import os
@@ -199,16 +200,19 @@ def test_says_which_file_is_missing(tmp_path):
         files.find(str(tmp_path))
 
 
+VALUE = st.none() | st.integers() | st.text(max_size=8) | st.lists(st.integers() | st.text(max_size=4), max_size=4)
+
+
 @settings(max_examples=30, deadline=None)
-@given(st.data())
-def test_reading_in_pieces_is_reading(tmp_path_factory, data):
-    value = st.recursive(st.none() | st.integers() | st.text(max_size=8), lambda inner: st.lists(inner, max_size=4))
-    content = data.draw(st.lists(value, max_size=6) | st.dictionaries(st.text(max_size=4), value, max_size=6))
-    file = tmp_path_factory.mktemp("json") / "file.json"
-    file.write_text(json.dumps(content, indent=data.draw(st.sampled_from([None, 1]))), encoding="utf-8")
+@given(
+    st.lists(VALUE, max_size=6) | st.dictionaries(st.text(max_size=4), VALUE, max_size=6),
+    st.sampled_from([None, 1]),
+    st.integers(1, 9),
+)
+def test_reading_in_pieces_is_reading(content, indent, chunk):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files, "_CHUNK", data.draw(st.integers(1, 9)))
-        read = list(files.entries(file))
+        patch.setattr(files, "_CHUNK", chunk)
+        read = list(files._stream(io.StringIO(json.dumps(content, indent=indent))))
     expected = content.items() if isinstance(content, dict) else ((f"entry {n}", v) for n, v in enumerate(content, 1))
     assert read == list(expected)
 

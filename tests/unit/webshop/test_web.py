@@ -386,7 +386,7 @@ def post(address: str, **fields: str) -> str:
     return page.words
 
 
-@pytest.mark.parametrize("at_the_end", [False, True])
+@pytest.mark.parametrize("at_the_end", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_ctrl_c_ends_it(at_the_end):
     process = command("--episodes", "1")
     address = re.search(r"http://(\S+)/", process.stdout.readline())[1]
