@@ -16,7 +16,7 @@ import math
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -282,7 +282,8 @@ def _make(source: files.Source, folder: Path) -> None:
             goals.append(_goals_of(product))
             asins.append(product.asin)
             builder.add(indexed_text(product))
-            line = json.dumps(asdict(product), ensure_ascii=False) + "\n"
+            fields = {name: getattr(product, name) for name in Product.__slots__}
+            line = json.dumps(fields, ensure_ascii=False) + "\n"
             position += shelf.write(line.encode("utf-8", "surrogatepass"))
             ends.append(position)
     if not any(goals):
