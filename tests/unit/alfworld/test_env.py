@@ -98,7 +98,7 @@ def test_unseen_rooms_have_floor_plans_of_their_own(places: int) -> None:
     def plans(rooms: str) -> set[tuple[str, ...]]:
         tasks = [
             mulligan.make_task("alfworld", seed, params={"kind": "all", "rooms": rooms, "places": places, "plan": 8})
-            for seed in range(120)
+            for seed in range(60)
         ]
         worlds = [registry.build(task).world for task in tasks]  # type: ignore[attr-defined]
         for task, world in zip(tasks, worlds, strict=True):
@@ -223,7 +223,7 @@ def test_the_reflection_is_true() -> None:
 
 def test_the_player_gains_by_recall() -> None:
     def solved(policy: object) -> list[float]:
-        return mulligan.evaluate("alfworld", policy, tasks=40, episodes=2, memory="history").main.p  # type: ignore[arg-type]
+        return mulligan.evaluate("alfworld", policy, tasks=24, episodes=2, memory="history").main.p  # type: ignore[arg-type]
 
     searching, recalling = solved(ExpertPolicy()), solved(ExpertPolicy(recall=1.0))
     assert searching[0] == recalling[0]  # the first time there is nothing to remember

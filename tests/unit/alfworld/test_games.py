@@ -60,7 +60,7 @@ def test_a_game_can_be_asked_for_by_number(tmp_path: Path) -> None:
         pick(games, 2, 0, KINDS, 12)
     with pytest.raises(GameError, match=r"line 2: kind .*cool.*pick, look"):
         pick(games, 1, 0, ("pick", "look"), 12)
-    with pytest.raises(GameError, match=r"plan .*>= \d.*got plan=3"):
+    with pytest.raises(GameError, match=r"plan >= \d.*plan=3"):
         pick(games, 1, 0, KINDS, 3)
     with pytest.raises(GameError, match="look"):
         pick(games, -1, 0, ("look",), 12)
@@ -99,8 +99,6 @@ FIRST_FACT = "(atlocation agent1 loc_bar_start)"
         (lambda: changed(FIRST_FACT, f"{FIRST_FACT} (atLocation agent1 loc_bar_1)"), "agent"),
         (lambda: changed("agent1 - agent", "agent1 - robot"), "robot"),
         (lambda: changed(")\n    (:init", "lost)\n    (:init"), "lost"),
-        (lambda: changed("(:goal", "(:constraints"), ":constraints"),
-        (lambda: changed("(:goal", "(:goal (and) ) (:goal"), ":goal"),
         (lambda: changed("(:goal", "(:metric"), ":goal"),
         (lambda: str(game()["pddl_problem"])[:-200], "missing"),
         (lambda: str(game()["pddl_problem"]) + "(more)", "one problem"),
@@ -133,7 +131,6 @@ def test_what_lies_outside_the_domain_is_refused(tmp_path: Path, problem, names:
         (b'{"grammar": "x"}', "pddl_problem"),
         (b"\xff\xfe\x00", "UnicodeDecodeError"),
         (json.dumps(game(task="")).encode(), "task"),
-        (json.dumps(game(task="put #it# there.")).encode(), "task .*#it#"),
         (json.dumps(game(pddl_domain="(define (domain alfred))")).encode(), "pddl_domain"),
         (json.dumps(game(grammar="nothing")).encode(), "grammar"),
         (json.dumps(game(grammar='"task": [ { "rhs": "Your task is to: dance." } ]')).encode(), "grammar"),
@@ -217,4 +214,4 @@ def test_generated_rooms_keep_the_official_rules(monkeypatch: pytest.MonkeyPatch
         world = load(path)
         for kind, holds in zip(world.r_types, world.can_hold, strict=True):
             fits = next(f for name, f in FITS.items() if f"{name}type".lower() == kind)
-            assert holds <= {f"{thing}type".lower() for thing in fits.split()}
+            assert holds <= {f"{thing}type".lower() for thing in fits}

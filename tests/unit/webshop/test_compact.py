@@ -7,8 +7,8 @@ import pytest
 from mulligan.envs import registry
 from mulligan.envs.check import check_env
 from mulligan.envs.webshop.env import WebShop
+from mulligan.envs.webshop.generate import tiny
 from mulligan.envs.webshop.session import whole_words
-from mulligan.envs.webshop.tiny import tiny
 from mulligan.errors import ParameterError, UnknownName
 from mulligan.policy.scripted import ExpertPolicy, ScriptedPolicy
 from mulligan.rollout.tasksets import task_set
@@ -199,7 +199,7 @@ def test_a_tiny_shop_is_remembered_in_a_word_for_each_product():
 def test_a_second_attempt_in_a_tiny_shop_profits_from_the_first():
     def solved(recall: float) -> list[float]:
         first = []
-        for seed in range(90):
+        for seed in range(60):
             trial = run_trial_sync(registry.make_task("webshop", seed, **TINY), ExpertPolicy(1.0, recall), episodes=3)
             first.append(3 if trial.solved_at is None else trial.solved_at)
         return [sum(at < k for at in first) / len(first) for k in (1, 2, 3)]

@@ -106,9 +106,7 @@ def test_nothing_bought_is_said(shirts):
 PRESET = {"products": 1000, "view": "compact", "per_page": 5, "longest": 240, "turns": 12, "pays": "success"}
 
 
-def solved(
-    kind: str, skill: float, recall: float, tasks: int = 100, episodes: int = 3, **params: object
-) -> list[float]:
+def solved(kind: str, skill: float, recall: float, tasks: int = 60, episodes: int = 3, **params: object) -> list[float]:
     """Share of tasks won within 1, 2, 3 episodes."""
     first: list[int] = []
     for seed in range(tasks):

@@ -17,9 +17,9 @@ from xml.etree import ElementTree
 import pytest
 
 from mulligan.app.cli import main
-from mulligan.app.web.server import LARGEST, serving
+from mulligan.app.web.server import serving
 from mulligan.app.web.table import Table
-from mulligan.app.web.visitor import Visitor, last_scene
+from mulligan.app.web.visitor import Visitor
 from mulligan.envs import registry
 from mulligan.envs.webshop.env import WebShop
 from mulligan.trial.runner import run_trial, run_trial_sync
@@ -72,7 +72,7 @@ class Visit:
         self.task = self.loop.create_task(run_trial(self.env, self.visitor, settings=self.settings))
         try:
             self.trial = self.loop.run_until_complete(self.task)
-            self.table.finish(last_scene(self.trial, self.visitor.title, self.settings.episodes))
+            self.visitor.finish(self.trial)
         except asyncio.CancelledError:
             pass
         finally:
@@ -308,9 +308,6 @@ def test_queries_that_are_too_long(shirts):
         assert page.root.find(".//*[@class='notice']") is not None
         assert page.text_of("left") == "10 turns left", "an agent would have lost these turns too"
         assert len(page.text_of("sent")) < 500
-        assert visit.request("POST", "/", "x" * (LARGEST + 1)).status == 413
-        assert visit.request("POST", "/", "", Content_Length="9" * 5_000).status == 413
-        assert visit.request("POST", "/", "&".join(f"f{n}=1" for n in range(99))).status == 400
         assert visit.look("/?" + "x" * 100_000).status == 414
         assert visit.look().text_of("left") == "10 turns left"
 
@@ -389,7 +386,7 @@ def post(address: str, **fields: str) -> str:
     return page.words
 
 
-@pytest.mark.parametrize("at_the_end", [False, True])
+@pytest.mark.parametrize("at_the_end", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_ctrl_c_ends_it(at_the_end):
     process = command("--episodes", "1")
     address = re.search(r"http://(\S+)/", process.stdout.readline())[1]

@@ -106,7 +106,7 @@ def _built(task: Task) -> Env:
 def _play_in_browser(env: Env, settings: TrialSettings, options: argparse.Namespace, console: Console) -> int:
     from mulligan.app.web.server import serving
     from mulligan.app.web.table import Table
-    from mulligan.app.web.visitor import Visitor, last_scene
+    from mulligan.app.web.visitor import Visitor
     from mulligan.envs import registry
     from mulligan.trial.runner import run_trial_sync
 
@@ -119,7 +119,7 @@ def _play_in_browser(env: Env, settings: TrialSettings, options: argparse.Namesp
             if not options.no_browser:
                 _open_browser(address)
             trial = run_trial_sync(env, visitor, settings=settings)
-            table.finish(last_scene(trial, visitor.title, settings.episodes))
+            visitor.finish(trial)
             _print_verdict(trial, console)
             console.print("The page stays until you finish there, or press Ctrl-C here.", highlight=False)
             table.left.wait()

@@ -5,21 +5,70 @@ No scripts, nothing loaded from elsewhere, and well-formed XML as well, so that 
 
 from __future__ import annotations
 
-from mulligan.app.web.stage import FOCUS, board_class
-from mulligan.app.web.style import CSS
-from mulligan.app.web.table import Scene
-from mulligan.report.charts import escape
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, NamedTuple
 
+from mulligan.app.web.stage import FOCUS, board_class
+from mulligan.report.charts import escape
+from mulligan.types import Message, Step
+
+_CSS = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
 _LONGEST_SENT = 400
-_MOST_ACTIONS = 60
+SceneKind = Literal["play", "pause", "reflection", "over"]
+"""A turn; the end of an episode, without and with a reflection; the end of the trial."""
+
+
+class Past(NamedTuple):
+    """An episode that is over."""
+
+    ended: str
+    turns: int
+    reward: float
+    won: bool
+    note: str = ""
+    """Its reflection."""
+
+
+@dataclass
+class Scene:
+    """What is to be seen at this moment of the trial, and what is asked."""
+
+    title: str
+    episodes: int
+    turns: int
+    """Turns that an episode may have."""
+    kind: SceneKind = "play"
+    taken: int = 0
+    """Turns of this episode so far."""
+    observation: str = ""
+    stage: str = ""
+    """The world as HTML, in a turn."""
+    messages: Sequence[Message] = ()
+    """What an agent would be given at this moment."""
+    sent: str = ""
+    """The answer before this moment."""
+    last: Step | None = None
+    """What that answer led to."""
+    memory: str = ""
+    """What this episode was given of earlier ones."""
+    past: list[Past] = field(default_factory=list)
+    longest: int = 0
+    """Characters that a reflection may have."""
+
+    @property
+    def episode(self) -> int:
+        """Counted from 1."""
+        return len(self.past) + (self.kind == "play")
 
 
 def page(scene: Scene, name: str) -> str:
     """The page of `scene`; `name` is what its answers say they belong to."""
     hidden = f'<input type="hidden" name="page" value="{escape(name)}"/>'
     forms = "".join(f'<form id="{form}" method="post" action="/">{hidden}</form>' for form in ("act", "ask"))
-    has_notice = scene.feedback and scene.kind == "play"
-    notice = f'<p class="notice" role="status">{escape(scene.feedback)}</p>' if has_notice else ""
+    feedback = scene.last.feedback if scene.last is not None and scene.kind == "play" else ""
+    notice = f'<p class="notice" role="status">{escape(feedback)}</p>' if feedback else ""
     left = {"play": _play, "pause": _episode_end, "reflection": _episode_end, "over": _trial_end}[scene.kind](scene)
     right = _agent(scene) if scene.kind != "over" else ""
     shape = "two" if right else "one"
@@ -43,24 +92,24 @@ def _document(title: str, body: str) -> str:
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/><title>{escape(title)}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1"/><link rel="icon" href="data:,"/>'
-        f"<style>{CSS}</style></head>\n<body>{body}</body></html>\n"
+        f"<style>{_CSS}</style></head>\n<body>{body}</body></html>\n"
     )
 
 
 def _top(scene: Scene) -> str:
     """Where the trial stands: its episodes, and the turns that are left."""
-    over = {past.number: past for past in scene.past}
     chips = ""
     for number in range(1, scene.episodes + 1):
         kind, label = "now" if scene.kind == "play" and number == scene.episode else "later", str(number)
-        if past := over.get(number):
+        if number <= len(scene.past):
+            past = scene.past[number - 1]
             kind, label = "won" if past.won else "lost", f"{number}: {past.reward:.3g}"
         chips += f'<span class="chip {kind}">{label}</span>'
     left = ""
     if scene.kind == "play":
-        turns = f"{scene.left} turn{'s' if scene.left != 1 else ''} left"
-        meter = f'<meter min="0" max="{scene.turns}" low="3" value="{scene.left}">{scene.left}</meter>'
-        left = f'<span class="left" id="left">{turns}</span>{meter}'
+        count = scene.turns - scene.taken
+        meter = f'<meter min="0" max="{scene.turns}" low="3" value="{count}">{count}</meter>'
+        left = f'<span class="left" id="left">{count} turn{"s" if count != 1 else ""} left</span>{meter}'
     return (
         f'<header><b class="brand">mulligan</b><span class="what">{escape(scene.title)}</span>'
         f'<span class="trial"><span class="word">Episode {scene.episode} of {scene.episodes}</span>'
@@ -69,20 +118,19 @@ def _top(scene: Scene) -> str:
 
 
 def _play(scene: Scene) -> str:
-    assert scene.stage is not None, "a turn shows the world"
     memory, rules = "", ""
     if scene.memory:
         text = f"<summary>What you remember</summary><pre>{escape(scene.memory)}</pre>"
         memory = f'<details class="memory" open="open">{text}</details>'
     if scene.messages[0]["role"] == "system":
         rules = f"<details><summary>The rules</summary><pre>{escape(scene.messages[0]['content'])}</pre></details>"
-    return f"{memory}{scene.stage.html}{rules}"
+    return f"{memory}{scene.stage}{rules}"
 
 
 def _episode_end(scene: Scene) -> str:
     past = scene.past[-1]
     head = (
-        f'<div class="card end"><h1>Episode {past.number}: {escape(past.ended)}</h1>'
+        f'<div class="card end"><h1>Episode {scene.episode}: {escape(past.ended)}</h1>'
         f'<p class="score">Reward <b id="reward">{past.reward:.3g}</b> after {past.turns} '
         f"turn{'s' if past.turns != 1 else ''}</p><pre>{escape(scene.observation)}</pre></div>"
     )
@@ -100,9 +148,9 @@ def _episode_end(scene: Scene) -> str:
 def _trial_end(scene: Scene) -> str:
     outcome = "You won." if scene.past[-1].won else "The trial is over."
     rows = "".join(
-        f'<tr class="{"won" if past.won else "lost"}"><th scope="row">{past.number}</th><td>{escape(past.ended)}</td>'
+        f'<tr class="{"won" if past.won else "lost"}"><th scope="row">{number}</th><td>{escape(past.ended)}</td>'
         f'<td>{past.turns}</td><td>{past.reward:.3g}</td><td class="note">{escape(past.note)}</td></tr>'
-        for past in scene.past
+        for number, past in enumerate(scene.past, 1)
     )
     return (
         f'<div class="card end"><h1>{outcome}</h1><pre>{escape(scene.observation)}</pre>'
@@ -113,23 +161,18 @@ def _trial_end(scene: Scene) -> str:
 
 
 def _agent(scene: Scene) -> str:
-    """What an agent has before it now: its last answer, the newest message, what it can answer, and all before."""
+    """What an agent has before it now: its last answer, the newest message, and all before."""
     sent = ""
     if scene.sent:
-        word = "sent" if scene.was_move else "refused"
+        word = "sent" if scene.last is None or scene.last.valid else "refused"
         rest = f"… ({len(scene.sent):,} characters)" if len(scene.sent) > _LONGEST_SENT else ""
         text = escape(scene.sent[:_LONGEST_SENT] + rest)
         sent = f'<p class="{word}"><small>{word}</small> <code id="sent">{text}</code></p>'
     newest = scene.messages[-1]["content"] if scene.messages else scene.observation
-    actions = scene.stage.actions if scene.stage is not None else ()
-    offered = "".join(f"<li><code>{escape(action)}</code></li>" for action in actions[:_MOST_ACTIONS])
-    if len(actions) > _MOST_ACTIONS:
-        offered += f"<li>and {len(actions) - _MOST_ACTIONS} more</li>"
-    can = f'<h3>It can answer</h3><ul class="actions">{offered}</ul>' if offered else ""
     messages = "".join(
         f"<h4>{escape(message['role'])}</h4><pre>{escape(message['content'])}</pre>" for message in scene.messages
     )
     summary = f"<summary>All it is given now: {len(scene.messages)} messages</summary>"
     all_before = f"<details>{summary}{messages}</details>" if messages else ""
     seen = f'<pre id="agent" class="{board_class(newest).strip()}">{escape(newest)}</pre>'
-    return f"<aside><h2>What an agent sees</h2>{sent}{seen}{can}{all_before}</aside>"
+    return f"<aside><h2>What an agent sees</h2>{sent}{seen}{all_before}</aside>"

@@ -6,9 +6,9 @@ what is typed goes between its fields ``before`` and ``after``.
 
 from __future__ import annotations
 
-from mulligan.app.web.table import Stage
 from mulligan.envs.webshop.env import LONGEST_QUERY, WebShop
-from mulligan.envs.webshop.session import BACK, BUY, NEXT, PREVIOUS, Session
+from mulligan.envs.webshop.session import BACK, BUY, NEXT, PREVIOUS, Session, cut
+from mulligan.envs.webshop.views import LONGEST_TITLE
 from mulligan.policy.base import World
 from mulligan.report.charts import escape
 
@@ -20,22 +20,20 @@ FOCUS = ' autofocus="autofocus"'
 _BOARD_LINES = 3
 
 
-def draw(world: World, observation: str) -> Stage:
+def draw(world: World, observation: str) -> str:
     """The page of a live world."""
     if isinstance(world, WebShop) and not world.compact:  # the compact view has few words and no pages
         return _draw_shop(world)
     legal = getattr(world, "legal", None)
-    replies = list(legal()) if legal is not None else []
-    actions = tuple(reply.replace("<action>", "").replace("</action>", "") for reply in replies)
+    actions = [reply.replace("<action>", "").replace("</action>", "") for reply in (legal() if legal else ())]
     short = [action for action in actions[:_MOST_BUTTONS] if len(action) <= _LONGEST_BUTTON]
     buttons = "".join(_button(action, escape(action)) for action in short)
     more = len(actions) - len(short)
     hint = f'<p class="hint">and {more} more: type them above</p>' if short and more else ""
-    html = (
+    return (
         f'<pre class="world{board_class(observation)}" tabindex="0">{escape(observation)}</pre>'
         f'{_text_box("your action", "send", longest=2_000, focus=FOCUS)}<div class="row">{buttons}</div>{hint}'
     )
-    return Stage(html, actions)
 
 
 def board_class(text: str) -> str:
@@ -70,24 +68,21 @@ def _text_box(
     )
 
 
-# WebShop: each page says what the page in words says, and each button is a click an agent can make -----------------
-
-
-def _draw_shop(shop: WebShop) -> Stage:
+def _draw_shop(shop: WebShop) -> str:
+    """A page says what the page in words says, and each button is a click an agent can make."""
     session = shop.session
-    title, *lines = shop.render().split("\n")
+    title = escape(shop.render().partition("\n")[0])
     if session.page == "search":
         body = f'<p class="hint">{len(shop.shop.products):,} products. What do you search for?</p>'
     elif session.page == "results":
-        body = _results(session, title, lines)
+        body = _results(session, title)
     else:
-        body = _item(session, lines[0]) if session.page == "item" else _sub_page(session, title)
+        body = _item(session) if session.page == "item" else _sub_page(session, title)
     wanted = f'<p class="wanted"><small>Instruction</small> {escape(shop.goal.instruction)}</p>'
     box = _text_box(
         "search the shop", "search", before="search[", after="]", longest=LONGEST_QUERY, value=session.query
     )
-    actions = ("search[…]", *(f"click[{text}]" for text in session.clickables()))
-    return Stage(f'{wanted}{box}<section class="shop {escape(session.page)}">{body}</section>', actions)
+    return f'{wanted}{box}<section class="shop {escape(session.page)}">{body}</section>'
 
 
 def _click(text: str, label: str = "", kind: str = "", *, pressed: bool = False) -> str:
@@ -100,18 +95,17 @@ def _ways(session: Session, *texts: str) -> str:
     return '<div class="row ways">' + "".join(_click(text, kind="way") for text in on_page) + "</div>"
 
 
-def _results(session: Session, title: str, lines: list[str]) -> str:
+def _results(session: Session, title: str) -> str:
     rows = ""
-    for product, line in zip(session.listed(), lines, strict=False):
-        name, price = line.removeprefix(f"{product.asin} "), f" {product.price_tag}"
-        shown_price = f'<b class="price">{escape(product.price_tag)}</b>' if name.endswith(price) else ""
-        label = f"<code>{escape(product.asin)}</code><span>{escape(name.removesuffix(price))}</span>{shown_price}"
+    for product in session.listed():
+        name, price = escape(cut(product.title, LONGEST_TITLE)), f'<b class="price">{escape(product.price_tag)}</b>'
+        label = f"<code>{escape(product.asin)}</code><span>{name}</span>{price}"
         rows += f"<li>{_click(product.asin, label, 'product')}</li>"
     products = f"<ol>{rows}</ol>" if rows else '<p class="hint">Nothing was found.</p>'
-    return f"<h2>{escape(title)}</h2>{_ways(session, BACK, PREVIOUS, NEXT)}{products}{_ways(session, PREVIOUS, NEXT)}"
+    return f"<h2>{title}</h2>{_ways(session, BACK, PREVIOUS, NEXT)}{products}{_ways(session, PREVIOUS, NEXT)}"
 
 
-def _item(session: Session, title: str) -> str:
+def _item(session: Session) -> str:
     item = session.item
     assert item is not None, "the page is about an item"
     groups = "".join(
@@ -122,7 +116,7 @@ def _item(session: Session, title: str) -> str:
     )
     more = "".join(_click(page, kind="more") for page in session.sub_pages)
     return (
-        f"{_ways(session, BACK, PREVIOUS)}<h2>{escape(title)}</h2>"
+        f"{_ways(session, BACK, PREVIOUS)}<h2>{escape(cut(item.title, 4 * LONGEST_TITLE))}</h2>"
         f'<p class="facts"><b class="price">{escape(item.price_tag)}</b> <span class="rating">rating '
         f"{escape(item.rating)}</span> <code>{escape(item.asin)}</code></p>{groups}"
         f'<div class="row mores">{more}</div>{_click(BUY, kind="buy")}'
@@ -135,4 +129,4 @@ def _sub_page(session: Session, title: str) -> str:
         text = "<ul>" + "".join(f"<li>{escape(line[2:])}</li>" for line in lines) + "</ul>"
     else:
         text = "".join(f"<p>{escape(line)}</p>" for line in lines)
-    return f"{_ways(session, BACK, PREVIOUS)}<h2>{escape(title)}</h2>{text}"
+    return f"{_ways(session, BACK, PREVIOUS)}<h2>{title}</h2>{text}"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from mulligan.app.web.page import Past, Scene, SceneKind, page
 from mulligan.app.web.stage import draw
-from mulligan.app.web.table import Past, Scene, SceneKind, Table
+from mulligan.app.web.table import Table
 from mulligan.envs.registry import EnvSpec
 from mulligan.policy.base import Conversation, World
 from mulligan.trial.settings import TrialSettings
@@ -24,30 +25,27 @@ class Visitor:
     name = "human"
 
     def __init__(self, table: Table, about: EnvSpec, settings: TrialSettings) -> None:
-        self.table, self.about, self.episodes = table, about, settings.episodes
+        self.table, self.about = table, about
+        self.scene = Scene(about.name, settings.episodes, about.turns)
         self.world: World | None = None
-        self.turns = about.turns
-        self.title = about.name
-        self.past: list[Past] = []
-        self.last: Step | None = None
-        self.sent = self.memory = ""
-        self.taken, self.reward = 0, 0.0
+        self.reward = 0.0
         self.is_over = self.is_reflecting = False
 
     def start(self, task: Task, seed: int) -> Conversation:
-        self.turns, self.title = task.turns, f"{self.about.name} · {task.task_class}, seed {task.seed}"
+        self.scene.turns, self.scene.title = task.turns, f"{self.about.name} · {task.task_class}, seed {task.seed}"
         return self
 
     async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
+        scene = self.scene
         if self.is_reflecting:
             return await self._reflect(messages, _CHARACTERS * sampling.max_tokens)
         if self.is_over:
-            await self.table.ask(self._scene("pause", ()))
+            await self._ask("pause", ())
             self._begin_again()
-        if not self.taken:
-            self.memory = _HEADING.sub("", _split(messages[-1]["content"])[0])
-        self.sent = (await self.table.ask(self._scene("play", messages))).strip()
-        return Completion(self.sent if "<action>" in self.sent else f"<action>{self.sent}</action>")
+        if not scene.taken:
+            scene.memory = _HEADING.sub("", _split(messages[-1]["content"])[0])
+        scene.sent = (await self._ask("play", messages)).strip()
+        return Completion(scene.sent if "<action>" in scene.sent else f"<action>{scene.sent}</action>")
 
     def close(self) -> None:
         pass
@@ -56,21 +54,47 @@ class Visitor:
         self.world = world
 
     def see(self, step: Step, timeout_reward: float | None = None) -> None:
-        self.taken += 1
-        self.last = step
+        scene = self.scene
+        scene.taken += 1
+        scene.last = step
         self.reward += step.reward
-        if step.done or self.taken == self.turns:
+        if step.done or scene.taken == scene.turns:
             self.is_over = True
             self.reward += 0.0 if step.done else self.about.timeout_reward
             drawn = self.about.kind == "versus" and self.reward == 0
             ended = "won" if step.won else "turn limit" if not step.done else "drawn" if drawn else "lost"
-            self.past.append(Past(len(self.past) + 1, ended, self.taken, self.reward, step.won))
+            scene.past.append(Past(ended, scene.taken, self.reward, step.won))
 
     def ended(self, episode: Episode) -> None:
         self.is_reflecting = True
 
+    def finish(self, trial: Trial) -> None:
+        """Show how the trial ended."""
+        scene = self.scene
+        scene.kind, scene.observation = "over", trial.episodes[-1].final
+        scene.past = [
+            Past(
+                episode.stop.value.replace("_", " ") + (f" ({episode.error})" if episode.error else ""),
+                len(episode.turns),
+                episode.reward,
+                episode.won,
+                episode.reflection.text if episode.reflection is not None else "",
+            )
+            for episode in trial.episodes
+        ]
+        self.table.finish(lambda name: page(scene, name))
+
+    async def _ask(self, kind: SceneKind, messages: Sequence[Message]) -> str:
+        assert self.world is not None, "the runner shows the world before it asks"
+        scene = self.scene
+        scene.kind, scene.messages = kind, messages
+        scene.observation = scene.last.observation if scene.last is not None else _split(messages[-1]["content"])[1]
+        scene.stage = draw(self.world, scene.observation) if kind == "play" else ""
+        return await self.table.ask(lambda name: page(scene, name))
+
     async def _reflect(self, messages: Sequence[Message], longest: int) -> Completion:
-        typed = (await self.table.ask(self._scene("reflection", messages, longest))).replace("\r\n", "\n").strip()
+        self.scene.longest = longest
+        typed = (await self._ask("reflection", messages)).replace("\r\n", "\n").strip()
         note = typed[:longest] or "plan: none"
         self._begin_again()
         text = note if "<reflection>" in note else f"<reflection>\n{note}\n</reflection>"
@@ -78,46 +102,7 @@ class Visitor:
 
     def _begin_again(self) -> None:
         self.is_over = self.is_reflecting = False
-        self.taken, self.reward, self.last, self.sent = 0, 0.0, None, ""
-
-    def _scene(self, kind: SceneKind, messages: Sequence[Message], longest: int = 0) -> Scene:
-        assert self.world is not None, "the runner shows the world before it asks"
-        playing = kind == "play"
-        observation = self.last.observation if self.last is not None else _split(messages[-1]["content"])[1]
-        return Scene(
-            kind,
-            self.title,
-            episode=len(self.past) + int(playing),
-            episodes=self.episodes,
-            turns=self.turns,
-            left=self.turns - self.taken,
-            observation=observation,
-            stage=draw(self.world, observation) if playing else None,
-            messages=tuple(messages),
-            sent=self.sent,
-            was_move=self.last is None or self.last.valid,
-            feedback=self.last.feedback if self.last is not None else "",
-            memory=self.memory,
-            past=tuple(self.past),
-            longest=longest,
-        )
-
-
-def last_scene(trial: Trial, title: str, episodes: int) -> Scene:
-    """How the trial ended."""
-    past = tuple(
-        Past(
-            episode.index + 1,
-            episode.stop.value.replace("_", " ") + (f" ({episode.error})" if episode.error else ""),
-            len(episode.turns),
-            episode.reward,
-            episode.won,
-            episode.reflection.text if episode.reflection is not None else "",
-        )
-        for episode in trial.episodes
-    )
-    final = trial.episodes[-1].final
-    return Scene("over", title, len(past), episodes, trial.task.turns, 0, final, past=past)
+        self.scene.taken, self.scene.last, self.scene.sent, self.reward = 0, None, "", 0.0
 
 
 def _split(opening: str) -> tuple[str, str]:

@@ -24,13 +24,13 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, cast, get_args
 
-from mulligan.envs.alfworld import generate, memory
+from mulligan.envs.alfworld import generate
 from mulligan.envs.alfworld.game import Game
-from mulligan.envs.alfworld.games import pick, seed_set
+from mulligan.envs.alfworld.games import listing, pick
 from mulligan.envs.alfworld.generate import Rooms
 from mulligan.envs.alfworld.goal import KINDS
 from mulligan.envs.alfworld.plan import progress
-from mulligan.envs.alfworld.views import VIEWS, View, view_of
+from mulligan.envs.alfworld.views import VIEWS, Story, View, view_of
 from mulligan.envs.alfworld.world import Kind, World
 from mulligan.envs.base import Player, action_text
 from mulligan.errors import ParameterError, UnknownName
@@ -47,7 +47,6 @@ _GROUPS: dict[str, tuple[Kind, ...]] = {
 }
 """Names for several kinds of task; the seed draws one of them."""
 _LONGEST_COMMAND = 200
-"""Characters."""
 
 
 def read(reply: str) -> str | None:
@@ -61,22 +60,18 @@ def read(reply: str) -> str | None:
 def world_key(world: World, view: View) -> str:
     """The canonical name of a world, as far as an agent can tell worlds apart in this view.
 
-    Floor plan, goal and where the wanted things lie make a world; "+" marks a receptacle that holds one. Receptacles
-    that share a location are named together, those that cannot be reached are left out. All else leaves a world what it
-    is: other things, the numbers of like receptacles, how many wanted things lie together, where the lamp stands, the
-    wording of the task, where the player begins. Four games in which a mug is wanted on the desk:
-
-        desk 1, drawer 1, drawer 2; mug in drawer 1; pen on the desk     one world
-        desk 1, drawer 1, drawer 2; mug in drawer 2; book in drawer 1    the same one
-        desk 1, drawer 1, drawer 2; mug in each drawer                   another one
-        desk 1, drawer 1, shelf 1; mug in drawer 1                       another one
+    Floor plan, goal and where the wanted things lie make a world; "+" marks a receptacle that holds one, "&" joins
+    those that share a location, and those that cannot be reached are left out. All else leaves a world what it is:
+    other things, the numbers of like receptacles, how many wanted things lie together, where the lamp stands, the
+    wording of the task, where the player begins. With a mug wanted on the desk, beside two drawers, it is the same
+    world whichever drawer holds it, and another one where both do.
     """
     signs = [
         sign + "+" * bool(world.goal_objects.intersection(inside))
-        for sign, inside in zip(view.signs(world), world.inside, strict=True)
+        for sign, inside in zip(view.signs(), world.inside, strict=True)
     ]
     locations = sorted("&".join(sorted(signs[r] for r in here)) for here in world.receptacles_at if here)
-    return f"{view.goal(world)}: {' '.join(locations)}"
+    return f"{view.goal()}: {' '.join(locations)}"
 
 
 class ALFWorld:
@@ -139,7 +134,7 @@ class ALFWorld:
     def seed_set(self) -> str | None:
         """Of an official game, the set of tasks that its split is for; None where worlds are split by `world_key`."""
         games = self.task.text("games")
-        return None if games == GENERATED else seed_set(games, self.task.integer("game"))
+        return None if games == GENERATED else listing(games).sets[self.task.integer("game")]
 
     def rules(self) -> str:
         return self.view.rules()
@@ -148,7 +143,7 @@ class ALFWorld:
         self.game.reset()
         self.begun += 1
         self._done = progress(self.game)
-        return self._shown(self.view.intro(self.world))
+        return self._shown(self.view.intro())
 
     def step(self, reply: str) -> Step:
         game = self.game
@@ -188,24 +183,18 @@ class ALFWorld:
             return self.world.name
         if self.task.text("view") != "cells":
             return self.world_key()
-        facts = self.view.facts(self.world, list(enumerate(self.world.inside)))
-        return f"{self.view.intro(self.world)}\n{' '.join(facts)}"
+        facts = self.view.facts(list(enumerate(self.world.inside)))
+        return f"{self.view.intro()}\n{' '.join(facts)}"
 
     def digest(self, episode: Episode) -> str:
-        """What was seen where, and what was done; in a short view only what the task is about."""
-        story = self._replay(episode)
-        return memory.digest(self.world, story) if self.task.text("view") == "text" else self._facts(story)
+        return self.view.digest(self._replay(episode))
 
     def reflect(self, episode: Episode) -> str:
-        """Where the wanted things were, where there was nothing of use and, but for the short views, what follows."""
-        story = self._replay(episode)
-        if self.task.text("view") == "text":
-            return memory.reflection(self.world, story, won=episode.won)
-        return f"<reflection>{self._facts(story) or 'nothing'}</reflection>"
+        return self.view.reflection(self._replay(episode), won=episode.won)
 
-    def _replay(self, episode: Episode) -> memory.Story:
+    def _replay(self, episode: Episode) -> Story:
         """What an episode showed, found by playing its replies again."""
-        game, story = Game(self.world), memory.Story([], [])
+        game, story = Game(self.world), Story([], [])
         for turn in episode.turns:
             text = turn.reply.text
             if "<action>" not in text.lower():  # valid all the same: style "bare" takes replies without tags
@@ -216,10 +205,6 @@ class ALFWorld:
                 story.commands.append(command)
                 story.contents.extend((r, self.world.inside[r]) for r in sorted(game.seen - before))
         return story
-
-    def _facts(self, story: memory.Story) -> str:
-        separator = " " if self.task.text("view") == "cells" else "; "
-        return separator.join(self.view.facts(self.world, story.contents))
 
     def _shown(self, text: str) -> str:
         """An observation, with the admissible commands where the task asks for them."""

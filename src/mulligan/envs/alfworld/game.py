@@ -12,12 +12,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from mulligan.envs.alfworld.world import APPLIANCES, CLEAN, COOL, HOT, SLICED, TOGGLED, World, listed
 
 NOTHING = "Nothing happens."
 SAYS = {CLEAN: "clean", HOT: "heat", COOL: "cool"}
+_TREATMENTS = {"clean": (CLEAN, 0), "heat": (HOT, COOL), "cool": (COOL, HOT)}
+"""Verb -> the state it brings, and the one that it ends."""
 _HELP = (
     ("look", "look around your current location"),
     ("inventory", "check your current inventory"),
@@ -42,7 +44,7 @@ HELP = "Available commands:\n" + "".join(
 
 
 def _looks(state: int) -> str:
-    """What is to be seen of an object that was cleaned, heated, cooled or sliced; empty for none of these."""
+    """What is to be seen of an object that was cleaned, heated or cooled."""
     heat = "hot" if state & HOT else "cool" if state & COOL else ""
     words = " and ".join(word for word in (heat, "clean" if state & CLEAN else "") if word)
     if state & SLICED:
@@ -50,13 +52,10 @@ def _looks(state: int) -> str:
     return "cold" if words == "cool" else words
 
 
-_LOOKS = tuple(_looks(state & ~TOGGLED) for state in range(32))
-
-
 class Game:
     """One game as it stands. `play` changes it; everything else looks at it."""
 
-    __slots__ = ("at", "away", "held", "inside", "objects_at", "opened", "seen", "states", "world")
+    __slots__ = ("_commands", "at", "away", "held", "inside", "objects_at", "opened", "seen", "states", "world")
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -71,12 +70,45 @@ class Game:
         """(object, receptacle) for what was taken out and not put back: TextWorld keeps such facts."""
         self.seen: set[int] = set()
         """Receptacles whose contents the player has been shown."""
+        self._commands: list[str] = []
+        """The admissible commands, once somebody asked for them."""
 
     def play(self, command: str) -> str | None:
         """What the game answers; None, and no change, where nothing happens."""
-        verb, _, rest = command.strip().partition(" ")
-        answer = _VERBS.get(verb)
-        return answer(self, rest) if answer is not None else None
+        command = command.strip()
+        if command not in self.commands():
+            return None
+        self._commands = []
+        world = self.world
+        verb, _, rest = command.partition(" ")
+        match verb:
+            case "help":
+                return HELP
+            case "look":
+                return self._look()
+            case "inventory" if self.held < 0:
+                return "You are not carrying anything."
+            case "inventory":
+                return f"You are carrying: {self.contents([self.held])}."
+            case "examine" if rest in world.r_numbers:
+                return self.describe(world.r_numbers[rest])
+            case "examine":
+                return self._examine(rest)
+            case "go":
+                receptacle = world.r_numbers[rest.removeprefix("to ")]
+                self.at = world.locations[receptacle]
+                return f"You arrive at {world.r_names[receptacle]}. {self.describe(receptacle)}"
+            case "open":
+                self.opened.add(world.r_numbers[rest])
+                return f"You open the {rest}. {self.describe(world.r_numbers[rest])}"
+            case "close":
+                self.opened.discard(world.r_numbers[rest])
+                return f"You close the {rest}."
+            case "use":
+                self.states[world.numbers[rest]] |= TOGGLED
+                return f"You turn on the {rest}."
+            case _:
+                return self._handle(verb, *rest.split({"take": " from ", "move": " to "}.get(verb, " with ")))
 
     def won(self) -> bool:
         world = self.world
@@ -96,30 +128,36 @@ class Game:
 
     def commands(self) -> list[str]:
         """Every command that does something now, sorted: TextWorld's admissible commands."""
-        world, here, held, at = self.world, self.world.receptacles_at[self.at], self.held, self.at
-        names, r_names, abilities = world.names, world.r_names, world.abilities
-        commands = [f"examine {names[held]}"] if held >= 0 else []
-        for r in here:
-            name = r_names[r]
-            commands.append(f"examine {name}")
-            if r in world.openable:
-                commands.append(f"close {name}" if r in self.opened else f"open {name}")
-            if held >= 0:
-                if self.may_put(held, r):
-                    commands.append(f"move {names[held]} to {name}")
-                for bit, kinds in APPLIANCES.items():
-                    if abilities[held] & bit and world.r_types[r] in kinds:
-                        commands.append(f"{SAYS[bit]} {names[held]} with {name}")
-            elif self.accessible(r):
-                commands.extend(f"take {names[o]} from {name}" for o in self.inside[r] if o in world.pickupable)
-            commands.extend(f"use {names[o]}" for o in self.inside[r] if abilities[o] & TOGGLED)
+        if self._commands:
+            return self._commands
+        world, held, at = self.world, self.held, self.at
+        commands = ["help", "inventory", "look"]
+        if held >= 0:
+            commands.append(f"examine {world.names[held]}")
+        for r in world.receptacles_at[at]:
+            commands += self.commands_at(r)
         if held in world.knives:
-            commands.extend(
-                f"slice {names[o]} with {names[held]}" for o in self.objects_at[at] if abilities[o] & SLICED
-            )
-        commands.extend(["help", "inventory", "look"])
-        commands.extend([command for command, location in world.to_go if location != at])
-        return sorted(set(commands))
+            sliced = [o for o in self.objects_at[at] if world.abilities[o] & SLICED]
+            commands += [f"slice {world.names[o]} with {world.names[held]}" for o in sliced]
+        commands += [command for command, location in world.to_go if location != at]
+        self._commands = sorted(set(commands))
+        return self._commands
+
+    def commands_at(self, receptacle: int) -> list[str]:
+        """What can be done with a receptacle, before which one stands, and with what is in it."""
+        world, held, inside, name = self.world, self.held, self.inside[receptacle], self.world.r_names[receptacle]
+        commands = [f"examine {name}"]
+        if receptacle in world.openable:
+            commands.append(f"close {name}" if receptacle in self.opened else f"open {name}")
+        if held >= 0:
+            if self.may_put(held, receptacle):
+                commands.append(f"move {world.names[held]} to {name}")
+            for bit, kinds in APPLIANCES.items():
+                if world.abilities[held] & bit and world.r_types[receptacle] in kinds:
+                    commands.append(f"{SAYS[bit]} {world.names[held]} with {name}")
+        elif self.accessible(receptacle):
+            commands += [f"take {world.names[o]} from {name}" for o in inside if o in world.pickupable]
+        return commands + [f"use {world.names[o]}" for o in inside if world.abilities[o] & TOGGLED]
 
     def accessible(self, receptacle: int) -> bool:
         """Whether its contents can be reached, once one stands before it."""
@@ -158,139 +196,45 @@ class Game:
         parts = (self.at, self.held, sorted(self.opened), moved, states, beside, sorted(self.seen))
         return "|".join(map(str, parts))
 
-    def _here(self, name: str) -> int | None:
-        """The receptacle of that name, if one stands before it."""
-        receptacle = self.world.r_numbers.get(name)
-        return receptacle if receptacle is not None and self.world.locations[receptacle] == self.at else None
-
-    def _look(self, rest: str) -> str | None:
-        if rest:
-            return None
+    def _look(self) -> str:
         here, names = self.world.receptacles_at[self.at], self.world.r_names
         if not here:
             return "You are in the middle of a room. Looking quickly around you, you see nothing."
         beside = [o for o, r in sorted(self.away) if r in here and o in self.objects_at[self.at]]
         return f"You are facing the {listed([names[r] for r in here])}. Next to it, you see {self.contents(beside)}."
 
-    def _inventory(self, rest: str) -> str | None:
-        if rest:
-            return None
-        return (
-            f"You are carrying: {self.contents([self.held])}." if self.held >= 0 else "You are not carrying anything."
-        )
+    def _examine(self, name: str) -> str:
+        """What is to be seen of the object in the hand."""
+        world, state = self.world, self.states[self.held]
+        if self.held in world.inner:
+            return f"This is a normal {name}. In it, you see {self.contents(world.inner[self.held])}."
+        if state & (CLEAN | HOT | COOL):
+            return f"This is a {_looks(state)} {name}."
+        if world.abilities[self.held] & state & TOGGLED:
+            return f"This {name} is on."
+        if world.abilities[self.held] & state & SLICED:
+            return f"This is a sliced {name}."
+        return f"There's nothing special about {name}."
 
-    def _go(self, rest: str) -> str | None:
-        world = self.world
-        receptacle = world.r_numbers.get(rest[3:]) if rest.startswith("to ") else None
-        if receptacle is None or world.locations[receptacle] in (-1, self.at):
-            return None
-        self.at = world.locations[receptacle]
-        return f"You arrive at {world.r_names[receptacle]}. {self.describe(receptacle)}"
-
-    def _open(self, rest: str) -> str | None:
-        receptacle = self._here(rest)
-        if receptacle is None or receptacle in self.opened or receptacle not in self.world.openable:
-            return None
-        self.opened.add(receptacle)
-        return f"You open the {rest}. {self.describe(receptacle)}"
-
-    def _close(self, rest: str) -> str | None:
-        receptacle = self._here(rest)
-        if receptacle is None or receptacle not in self.opened or receptacle not in self.world.openable:
-            return None
-        self.opened.discard(receptacle)
-        return f"You close the {rest}."
-
-    def _examine(self, rest: str) -> str | None:
-        receptacle = self._here(rest)
-        if receptacle is not None:
-            return self.describe(receptacle)
-        number = self.world.numbers.get(rest)
-        if number is None or number != self.held:
-            return None
-        inner = self.world.inner.get(number)
-        if inner is not None:
-            return f"This is a normal {rest}. In it, you see {self.contents(inner)}."
-        state = self.states[number]
-        if looks := _LOOKS[state] if state & ~TOGGLED & ~SLICED else "":
-            return f"This is a {looks} {rest}."
-        if self.world.abilities[number] & state & TOGGLED:
-            return f"This {rest} is on."
-        if self.world.abilities[number] & state & SLICED:
-            return f"This is a sliced {rest}."
-        return f"There's nothing special about {rest}."
-
-    def _take(self, rest: str) -> str | None:
-        world = self.world
-        name, _, source = rest.partition(" from ")
-        number, receptacle = world.numbers.get(name), self._here(source)
-        if self.held >= 0 or number is None or receptacle is None or number not in world.pickupable:
-            return None
-        if number not in self.inside[receptacle] or not self.accessible(receptacle):
-            return None
-        self.inside[receptacle] = tuple(o for o in self.inside[receptacle] if o != number)
-        self.objects_at[self.at] = tuple(o for o in self.objects_at[self.at] if o != number)
-        self.held = number
-        self.away |= {(number, receptacle)}
-        return f"You pick up the {name} from the {source}."
-
-    def _move(self, rest: str) -> str | None:
-        world = self.world
-        name, _, target = rest.partition(" to ")
-        number, receptacle = world.numbers.get(name), self._here(target)
-        if number is None or number != self.held or receptacle is None or not self.may_put(number, receptacle):
-            return None
-        self.inside[receptacle] = tuple(sorted({*self.inside[receptacle], number}))
-        self.objects_at[self.at] = tuple(sorted({*self.objects_at[self.at], number}))
+    def _handle(self, verb: str, name: str, other: str) -> str:
+        """Take or move an object from or to a receptacle, or change it with an appliance or a knife."""
+        number, inside, here = self.world.numbers[name], self.inside, self.objects_at[self.at]
+        if verb == "slice":
+            self.states[number] |= SLICED
+            return f"You sliced the {name} with the {other}."
+        if verb in _TREATMENTS:
+            bit, undone = _TREATMENTS[verb]
+            self.states[number] = self.states[number] & ~undone | bit
+            return f"You {verb} the {name} using the {other}."
+        receptacle = self.world.r_numbers[other]
+        if verb == "take":
+            inside[receptacle] = tuple(o for o in inside[receptacle] if o != number)
+            self.objects_at[self.at] = tuple(o for o in here if o != number)
+            self.held = number
+            self.away |= {(number, receptacle)}
+            return f"You pick up the {name} from the {other}."
+        inside[receptacle] = tuple(sorted({*inside[receptacle], number}))
+        self.objects_at[self.at] = tuple(sorted({*here, number}))
         self.held = -1
         self.away -= {(number, receptacle)}
-        return f"You move the {name} to the {target}."
-
-    def _treat(self, bit: int, undoes: int, rest: str) -> str | None:
-        world = self.world
-        name, _, appliance = rest.partition(" with ")
-        number, receptacle = world.numbers.get(name), self._here(appliance)
-        if number is None or number != self.held or receptacle is None or not world.abilities[number] & bit:
-            return None
-        if world.r_types[receptacle] not in APPLIANCES[bit]:
-            return None
-        self.states[number] = self.states[number] & ~undoes | bit
-        return f"You {SAYS[bit]} the {name} using the {appliance}."
-
-    def _use(self, rest: str) -> str | None:
-        number = self.world.numbers.get(rest)
-        if number is None or not self.world.abilities[number] & TOGGLED:
-            return None
-        if not any(number in self.inside[r] for r in self.world.receptacles_at[self.at]):
-            return None
-        self.states[number] |= TOGGLED
-        return f"You turn on the {rest}."
-
-    def _slice(self, rest: str) -> str | None:
-        world = self.world
-        name, _, knife = rest.partition(" with ")
-        number, tool = world.numbers.get(name), world.numbers.get(knife)
-        if number is None or tool is None or tool != self.held or tool not in world.knives:
-            return None
-        if number not in self.objects_at[self.at] or not world.abilities[number] & SLICED:
-            return None
-        self.states[number] |= SLICED
-        return f"You sliced the {name} with the {knife}."
-
-
-_VERBS: dict[str, Callable[[Game, str], str | None]] = {
-    "look": Game._look,
-    "inventory": Game._inventory,
-    "help": lambda game, rest: None if rest else HELP,
-    "go": Game._go,
-    "open": Game._open,
-    "close": Game._close,
-    "examine": Game._examine,
-    "take": Game._take,
-    "move": Game._move,
-    "use": Game._use,
-    "slice": Game._slice,
-    "clean": lambda game, rest: game._treat(CLEAN, 0, rest),
-    "heat": lambda game, rest: game._treat(HOT, COOL, rest),
-    "cool": lambda game, rest: game._treat(COOL, HOT, rest),
-}
+        return f"You move the {name} to the {other}."

@@ -3,8 +3,7 @@
 Two forms are read: the usual folder tree, a ``game.tw-pddl`` for each game, and JSON lines (``.jsonl``, ``.jsonl.gz``)
 with id, task and pddl_problem. As in ALFWorld, games about slices and about things carried inside others are left out.
 
-The files' own split decides which set of tasks a game is for: ``train`` is for training, ``valid_train`` (in rooms of
-training) for validation, ``valid_seen`` and ``valid_unseen`` for evaluation. A trial that stands in ``train`` and in a
+The files' own split decides which set of tasks a game is for (`SETS`). A trial that stands in ``train`` and in a
 ``valid_*`` is not trained on. A split is named by a folder, a file (``valid_seen.jsonl.gz``) or the beginning of a
 game's id. Games of no split have no set, and their worlds are split as those of generated games are.
 """
@@ -17,7 +16,6 @@ import json
 import os
 import re
 import zlib
-from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -32,7 +30,6 @@ from mulligan.errors import UsageError
 from mulligan.seeding import derive
 
 DATA = "ALFWORLD_DATA"
-"""Environment variable that names the folder of the official games."""
 TRAIN = "train"
 SETS = {TRAIN: TRAIN, "valid_train": "validation", "valid_seen": "eval", "valid_unseen": "eval"}
 """Split of the official games -> set of tasks."""
@@ -40,10 +37,7 @@ SPLITS = tuple(SETS)
 GAME_FILE = "game.tw-pddl"
 LINES = (".jsonl", ".jsonl.gz")
 """How files of many games end."""
-_TASK = "Your task is to: "
-_TASK_RULE = re.compile(r'"task"\s*:\s*\[\s*\{\s*"rhs"\s*:\s*("(?:[^"\\]|\\.)*")')
-_SPECIAL = frozenset(';|"<>[]#{}\n\t')
-"""Characters that TextWorld's grammar would not print as they are."""
+_TASK = re.compile(r'"task"\s*:\s*\[\s*\{\s*"rhs"\s*:\s*("Your task is to: ([^"\\]*)")')
 _WITHOUT_SINKS = "4de9bfc0fd89adc3"
 _DOMAINS = frozenset(("6ac36c7c5a294baf", _WITHOUT_SINKS))
 """Fingerprints of the domain, without comments: as in the games, and as in the package, where no sink cleans."""
@@ -84,44 +78,35 @@ def pick(games: str, number: int, seed: int, kinds: tuple[str, ...], longest: in
     paths = listed.paths
     if number >= len(paths):
         raise GameError(f"alfworld: game must be < {len(paths)}, the games of games={games!r} (got {number})")
-    if number >= 0:
-        world = load(paths[number])
-        if world.goal.kind not in kinds:
-            raise GameError(f"{paths[number]}: kind must be {world.goal.kind!r} for this game (got {', '.join(kinds)})")
-        if (steps := plan_length(paths[number])) > longest:
-            raise GameError(f"{paths[number]}: plan must be >= {steps} and turns >= {steps + 2} (got plan={longest})")
-        return number, world
-    for candidate in _candidates(listed, seed):
+    for candidate in [number] if number >= 0 else _candidates(listed, seed):
         try:
             world = load(paths[candidate])
         except Unsolvable:
+            if number >= 0:
+                raise
             continue
-        if world.goal.kind in kinds and plan_length(paths[candidate]) <= longest:
+        if world.goal.kind in kinds and world.plan_length <= longest:
             return candidate, world
+        if number >= 0:
+            needed, asked = (
+                f"{world.goal.kind} and plan >= {world.plan_length}",
+                f"{', '.join(kinds)} and plan={longest}",
+            )
+            raise GameError(f"{paths[number]}: kind must be {needed} (got {asked})")
     raise GameError(
         f"alfworld: none of the {len(paths)} games of games={games!r} is of kind {', '.join(kinds)} with a plan of at "
         f"most {longest} steps; give a larger plan, or another kind"
     )
 
 
-def seed_set(games: str, number: int) -> str | None:
-    """The set of tasks that game `number` of `games` is for; None where the files do not say."""
-    return listing(games).sets[number]
-
-
 def listing(games: str) -> Listing:
-    """The games behind the parameter `games`, numbered.
-
-    ``train`` has the games of ``valid_train`` too, after its own: a run that trains on the former is validated on the
-    latter.
-    """
-    return _listing(games, os.environ.get(DATA, "") if games in (*SPLITS, "official") else games)
+    """The games behind the parameter `games`; ``train`` has those of ``valid_train`` too, for validation."""
+    return _listing(games, _root(games))
 
 
 @lru_cache(maxsize=16)
 def _listing(games: str, root: str) -> Listing:
-    paths = find(games)
-    all_paths = _all_splits(Path(root))
+    paths, all_paths = find(games), _all_splits(Path(root))
     if games == TRAIN:
         paths += tuple(path for path in all_paths if split_of(path) == "valid_train")
     validating = {game_name(path): SETS[split_of(path)] for path in all_paths if split_of(path) not in ("", TRAIN)}
@@ -147,10 +132,7 @@ def split_of(path: GamePath) -> str:
 
 
 def _candidates(listed: Listing, seed: int) -> Iterator[int]:
-    """Numbers of games from the seed on: those of one set, which the seed draws, then those of the others.
-
-    Each set is drawn about equally often, so that a small one among thousands of games is found in a few draws.
-    """
+    """Numbers of games from the seed on: those of one set, drawn as often as any other, then those of the others."""
     sets = list(dict.fromkeys(listed.sets))
     first = derive(seed, "alfworld set") % len(sets) if len(sets) > 1 else 0
     for name in sets[first:] + sets[:first]:
@@ -159,15 +141,20 @@ def _candidates(listed: Listing, seed: int) -> Iterator[int]:
         yield from numbers[start:] + numbers[:start]
 
 
-def find(games: str) -> tuple[GamePath, ...]:
-    """All games behind the parameter `games`, in a fixed order."""
-    split = games if games in SPLITS else ""
-    root = os.environ.get(DATA, "") if split or games == "official" else games
+def _root(games: str) -> str:
+    """The file or folder that the parameter `games` names."""
+    root = os.environ.get(DATA, "") if games in (*SPLITS, "official") else games
     if not root:
         raise UsageError(f"alfworld: games={games!r} needs {DATA}; set it to the folder of the official games")
     if not Path(root).exists():
         raise UsageError(f"alfworld: games={games!r} must be a split, a file or a folder ({root!r} does not exist)")
-    paths = _find(root, split)
+    return root
+
+
+def find(games: str) -> tuple[GamePath, ...]:
+    """All games behind the parameter `games`, in a fixed order."""
+    root = _root(games)
+    paths = _find(root, games if games in SPLITS else "")
     if not paths:
         raise UsageError(f"alfworld: {root!r} has no {GAME_FILE} and no JSON lines for games={games!r}")
     return paths
@@ -184,10 +171,9 @@ def _find(root: str, split: str) -> tuple[GamePath, ...]:
         if file.name.endswith(LINES):
             records = _records(str(file))
             paths += [GamePath(str(file), line) for line, record in enumerate(records, 1) if record != ""]
-            continue
-        is_left_out = any("movable" in part or "Sliced" in part for part in parts)
-        if (file.name == GAME_FILE or file == folder) and not is_left_out:
-            paths.append(GamePath(str(file)))
+        elif file.name == GAME_FILE or file == folder:
+            is_left_out = any("movable" in part or "Sliced" in part for part in parts)
+            paths += [] if is_left_out else [GamePath(str(file))]
     return tuple(paths)
 
 
@@ -225,12 +211,6 @@ def load(path: GamePath) -> World:
     return build(read_problem(problem, str(path)), task, game_name(path), str(path))
 
 
-@lru_cache(maxsize=8192)
-def plan_length(path: GamePath) -> int:
-    """Steps of the shortest direct way to win."""
-    return len(plan(Game(load(path))) or ())
-
-
 def source(path: GamePath) -> tuple[str, str]:
     """PDDL problem and task of a game, the problem as text."""
     data = _records(path.file)[path.line - 1] if path.line else _value(_text(path.file))
@@ -257,7 +237,8 @@ def game_name(path: GamePath) -> str:
 def build(problem: Problem, task: str, name: str, where: str) -> World:
     """The world of a problem, checked; that it can be won is shown by winning it. `where` names it in errors."""
     goal = read_goal(problem, where)
-    _check(problem, where)
+    if sum(fact[0] == "atlocation" for fact in problem.facts) != 1:
+        raise GameError(f"{where}: there must be one agent, at one location")
     world = World(problem, goal, task, name)
     game = Game(world)
     if game.won():
@@ -265,6 +246,7 @@ def build(problem: Problem, task: str, name: str, where: str) -> World:
     steps = plan(game)
     if steps is None or not all(game.play(step) is not None for step in steps) or not game.won():
         raise GameError(f"{where}: the goal cannot be reached ({goal.kind} {goal.object_type} {goal.target_type})")
+    world.plan_length = len(steps)
     return world
 
 
@@ -278,31 +260,15 @@ def _task(data: dict[str, Any], where: str) -> str:
         if domain_print == _WITHOUT_SINKS and re.search(r"\bsinktype\b", data["pddl_problem"], re.IGNORECASE):
             raise GameError(f"{where}: pddl_domain does not let sinks clean, and the problem has one")
     if isinstance(grammar, str):
-        rule = _TASK_RULE.search(grammar)
+        rule = _TASK.search(grammar)
         if rule is None or fingerprint(grammar.replace(rule[1], "")) not in _GRAMMARS:
             raise GameError(f"{where}: grammar must be ALFWorld's, whose texts are built in")
-        try:
-            line = str(json.loads(rule[1]))
-        except json.JSONDecodeError:
-            line = ""
-        task = line.removeprefix(_TASK) if line.startswith(_TASK) else None
-    if not isinstance(task, str) or not task.strip() or _SPECIAL & set(task):
-        special = " ".join(sorted(_SPECIAL - {"\n", "\t"}))
-        raise GameError(f"{where}: task must be one line of text without {special} (got {task!r})")
+        task = rule[2]
+    if not isinstance(task, str) or not task.strip():
+        raise GameError(f"{where}: task must be a text (got {task!r})")
     return task
 
 
 def fingerprint(text: str) -> str:
     """Names a text but for its white space."""
     return hashlib.blake2b(" ".join(text.split()).encode(), digest_size=8).hexdigest()
-
-
-def _check(problem: Problem, where: str) -> None:
-    """What the engine takes for granted of a problem, beyond the domain."""
-    counts = Counter(fact[:2] for fact in problem.facts if len(fact) == 3)
-    agents = [name for name, kind in problem.objects.items() if kind == "agent"]
-    if len(agents) != 1 or counts["atlocation", agents[0]] != 1:
-        raise GameError(f"{where}: there must be one agent, at one location")
-    for (predicate, name), times in counts.items():
-        if times > 1 and predicate in ("receptacleatlocation", "objecttype", "receptacletype", "holds"):
-            raise GameError(f"{where}: {predicate} is stated twice of {name!r}")

@@ -1,16 +1,15 @@
-"""ALFWorld's PDDL problems: read, checked against the domain, and written.
+"""ALFWorld's PDDL problems: read, checked against the domain, and written; all in lower case, as PDDL ignores case.
 
 Only the problem is read. The domain is the same for all games and is part of the engine: its predicates are the table
 below, its actions are the methods of `mulligan.envs.alfworld.game.Game`. Whatever lies outside it is an error, because
 a world that leaves a fact out would be a wrong one.
-
-PDDL ignores case; here everything is lower case, as the games' text is.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from mulligan.errors import UsageError
 
@@ -67,7 +66,15 @@ class Problem:
 def read_problem(text: str, where: str) -> Problem:
     """The problem that `text` states; `where` names it in errors."""
     try:
-        return _problem(_parse(_TOKEN.findall(_COMMENT.sub("", text).lower())))
+        match parse(text):
+            case (("define", ("problem", str(name)), (":domain", "alfred"), *parts),):
+                sections: dict[Any, Any] = {part[0]: part[1:] for part in parts if part}
+            case _:
+                raise ValueError("must be one problem of the domain 'alfred'")
+        if missing := {":objects", ":init", ":goal"} - sections.keys():
+            raise ValueError(f"must have {', '.join(sorted(missing))}")
+        objects = typed(sections[":objects"])
+        return Problem(name, objects, _facts(sections[":init"], objects), sections[":goal"][0])
     except (ValueError, RecursionError) as error:
         raise GameError(f"{where}, PDDL problem: {error}") from None
 
@@ -86,10 +93,10 @@ def _written(formula: str | Formula) -> str:
     return formula if isinstance(formula, str) else f"({' '.join(map(_written, formula))})"
 
 
-def _parse(tokens: list[str]) -> Formula:
-    """Parentheses as nested tuples."""
+def parse(text: str) -> Formula:
+    """Parentheses as nested tuples, without comments."""
     stack: list[list[str | Formula]] = [[]]
-    for token in tokens:
+    for token in _TOKEN.findall(_COMMENT.sub("", text).lower()):
         if token == "(":
             stack.append([])
         elif token != ")":
@@ -104,62 +111,36 @@ def _parse(tokens: list[str]) -> Formula:
     return tuple(stack[0])
 
 
-def _problem(formula: Formula) -> Problem:
-    match formula:
-        case (("define", ("problem", str(name)), (":domain", "alfred"), *parts),):
-            pass
-        case _:
-            raise ValueError("must be one problem of the domain 'alfred'")
-    sections: dict[str, Formula] = {}
-    for part in parts:
-        match part:
-            case (":objects" | ":init" | ":goal" | ":metric" | ":requirements" as head, *rest) if head not in sections:
-                sections[head] = tuple(rest)
-            case _:
-                raise ValueError(f"unexpected part {_short(part)}")
-    match sections:
-        case {":objects": words, ":init": formulas, ":goal": (tuple(goal),)}:
-            objects = _objects(words)
-            return Problem(name, objects, _facts(formulas, objects), goal)
-        case _:
-            raise ValueError("must have :objects, :init and a :goal of one formula")
-
-
-def _objects(words: Formula) -> dict[str, str]:
+def typed(words: Formula) -> dict[str, str]:
     """Names and types of ``name name - type …``."""
-    objects: dict[str, str] = {}
+    types: dict[str, str] = {}
     untyped: list[str] = []
-    rest = iter(words)
+    rest = map(_written, words)
     for word in rest:
         if word != "-":
-            untyped.append(_written(word))
+            untyped.append(word)
             continue
-        kind = _written(next(rest, ""))
+        kind = next(rest, "")
         if kind not in TYPES:
-            raise ValueError(f"{_short(kind)} is not a type of the domain")
-        objects.update(dict.fromkeys(untyped, kind))
+            raise ValueError(f"{kind[:80]!r} is not a type of the domain")
+        types |= dict.fromkeys(untyped, kind)
         untyped = []
     if untyped:
-        raise ValueError(f"{_short(untyped[0])} is declared without a type")
-    return objects
+        raise ValueError(f"{untyped[0][:80]!r} is declared without a type")
+    return types
 
 
 def _facts(formulas: Formula, objects: dict[str, str]) -> tuple[Fact, ...]:
     """Each fact once. Costs of actions, ``(= (total-cost) 0)``, are left out: they change neither text nor rules."""
     facts: dict[Fact, None] = {}
     for formula in formulas:
-        if formula[:1] == ("=",):
+        fact = tuple(map(_written, formula))
+        if fact[:1] == ("=",):
             continue
-        fact = tuple(part if isinstance(part, str) else _written(part) for part in formula)
-        expected = SIGNATURES.get(fact[0]) if fact and not isinstance(formula, str) else None
-        if expected is None:
-            raise ValueError(f"{_short(formula)} is not a fact of the domain")
+        expected = SIGNATURES.get(fact[0]) if fact else None
         types = tuple(objects.get(name, "undeclared") for name in fact[1:])
         if types != expected:
-            raise ValueError(f"{_short(formula)} must have the types ({' '.join(expected)}) (got {' '.join(types)})")
+            reason = f"must have the types ({' '.join(expected)}) (got {' '.join(types)})" if expected else "is unknown"
+            raise ValueError(f"the fact {_written(formula)[:80]!r} {reason}")
         facts[fact] = None
     return tuple(facts)
-
-
-def _short(formula: str | Formula) -> str:
-    return repr(_written(formula)[:80])

@@ -25,12 +25,10 @@ def plan(game: Game, seen: Collection[int] | None = None) -> list[str] | None:
     """
     if game.won():
         return []
-    best: tuple[str, ...] | None = None
     planner = _Planner(game, seen)
-    for walk in planner.looks() if game.world.goal.kind == "look" else planner.placements():
-        if best is None or len(walk.commands) < len(best):
-            best = walk.commands
-    return None if best is None else list(best)
+    walks = planner.looks() if game.world.goal.kind == "look" else planner.placements()
+    best = min(walks, key=lambda walk: len(walk.commands), default=None)
+    return None if best is None else list(best.commands)
 
 
 def progress(game: Game) -> float:
@@ -81,10 +79,9 @@ class _Planner:
         wanted = [game.held] if game.held in world.goal_objects else sorted(world.goal_objects)
         for lamp, beside in lamps:
             for number in wanted:
-                for held in self._fetched(self._hands_free(number), number):
-                    walk = self._before(held, beside)
-                    lit = game.states[lamp] & TOGGLED
-                    yield walk if lit else self._then(walk, f"use {world.names[lamp]}")
+                for walk in self._fetched(self._hands_free(number), number):
+                    use = [] if game.states[lamp] & TOGGLED else [f"use {world.names[lamp]}"]
+                    yield self._do(walk, beside, *use, opens=False)
 
     def placements(self) -> Iterator[_Walk]:
         """Fetch, treat and place as many objects as are still missing, into each receptacle that would do."""
@@ -110,7 +107,7 @@ class _Planner:
             if not state or game.states[number] & state == state:
                 return walks
             return [
-                self._then(self._before(walk, r), f"{SAYS[state]} {name} with {world.r_names[r]}")
+                self._do(walk, r, f"{SAYS[state]} {name} with {world.r_names[r]}", opens=False)
                 for walk in walks
                 for r in world.appliances(state)
             ]
@@ -118,7 +115,7 @@ class _Planner:
         done: list[_Walk] = []
         if world.locations[target] >= 0 and world.goal.object_type in world.can_hold[target]:
             done = [
-                self._then(self._reached(walk, target), f"move {name} to {world.r_names[target]}")
+                self._do(walk, target, f"move {name} to {world.r_names[target]}")
                 for walk in treated(self._fetched(walks, number))
             ]
         if state and number in game.inside[target] and (self.seen is None or target in self.seen):
@@ -134,9 +131,7 @@ class _Planner:
             return []
         sources = [r for r in self.reliable if r != but and number in game.inside[r]]
         return [
-            self._then(self._reached(walk, r), f"take {world.names[number]} from {world.r_names[r]}")
-            for walk in walks
-            for r in sources
+            self._do(walk, r, f"take {world.names[number]} from {world.r_names[r]}") for walk in walks for r in sources
         ]
 
     def _hands_free(self, number: int) -> list[_Walk]:
@@ -147,22 +142,14 @@ class _Planner:
         fitting = [r for r in self.reachable if world.object_types[held] in world.can_hold[r]]
         drops = sorted(fitting, key=lambda r: (world.locations[r] != game.at, not game.accessible(r)))[:_DROPS]
         drops += [r for r in fitting if number in game.inside[r] and r in self.reliable]
-        return [
-            self._then(self._reached(self.start, r), f"move {world.names[held]} to {world.r_names[r]}") for r in drops
-        ]
+        return [self._do(self.start, r, f"move {world.names[held]} to {world.r_names[r]}") for r in drops]
 
-    def _before(self, walk: _Walk, receptacle: int) -> _Walk:
-        location = self.world.locations[receptacle]
-        if location == walk.at:
-            return walk
-        return _Walk(location, walk.opened, (*walk.commands, f"go to {self.world.r_names[receptacle]}"))
-
-    def _reached(self, walk: _Walk, receptacle: int) -> _Walk:
-        walk = self._before(walk, receptacle)
-        if receptacle in walk.opened or receptacle not in self.world.openable:
-            return walk
-        commands = (*walk.commands, f"open {self.world.r_names[receptacle]}")
-        return _Walk(walk.at, walk.opened | {receptacle}, commands)
-
-    def _then(self, walk: _Walk, command: str) -> _Walk:
-        return _Walk(walk.at, walk.opened, (*walk.commands, command))
+    def _do(self, walk: _Walk, receptacle: int, *command: str, opens: bool = True) -> _Walk:
+        """Go to a receptacle, open it where the command needs that, and give the command."""
+        world, opened, commands = self.world, walk.opened, list(walk.commands)
+        if world.locations[receptacle] != walk.at:
+            commands.append(f"go to {world.r_names[receptacle]}")
+        if opens and receptacle in world.openable and receptacle not in opened:
+            commands.append(f"open {world.r_names[receptacle]}")
+            opened |= {receptacle}
+        return _Walk(world.locations[receptacle], opened, (*commands, *command))

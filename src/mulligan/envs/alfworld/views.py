@@ -12,11 +12,13 @@ switch on the lamp).
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from mulligan.envs.alfworld.game import COMMANDS, NOTHING, SAYS, Game
-from mulligan.envs.alfworld.world import APPLIANCES, TOGGLED, World
+from mulligan.envs.alfworld.plan import plan
+from mulligan.envs.alfworld.world import World, listed
+from mulligan.envs.base import reflection_text
 
 VIEWS = ("text", "compact", "cells")
 DONE = "ok"
@@ -39,14 +41,23 @@ _TELLING = ("look", "inventory", "examine")
 _LETTERS = {f"{kind}type": letter for letter, kinds in _FAMILIES.items() for kind in kinds.split()}
 
 
+class Story(NamedTuple):
+    """What an episode came to."""
+
+    contents: list[tuple[int, tuple[int, ...]]]
+    """Receptacles in the order in which they were first seen, with what they hold at the start of every episode."""
+    commands: list[str]
+    """The commands that did something."""
+
+
 class Words:
     """In words: TextWorld's own, or few."""
 
     nothing = NOTHING
     """The observation where nothing happens."""
 
-    def __init__(self, *, short: bool) -> None:
-        self.short = short
+    def __init__(self, world: World, *, short: bool) -> None:
+        self.world, self.short = world, short
 
     def rules(self) -> str:
         """What a player is told before the first game."""
@@ -73,8 +84,9 @@ class Words:
             "You win as soon as the task is done. Answer with one command: <action>go to desk 1</action>"
         )
 
-    def intro(self, world: World) -> str:
+    def intro(self) -> str:
         """The first observation."""
+        world = self.world
         if not self.short:
             return world.intro()
         reachable = [name for r, name in enumerate(world.r_names) if world.locations[r] >= 0]
@@ -87,11 +99,8 @@ class Words:
             return engine_answer
         if receptacle is None:
             return _HELP if command == "help" else DONE
-        world = game.world
-        if not game.accessible(receptacle):
-            return f"{world.r_names[receptacle]}: closed"
-        names = [world.names[o] for o in game.inside[receptacle]]
-        return f"{world.r_names[receptacle]}: {', '.join(names) or 'empty'}"
+        names = ", ".join(self.world.names[o] for o in game.inside[receptacle]) or "empty"
+        return f"{self.world.r_names[receptacle]}: {names if game.accessible(receptacle) else 'closed'}"
 
     def read(self, game: Game, action: str) -> str:
         """The engine's command that an action stands for; an action that stands for none is returned as it is."""
@@ -106,24 +115,56 @@ class Words:
         commands = game.commands()
         return [each for each in commands if each.split(" ")[0] not in (*_TELLING, "help")] if self.short else commands
 
-    def facts(self, world: World, seen: list[tuple[int, tuple[int, ...]]]) -> list[str]:
+    def facts(self, seen: list[tuple[int, tuple[int, ...]]]) -> list[str]:
         """What is worth remembering of the receptacles that were seen, with what they hold at first.
 
         Where the wanted things lie, in the words of the commands that fetch them; then where nothing of use is.
         """
-        goal, lamps = world.goal_objects, world.lamps
+        world, goal, lamps = self.world, self.world.goal_objects, self.world.lamps
         facts = [f"take {world.names[o]} from {world.r_names[r]}" for r, inside in seen for o in inside if o in goal]
         facts += [f"use {world.names[o]} at {world.r_names[r]}" for r, inside in seen for o in inside if o in lamps]
         useless = [world.r_names[r] for r, inside in seen if not goal.union(lamps).intersection(inside)]
         return [*facts, f"not in {', '.join(useless)}"] if useless else facts
 
-    def signs(self, world: World) -> list[str]:
-        """For each receptacle what an agent can tell of it from afar, without its number, which is arbitrary."""
-        return [kind.removesuffix("type") for kind in world.r_types]
+    def digest(self, story: Story) -> str:
+        """What was seen where, and what was done; in few words only what the task is about."""
+        if self.short:
+            return "; ".join(self.facts(story.contents))
+        names = self.world.names
+        seen = "; ".join(
+            f"{self.world.r_names[r]}: {', '.join(names[o] for o in inside) or 'nothing'}"
+            for r, inside in story.contents
+        )
+        return f"seen {seen or 'nothing'}\ndid {'; '.join(story.commands) or 'nothing'}"
 
-    def goal(self, world: World) -> str:
+    def reflection(self, story: Story, *, won: bool) -> str:
+        """Where the wanted things were, where there was nothing of use and, but for few words, what follows."""
+        if self.short:
+            return f"<reflection>{self.digest(story) or 'nothing'}</reflection>"
+        world, wanted = self.world, self.world.goal_objects | set(self.world.lamps)
+        facts = [
+            f"{world.names[o]} was in {world.r_names[r]}" for r, inside in story.contents for o in inside if o in wanted
+        ]
+        useless = [world.r_names[r] for r, inside in story.contents if not wanted.intersection(inside)]
+        if useless:
+            facts.append(f"nothing of use in {listed(useless)}")
+        seen = {r for r, _ in story.contents}
+        unseen = [name for r, name in enumerate(world.r_names) if r not in seen and world.locations[r] >= 0]
+        steps = plan(Game(world), seen)
+        return reflection_text(
+            outcome="won" if won else "not won",
+            env_answer="; ".join(facts) or "nothing was found",
+            error_category="none" if won else "out-of-turns",
+            plan=", ".join(steps) if steps else f"search {listed(unseen[:4])} next",
+        )
+
+    def signs(self) -> list[str]:
+        """For each receptacle what an agent can tell of it from afar, without its number, which is arbitrary."""
+        return [kind.removesuffix("type") for kind in self.world.r_types]
+
+    def goal(self) -> str:
         """What an agent can tell of the goal, beyond the signs of receptacles."""
-        goal = world.goal
+        goal = self.world.goal
         return f"{goal.kind} {goal.object_type.removesuffix('type')} {goal.target_type.removesuffix('type')}"
 
 
@@ -133,14 +174,10 @@ class Cells:
     nothing = "nothing"
 
     def __init__(self, world: World) -> None:
-        numbers: Counter[str] = Counter()
-        names = []
-        for kind in world.r_types:
-            letter = _LETTERS.get(kind, _OTHERS)
-            numbers[letter] += 1
-            names.append(f"{letter}{numbers[letter]}")
-        self.names = tuple(names)
-        self.numbers = {name: number for number, name in enumerate(names)}
+        self.world = world
+        letters = [_LETTERS.get(kind, _OTHERS) for kind in world.r_types]
+        self.names = tuple(f"{letter}{letters[: number + 1].count(letter)}" for number, letter in enumerate(letters))
+        self.numbers = {name: number for number, name in enumerate(self.names)}
 
     def rules(self) -> str:
         return (
@@ -153,8 +190,8 @@ class Cells:
             "Answer with one command: <action>c2</action>"
         )
 
-    def intro(self, world: World) -> str:
-        goal = world.goal
+    def intro(self) -> str:
+        world, goal = self.world, self.world.goal
         words = ["do", *self._named(world.appliances(goal.state))] if goal.state else []
         words += ["do", "*"] if goal.kind == "look" else ["put", *(["two"] if goal.count == 2 else [])]
         words += self._named(r for r in world.goal_targets if world.locations[r] >= 0)
@@ -165,15 +202,15 @@ class Cells:
         receptacle = _shown(game, command)
         if command.startswith(("take ", "move ")):
             preposition = " from " if command.startswith("take ") else " to "
-            receptacle = game.world.r_numbers.get(command.rpartition(preposition)[2])
+            receptacle = self.world.r_numbers.get(command.rpartition(preposition)[2])
         elif command == "look":
-            receptacle = next(iter(game.world.receptacles_at[game.at]), None)
+            receptacle = next(iter(self.world.receptacles_at[game.at]), None)
         if receptacle is None:
             return DONE
         return self._contents(game, receptacle) if game.accessible(receptacle) else "closed"
 
     def read(self, game: Game, action: str) -> str:
-        world = game.world
+        world = self.world
         if action in self.numbers:
             receptacle = self.numbers[action]
             return f"{'examine' if world.locations[receptacle] == game.at else 'go to'} {world.r_names[receptacle]}"
@@ -186,55 +223,51 @@ class Cells:
         return {"move": "put", "use": "do", **dict.fromkeys(SAYS.values(), "do")}.get(verb, verb) if rest else command
 
     def actions(self, game: Game) -> list[str]:
-        world = game.world
-        going = self._named(r for r, at in enumerate(world.locations) if at >= 0 and at != game.at)
+        going = self._named(r for r, at in enumerate(self.world.locations) if at >= 0 and at != game.at)
         return sorted({*going, *(self.write(game, command) for command in self._choices(game))})
 
-    def facts(self, world: World, seen: list[tuple[int, tuple[int, ...]]]) -> list[str]:
+    def facts(self, seen: list[tuple[int, tuple[int, ...]]]) -> list[str]:
         """One word a fact, where the wanted things are first."""
-        goal, lamps = world.goal_objects, set(world.lamps)
+        goal, lamps = self.world.goal_objects, set(self.world.lamps)
         facts = [f"{self.names[r]}=ok" for r, inside in seen if goal.intersection(inside)]
         facts += [f"{self.names[r]}=*" for r, inside in seen if lamps.intersection(inside)]
         return facts + [f"{self.names[r]}=0" for r, inside in seen if not goal.union(lamps).intersection(inside)]
 
-    def signs(self, world: World) -> list[str]:
+    def digest(self, story: Story) -> str:
+        return " ".join(self.facts(story.contents))
+
+    def reflection(self, story: Story, *, won: bool) -> str:
+        return f"<reflection>{self.digest(story) or 'nothing'}</reflection>"
+
+    def signs(self) -> list[str]:
         """The letter, and whether the task names the receptacle to do or to put something there."""
+        world = self.world
         treats = world.appliances(world.goal.state) if world.goal.state else []
         return [
             _LETTERS.get(kind, _OTHERS) + "d" * (r in treats) + "p" * (r in world.goal_targets)
             for r, kind in enumerate(world.r_types)
         ]
 
-    def goal(self, world: World) -> str:
-        return "lamp" if world.goal.kind == "look" else "two" if world.goal.count == 2 else "one"
+    def goal(self) -> str:
+        goal = self.world.goal
+        return "lamp" if goal.kind == "look" else "two" if goal.count == 2 else "one"
 
     def _choices(self, game: Game) -> list[str]:
         """The commands that can be carried out here and that a short action stands for, targets first."""
-        world, held = game.world, game.held
-        commands = []
-        for r in sorted(world.receptacles_at[game.at], key=lambda r: r not in world.goal_targets):
-            name = world.r_names[r]
-            if r in world.openable and r not in game.opened:
-                commands.append(f"open {name}")
-            if held < 0 and game.accessible(r):
-                wanted = [o for o in game.inside[r] if o in world.goal_objects and o in world.pickupable]
-                commands += [f"take {world.names[o]} from {name}" for o in wanted]
-            if held >= 0 and game.may_put(held, r):
-                commands.append(f"move {world.names[held]} to {name}")
-            for bit, kinds in APPLIANCES.items():
-                if bit == world.goal.state and held >= 0 and world.abilities[held] & bit and world.r_types[r] in kinds:
-                    commands.append(f"{SAYS[bit]} {world.names[held]} with {name}")
-            commands += [
-                f"use {world.names[o]}" for o in game.inside[r] if o in world.lamps and world.abilities[o] & TOGGLED
-            ]
-        return commands
+        world = self.world
+        verbs = ["open", "move", *(verb for bit, verb in SAYS.items() if bit == world.goal.state)]
+        starts = [f"{verb} " for verb in verbs] + [f"take {world.names[o]} " for o in world.goal_objects]
+        lamps = [f"use {world.names[o]}" for o in world.lamps]
+        here = sorted(world.receptacles_at[game.at], key=lambda r: r not in world.goal_targets)
+        commands = [command for r in here for command in game.commands_at(r)]
+        return [command for command in commands if command.startswith(tuple(starts)) or command in lamps]
 
     def _named(self, receptacles: Iterable[int]) -> list[str]:
         return [self.names[r] for r in receptacles]
 
     def _contents(self, game: Game, receptacle: int) -> str:
         """What of a receptacle's contents the task is about."""
-        world, inside, name = game.world, game.inside[receptacle], self.names[receptacle]
+        world, inside, name = self.world, game.inside[receptacle], self.names[receptacle]
         count = sum(o in world.goal_objects for o in inside)
         lamp = f"{name}=*" if any(o in world.lamps for o in inside) else ""
         return f"{name}={count} {lamp}".strip() if count or not lamp else lamp
@@ -246,7 +279,7 @@ View = Words | Cells
 
 def view_of(name: str, world: World) -> View:
     """The view called `name` of a world."""
-    return Cells(world) if name == "cells" else Words(short=name == "compact")
+    return Cells(world) if name == "cells" else Words(world, short=name == "compact")
 
 
 def _shown(game: Game, command: str) -> int | None:

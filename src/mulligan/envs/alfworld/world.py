@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import insort
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from mulligan.envs.alfworld.pddl import Problem
 
@@ -18,7 +17,7 @@ KNIVES = ("knifetype", "butterknifetype")
 _STATES = {"isclean": CLEAN, "ishot": HOT, "iscool": COOL, "issliced": SLICED, "istoggled": TOGGLED}
 _ABILITIES = {"cleanable": CLEAN, "heatable": HOT, "coolable": COOL, "sliceable": SLICED, "toggleable": TOGGLED}
 
-Facts = defaultdict[str, list[tuple[str, ...]]]
+Facts = defaultdict[str, list[Any]]
 """Predicate -> the arguments it holds of."""
 Kind = Literal["pick", "look", "clean", "heat", "cool", "pick2"]
 """The six kinds of task."""
@@ -45,6 +44,8 @@ class World:
 
     def __init__(self, problem: Problem, goal: Goal, task: str, name: str) -> None:
         self.goal, self.task, self.name = goal, task, name
+        self.plan_length = 0
+        """Steps of the shortest direct way to win, where it was looked for."""
         by_predicate: Facts = defaultdict(list)
         for fact in problem.facts:
             by_predicate[fact[0]].append(fact[1:])
@@ -62,30 +63,22 @@ class World:
         self._types(by_predicate, objects, receptacles)
         self._places(by_predicate, o_at, r_at)
         self._objects(by_predicate, o_at)
-        self.goal_objects = frozenset(
-            o
-            for o, kind in enumerate(self.object_types)
-            if kind == goal.object_type and not goal.state & ~self.abilities[o]
-        )
+        things = list(zip(range(len(objects)), self.object_types, self.abilities, strict=True))
+        state, wanted, target = goal.state, goal.object_type, goal.target_type
+        self.goal_objects = frozenset(o for o, kind, can in things if kind == wanted and can & state == state)
         """Objects that can be what the goal asks for."""
-        self.lamps = tuple(
-            o for o, kind in enumerate(self.object_types) if kind == goal.target_type and self.abilities[o] & TOGGLED
-        )
+        self.lamps = tuple(o for o, kind, can in things if kind == target and can & TOGGLED)
         """Lamps of the goal's type that can be switched on; none where the goal needs no lamp."""
-        self.goal_targets = tuple(
-            r for r, kind in enumerate(self.r_types) if kind == goal.target_type and goal.kind != "look"
-        )
+        self.goal_targets = tuple(r for r, kind in enumerate(self.r_types) if kind == target and goal.kind != "look")
 
     def _types(self, facts: Facts, objects: list[str], receptacles: list[str]) -> None:
-        types = {pair[0]: pair[1] for pair in facts["objecttype"]}
-        r_types = {pair[0]: pair[1] for pair in facts["receptacletype"]}
+        types = dict([*facts["objecttype"], *facts["receptacletype"]])
         self.object_types = tuple(types.get(each, "") for each in objects)
-        self.r_types = tuple(r_types.get(each, "") for each in receptacles)
+        self.r_types = tuple(types.get(each, "") for each in receptacles)
         fits: defaultdict[str, set[str]] = defaultdict(set)
         for holder, held in facts["cancontain"]:
             fits[holder].add(held)
-        can_hold = {kind: frozenset(fits[kind]) for kind in set(self.r_types)}
-        self.can_hold = tuple(can_hold[kind] for kind in self.r_types)
+        self.can_hold = tuple(fits[kind] for kind in self.r_types)
         """For each receptacle the types of objects that can be put there."""
 
     def _places(self, facts: Facts, o_at: dict[str, int], r_at: dict[str, int]) -> None:
@@ -128,11 +121,10 @@ class World:
         self.abilities, self.states = bytes(abilities), bytes(states)
         """For each object the bits of what can become of it, and of what has."""
         self.held = next((o_at[each] for _, each in facts["holds"]), -1)
-        inner: dict[int, list[int]] = {o_at[each]: [] for (each,) in facts["isreceptacleobject"]}
-        for each, outer in facts["inreceptacleobject"]:
-            if o_at[outer] in inner:
-                insort(inner[o_at[outer]], o_at[each])
-        self.inner = {outer: tuple(held) for outer, held in inner.items()}
+        self.inner = {
+            o_at[each]: tuple(sorted(o_at[held] for held, outer in facts["inreceptacleobject"] if outer == each))
+            for (each,) in facts["isreceptacleobject"]
+        }
         """Objects that hold others, with what they hold: nothing ever changes that."""
 
     def appliances(self, bit: int) -> list[int]:
@@ -155,25 +147,19 @@ def readable_names(ids: Sequence[str]) -> dict[str, str]:
 
     The things of one name are counted down along their ids. Basins have ids like ``sink_bar_…_sinkbasin``.
     """
-    heads = {each: _head(each) for each in ids}
-    left = Counter(head for head in heads.values() if head)
+    heads = {each: each.partition("_bar_")[0] + "basin" * ("basin" in each) for each in ids if "_bar_" in each}
+    left = Counter(heads.values())
     names: dict[str, str] = {}
-    for each, head in heads.items():
-        if head:
-            names[each] = f"{head} {left[head]}"
-            left[head] -= 1
+    for each in ids:
+        if each in heads:
+            names[each] = f"{heads[each]} {left[heads[each]]}"
+            left[heads[each]] -= 1
         else:
             plain = each
             for mangled, character in (("_minus_", "-"), ("_plus_", "+"), ("_dot_", "."), ("_comma_", ",")):
                 plain = plain.replace(mangled, character)
             names[each] = f"{plain} "
     return names
-
-
-def _head(each: str) -> str:
-    """The name without its number; empty where an id has no parts."""
-    head, bar, _ = each.partition("_bar_")
-    return (f"{head}basin" if "basin" in each else head) if bar else ""
 
 
 def listed(items: Sequence[str]) -> str:

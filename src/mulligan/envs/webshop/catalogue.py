@@ -1,9 +1,8 @@
 """Products and goals of the shop, from the original's files or from records made in the same form.
 
 A goal is a product with an instruction and one combination of its options, as the original lists them: product by
-product, then shuffled once for good. Goals are never listed: of each product only the number of its combinations is
-kept, so that a catalogue of a million products costs little more than its index. The original's other goals are the
-instructions that people wrote for products (`items_human_ins.json`), each with the options it names.
+product, then shuffled once for good. Goals are never listed: of each product only their number is kept. The original's
+other goals are the instructions that people wrote for products (`items_human_ins.json`), each with its options.
 
 Where the original draws at random when it starts (the price within a price range, the budget), the draw here depends
 on the product alone, so that a goal is the same in every process.
@@ -16,8 +15,7 @@ import json
 import math
 import random
 import re
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -31,7 +29,7 @@ from mulligan.envs.webshop.search import Index, IndexBuilder
 from mulligan.errors import UsageError
 from mulligan.seeding import derive, generator
 
-VERSION = 1
+VERSION = 2
 """Of what is kept on disk; another number makes it anew."""
 NO_PRICE = 100.0
 """What a product without a price costs, as in the original."""
@@ -87,14 +85,8 @@ class Goal(NamedTuple):
     """Whether a person wrote the instruction: its options are numbered then, and belong to no group."""
 
 
-class Written(NamedTuple):
-    """An instruction that a person wrote."""
-
-    product: int
-    """Number of the product."""
-    instruction: str
-    attributes: tuple[str, ...]
-    options: tuple[str, ...]
+Written = tuple[int, str, tuple[str, ...], tuple[str, ...]]
+"""An instruction that a person wrote: number of the product, instruction, attributes and options."""
 
 
 @dataclass(frozen=True)
@@ -104,10 +96,8 @@ class Catalogue:
     name: str
     products: Sequence[Product]
     index: Index
-    sources: Sequence[int]
-    """The products that goals ask for."""
-    firsts: Sequence[int]
-    """[source] the first of its goals, before they are shuffled."""
+    goal_counts: NDArray[np.int64]
+    """[product] how many goals ask for it."""
     order: Sequence[int]
     """[goal] which of the unshuffled ones it is."""
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -116,8 +106,6 @@ class Catalogue:
     """Whether it is the one for the smallest models."""
     written: Sequence[Written] = ()
     """The unshuffled goals, where people wrote them."""
-    hits: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """Results of the latest queries."""
 
     @property
     def made_up(self) -> bool:
@@ -127,13 +115,13 @@ class Catalogue:
         """Goal `number`, from 0."""
         unshuffled = int(self.order[number])
         if self.written:
-            written = self.written[unshuffled]
-            options = {f"option {index}": value for index, value in enumerate(written.options, start=1)}
-            product, instruction = self.products[written.product], written.instruction.strip(".")
-            return _goal(number, product, instruction, written.attributes, options)._replace(human=True)
-        source = bisect_right(self.firsts, unshuffled) - 1
-        product = self.products[int(self.sources[source])]
-        options, rest = {}, unshuffled - int(self.firsts[source])
+            source, instruction, attributes, values = self.written[unshuffled]
+            options = {f"option {index}": value for index, value in enumerate(values, start=1)}
+            goal = _goal(number, self.products[source], instruction.strip("."), attributes, options)
+            return goal._replace(human=True)
+        source = int(np.searchsorted(self._goal_ends, unshuffled, side="right"))
+        product = self.products[source]
+        options, rest = {}, unshuffled - self._first_goal(source)
         for group in sorted(product.options, reverse=True):  # the last group changes fastest
             rest, index = divmod(rest, len(product.options[group]))
             options[group] = product.options[group][index]
@@ -142,38 +130,42 @@ class Catalogue:
         return _goal(number, product, product.instruction + choice, product.wanted, options)
 
     def draw(self, seed: int) -> int:
-        """The goal that a seed draws: each product is equally likely, then each of its goals.
-
-        The original's products have from one goal to hundreds. Goals that people wrote are equally likely.
-        """
-        goals = len(self.order)
+        """The goal that a seed draws: each product is equally likely, then each of its goals; or each written goal."""
         if self.written:
-            return derive(seed, "webshop goal") % goals
-        source = derive(seed, "webshop product") % len(self.sources)
-        first = int(self.firsts[source])
-        end = int(self.firsts[source + 1]) if source + 1 < len(self.firsts) else goals
-        return int(self._numbers[first + derive(seed, "webshop goal") % (end - first)])
+            return derive(seed, "webshop goal") % len(self.order)
+        source = int(self._sources[derive(seed, "webshop product") % len(self._sources)])
+        choice = derive(seed, "webshop goal") % int(self.goal_counts[source])
+        return int(self._numbers[self._first_goal(source) + choice])
+
+    def _first_goal(self, product: int) -> int:
+        return int(self._goal_ends[product] - self.goal_counts[product])
+
+    @cached_property
+    def _goal_ends(self) -> NDArray[np.int64]:
+        """[product] the end of its unshuffled goals."""
+        return np.cumsum(self.goal_counts)
+
+    @cached_property
+    def _sources(self) -> NDArray[np.int64]:
+        """The products that goals ask for."""
+        return np.flatnonzero(self.goal_counts)
 
     @cached_property
     def _numbers(self) -> NDArray[np.int64]:
         """[unshuffled goal] its index in the order."""
         return np.argsort(np.asarray(self.order))
 
-    def search(self, query: str) -> tuple[int, ...]:
-        """The best products for a query, at most 50, as in the original."""
-        hits = self.hits.get(query)
-        if hits is None:
-            if len(self.hits) >= _CACHED_QUERIES:
-                self.hits.clear()
-            hits = self.hits[query] = tuple(self.index.search(query, _MOST_HITS))
-        return hits
+    @cached_property
+    def search(self) -> Callable[[str], tuple[int, ...]]:
+        """Query -> the best products, at most 50, as in the original."""
+        return lru_cache(maxsize=_CACHED_QUERIES)(lambda query: tuple(self.index.search(query, _MOST_HITS)))
 
 
 def _goal(number: int, product: Product, wish: str, attributes: tuple[str, ...], options: dict[str, str]) -> Goal:
     limit = budget(product)
     instruction = wish + (f", and price lower than {limit:.2f} dollars" if limit < NO_LIMIT else "")
-    kind = (product.title, product.kind, product.crumbs, product.category)
-    return Goal(number, product.asin, instruction, attributes, options, limit, *kind)
+    texts = (product.title, product.kind, product.crumbs, product.category)
+    return Goal(number, product.asin, instruction, attributes, options, limit, *texts)
 
 
 def budget(product: Product) -> float:
@@ -200,68 +192,47 @@ def from_records(
     builder = IndexBuilder()
     for product in products:
         builder.add(indexed_text(product))
-    tables = _goal_tables([_goals_of(product) for product in products])
-    return Catalogue(name, products, builder.finish(), *tables, names, tiny)
+    counts = np.array([_goals_of(product) for product in products], dtype=np.int64)
+    return Catalogue(name, products, builder.finish(), counts, _shuffled(int(counts.sum())), names, tiny)
 
 
 @lru_cache(maxsize=4)
 def from_files(where: str) -> Catalogue:
     """The catalogue of the original's files at `where`; what is made of them is kept in the user's cache."""
     source = files.find(where)
-    folder = files.kept(f"webshop-{_fingerprint(*source)}", lambda beside: _make(source, beside))
+    folder = _kept(source)
     try:
         shelf = Shelf(folder)
-        tables: list[Any] = [np.asarray(np.load(folder / f"{name}.npy", mmap_mode="r")) for name in _GOAL_FILES]
+        counts, order = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("goal_counts", "order"))
         name = source.products.name.removesuffix(".gz")  # the same on every machine: worlds are told apart by it
-        return Catalogue(name, shelf, Index.load(folder, len(shelf)), *tables)
+        return Catalogue(name, shelf, Index.load(folder, len(shelf)), counts, order)
     except (OSError, ValueError, EOFError) as failure:
         raise UsageError(f"webshop: the index in {str(folder)!r} is damaged ({failure}); remove it") from failure
 
 
 @lru_cache(maxsize=4)
 def from_people(where: str) -> Catalogue:
-    """The catalogue of the original's files at `where` with the goals that people wrote.
-
-    Instructions are matched with products once; the user's cache keeps the result.
-    """
+    """The same with the goals that people wrote; like the original, without those that name no attribute."""
     shop, source = from_files(where), files.find(where)
-    path = files.by_people(source)
-    name = f"webshop-{_fingerprint(*source, path)}"
-    folder = files.kept(name, lambda folder: _match_instructions(shop.products, path, folder))
-    try:
-        lines = json.loads((folder / "written.json").read_text(encoding="utf-8"))
-        written = [Written(number, text, tuple(wanted), tuple(options)) for number, text, wanted, options in lines]
-    except (OSError, ValueError, TypeError) as failure:
-        raise UsageError(f"webshop: the goals in {str(folder)!r} are damaged ({failure}); remove it") from failure
+    numbers = {asin: number for number, asin in enumerate(np.load(_kept(source) / "asins.npy").tolist())}
+    path, written = files.by_people(source), list[Written]()
+    for asin, instructions in files.entries(path):
+        with files.damage(path, asin):
+            for entry in instructions if asin.lower() in numbers else ():
+                wanted, options = (_phrases(entry[f"instruction_{part}"]) for part in ("attributes", "options"))
+                if wanted:
+                    written.append((numbers[asin.lower()], _text(entry["instruction"]), wanted, options))
+    if not written:
+        raise UsageError(f"webshop: {str(path)!r} has no instruction for any product of the catalogue")
+    written.sort(key=lambda goal: goal[0])
     return replace(shop, name=f"{shop.name}:human", written=written, order=_shuffled(len(written)))
 
 
-def _match_instructions(products: Sequence[Product], path: Path, folder: Path) -> None:
-    """Write the instructions of `path` for `products`; like the original, none that names no attribute."""
-    asked: dict[str, list[tuple[str, tuple[str, ...], tuple[str, ...]]]] = {}
-    for asin, entries in files.entries(path):
-        with files.damage(path, asin):
-            if not isinstance(entries, list):
-                raise TypeError(f"must be a list of instructions (got {type(entries).__name__})")
-            asked[asin.lower()] = [_instruction(entry) for entry in entries]
-    lines = [
-        Written(number, *entry)
-        for number, product in enumerate(products)
-        for entry in asked.get(product.asin, ())
-        if entry[1]
-    ]
-    if not lines:
-        raise UsageError(f"webshop: {str(path)!r} has no instruction for any product of the catalogue")
-    (folder / "written.json").write_text(json.dumps(lines), encoding="utf-8")
-
-
-_GOAL_FILES = ("sources", "firsts", "order")
-
-
-def _fingerprint(*paths: Path) -> str:
-    """Names what is made of files as they are now."""
-    stamps = [(str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
-    return hashlib.blake2b(repr((VERSION, stamps)).encode(), digest_size=8).hexdigest()
+def _kept(source: files.Source) -> Path:
+    """The folder of what is made of the files as they are now."""
+    stamps = [(str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns) for path in source]
+    name = hashlib.blake2b(repr((VERSION, stamps)).encode(), digest_size=8).hexdigest()
+    return files.kept(f"webshop-{name}", lambda folder: _make(source, folder))
 
 
 class Shelf(Sequence[Product]):
@@ -271,8 +242,6 @@ class Shelf(Sequence[Product]):
         self.ends: Any = np.asarray(np.load(folder / "ends.npy", mmap_mode="r"))
         self.bytes: Any = np.memmap(folder / "products.jsonl", dtype=np.uint8, mode="r")
         self.read = lru_cache(maxsize=_CACHED_PRODUCTS)(self._read)
-        if int(self.ends[-1]) != len(self.bytes):
-            raise ValueError("products.jsonl has another length")
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -284,21 +253,18 @@ class Shelf(Sequence[Product]):
         if not 0 <= number < len(self.ends):
             raise IndexError(number)
         begin = int(self.ends[number - 1]) if number else 0
-        return _thaw(json.loads(self.bytes[begin : int(self.ends[number])].tobytes()))
+        values = json.loads(self.bytes[begin : int(self.ends[number])].tobytes())
+        fields: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+        }
+        fields["options"] = {group: tuple(options) for group, options in fields["options"].items()}
+        return Product(**fields)
 
 
 def _goals_of(product: Product) -> int:
     """The number of a product's goals: the combinations of its options, where it has an instruction."""
     has_goal = product.instruction and product.wanted
     return math.prod(len(values) for values in product.options.values()) if has_goal else 0
-
-
-def _goal_tables(goals: Sequence[int]) -> tuple[Any, Any, Any]:
-    """[source], [source] and [goal]: `Catalogue.sources`, `firsts` and `order`, for the goals of each product."""
-    counts = np.array(goals, dtype=np.int64)
-    sources = np.flatnonzero(counts)
-    firsts = (np.cumsum(counts) - counts)[sources]
-    return sources.astype(np.int32), firsts, np.array(_shuffled(int(counts.sum())), dtype=np.int64)
 
 
 def _shuffled(count: int) -> list[int]:
@@ -310,89 +276,65 @@ def _shuffled(count: int) -> list[int]:
 
 def _make(source: files.Source, folder: Path) -> None:
     """Fill `folder` with the products, their index and the tables of the goals, in one pass over the files."""
-    builder, goals, ends, position = IndexBuilder(folder), list[int](), list[int](), 0
+    builder, goals, ends, asins, position = IndexBuilder(folder), list[int](), list[int](), list[str](), 0
     with (folder / "products.jsonl").open("wb") as shelf:
         for product in _products(source):
             goals.append(_goals_of(product))
+            asins.append(product.asin)
             builder.add(indexed_text(product))
-            position += shelf.write(_freeze(product))
+            fields = {name: getattr(product, name) for name in Product.__slots__}
+            line = json.dumps(fields, ensure_ascii=False) + "\n"
+            position += shelf.write(line.encode("utf-8", "surrogatepass"))
             ends.append(position)
-    if not ends:
-        raise UsageError(f"webshop: {str(source.products)!r} has no product")
     if not any(goals):
         raise UsageError(f"webshop: {str(source.instructions)!r} has no instruction for any product of the catalogue")
     builder.finish()
-    np.save(folder / "ends.npy", np.array(ends, dtype=np.int64))
-    for name, table in zip(_GOAL_FILES, _goal_tables(goals), strict=True):
-        np.save(folder / f"{name}.npy", table)
+    order = np.array(_shuffled(sum(goals)), dtype=np.int64)
+    for name, table in {"ends": ends, "asins": asins, "goal_counts": goals, "order": order}.items():
+        np.save(folder / f"{name}.npy", np.asarray(table))
 
 
 def _products(source: files.Source) -> Iterator[Product]:
     """Every product once, with its instruction; like the original, without those whose id is no id."""
     # Kept as texts: a million small dictionaries would take gigabytes.
-    notes = {}
-    for key, note in files.entries(source.instructions):
-        with files.damage(source.instructions, key):
-            if not isinstance(note, dict):
-                raise TypeError(f"must be an object (got {type(note).__name__})")
-        notes[key] = json.dumps(note).encode()
+    notes = {asin: json.dumps(note).encode() for asin, note in files.entries(source.instructions)}
     seen: set[str] = set()
     for name, entry in files.entries(source.products):
         with files.damage(source.products, name):
-            asin = entry["asin"] if isinstance(entry, dict) else None
-            if not isinstance(asin, str):
-                raise TypeError("must be an object with the text 'asin'")
-        if asin == "nan" or len(asin) > 10 or asin in seen:
-            continue
-        seen.add(asin)
-        with files.damage(source.products, f"{name} ({asin})"):
+            asin = entry["asin"]
+            if asin == "nan" or len(asin) > 10 or asin in seen:
+                continue
+            seen.add(asin)
             product = read_product(entry, json.loads(notes.get(asin, b"{}")))
         yield product
 
 
 def read_product(entry: Mapping[str, Any], note: Mapping[str, Any]) -> Product:
-    """A product from the original's entry and from what the file of instructions says of it.
-
-    Raises `KeyError`, `TypeError` or `ValueError` where something is missing or is not what it should be.
-    """
+    """A product from the original's entry and from what the file of instructions says of it."""
     asin, features = entry["asin"], entry.get("small_description")
     prices = read_prices(entry.get("pricing"))
     low, high = prices[0], prices[-1]
     return Product(
         asin=asin.lower(),
-        title=_text(entry, "name"),
-        description=_text({"full_description": None, **entry}, "full_description"),
-        features=tuple(
-            feature.strip() for feature in ([features] if isinstance(features, str) else _phrases(features))
-        ),
+        title=_text(entry["name"]),
+        description=_text(entry.get("full_description")),
+        features=tuple(phrase.strip() for phrase in _phrases([features] if isinstance(features, str) else features)),
         options=_options(entry.get("customization_options") or {}),
         price_tag=f"${low}" if len(prices) == 1 else f"${low} to ${high}",
         price=low if len(prices) == 1 else generator(asin, "webshop price").uniform(low, high),
-        category=_text(entry, "category"),
-        kind=_text(entry, "query").lower().strip(),
-        crumbs=_text(entry, "product_category"),
+        category=_text(entry["category"]),
+        kind=_text(entry["query"]).lower().strip(),
+        crumbs=_text(entry["product_category"]),
         rating=str(entry.get("average_rating") or "N.A."),
         reviews=_phrases(entry.get("reviews")),
         attributes=_phrases(note.get("attributes")),
-        instruction=str(note.get("instruction") or ""),
+        instruction=_text(note.get("instruction")),
         wanted=_phrases(note.get("instruction_attributes")),
     )
 
 
-def _instruction(entry: Mapping[str, Any]) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """What a person asked for: the instruction, the attributes and the options that it names; raises as the above."""
-    attributes, options = _phrases(entry["instruction_attributes"]), _phrases(entry["instruction_options"])
-    return _text(entry, "instruction"), attributes, options
-
-
-def _text(entry: Mapping[str, Any], key: str) -> str:
-    """A text that must be there, but may be empty: null and NaN stand for nothing in the original's files."""
-    value = entry[key]
-    if _is_nothing(value):
-        return ""
-    if not isinstance(value, str):
-        raise TypeError(f"{key!r} must be text (got {type(value).__name__})")
-    return value
+def _text(value: object) -> str:
+    return "" if _is_nothing(value) else str(value)
 
 
 def _phrases(value: object) -> tuple[str, ...]:
@@ -404,6 +346,7 @@ def _phrases(value: object) -> tuple[str, ...]:
 
 
 def _is_nothing(value: object) -> bool:
+    """Null and NaN stand for nothing in the original's files."""
     return value is None or value != value
 
 
@@ -428,14 +371,3 @@ def _options(groups: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
 
 
 _NO_TAGS = str.maketrans("", "", "<>")
-
-
-def _freeze(product: Product) -> bytes:
-    fields = [getattr(product, name) for name in Product.__slots__]
-    return (json.dumps(fields, ensure_ascii=False, separators=(",", ":")) + "\n").encode("utf-8", "surrogatepass")
-
-
-def _thaw(fields: list[Any]) -> Product:
-    options = {group: tuple(values) for group, values in fields[4].items()}
-    fields = [tuple(value) if isinstance(value, list) else value for value in fields]
-    return Product(*[*fields[:4], options, *fields[5:]])

@@ -1,8 +1,7 @@
 """WebShop: find a product that an instruction asks for, choose its options, buy it (Yao et al., arXiv 2207.01206).
 
-The pages, actions and reward of the original, without its web server, Java and tagger; `mulligan.envs.webshop.reward`
-says what differs in the reward. A page is said in few words, and the instruction on the search page alone; what can be
-clicked is the same.
+The pages, actions and reward of the original, without its web server, Java and tagger; `reward.py` says what differs in
+the reward. The instruction stands on the search page alone.
 
 Parameters (`--env.NAME`):
 
@@ -28,20 +27,42 @@ pays        what a purchase earns: its ``score``, as in the original, or 1 for a
 
 from __future__ import annotations
 
+import os
 import random
 import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from mulligan.envs.base import LONGEST_REPLY, Player, action_text
-from mulligan.envs.webshop import memory, views
-from mulligan.envs.webshop.choice import GENERATED, catalogue, check, goal_number, original_set
+from mulligan.envs.webshop import files, memory, views
+from mulligan.envs.webshop.catalogue import Catalogue, from_files, from_people
+from mulligan.envs.webshop.generate import MOST_TINY, generated, tiny
 from mulligan.envs.webshop.search import as_query
 from mulligan.envs.webshop.session import BACK, BUY, NEXT, PREVIOUS, SUB_PAGES, Session
+from mulligan.errors import ParameterError, UnknownName, UsageError
+from mulligan.seeding import derive
 from mulligan.types import Episode, ParamValue, Step, Task
 
 LONGEST_QUERY = 1_000
 """Characters of a query; a longer one is no action."""
+_GENERATED = ("generated", "tiny")
+_ORIGINAL_SPLIT = {"train": slice(1500, None), "validation": slice(500, 1500), "eval": slice(0, 500)}
+"""The original's split of its goals, by their order. Each 10^9 seeds draw from the next set."""
+_SEEDS_EACH = 1_000_000_000
+_NUMBERS = {
+    "products": (1, 2_000_000),
+    "per_page": (1, 50),
+    "longest": (0, 1_000_000),
+    "goal": (-1, 1_000_000_000),
+    "world": (-1, 2**63),
+}
+"""The least and the largest value of a parameter."""
+_WORDS = {
+    "view": ("page", "compact"),
+    "pays": ("score", "success"),
+    "goals": ("synthetic", "human"),
+    "split": ("auto", "original"),
+}
 _LONGEST_ECHO = 60
 _CANONICAL = re.compile(r"<action>(search|click)\[([^\[\]<>]*|< prev|next >)\]</action>")
 _COMMAND = re.compile(r"(search|click)\s*\[(.*)\]", re.IGNORECASE | re.DOTALL)
@@ -83,8 +104,8 @@ class WebShop:
 
     def __init__(self, task: Task) -> None:
         self.task = task
-        self.shop = catalogue(task)
-        self.goal = self.shop.goal(goal_number(task, self.shop))
+        self.shop = _catalogue(task)
+        self.goal = self.shop.goal(_goal_number(task, self.shop))
         self.compact = task.text("view") == "compact"
         sub_pages = (*SUB_PAGES, "attributes") if task["attributes"] else SUB_PAGES
         self.session = Session(self.shop, self.goal, task.integer("per_page"), task.integer("longest"), sub_pages)
@@ -93,14 +114,27 @@ class WebShop:
 
     @staticmethod
     def settle(params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:
-        check(params)
+        """Check the parameters."""
+        is_made_up = params["catalogue"] in _GENERATED
+        for name, (least, most) in _NUMBERS.items():
+            most = MOST_TINY if name == "products" and params["catalogue"] == "tiny" else most
+            if not least <= int(params[name]) <= most:
+                raise ParameterError(f"webshop: {name} must be {least} to {most} (got {params[name]})")
+        for name, words in _WORDS.items():
+            if params[name] not in words:
+                raise UnknownName(f"webshop {name}", str(params[name]), words)
+            if is_made_up and params[name] in ("human", "original"):
+                raise ParameterError(f"webshop: {name}={params[name]} needs the original's files; set catalogue")
+        if not is_made_up:
+            source = files.find(_folder(str(params["catalogue"])))
+            if params["goals"] == "human":
+                files.by_people(source)
         return params
 
     @staticmethod
     def task_class(params: Mapping[str, ParamValue]) -> str:
-        catalogue = str(params["catalogue"])
-        is_named = catalogue in (*GENERATED, "original")
-        return f"webshop/{catalogue if is_named else 'file'}" + "/original-split" * (params["split"] == "original")
+        name = params["catalogue"] if params["catalogue"] in (*_GENERATED, "original") else "file"
+        return f"webshop/{name}" + "/original-split" * (params["split"] == "original")
 
     def rules(self) -> str:
         return views.compact_rules(self.session) if self.compact else views.RULES
@@ -154,9 +188,13 @@ class WebShop:
         return next((bare.replace(long, short) for long, short in _BRIEF.items() if long in bare), bare)
 
     def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
-        from mulligan.envs.webshop.player import player  # players know the world; the world does not know them
+        from mulligan.envs.webshop.player import FirstListed, Shopper  # players know the world, and not the reverse
 
-        return player(self, kind, rng, skill, recall)
+        if kind not in self.players:
+            raise UnknownName("player", kind, self.players)
+        if kind == "first-listed":
+            return FirstListed(self, rng, skill, recall)
+        return Shopper(self, kind, rng, skill, recall)
 
     def digest(self, episode: Episode) -> str:
         return (memory.compact_digest if self.compact else memory.digest)(self._replay(episode))
@@ -166,10 +204,7 @@ class WebShop:
         return memory.compact_reflection(story) if self.compact else memory.reflection(story, episode)
 
     def world_key(self) -> str:
-        """The product that is asked for; of the generated catalogue its family, which is all that a shopper looks at.
-
-        Pages of the other products of a family are read on the way to the right one, and remembered as wrong.
-        """
+        """The product that is asked for; of the generated catalogue its family, all of which a shopper looks at."""
         family = f"{self.goal.kind}:{self.goal.attributes[0]}"
         return f"{self.shop.name}:{family if self.shop.made_up and not self.shop.tiny else self.goal.asin}"
 
@@ -179,7 +214,9 @@ class WebShop:
 
     def seed_set(self) -> str | None:
         """The set of tasks that the original's split puts the goal in; None where products are split by their names."""
-        return original_set(self.goal.number) if self.task.text("split") == "original" else None
+        if self.task.text("split") != "original":
+            return None
+        return next(part for part, goals in _ORIGINAL_SPLIT.items() if self.goal.number >= goals.start)
 
     def _replay(self, episode: Episode) -> memory.Story:
         """What an episode showed, found by playing its replies again."""
@@ -214,3 +251,37 @@ class WebShop:
 
     def _invalid(self, why: str) -> Step:
         return Step(self.render(), valid=False, state_key=self.session.key(), feedback=why)
+
+
+def _catalogue(task: Task) -> Catalogue:
+    """The shop of a task; loaded or made once in a process."""
+    name, products, world = task.text("catalogue"), task.integer("products"), task.integer("world")
+    if name not in _GENERATED:
+        return (from_people if task.text("goals") == "human" else from_files)(_folder(name))
+    seed = derive(task.seed, "webshop world") if world == -1 else world
+    return tiny(products, seed) if name == "tiny" else generated(products, seed)
+
+
+def _folder(catalogue: str) -> str:
+    if catalogue != "original":
+        return catalogue
+    if folder := os.environ.get("WEBSHOP_DATA"):
+        return folder
+    raise UsageError("webshop: catalogue=original needs WEBSHOP_DATA, the folder with items_shuffle_1000.json")
+
+
+def _goal_number(task: Task, shop: Catalogue) -> int:
+    """The goal a task asks for, or the one that its seed draws."""
+    goals, number = len(shop.order), task.integer("goal")
+    if number >= goals:
+        raise ParameterError(f"webshop: goal must be < {goals}, the goals of this catalogue (got {number})")
+    if number >= 0:
+        return number
+    if task.text("split") == "auto":
+        return shop.draw(task.seed)
+    part = min(max(0, task.seed) // _SEEDS_EACH, len(_ORIGINAL_SPLIT) - 1)
+    name, numbers = list(_ORIGINAL_SPLIT.items())[part]
+    drawn = range(goals)[numbers]
+    if not drawn:
+        raise ParameterError(f"webshop: split=original has no goal for {name}: the catalogue has only {goals} goals")
+    return drawn[task.seed % _SEEDS_EACH % len(drawn)]

@@ -9,8 +9,8 @@ import contextlib
 import gzip
 import json
 import os
-import secrets
-import shutil
+import re
+import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +21,8 @@ from mulligan.errors import UsageError
 _CHUNK = 1 << 20
 _LONGEST_ENTRY = 1 << 26
 """Characters; what has not ended by then has no end."""
+_DECODE = json.JSONDecoder().raw_decode
+_SPACE = re.compile(r"\s*")
 
 
 class Source(NamedTuple):
@@ -34,41 +36,34 @@ class Source(NamedTuple):
 def find(where: str) -> Source:
     """The files at `where`: a folder, or the file of the products; the other's name follows from it."""
     path = Path(where).expanduser()
-    if path.is_dir():
-        names = [f"items_shuffle{size}.json{end}" for size in ("", "_1000") for end in ("", ".gz")]
-        products = next((path / name for name in names if (path / name).is_file()), None)
-        if products is None:
-            raise UsageError(f"webshop: {where!r} has no items_shuffle.json or items_shuffle_1000.json, plain or .gz")
-    elif path.is_file():
-        products = path
-    else:
-        raise UsageError(f"webshop: {where!r} does not exist; give a folder with items_shuffle_1000.json")
+    names = [f"items_shuffle{size}.json{end}" for size in ("", "_1000") for end in ("", ".gz")]
+    candidates = [path / name for name in names] if path.is_dir() else [path]
+    products = next((file for file in candidates if file.is_file()), None)
+    if products is None:
+        raise UsageError(f"webshop: {where!r} must be a folder with items_shuffle.json or items_shuffle_1000.json")
     name = products.name.removesuffix(".gz")
     twin = name.replace("items_shuffle", "items_ins_v2") if "items_shuffle" in name else f"ins_{name}"
-    for instructions in (products.with_name(twin), products.with_name(f"{twin}.gz")):
-        if instructions.is_file():
-            return Source(products, instructions)
-    raise UsageError(f"webshop: {str(products)!r} needs its instructions beside it, in {twin} or {twin}.gz")
+    return Source(products, _beside(products, twin))
 
 
 def by_people(source: Source) -> Path:
     """The file of the instructions that people wrote, beside the products."""
-    for name in ("items_human_ins.json", "items_human_ins.json.gz"):
-        path = source.products.with_name(name)
+    return _beside(source.products, "items_human_ins.json")
+
+
+def _beside(products: Path, name: str) -> Path:
+    for path in (products.with_name(name), products.with_name(f"{name}.gz")):
         if path.is_file():
             return path
-    raise UsageError(f"webshop: goals=human needs items_human_ins.json, plain or .gz, beside {str(source.products)!r}")
+    raise UsageError(f"webshop: {str(products)!r} needs {name} or {name}.gz beside it")
 
 
 def entries(path: Path) -> Iterator[tuple[str, Any]]:
-    """Each entry of the JSON array or object in `path`, after its name: ``entry 1``, or its key.
-
-    Raises `UsageError` that names the file and the entry where the file is damaged.
-    """
+    """Each entry of the JSON array or object in `path`, after its name: ``entry 1``, or its key."""
     done = 0
     try:
         with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
-            for name, entry in _Reader(file).entries():
+            for name, entry in _stream(file):
                 yield name, entry
                 done += 1
     except (OSError, EOFError, zlib.error, ValueError, RecursionError) as failure:
@@ -85,72 +80,54 @@ def damage(path: Path, entry: str) -> Iterator[None]:
 
 
 def _damaged(path: Path, entry: str, failure: Exception) -> UsageError:
-    reason = f"{failure} is missing" if isinstance(failure, KeyError) else str(failure).partition("\n")[0]
-    return UsageError(f"webshop: {str(path)!r} is damaged at {entry}: {reason or type(failure).__name__}")
+    return UsageError(f"webshop: {str(path)!r} is damaged at {entry}: {type(failure).__name__}: {failure}")
 
 
-class _Reader:
-    """Decodes a long JSON text piece by piece."""
+def _stream(file: TextIO) -> Iterator[tuple[str, Any]]:
+    """Decode a long JSON text piece by piece; an entry that does not end gets larger and larger pieces."""
+    text, at, chunk, number = file.read(_CHUNK).lstrip(), 1, _CHUNK, 0
+    opening = text[:1]
+    if opening not in ("[", "{"):
+        raise ValueError("must be a JSON array or object")
+    while True:
+        try:
+            entry = _next_entry(text, at, in_object=opening == "{")
+        except ValueError:
+            fresh = file.read(chunk)
+            if not fresh or len(text) - at > _LONGEST_ENTRY:
+                raise
+            text, at, chunk = text[at:] + fresh, 0, 2 * chunk
+            continue
+        if entry is None:
+            return
+        key, value, at = entry
+        number, chunk = number + 1, _CHUNK
+        yield (key if opening == "{" else f"entry {number}"), value
 
-    def __init__(self, file: TextIO) -> None:
-        self.file, self.text, self.at, self.chunk = file, "", 0, _CHUNK
-        self.decode = json.JSONDecoder().raw_decode
 
-    def entries(self) -> Iterator[tuple[str, Any]]:
-        opening = self._take()
-        if opening not in ("[", "{"):
-            raise ValueError("must be a JSON array or object")
-        closing, number, sign = "]" if opening == "[" else "}", 0, ","
-        if self._peek() == closing:
-            sign = self._take()
-        while sign == ",":
-            number += 1
-            name = f"entry {number}"
-            if opening == "{":
-                name = str(self._value())
-                if self._take() != ":":
-                    raise ValueError(f"no ':' after {name!r}")
-            yield name, self._value()
-            sign = self._take()
-        if sign != closing:
-            raise ValueError(f"expected ',' or {closing!r} (got {sign!r})")
-        if self._peek():
-            raise ValueError("text after the end")
+def _next_entry(text: str, at: int, *, in_object: bool) -> tuple[str, Any, int] | None:
+    """Key, value and end of the entry at index `at`; None at the closing bracket, `ValueError` in an unfinished one."""
+    key, closing = "", "}" if in_object else "]"
+    at = _after_space(text, at)
+    if text[at : at + 1] == closing:
+        return None
+    if in_object:
+        key, at = _DECODE(text, at)
+        at = _after_space(text, at)
+        if text[at : at + 1] != ":":
+            raise ValueError(f"no ':' after {key!r}")
+        at = _after_space(text, at + 1)
+    value, at = _DECODE(text, at)
+    at = _after_space(text, at)
+    sign = text[at : at + 1]
+    if sign not in (",", closing):  # the text may go on, also in the middle of a number
+        raise ValueError(f"expected ',' or {closing!r} (got {sign!r})")
+    return key, value, at + 1 if sign == "," else at
 
-    def _peek(self) -> str:
-        """The next character that is no white space; empty at the end of the file."""
-        while True:
-            while self.at < len(self.text) and self.text[self.at].isspace():
-                self.at += 1
-            if self.at < len(self.text) or not self._more():
-                return self.text[self.at : self.at + 1]
 
-    def _take(self) -> str:
-        sign = self._peek()
-        self.at += 1
-        return sign
-
-    def _value(self) -> Any:
-        self._peek()
-        self.chunk = _CHUNK
-        while True:
-            try:
-                value, end = self.decode(self.text, self.at)
-            except json.JSONDecodeError as failure:
-                if len(self.text) - self.at > _LONGEST_ENTRY or not self._more():
-                    raise ValueError(failure.msg) from None
-                continue
-            if end == len(self.text) and self._more():  # a number may go on
-                continue
-            self.at = end
-            return value
-
-    def _more(self) -> bool:
-        """Read on; what was used is dropped, and an entry that does not end gets bigger and bigger pieces."""
-        fresh = self.file.read(self.chunk)
-        self.text, self.at = self.text[self.at :] + fresh, 0
-        self.chunk *= 2
-        return bool(fresh)
+def _after_space(text: str, at: int) -> int:
+    space = _SPACE.match(text, at)
+    return space.end() if space else at
 
 
 def cache() -> Path:
@@ -161,29 +138,24 @@ def cache() -> Path:
 
 
 def kept(name: str, make: Callable[[Path], None]) -> Path:
-    """The folder `name` in the cache, filled by `make` on first use.
-
-    It is filled beside its place and moved there in one stroke, so that it is never seen half made; of two that are
-    made at once, the first to finish stays.
-    """
+    """The folder `name` in the cache, filled by `make` on first use, and moved there only when it is complete."""
     target = cache() / name
     if target.is_dir():
         return target
-    beside = target.with_name(f".{name}.{secrets.token_hex(4)}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        beside.mkdir()
-        make(beside)
-        try:
-            beside.rename(target)
-        except OSError:
-            if not target.is_dir():
-                raise
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{name}.") as beside:
+            folder = Path(beside) / name
+            folder.mkdir()
+            make(folder)
+            try:
+                folder.rename(target)
+            except OSError:
+                if not target.is_dir():  # if it is, another process was faster
+                    raise
     except OSError as failure:
         raise UsageError(
             f"webshop: the index cannot be kept in {str(target.parent)!r} ({failure.strerror or failure}); "
             "set MULLIGAN_CACHE to a folder with room"
         ) from failure
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
     return target

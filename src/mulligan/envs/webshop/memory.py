@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mulligan.envs.base import reflection_text
 from mulligan.envs.webshop.catalogue import Catalogue, Goal, Product
 from mulligan.envs.webshop.reward import Match, answers, is_alike, not_chosen
 from mulligan.envs.webshop.session import Session
 from mulligan.errors import StopReason
 from mulligan.types import Episode
+
+NO_PURCHASE = Match(type=0.0, missing=(), options=0, price=False, reward=0.0)
 
 
 @dataclass
@@ -57,9 +60,10 @@ class Story:
     """Each search and how many products it found."""
     items: dict[str, Seen] = field(default_factory=dict)
     """The items that were opened, by id."""
-    bought: Product | None = None
+    bought: str = ""
+    """The id of the item that was bought."""
     chosen: dict[str, str] = field(default_factory=dict)
-    match: Match | None = None
+    match: Match = NO_PURCHASE
     """What the purchase was worth."""
 
     def note(self, session: Session) -> None:
@@ -67,17 +71,14 @@ class Story:
         if session.page == "results":
             self.queries[session.query] = len(session.hits)
         note_item(self.items, session)
-        if session.page == "done":
-            self.bought, self.chosen, self.match = session.item, dict(session.chosen), session.match()
-
-    def is_bought(self, product: Product) -> bool:
-        return self.bought is not None and self.bought.asin == product.asin
+        if session.page == "done" and session.item is not None:
+            self.bought, self.chosen, self.match = session.item.asin, dict(session.chosen), session.match()
 
     def bought_right(self) -> bool:
         """Whether the score of a purchase tells that all was right but options that were not chosen."""
-        if self.bought is None or self.match is None:
-            return False
-        return is_right(self.bought, self.chosen, self.match, self.goal)
+        return self.bought in self.items and is_right(
+            self.items[self.bought].product, self.chosen, self.match, self.goal
+        )
 
 
 def lowest_price(product: Product) -> float:
@@ -152,7 +153,7 @@ def digest(story: Story) -> str:
 
 
 def _verdict(seen: Seen, story: Story) -> str:
-    is_right = story.is_bought(seen.product) and story.bought_right()
+    is_right = seen.product.asin == story.bought and story.bought_right()
     missing, open_questions = [] if is_right else lacks(seen, story.goal), unsure(seen, story.goal)
     if missing:
         return f"lacks {', '.join(missing)}"
@@ -160,61 +161,53 @@ def _verdict(seen: Seen, story: Story) -> str:
 
 
 def _purchase(story: Story) -> str:
-    if story.bought is None or story.match is None:
+    if not story.bought:
         return "bought nothing"
     chosen = "".join(f", {group} {value}" for group, value in story.chosen.items())
-    return f"bought {story.bought.asin}{chosen}: score {story.match.reward:.3g}"
+    return f"bought {story.bought}{chosen}: score {story.match.reward:.3g}"
 
 
 def reflection(story: Story, episode: Episode) -> str:
     """A truthful reflection: what was bought, what it lacked, the best item seen, what to do next."""
-    turns = episode.turns
-    if episode.won:
-        category, failed_at = "none", "nothing"
-    else:
-        failed_at = f"turn {len(turns)}, {'no purchase' if story.bought is None else 'buy now'}"
-        any_invalid = not all(turn.valid for turn in turns)
-        category = "invalid-reply" if any_invalid and not story.bought else "wrong-move"
+    category, failed_at = "none", "nothing"
+    if not episode.won:
+        failed_at = f"turn {len(episode.turns)}, {'buy now' if story.bought else 'no purchase'}"
+        all_valid = all(turn.valid for turn in episode.turns)
+        category = "wrong-move" if all_valid or story.bought else "invalid-reply"
         if episode.stop is StopReason.TURN_LIMIT:
             category = "out-of-turns"
-    return (
-        "<reflection>\n"
-        f"strategy: searched {'; '.join(repr(query) for query in story.queries) or 'nothing'}\n"
-        f"outcome: {_purchase(story)}\n"
-        f"reward: {episode.reward:.3g}\n"
-        f"failed_at: {failed_at}\n"
-        f"env_answer: {_faults(story)}\n"
-        f"error_category: {category}\n"
-        f"plan: {_plan(story, episode.won)}\n"
-        "</reflection>"
+    return reflection_text(
+        strategy=f"searched {'; '.join(map(repr, story.queries)) or 'nothing'}",
+        outcome=_purchase(story),
+        reward=f"{episode.reward:.3g}",
+        failed_at=failed_at,
+        env_answer=_faults(story),
+        error_category=category,
+        plan=_plan(story, episode.won),
     )
 
 
 def _faults(story: Story) -> str:
     """What kept the purchase from being right, as far as pages and score tell."""
-    goal, bought, match = story.goal, story.bought, story.match
-    if bought is None or match is None:
+    if not story.bought:
         return "no purchase was made in time"
-    if match.success:
+    if story.match.success:
         return "everything matched"
-    parts: list[str] = []
+    goal, bought, parts = story.goal, story.items[story.bought], list[str]()
     if not story.bought_right():
-        parts += [f"not {wanted}" for wanted in lacks(story.items[bought.asin], goal) if wanted in goal.attributes]
-        parts += [f"price above {goal.budget:g}"] * (lowest_price(bought) > goal.budget)
-        parts += ["another kind of product"] * (match.type < 1)  # as its title says
+        parts += [f"not {wanted}" for wanted in lacks(bought, goal) if wanted in goal.attributes]
+        parts += [f"price above {goal.budget:g}"] * (lowest_price(bought.product) > goal.budget)
+        parts += ["another kind of product"] * (story.match.type < 1)  # as its title says
         parts += ["something did not match"] * (not parts)
     parts += [f"{_option(goal, group)} not chosen" for group in not_chosen(goal, story.chosen)]
-    return f"{bought.asin}: {', '.join(parts)}"
+    return f"{story.bought}: {', '.join(parts)}"
 
 
 def _plan(story: Story, won: bool) -> str:
     goal = story.goal
-    if story.bought is not None and (won or story.bought_right()):
-        candidates = [story.items[story.bought.asin]]
-    else:
-        candidates = [
-            seen for seen in story.items.values() if not story.is_bought(seen.product) and not lacks(seen, goal)
-        ]
+    candidates = [seen for asin, seen in story.items.items() if asin != story.bought and not lacks(seen, goal)]
+    if won or story.bought_right():
+        candidates = [story.items[story.bought]]
     if candidates:
         best = min(candidates, key=lambda seen: len(unsure(seen, goal)))
         open_questions = [] if won else unsure(best, goal)
@@ -235,7 +228,7 @@ def compact_digest(story: Story) -> str:
 
 def compact_reflection(story: Story) -> str:
     """A truthful reflection: what was bought first, then the other products, then the searches."""
-    items = sorted(story.items.values(), key=lambda seen: not story.is_bought(seen.product))
+    items = sorted(story.items.values(), key=lambda seen: seen.product.asin != story.bought)
     facts = _joined([fact for seen in items for fact in _fact(seen, story)], story)
     return f"<reflection>{'; '.join(filter(None, [facts, *story.queries])) or 'nothing'}</reflection>"
 
@@ -246,11 +239,12 @@ def _joined(facts: list[str], story: Story) -> str:
 
 def _fact(seen: Seen, story: Story) -> list[str]:
     """What is known of a product after an episode; nothing where nothing is."""
-    asin, missing, is_bought = seen.product.asin, lacks(seen, story.goal), story.is_bought(seen.product)
+    asin, missing = seen.product.asin, lacks(seen, story.goal)
+    is_bought = asin == story.bought
     if story.bought_right() if is_bought else not (missing or unsure(seen, story.goal)):
         return [f"{asin}=ok"]
     if not (is_bought or missing):
         return []
-    reasons = [f"{story.match.reward:.2g}"] if is_bought and story.match is not None else []
+    reasons = [f"{story.match.reward:.2g}"] if is_bought else []
     reasons += [f"no {', '.join(missing)}"] if missing else []
     return [f"{asin}=*"] if story.shop.tiny else [f"{asin}=* {' '.join(reasons)}"]

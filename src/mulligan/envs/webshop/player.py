@@ -1,27 +1,26 @@
-"""Scripted shoppers: the expert, who can also be omniscient, and "first-listed", a rule (`first_listed.py`).
+"""Scripted shoppers: the expert, who can also be omniscient, and "first-listed", a rule.
 
-The expert searches for what is asked, opens what looks right, reads what it must know, and buys. It goes by what is on
-the pages alone, and by knowing the other names of a generated kind, as any shopper does. In a made-up shop it reads the
-features of an item while there is time to buy another one afterwards; the last item that there is time for it buys
-unread. The original's pages do not name every attribute that counts, so that there it goes by the order of the list.
-What it saw in earlier episodes (pages of results, items that lack something, purchases and their scores) it uses in a
-share `recall` of its moves.
+The expert searches, opens what looks right, reads what it must know, and buys. It goes by the pages alone, and by
+knowing the other names of a generated kind. In a made-up shop it reads an item's features while there is time to buy
+another one afterwards. The original's pages do not name every attribute that counts: there it goes by the order of the
+list. What it saw in earlier episodes it uses in a share `recall` of its moves.
+
+The rule searches once for everything that is asked, and buys the first listed product of the right kind within the
+budget that offers the options asked for. It reads no page. With memory it passes over what it bought or left before.
+An agent that reads pages and learns from purchases must be above it.
 """
 
 from __future__ import annotations
 
 import random
 import re
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
-from mulligan.envs.base import Player
 from mulligan.envs.webshop.catalogue import Product
 from mulligan.envs.webshop.env import WebShop, click, search
-from mulligan.envs.webshop.first_listed import FirstListed, kind_names, next_choice
-from mulligan.envs.webshop.memory import Seen, is_right, lacks, lowest_price, not_offered, note_item, unsure
+from mulligan.envs.webshop.memory import Seen, is_right, lacks, lowest_price, not_offered, note_item, offered, unsure
 from mulligan.envs.webshop.search import as_query
-from mulligan.envs.webshop.session import BACK, NEXT, PREVIOUS, Session
-from mulligan.errors import UnknownName
+from mulligan.envs.webshop.session import BACK, BUY, NEXT, PREVIOUS, Session
 from mulligan.types import Step
 
 _PAGES = 2
@@ -29,29 +28,20 @@ _PAGES = 2
 _ASKING = re.compile(r"^(find me|i need|looking for)\s+|,? and price lower than .*$", re.IGNORECASE)
 
 
-def player(world: WebShop, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
-    """The player called `kind`."""
-    if kind not in world.players:
-        raise UnknownName("player", kind, world.players)
-    if kind == "first-listed":
-        return FirstListed(world, rng, skill, recall)
-    return Shopper(world, kind, rng, skill, recall)
-
-
+@dataclass
 class Knowledge:
     """What was found out: about items, and about searches."""
 
-    def __init__(self) -> None:
-        self.items: dict[str, Seen] = {}
-        """The items that were opened, by id."""
-        self.wrong: set[str] = set()
-        """Items whose purchase was not a success, for more than options that were not chosen."""
-        self.right: set[str] = set()
-        """Items whose score tells that they lack nothing."""
-        self.results: dict[str, tuple[Product, str, int]] = {}
-        """Item -> the product, and the search and page that listed it."""
-        self.pages: set[tuple[str, int]] = set()
-        """Pages of results that were seen."""
+    items: dict[str, Seen] = field(default_factory=dict)
+    """The items that were opened, by id."""
+    wrong: set[str] = field(default_factory=set)
+    """Items whose purchase was not a success, for more than options that were not chosen."""
+    right: set[str] = field(default_factory=set)
+    """Items whose score tells that they lack nothing."""
+    results: dict[str, tuple[Product, str, int]] = field(default_factory=dict)
+    """Item -> the product, and the search and page that listed it."""
+    pages: set[tuple[str, int]] = field(default_factory=set)
+    """Pages of results that were seen."""
 
     def note(self, session: Session) -> None:
         """Take down what the page shows."""
@@ -65,16 +55,11 @@ class Knowledge:
             (self.right if right else self.wrong).add(session.item.asin)
 
     def with_past(self, past: Knowledge) -> Knowledge:
-        both = Knowledge()
-        for part in (past, self):
-            both.wrong |= part.wrong
-            both.right |= part.right
-            both.pages |= part.pages
-            both.results |= part.results
-            for asin, seen in part.items.items():
-                read = both.items[asin].read if asin in both.items else {}
-                both.items[asin] = replace(seen, read=read | seen.read)
-        return both
+        items = dict(past.items)
+        for asin, seen in self.items.items():
+            items[asin] = replace(seen, read=(items[asin].read if asin in items else {}) | seen.read)
+        sets = (past.wrong | self.wrong, past.right | self.right)
+        return Knowledge(items, *sets, past.results | self.results, past.pages | self.pages)
 
 
 class Shopper:
@@ -84,7 +69,6 @@ class Shopper:
         self.world, self.kind, self.rng, self.skill, self.recall = world, kind, rng, skill, recall
         self.session, self.goal = world.session, world.goal
         self.past, self.now = Knowledge(), Knowledge()
-        self.names = kind_names(world)
         self.reads = world.shop.made_up
         """Whether pages are worth reading: of the original's products they name some attributes and not others."""
         self.queries = _queries(world)
@@ -119,14 +103,12 @@ class Shopper:
         session = self.session
         if right := self._right_item(knowledge):
             return self._towards(right, knowledge)
-        hopes = self._hopes(knowledge)
-        if hopes:
+        if hopes := self._hopes(knowledge):
             return self._towards(max(hopes, key=lambda asin: hopes[asin]), knowledge)
         more = session.page == "results" and session.has_next()
         if more and session.number < _PAGES and (session.query, session.number + 1) not in knowledge.pages:
             return click(NEXT)
-        unseen = [query for query in self.queries if (query, 1) not in knowledge.pages]
-        if unseen:
+        if unseen := [query for query in self.queries if (query, 1) not in knowledge.pages]:
             return search(unseen[0])
         return click(NEXT) if more else search(self.rng.choice(self.queries))
 
@@ -155,7 +137,7 @@ class Shopper:
             return self._look_around(knowledge)
         if not is_wrong and item.asin != right and (page := self._page_to_read(seen, turns_elsewhere)):
             return click(page if session.page == "item" else PREVIOUS)
-        return click(next_choice(session))
+        return click(_next_choice(session))
 
     def _page_to_read(self, seen: Seen, turns_elsewhere: int) -> str:
         """The sub-page that tells more of the item, while there are turns to read it and then to buy another item."""
@@ -191,11 +173,9 @@ class Shopper:
 
     def _looks_right(self, product: Product) -> bool:
         """Whether price and title fit: a made-up title has a name of the kind and the attribute asked for first."""
-        shop, title = self.world.shop, product.title.lower()
-        if lowest_price(product) > self.goal.budget:
-            return False
-        has_name = len(self.names) == 1 or any(name in title for name in self.names)
-        return has_name and (shop.tiny or not shop.made_up or self.goal.attributes[0] in title)
+        shop = self.world.shop
+        is_titled = shop.tiny or not shop.made_up or self.goal.attributes[0] in product.title.lower()
+        return is_titled and _may_fit(self.world, product)
 
     def _straight(self) -> str:
         """The shortest way for somebody who knows which product it is."""
@@ -209,16 +189,95 @@ class Shopper:
         if session.item is None or session.item.asin != goal.asin:
             searched = any(query == " ".join(as_query(goal.title).split()) for query, _ in self.now.pages)
             return search(goal.title if not searched else f"{goal.title} {goal.instruction}")
-        return click(next_choice(session))
+        return click(_next_choice(session))
+
+
+class FirstListed:
+    """Buys the products of one list from the top, one an episode."""
+
+    def __init__(self, world: WebShop, rng: random.Random, skill: float, recall: float) -> None:
+        self.world, self.session, self.rng, self.skill, self.recall = world, world.session, rng, skill, recall
+        self.passed: set[str] = set()
+        """Products that earlier episodes, or this one, bought or left."""
+        self.lists_ended = 0
+        """Lists of this episode that had nothing more to buy."""
+
+    def act(self) -> str:
+        if not self.world.moves:
+            self.lists_ended = 0
+            if self.rng.random() >= self.recall:
+                self.passed.clear()
+        if self.rng.random() >= self.skill:
+            return self.rng.choice(self.world.legal())
+        return self.world.write(self._act())
+
+    def see(self, step: Step) -> None:
+        if self.session.page == "done" and self.session.item is not None:
+            self.passed.add(self.session.item.asin)
+
+    def _act(self) -> str:
+        session, goal = self.session, self.world.goal
+        if session.page == "search":
+            return search(self._query())
+        if session.item is None:
+            return click(self._choice())
+        lacks_options = session.page == "item" and len(offered(session.item, goal)) < len(goal.options)
+        # Another product takes a click back, one to open it, its options, and buying.
+        if lacks_options and self.world.task.turns - self.world.moves >= 3 + len(goal.options):
+            self.passed.add(session.item.asin)
+            return click(PREVIOUS)
+        return click(_next_choice(session))
+
+    def _query(self) -> str:
+        """Every name of the kind, the attributes and the options; in the tiny shop one name after the other.
+
+        Of files only the instruction is searched for: what the shop calls the kind stands on no page.
+        """
+        goal, shop = self.world.goal, self.world.shop
+        if shop.tiny:
+            names = _queries(self.world)
+            return names[self.lists_ended % len(names)]
+        if not shop.made_up:
+            return goal.instruction.partition(", and price lower than")[0]
+        return " ".join([*_kind_names(self.world), *goal.attributes, *goal.options.values()])
+
+    def _choice(self) -> str:
+        """The first product on the page to buy; the next page where there is none, and after the last a new search."""
+        for product in self.session.listed():
+            if product.asin not in self.passed and _may_fit(self.world, product):
+                return product.asin
+        if self.session.has_next():
+            return NEXT
+        self.lists_ended += 1
+        return BACK
+
+
+def _kind_names(world: WebShop) -> tuple[str, ...]:
+    """The names that mean the kind that is asked for; of the original's catalogue, only the one it is filed under."""
+    return world.shop.names.get(world.goal.kind, (world.goal.kind,))
+
+
+def _may_fit(world: WebShop, product: Product) -> bool:
+    """Whether the price is within the budget, and a made-up title has a name of the kind."""
+    names, title = _kind_names(world), product.title.lower()
+    return lowest_price(product) <= world.goal.budget and (len(names) == 1 or any(name in title for name in names))
+
+
+def _next_choice(session: Session) -> str:
+    """On an item's pages: the next click on the way to buying it with the options asked for."""
+    if session.page != "item" or session.item is None:
+        return PREVIOUS
+    options = offered(session.item, session.goal).values()
+    return next((value for group, value in options if session.chosen.get(group) != value), BUY)
 
 
 def _queries(world: WebShop) -> list[str]:
-    """Searches to try, in order.
+    """The expert's searches, in order.
 
     In the tiny shop one name of the kind after the other. In a made-up one all names with the attribute that is asked
     for first, then with all attributes. Elsewhere the instruction's own words, then the kind and the attributes alone.
     """
-    goal, names = world.goal, kind_names(world)
+    goal, names = world.goal, _kind_names(world)
     if world.shop.tiny:
         return sorted(names, key=lambda name: name not in goal.instruction.lower())
     if world.shop.made_up:

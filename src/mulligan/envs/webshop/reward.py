@@ -121,7 +121,8 @@ def _type(product: Product, goal: Goal) -> float:
         return 0.0
     if share < 0.1:
         return 0.1
-    same_crumbs = len(_crumbs(product.crumbs) & _crumbs(goal.crumbs)) >= 2
+    crumbs, wanted = ({crumb.strip() for crumb in path.split("›")} for path in (product.crumbs, goal.crumbs))
+    same_crumbs = len(crumbs & wanted) >= 2
     return 1.0 if product.kind == goal.kind or same_crumbs or share > 0.2 else 0.5
 
 
@@ -136,11 +137,6 @@ def nouns(title: str) -> tuple[str, ...]:
     """The words of a title that may be nouns, each as often as it stands there."""
     words = _WORD.findall(_POSSESSIVE.sub("", title.lower()))
     return tuple(word for word in words if word[0].isalpha() and word not in _NO_NOUNS)
-
-
-@lru_cache(maxsize=1 << 12)
-def _crumbs(path: str) -> frozenset[str]:
-    return frozenset(crumb.strip() for crumb in path.split("›"))
 
 
 @lru_cache(maxsize=1 << 16)

@@ -2,15 +2,16 @@
 
 The arrays and the numbers are those of `bm25s` (method "lucene", k1 0.9, b 0.4), which the tests compare with. What is
 done here by hand is what that library does not do for a million products: the index is built in pieces, so that memory
-stays bounded, read back as memory maps, and the best few are found without sorting all scores.
+stays bounded, and read back as memory maps.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +29,9 @@ _STOP = frozenset(
     )
 )
 _UNSEARCHABLE = re.compile(r"[^\w.'|-]+")
-_LONGEST = 32
-"""Bytes of a stem that count: the vocabulary is an array of fixed width, searched by halving where it lies."""
 _PIECE = 4_000_000
 """Words of the texts that are held in memory before they are counted and put aside."""
-_OFTEN, _MANY, _MOST_SPREAD = 16, 50_000, 64
-"""From 50,000 products on, stems that one product in 16 has are spread out, the 64 commonest at most: 300 MB for a
-million products."""
-_BLOCK = 1024
-FILES = ("vocabulary", "starts", "products", "weights")
+FILES = ("starts", "products", "weights")
 
 
 def stemmer() -> Callable[[str], str]:
@@ -63,8 +58,8 @@ def as_query(text: str) -> str:
 class Index:
     """For each stem the products whose text has it, with the score it gives them."""
 
-    vocabulary: NDArray[np.bytes_]
-    """[stem] all stems, sorted."""
+    vocabulary: dict[str, int]
+    """Stem -> its number."""
     starts: NDArray[np.int64]
     """[stem + 1] where the stem's part of `products` and `weights` begins."""
     products: NDArray[np.int32]
@@ -72,62 +67,33 @@ class Index:
     size: int
     """Number of products."""
     stem: Callable[[str], str]
-    spread: dict[int, NDArray[np.float32]] = field(default_factory=dict)
-    """Stem -> the scores of all products, for stems that are in so many that adding all is faster."""
 
     def search(self, query: str, most: int = 50) -> list[int]:
         """The `most` best products, best first; of equals the earlier one. Only such as share a stem with `query`."""
         scores = np.zeros(self.size, dtype=np.float32)
         for word in words(query):
-            key = _key(self.stem(word))
-            stem = int(self.vocabulary.searchsorted(key))
-            if stem == len(self.vocabulary) or self.vocabulary[stem] != key:
+            stem = self.vocabulary.get(self.stem(word))
+            if stem is None:
                 continue
-            if stem in self.spread:
-                scores += self.spread[stem]
-            else:
-                part = self._part(stem)
-                scores[self.products[part]] += self.weights[part]
+            part = slice(int(self.starts[stem]), int(self.starts[stem + 1]))
+            scores[self.products[part]] += self.weights[part]
         return best(scores, most)
-
-    def _part(self, stem: int) -> slice:
-        return slice(int(self.starts[stem]), int(self.starts[stem + 1]))
-
-    def spread_out(self) -> Index:
-        """Itself, ready for fast queries: with the commonest stems spread out, where there are many products."""
-        counts = np.diff(self.starts) if self.size >= _MANY else np.zeros(0, dtype=np.int64)
-        for stem in np.argsort(-counts, kind="stable")[:_MOST_SPREAD].tolist():
-            if _OFTEN * counts[stem] < self.size:
-                break
-            part = self._part(stem)
-            scores = self.spread[stem] = np.zeros(self.size, dtype=np.float32)
-            scores[self.products[part]] = self.weights[part]
-        return self
 
     @staticmethod
     def load(folder: Path, size: int) -> Index:
         """An index from disk; of its arrays only what a query touches is read."""
         # As plain arrays: the class of memory maps costs microseconds at every slice.
         arrays: list[Any] = [np.asarray(np.load(folder / f"{name}.npy", mmap_mode="r")) for name in FILES]
-        if max(1, int(arrays[1][-1])) != len(arrays[2]) or len(arrays[2]) != len(arrays[3]):
-            raise ValueError("its parts do not fit together")
-        return Index(arrays[0], arrays[1], arrays[2], arrays[3], size, stemmer()).spread_out()
+        vocabulary = json.loads((folder / "vocabulary.json").read_text(encoding="utf-8"))
+        return Index(vocabulary, arrays[0], arrays[1], arrays[2], size, stemmer())
 
 
 def best(scores: NDArray[np.float32], most: int) -> list[int]:
-    """Indices of the `most` highest scores above 0, highest first, ties by index.
-
-    The `most`-th best of the maxima of some blocks is a bound from below for the `most`-th best of all, so that only
-    few scores are left to be sorted.
-    """
-    least = np.float32(0)
-    blocks = len(scores) // _BLOCK
-    if blocks > most:
-        tops = scores[: blocks * _BLOCK].reshape(blocks, _BLOCK).max(axis=1)
-        least = np.partition(tops, blocks - most)[blocks - most]
-    elif len(scores) > most:
-        least = np.partition(scores, len(scores) - most)[len(scores) - most]
-    candidates = np.flatnonzero(scores >= least) if least > 0 else np.flatnonzero(scores)
+    """Indices of the `most` highest scores above 0, highest first, ties by index."""
+    candidates = np.flatnonzero(scores)
+    if len(candidates) > most:  # only those that may be among the best are sorted
+        least = np.partition(scores[candidates], -most)[-most]
+        candidates = candidates[scores[candidates] >= least]
     order = np.lexsort((candidates, -scores[candidates]))[:most]
     indices: list[int] = candidates[order].tolist()
     return indices
@@ -138,7 +104,7 @@ class IndexBuilder:
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder, self.stem = folder, stemmer()
-        self.numbers: dict[bytes, int] = {}
+        self.vocabulary: dict[str, int] = {}
         """Stem -> its number, in order of appearance."""
         self.number_of: dict[str, int] = {}
         """Word -> number of its stem."""
@@ -146,13 +112,13 @@ class IndexBuilder:
         self.waiting: list[int] = []
         self.first = 0
         """The product that `waiting` begins with."""
-        self.pieces: list[Any] = []
+        self.pieces: list[NDArray[np.int32]] = []
 
     def add(self, text: str) -> None:
         counted = words(text)
         for word in counted:
             if word not in self.number_of:
-                self.number_of[word] = self.numbers.setdefault(_key(self.stem(word)), len(self.numbers))
+                self.number_of[word] = self.vocabulary.setdefault(self.stem(word), len(self.vocabulary))
         self.waiting += [self.number_of[word] for word in counted]
         self.lengths.append(len(counted))
         if len(self.waiting) >= _PIECE:
@@ -161,63 +127,49 @@ class IndexBuilder:
     def finish(self) -> Index:
         """The index of all texts; with a folder, written into the files that `Index.load` reads."""
         self._count()
-        size, stems = len(self.lengths), len(self.numbers)
-        vocabulary = np.array(list(self.numbers), dtype=f"S{_LONGEST}")
-        order = np.argsort(vocabulary, kind="stable")
-        rank = np.empty(stems, dtype=np.int64)
-        rank[order] = np.arange(stems)
+        size, stems = len(self.lengths), len(self.vocabulary)
         lengths = np.array(self.lengths, dtype=np.float32)
         spread = np.float32(K1) * (1 - B + B * lengths / max(lengths.mean() if size else 1.0, 1e-9))
         holders = np.zeros(stems, dtype=np.int64)
-        for stem, _, _ in self._read():
-            holders += np.bincount(rank[stem], minlength=stems)
+        for stem, _, _ in self.pieces:
+            holders += np.bincount(stem, minlength=stems)
         starts = np.concatenate([[0], np.cumsum(holders)])
         rarity = np.log(1 + (size - holders + 0.5) / (holders + 0.5)).astype(np.float32)
         products = self._array("products", np.int32, starts[-1])
         weights = self._array("weights", np.float32, starts[-1])
         free = starts[:-1].copy()
-        for stem, product, times in self._read():
+        for stem, product, times in self.pieces:
             # A piece is sorted by stem: its n-th product of a stem goes to the n-th free index of that stem. With
             # stems [0, 0, 2] whose free indices are 5 and 9, changes = [0, 2], counts = [2, 1], indices = [5, 6, 9].
             changes = np.flatnonzero(np.diff(stem, prepend=-1))
             counts = np.diff(changes, append=len(stem))
-            ranks = rank[stem[changes]]
-            indices = np.repeat(free[ranks] - changes, counts) + np.arange(len(stem))
+            indices = np.repeat(free[stem[changes]] - changes, counts) + np.arange(len(stem))
             products[indices] = product
-            weights[indices] = np.repeat(rarity[ranks], counts) * (times / (times + spread[product]))
-            free[ranks] += counts
+            weights[indices] = rarity[stem] * (times / (times + spread[product]))
+            free[stem[changes]] += counts
         if self.folder is not None:
-            np.save(self.folder / "vocabulary.npy", vocabulary[order])
+            (self.folder / "vocabulary.json").write_text(json.dumps(self.vocabulary), encoding="utf-8")
             np.save(self.folder / "starts.npy", starts)
-            for piece in self.pieces:
-                piece.unlink()
-        return Index(vocabulary[order], starts, products, weights, size, self.stem).spread_out()
+            for file in self.folder.glob("piece*.npy"):
+                file.unlink()
+        return Index(self.vocabulary, starts, products, weights, size, self.stem)
 
     def _count(self) -> None:
         """Put aside how often each stem stands in each of the waiting texts, sorted by stem, then product."""
-        count = len(self.lengths) - self.first
-        if not self.waiting:
-            self.first = len(self.lengths)
-            return
-        product = np.repeat(np.arange(count), self.lengths[self.first :])
-        pairs, times = np.unique(np.array(self.waiting, dtype=np.int64) * count + product, return_counts=True)
-        piece = np.stack([pairs // count, pairs % count + self.first, times]).astype(np.int32)
-        if self.folder is not None:
-            file = self.folder / f"piece{len(self.pieces)}.npy"
-            np.save(file, piece)
-        self.pieces.append(piece if self.folder is None else file)
+        if self.waiting:
+            count = len(self.lengths) - self.first
+            product = np.repeat(np.arange(count), self.lengths[self.first :])
+            pairs, times = np.unique(np.array(self.waiting, dtype=np.int64) * count + product, return_counts=True)
+            piece = np.stack([pairs // count, pairs % count + self.first, times]).astype(np.int32)
+            if self.folder is not None:
+                file = self.folder / f"piece{len(self.pieces)}.npy"
+                np.save(file, piece)
+                piece = np.load(file, mmap_mode="r")
+            self.pieces.append(piece)
         self.waiting, self.first = [], len(self.lengths)
-
-    def _read(self) -> Iterator[NDArray[np.int32]]:
-        for piece in self.pieces:
-            yield np.load(piece) if isinstance(piece, Path) else piece
 
     def _array(self, name: str, kind: Any, length: int) -> Any:
         shape = (max(1, int(length)),)  # a file of nothing cannot be mapped
         if self.folder is None:
             return np.zeros(shape, dtype=kind)
         return np.lib.format.open_memmap(self.folder / f"{name}.npy", mode="w+", dtype=kind, shape=shape)
-
-
-def _key(stem: str) -> bytes:
-    return stem.encode()[:_LONGEST]

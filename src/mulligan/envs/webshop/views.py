@@ -15,7 +15,7 @@ from mulligan.envs.webshop.session import NEXT, Session, cut, whole_words
 
 _ASKING = re.compile(r"^(?:find me|i need|looking for)\s+", re.IGNORECASE)
 _PRICE = re.compile(r"\d+(?:\.\d+)?")
-_TITLE = 60
+LONGEST_TITLE = 60
 """Characters of a title among results; a longer one stands in full on the item's page."""
 RULES = (
     "You shop online. The instruction says what to buy: a kind of product, attributes it must have, options "
@@ -44,10 +44,10 @@ def page(session: Session) -> str:
         return f"Search page\nInstruction: {session.goal.instruction}"
     item, products = session.item, session.listed() if session.page == "results" else []
     if item is None:
-        lines = [f"{product.asin} {cut(product.title, _TITLE)} {product.price_tag}" for product in products]
+        lines = [f"{product.asin} {cut(product.title, LONGEST_TITLE)} {product.price_tag}" for product in products]
         pages = max(1, -(-len(session.hits) // session.per_page))
         counts = f"page {session.number} of {pages}, {len(session.hits)} found"
-        title = f"Results for {cut(session.query, _TITLE)!r}, {counts}"
+        title = f"Results for {cut(session.query, LONGEST_TITLE)!r}, {counts}"
     elif session.page == "done":
         chosen = "".join(f", {group}: {value}" for group, value in session.chosen.items())
         score = f"Your score (min 0.0, max 1.0): {session.match().reward:.3g}"
@@ -61,7 +61,7 @@ def page(session: Session) -> str:
 
 
 def _item_lines(session: Session, item: Product) -> list[str]:
-    lines = [cut(item.title, 4 * _TITLE), f"Price: {item.price_tag}, rating: {item.rating}"]
+    lines = [cut(item.title, 4 * LONGEST_TITLE), f"Price: {item.price_tag}, rating: {item.rating}"]
     for group, values in item.options.items():
         chosen = f" (chosen: {session.chosen[group]})" if group in session.chosen else ""
         lines.append(f"{group}{chosen}: {'; '.join(values)}")
@@ -98,7 +98,7 @@ def compact_page(session: Session) -> str:
         return session.sub_page_text(session.page)
     if session.chosen:
         return "; ".join(f"{group} {value}" for group, value in session.chosen.items())
-    lines = [item.title.lower()] if len(item.title) > _TITLE and not session.shop.made_up else []
+    lines = [item.title.lower()] if len(item.title) > LONGEST_TITLE and not session.shop.made_up else []
     lines += [f"{group}: {', '.join(values)}" for group, values in item.options.items()]
     return "\n".join(lines) or "no options"
 
@@ -111,6 +111,6 @@ def _result(session: Session, product: Product) -> str:
     title = product.title.lower()
     if session.shop.made_up:
         title = title.partition(" for ")[0]  # what it is for is the same for all products of a kind
-    elif len(title) > _TITLE:
-        title = whole_words(title[:_TITLE])
+    elif len(title) > LONGEST_TITLE:
+        title = whole_words(title[:LONGEST_TITLE])
     return f"{product.asin} {title} ${'-'.join(prices)}"
