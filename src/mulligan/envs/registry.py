@@ -124,6 +124,8 @@ def spec_of(env_class: object, name: str) -> EnvSpec:
     given: dict[str, Any] = {key: getattr(env_class, key) for key in _SETTINGS if hasattr(env_class, key)}
     for key in _TYPES.keys() & given:
         try:
+            if isinstance(given[key], str):
+                raise TypeError
             given[key] = _TYPES[key](given[key])
         except (TypeError, ValueError, OverflowError):
             kind = _TYPES[key].__name__
@@ -134,6 +136,9 @@ def spec_of(env_class: object, name: str) -> EnvSpec:
         if given[key] not in _CHOICES[key]:
             choices = " or ".join(map(repr, _CHOICES[key]))
             raise UsageError(f"{name!r}: {key} must be {choices} (got {given[key]!r})")
+    for key, value in given.get("defaults", {}).items():
+        if not isinstance(value, str | int | float):
+            raise UsageError(f"{name!r}: the default of {key} must be text, a number or a truth value (got {value!r})")
     if reserved := given.get("defaults", {}).keys() & {"seed", "turns"}:
         raise UsageError(f"{name!r} cannot have a parameter {min(reserved)!r}: every task has one of that name")
     summary = (env_class.__doc__ or "").strip().partition("\n")[0]
