@@ -5,8 +5,8 @@ smollm2                       SmolLM2-135M-Instruct (see `mulligan.models.smollm
 hf:FOLDER_OR_HUB_NAME         any causal language model with safetensors weights and a chat template
 FOLDER                        what `save` wrote: a whole model, or a LoRA adapter and where its base is
 
-Code that comes with a model is never run, and pickled weights are never read. What can be told from the files alone,
-a missing chat template, an attention that is not supported, too little memory, is told before weights are loaded.
+Code that comes with a model is never run, and pickled weights are never read. A missing chat template, an attention
+that is not supported and too little memory are refused before weights are loaded.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from mulligan.models.weights import (
     ADAPTER_WEIGHTS,
     first_line,
     is_adapter,
-    need_all_weights,
     need_memory,
     weight_files,
     weights_in,
@@ -41,7 +40,6 @@ from mulligan.seeding import derive
 
 Precision = Literal["auto", "float32", "bfloat16"]
 NAMES = ("nano", "smollm2", "hf:FOLDER_OR_HUB_NAME", "FOLDER")
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 _BASE = "base"
 _NEEDED = ("*.json", "*.safetensors", "*.jinja", "*.model", "*.txt")
 
@@ -66,8 +64,6 @@ class Loaded:
     """A causal model of transformers, or a PEFT model around one; in evaluation mode."""
     tokenizer: Any
     renderer: Renderer
-    spec: str
-    """The name it was loaded by."""
 
 
 def load(
@@ -87,10 +83,9 @@ def load(
     """
     target = _device(device)
     precision = _dtype(dtype, target)
-    name, _, rest = spec.partition(":")
+    name, _, sizes = spec.partition(":")
     if name == "nano":
-        sizes = _sizes(spec, rest)
-        model = nano_model(seed, **sizes).to(precision)
+        model = nano_model(seed, **_sizes(spec, sizes)).to(precision)
         tokenizer = nano_tokenizer(model.config.max_position_embeddings)
         renderer = Renderer(tokenizer)
     else:
@@ -105,13 +100,7 @@ def load(
     if gradient_checkpointing:
         use_checkpointing(model)
     model.eval()
-    return Loaded(model, tokenizer, renderer, spec)
-
-
-def as_asked(loaded: Loaded, *, gradient_checkpointing: bool) -> Loaded:
-    """A model that was loaded by other settings, with gradient checkpointing or without."""
-    use_checkpointing(loaded.model, gradient_checkpointing)
-    return loaded
+    return Loaded(model, tokenizer, renderer)
 
 
 def save(loaded: Loaded, folder: str | Path, *, merge: bool = False) -> None:
@@ -141,9 +130,7 @@ def _sizes(spec: str, text: str) -> dict[str, int]:
         try:
             sizes[name.strip()] = int(value)
         except ValueError:
-            raise ParameterError(
-                f"model {spec!r}: {part!r} is not understood; write nano:hidden=128,layers=3"
-            ) from None
+            raise ParameterError(f"model must be written like nano:hidden=128,layers=3 (got {spec!r})") from None
     return sizes
 
 
@@ -158,13 +145,12 @@ def _device(name: str) -> torch.device:
     return device
 
 
-def _dtype(name: str, device: torch.device) -> torch.dtype:
+def _dtype(name: Precision, device: torch.device) -> torch.dtype:
     if name == "auto":
-        computes = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-        return torch.bfloat16 if computes else torch.float32
-    if name not in _DTYPES:
-        raise UnknownName("dtype", name, ("auto", *_DTYPES))
-    return _DTYPES[name]
+        is_half = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    else:
+        is_half = name == "bfloat16"
+    return torch.bfloat16 if is_half else torch.float32
 
 
 def _find(spec: str) -> tuple[Path, str]:
@@ -191,15 +177,15 @@ def _find(spec: str) -> tuple[Path, str]:
 def _read_tokenizer(folder: Path, source: str) -> Any:
     from transformers import AutoTokenizer
 
-    if is_adapter(folder) and not (folder / "tokenizer_config.json").is_file():
-        return _read_tokenizer(*_base(folder, source))
-    _need_config(folder, source)
+    if is_adapter(folder):
+        if not (folder / "tokenizer_config.json").is_file():
+            return _read_tokenizer(*_base(folder, source))
+    elif not (folder / "config.json").is_file():
+        raise UsageError(f"model {source!r} has no config.json, so it is not a model of transformers")
     try:
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except Exception as failure:  # the library tokenizers raises nothing more special
-        raise UsageError(
-            f"the tokenizer of model {source!r} cannot be loaded: {first_line(failure)}; fetch it again"
-        ) from failure
+        raise UsageError(f"the tokenizer of model {source!r} cannot be loaded: {first_line(failure)}") from failure
 
 
 def _read_model(folder: Path, source: str, dtype: torch.dtype, device: torch.device) -> Any:
@@ -208,12 +194,9 @@ def _read_model(folder: Path, source: str, dtype: torch.dtype, device: torch.dev
 
     if is_adapter(folder):
         return _read_adapter(folder, source, dtype, device)
-    _need_config(folder, source)
-    files = weight_files(folder, source)
     try:
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-        _need_full_attention(config, source)
-        need_memory(sum(weights_in(file) for file in files), source, dtype, device)
+        _need_full_attention(AutoConfig.from_pretrained(folder, trust_remote_code=False), source)
+        need_memory(sum(map(weights_in, weight_files(folder))), source, dtype, device)
         model, report = AutoModelForCausalLM.from_pretrained(
             folder,
             dtype=dtype,
@@ -224,7 +207,11 @@ def _read_model(folder: Path, source: str, dtype: torch.dtype, device: torch.dev
         )
     except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as failure:
         raise UsageError(f"model {source!r} cannot be loaded: {first_line(failure)}") from failure
-    need_all_weights(report, source)
+    # Weights that the files lack were drawn at random.
+    lacking = sorted({*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])})
+    if lacking:
+        problem = f"{len(lacking)} weights are missing or of the wrong shape, e.g. {lacking[0]}"
+        raise UsageError(f"model {source!r}: {problem}; fetch it again")
     # What an adapter calls its base: a hub name, not the hub's cache; a folder so that it is found from anywhere.
     model.name_or_path = str(Path(source).absolute()) if Path(source).is_dir() else source
     return model
@@ -234,7 +221,7 @@ def _read_adapter(folder: Path, source: str, dtype: torch.dtype, device: torch.d
     from peft import PeftModel
     from safetensors import SafetensorError
 
-    weights_in(weight_files(folder, source)[0])
+    weights_in(*weight_files(folder))
     model = _read_model(*_base(folder, source), dtype, device)
     try:
         with old_name_allowed():
@@ -258,30 +245,18 @@ def _base(folder: Path, source: str) -> tuple[Path, str]:
     return _find(f"hf:{named}")
 
 
-def _need_config(folder: Path, source: str) -> None:
-    if not is_adapter(folder) and not (folder / "config.json").is_file():
-        raise UsageError(f"model {source!r} has no config.json, so it is not a model of transformers")
-
-
 def _need_full_attention(config: Any, source: str) -> None:
     """Refuse what `mulligan.models.attention` cannot do: it would not fail, but attend to the wrong tokens."""
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
 
-    text = config.get_text_config()
     kind = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
-    lacking = partial_attention(text)
-    if kind is None:
-        what = "is not a causal language model"
-    elif not getattr(kind, "_supports_attention_backend", False):
-        what = "does not take its attention from the attention interface of transformers"
-    elif lacking:
-        what = f"has layers of {' and '.join(sorted(lacking))}"
-    else:
-        return
-    raise UsageError(
-        f"model {source!r} ({config.model_type}) {what}: not supported; "
-        "use one with full attention in all layers, such as Llama, Qwen3 or SmolLM2"
-    )
+    lacking = partial_attention(config.get_text_config())
+    if lacking or not getattr(kind, "_supports_attention_backend", False):
+        problem = f"has layers of {' and '.join(sorted(lacking))}" if lacking else "lacks the attention interface"
+        raise UsageError(
+            f"model {source!r} ({config.model_type}) {problem}: not supported; "
+            "use a language model with full attention in all layers, such as Llama, Qwen3 or SmolLM2"
+        )
 
 
 def _add_lora(model: Any, lora: LoraSettings, seed: int, spec: str) -> Any:

@@ -1,24 +1,21 @@
-"""A model's weights on disk: which files hold them, whether they are whole, and whether there is memory for them."""
+"""A model's weights on disk: which files hold them, and whether there is memory for them."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
 
 import psutil  # type: ignore[import-untyped]
 import torch
 
 from mulligan.errors import MemoryFull, UsageError
-from mulligan.models import smollm2
-from mulligan.models.cgroup import free_in_groups
 
 ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 SCARCE = 0.2
 """Of a GPU's memory: with less than that free, nobody keeps any for later."""
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
+_GROUPS, _PROCESS_GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 def is_adapter(folder: Path) -> bool:
@@ -26,18 +23,14 @@ def is_adapter(folder: Path) -> bool:
     return (folder / ADAPTER).is_file()
 
 
-def weight_files(folder: Path, source: str) -> list[Path]:
+def weight_files(folder: Path) -> list[Path]:
     """The safetensors files that transformers, or PEFT for an adapter, reads."""
-    names = [ADAPTER_WEIGHTS if is_adapter(folder) else _WEIGHTS]
-    if not (folder / names[0]).is_file() and (folder / _INDEX).is_file():
-        try:
-            names = sorted(set(json.loads((folder / _INDEX).read_text(encoding="utf-8"))["weight_map"].values()))
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise UsageError(f"model {source!r}: {_INDEX} is damaged; fetch the model again") from None
-    for name in names:
-        if not (folder / name).is_file():
-            raise UsageError(f"model {source!r} has no safetensors weights: {name} is missing; fetch it again")
-    return [folder / name for name in names]
+    if is_adapter(folder):
+        return [folder / ADAPTER_WEIGHTS]
+    if (folder / _WEIGHTS).is_file() or not (folder / _INDEX).is_file():
+        return [folder / _WEIGHTS]
+    index = json.loads((folder / _INDEX).read_text(encoding="utf-8"))
+    return [folder / name for name in sorted(set(index["weight_map"].values()))]
 
 
 def weights_in(file: Path) -> int:
@@ -46,20 +39,10 @@ def weights_in(file: Path) -> int:
 
     try:
         with safe_open(file, framework="pt") as opened:
-            names = opened.keys()
-            return sum(math.prod(opened.get_slice(name).get_shape()) for name in names)
+            return sum(math.prod(opened.get_slice(name).get_shape()) for name in opened.keys())  # noqa: SIM118
     except (SafetensorError, OSError) as failure:
-        ours = file.parent.name == smollm2.FOLDER
-        way_out = f"delete {file.parent}: it is made anew" if ours else "fetch the model again"
-        raise UsageError(f"{file} is damaged: {first_line(failure)}; {way_out}") from None
-
-
-def need_all_weights(report: Mapping[str, Any], source: str) -> None:
-    """Refuse a model of which transformers drew some weights at random, since its files lack them."""
-    lacking = sorted({*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])})
-    if lacking:
-        what = f"{len(lacking)} weights are missing or of the wrong shape, e.g. {lacking[0]}"
-        raise UsageError(f"model {source!r}: {what}; fetch it again")
+        way_out = f"fetch the model again (smollm2: delete {file.parent})"
+        raise UsageError(f"{file} is missing or damaged: {first_line(failure)}; {way_out}") from None
 
 
 def need_memory(weights: int, source: str, dtype: torch.dtype, device: torch.device) -> None:
@@ -82,6 +65,43 @@ def free_memory(device: torch.device) -> int:
         return int(torch.cuda.mem_get_info(device)[0]) + unused
     in_machine, in_groups = int(psutil.virtual_memory().available), free_in_groups()
     return min(in_machine, in_machine if in_groups is None else in_groups)
+
+
+def free_in_groups(root: Path = _GROUPS, process_groups: Path = _PROCESS_GROUPS) -> int | None:
+    """Bytes that this process may still take before one of its control groups is full; None where none has a limit.
+
+    A limit holds for a group and all groups in it, so that every group above this process counts. `process_groups` has
+    lines like ``4:cpu,memory:/some/group`` in version 1 of control groups and ``0::/some/group`` in version 2.
+    """
+    free = []
+    for line in _read(process_groups).splitlines():
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        group = PurePosixPath(path.lstrip("/"))
+        for each in (group, *group.parents):
+            if not controllers:
+                free.append(_free(root / each, "memory.max", "memory.current", ""))
+            elif "memory" in controllers.split(","):
+                free.append(_free(root / "memory" / each, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"))
+    return min((bytes_left for bytes_left in free if bytes_left is not None), default=None)
+
+
+def _free(folder: Path, limit_file: str, used_file: str, prefix: str) -> int | None:
+    """Bytes left to one group; pages of files count as free, since they are given back when memory is needed."""
+    try:
+        limit, used = int(_read(folder / limit_file)), int(_read(folder / used_file))
+    except ValueError:  # not there, or "max": no limit
+        return None
+    entries = [line.split() for line in _read(folder / "memory.stat").splitlines()]
+    cached = sum(int(count) for name, count in entries if name in (f"{prefix}inactive_file", f"{prefix}active_file"))
+    return max(0, limit - used + cached)
+
+
+def _read(file: Path) -> str:
+    """The text of a file; empty where it cannot be read."""
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError:
+        return ""
 
 
 def leave_room(device: torch.device) -> None:

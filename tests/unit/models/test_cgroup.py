@@ -8,8 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from mulligan.models.cgroup import free_in_groups
-from mulligan.models.weights import free_memory
+from mulligan.models.weights import free_in_groups, free_memory
 
 GIB = 2**30
 NO_LIMIT = 9223372036854771712

@@ -188,7 +188,6 @@ def test_a_turn_costs_two_tokens_beside_its_words(tokenizer):
     assert render.following([reply, end], {"role": "user", "content": "b3=1"}) == [fact, assistant]
     assert render.stop_ids == {end}
     assert render.decode_reply([reply, end]) == "b3"
-    assert not render.rewrites
 
 
 def test_an_empty_system_message_leaves_no_trace(tokenizer):
