@@ -21,13 +21,14 @@ from mulligan.envs import registry
 from mulligan.errors import MissingExtra, ParameterError, UnknownName, UsageError
 from mulligan.policy.base import Policy, as_policy
 from mulligan.policy.scripted import ExpertPolicy, RandomPolicy
+from mulligan.report.run import RunFolder
+from mulligan.rollout.groups import Mixture
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import ParamValue, Sampling
 
 if TYPE_CHECKING:
     from mulligan.engine.choose import Kind
     from mulligan.training.config import Config
-
 
 MODELS = ("nano", "smollm2", "hf")
 """Models in this process."""
@@ -84,18 +85,13 @@ def _other(name: str, endpoint: dict[str, Any]) -> Policy:
         return HumanPolicy()
     if kind == "endpoint":
         return _endpoint(rest, endpoint)
-    file, colon, attribute = name.rpartition(":")
-    if colon and file.endswith(".py"):
+    file, _, attribute = name.rpartition(":")
+    if file.endswith(".py"):
         return _from_file(Path(file), attribute)
-    path = Path(name)
-    if path.suffix == ".py" and path.exists():
-        raise UsageError(f"{name!r} is a file; name the policy in it: {name}:NAME")
-    if runs := sorted(path.glob("*/config.toml")):
-        raise UsageError(f"{name} holds several runs; name one of them, e.g. {runs[0].parent}")
-    if path.exists():
+    if name.endswith(".py"):
+        raise UsageError(f"name the policy in the file: {name}:NAME")
+    if "/" in name or Path(name).exists():
         raise UsageError(f"{name} is not a run folder (it has no config.toml); a model's folder is hf:{name}")
-    if "/" in name:
-        raise UsageError(f"there is no run folder {name}")
     raise UnknownName("policy", name, NAMES)
 
 
@@ -119,24 +115,15 @@ def _endpoint(model: str, options: dict[str, Any]) -> Policy:
             'mulligan.EndpointPolicy("MODEL", "http://…/v1")'
         )
     options = {option: value for option, value in options.items() if option != "model"}
-    if isinstance(options.get("extra_body"), str):
-        options["extra_body"] = _json_object(options["extra_body"])
+    if isinstance(text := options.get("extra_body"), str):
+        try:
+            options["extra_body"] = dict(json.loads(text))
+        except (ValueError, TypeError):
+            raise ParameterError(f'extra_body must be a JSON object like {{"top_k": 20}} (got {text!r})') from None
     return EndpointPolicy(model, **options)
 
 
-def _json_object(text: str) -> dict[str, Any]:
-    try:
-        fields = json.loads(text)
-    except ValueError:
-        fields = None
-    if not isinstance(fields, dict):
-        raise ParameterError(f'extra_body must be a JSON object like {{"top_k": 20}} (got {text!r})')
-    return fields
-
-
 def _from_file(path: Path, attribute: str) -> Policy:
-    if not path.is_file():
-        raise UsageError(f"no file {str(path)!r} to take the policy {attribute!r} from")
     module = registry.import_file(path)
     if not hasattr(module, attribute):
         public = [name for name in vars(module) if not name.startswith("_")]
@@ -145,9 +132,8 @@ def _from_file(path: Path, attribute: str) -> Policy:
     if inspect.isclass(policy):
         try:
             policy = policy()
-        except Exception as error:
-            reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-            raise UsageError(f"{attribute} in {str(path)!r} must need no arguments: {reason}") from error
+        except TypeError as error:
+            raise UsageError(f"{attribute} in {str(path)!r} must need no arguments: {error}") from error
     return as_policy(policy)
 
 
@@ -165,8 +151,6 @@ def run_of(name: str) -> tuple[str, str] | None:
 
 def trained_with(name: object) -> Config | None:
     """The configuration of the training run called `name`; None if no run is called so."""
-    from mulligan.report.run import RunFolder
-
     run = run_of(name) if isinstance(name, str) else None
     if run is None:
         return None
@@ -183,8 +167,6 @@ def as_trained(config: Config, env: str) -> tuple[TrialSettings, dict[str, Param
 
     Three episodes whatever it was trained with, so that all methods are compared by one protocol, at temperature 0.7.
     """
-    from mulligan.rollout.groups import Mixture
-
     sampling = Sampling(max_tokens=config.trial.sampling.max_tokens)
     settings = replace(config.trial, episodes=TrialSettings().episodes, sampling=sampling)
     mixture = Mixture.parse(config.task.env, config.task.params)
@@ -194,12 +176,9 @@ def as_trained(config: Config, env: str) -> tuple[TrialSettings, dict[str, Param
 
 def _local(name: str, device: str, engine: Mapping[str, Any], plays: Plays | None) -> Policy:
     try:
-        import torch
-
         from mulligan.engine.choose import make_engine
         from mulligan.models.load import load
         from mulligan.policy.local import LocalPolicy
-        from mulligan.report.run import RunFolder
         from mulligan.training.checkpoint import load_model
         from mulligan.training.context import played_context, trained_context
     except ImportError as error:
@@ -207,18 +186,12 @@ def _local(name: str, device: str, engine: Mapping[str, Any], plays: Plays | Non
             raise
         raise MissingExtra(f"the policy {name!r}", "train") from error
 
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
     run = run_of(name)
     loaded = load_model(run[0], device, checkpoint=run[1]) if run else load(name, device=device)
-    loaded.model.eval()
     context = engine["context"]
     if not context and run:
         context = trained_context(RunFolder.open(run[0]), loaded)
     elif not context and plays is not None:
-        from mulligan.rollout.groups import Mixture
-
         context = played_context(Mixture.parse(plays.env, plays.params, plays.seed_set), plays.settings, loaded)
-    return LocalPolicy(
-        make_engine(loaded.model, **{**engine, "context": context}), loaded.renderer, name=name.rstrip("/")
-    )
+    made = make_engine(loaded.model, **{**engine, "context": context})
+    return LocalPolicy(made, loaded.renderer, name=name.rstrip("/"))

@@ -18,7 +18,6 @@ from mulligan.types import Completion, Episode, Message, Sampling, Step, Task
 ReplyFunction = Callable[[list[Message]], str | Awaitable[str]]
 
 
-@runtime_checkable
 class Conversation(Protocol):
     """One trial's exchange with the policy."""
 
@@ -28,14 +27,11 @@ class Conversation(Protocol):
         Within a sequence the list only grows; one that begins differently starts a new sequence. Raises `RequestFailed`
         or `ContextFull` when there will be no reply.
         """
-        ...
 
     def close(self) -> None:
         """Free what the conversation holds. Called exactly once, on cancellation too."""
-        ...
 
 
-@runtime_checkable
 class Policy(Protocol):
     """An agent."""
 
@@ -43,7 +39,6 @@ class Policy(Protocol):
 
     def start(self, task: Task, seed: int) -> Conversation:
         """Begin a trial; all randomness of its replies comes from `seed`."""
-        ...
 
 
 class Player(Protocol):
@@ -71,15 +66,12 @@ class Spectator(Protocol):
 
     def watch(self, world: World) -> None:
         """Called once, before the first episode."""
-        ...
 
     def see(self, step: Step, timeout_reward: float | None = None) -> None:
         """Called after every step; with the `timeout_reward` where the turn limit ends the episode."""
-        ...
 
     def ended(self, episode: Episode) -> None:
         """Called before a reflection on `episode` is asked for: the next reply is the reflection."""
-        ...
 
 
 def estimate_tokens(*texts: str) -> int:
@@ -93,7 +85,7 @@ def storable(text: str) -> str:
 
 
 class FunctionPolicy:
-    """A plain function as a policy.
+    """A plain function as a policy, and as every conversation with it.
 
     An ``async def`` runs on the event loop. Any other function runs in a thread for each call, so that as many calls
     overlap as trials are played at a time; one that is not thread-safe needs ``concurrency=1``.
@@ -105,16 +97,11 @@ class FunctionPolicy:
     def __init__(self, function: ReplyFunction) -> None:
         self.function = function
         self.name = getattr(function, "__name__", type(function).__name__)
-
-    def start(self, task: Task, seed: int) -> Conversation:
-        return _FunctionConversation(self.function)
-
-
-class _FunctionConversation:
-    def __init__(self, function: ReplyFunction) -> None:
-        self.function = function
         callables = (function, type(function).__call__)  # an object may have ``async def __call__``
         self.is_async = any(map(inspect.iscoroutinefunction, callables))
+
+    def start(self, task: Task, seed: int) -> Conversation:
+        return self
 
     async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         if self.is_async:
@@ -137,10 +124,7 @@ def as_policy(policy: Policy | ReplyFunction) -> Policy:
     """`policy` itself, or a plain function made into one."""
     if hasattr(policy, "start"):
         if not hasattr(policy, "name"):
-            try:
-                cast(Any, policy).name = type(policy).__name__
-            except AttributeError:  # it has slots
-                raise UsageError(f"{policy!r} has no attribute 'name', which its rows are called by") from None
+            cast(Any, policy).name = type(policy).__name__
         return cast(Policy, policy)
     if callable(policy):
         return FunctionPolicy(cast(Any, policy))

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import os
 import random
 import re
 import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
 from mulligan.errors import ContextFull, ParameterError, RequestFailed
@@ -28,13 +25,13 @@ from mulligan.types import Completion, Message, Sampling, Task
 if TYPE_CHECKING:
     import httpx
 
+    Connections: TypeAlias = AsyncGenerator[tuple[httpx.AsyncClient, asyncio.Semaphore], None]
+
 LONGEST_WAIT = 60.0
 """Seconds; no pause between two tries is longer, whatever the server asks for."""
 CONNECT_TIMEOUT = 10.0
 _TEMPORARY = {408, 409, 429}
 """Statuses below 500 that may pass by themselves."""
-_FIXED_FIELDS = ("model", "messages", "n", "stream")
-"""What `extra_body` cannot change, because the answer could then not be read."""
 _COMPLETIONS = "/chat/completions"
 _TOO_LONG = re.compile(
     r"context_length_exceeded|exceed_context_size|(maximum|available|model's) context (length|size|window)"
@@ -84,7 +81,7 @@ class EndpointPolicy:
                 raise ParameterError(f"endpoint: {label} must be >= {least} (got {value})")
         if not timeout > 0:
             raise ParameterError(f"endpoint: timeout must be > 0 seconds (got {timeout})")
-        for field in _FIXED_FIELDS:
+        for field in ("model", "messages", "n", "stream"):  # the answer could not be read
             if field in (extra_body or {}):
                 raise ParameterError(f"endpoint: extra_body must not set {field!r}")
         self.name = f"endpoint:{model}"
@@ -93,7 +90,7 @@ class EndpointPolicy:
         self.extra_body = dict(extra_body or {})
         self._key = _checked_key(os.environ.get(api_key_env, "") if api_key is None else api_key, api_key_env)
         self._sleep = sleep
-        self._connections: dict[asyncio.AbstractEventLoop, _Connections] = {}
+        self._connections: dict[asyncio.AbstractEventLoop, Connections] = {}
         self._counts, self._faults = Counter[str](), Counter[str]()
 
     def __repr__(self) -> str:
@@ -119,7 +116,7 @@ class EndpointPolicy:
         """Close the connections of the running event loop; a later request opens new ones."""
         connections = self._connections.pop(asyncio.get_running_loop(), None)
         if connections is not None:
-            await connections.closer.aclose()
+            await connections.aclose()
 
     def body(self, messages: Sequence[Message], sampling: Sampling, seed: int) -> dict[str, Any]:
         """The request as it is sent."""
@@ -143,7 +140,7 @@ class EndpointPolicy:
                 completion = await self._try(body)
             except _TemporaryFault as fault:
                 self._faults[fault.kind] += 1
-                seconds, last_message = self._pause(fault, attempt, jitter), str(fault)
+                seconds, failure = self._pause(fault, attempt, jitter), self._one_line(str(fault))
             else:
                 self._counts["answers"] += 1
                 return completion
@@ -152,9 +149,7 @@ class EndpointPolicy:
                 await self._sleep(seconds)
         self._counts["failed"] += 1
         tries = f"{self.retries + 1} tries" if self.retries else "1 try"
-        raise RequestFailed(
-            f"no answer from {self.url} after {tries}; the last failure: {self._one_line(last_message)}"
-        )
+        raise RequestFailed(f"no answer from {self.url} after {tries}; the last failure: {failure}")
 
     def _pause(self, fault: _TemporaryFault, attempt: int, jitter: random.Random) -> float:
         """Seconds before the next try: what the server asks for, or a doubling pause.
@@ -169,12 +164,12 @@ class EndpointPolicy:
         """One request; raises `_TemporaryFault` where another may do better."""
         import httpx
 
-        connections = await self._connected()
-        async with connections.slots:
+        client, slots = await anext(self._connected())
+        async with slots:
             self._counts["requests"] += 1
             try:
                 async with asyncio.timeout(self.timeout):
-                    response = await connections.client.post(self.url, content=json.dumps(body).encode())
+                    response = await client.post(self.url, content=json.dumps(body).encode())
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 raise _TemporaryFault("connection", f"could not connect: {error or type(error).__name__}") from None
             except (TimeoutError, httpx.TimeoutException):
@@ -211,27 +206,32 @@ class EndpointPolicy:
         text = " ".join(text.split())
         return text if len(text) <= _LONGEST_MESSAGE else text[: _LONGEST_MESSAGE - 1] + "…"
 
-    async def _connected(self) -> _Connections:
+    def _connected(self) -> Connections:
         """The running event loop's connections: neither they nor a semaphore outlive the loop they were made in."""
         loop = asyncio.get_running_loop()
         if loop not in self._connections:
             self._connections = {loop: kept for loop, kept in self._connections.items() if not loop.is_closed()}
-            closer = _until_closed(self._client())
-            slots = asyncio.Semaphore(self.concurrency or sys.maxsize)
-            self._connections[loop] = _Connections(await anext(closer), slots, closer)
+            self._connections[loop] = self._connect()
         return self._connections[loop]
 
-    def _client(self) -> httpx.AsyncClient:
+    async def _connect(self) -> Connections:
+        """A client and its places, over and over. `asyncio.run` closes such a generator at its end: so the client."""
         import httpx
 
         headers = {"Content-Type": "application/json"}
         if self._key is not None:
             headers["Authorization"] = f"Bearer {self._key}"
-        return httpx.AsyncClient(
+        client = httpx.AsyncClient(
             headers=headers,
             timeout=httpx.Timeout(self.timeout, connect=min(self.timeout, CONNECT_TIMEOUT), pool=None),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=self.concurrency),
         )
+        slots = asyncio.Semaphore(self.concurrency or sys.maxsize)
+        try:
+            while True:
+                yield client, slots
+        finally:
+            await client.aclose()
 
 
 class _EndpointConversation:
@@ -248,22 +248,6 @@ class _EndpointConversation:
 
     def close(self) -> None:
         pass  # connections belong to the policy: the next trial goes on with them
-
-
-class _Connections(NamedTuple):
-    """What the conversations of one event loop share."""
-
-    client: httpx.AsyncClient
-    slots: asyncio.Semaphore
-    closer: AsyncGenerator[httpx.AsyncClient, None]
-
-
-async def _until_closed(client: httpx.AsyncClient) -> AsyncGenerator[httpx.AsyncClient, None]:
-    """Closes `client` when it is closed itself: `asyncio.run` does that to generators it leaves open at its end."""
-    try:
-        yield client
-    finally:
-        await client.aclose()
 
 
 class _TemporaryFault(Exception):
@@ -351,20 +335,11 @@ def server_message(content: bytes) -> tuple[str, str]:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that ``Retry-After`` asks for, given as such or as a date; None when it is missing or unreadable.
-
-    A date is counted from the server's own ``Date``, where it sends one: its clock may differ from ours.
-    """
-    value = headers.get("retry-after", "")
+    """Seconds that ``Retry-After`` asks for; None where it is missing or no number, e.g. a date."""
     try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            now = parsedate_to_datetime(headers["date"]) if "date" in headers else datetime.now(UTC)
-            seconds = (parsedate_to_datetime(value) - now).total_seconds()
-        except (ValueError, TypeError, OverflowError):
-            return None
-    return max(seconds, 0.0) if math.isfinite(seconds) else None
+        return max(0.0, float(headers["retry-after"]))
+    except (KeyError, ValueError):
+        return None
 
 
 def _checked_key(key: str, variable: str) -> str | None:

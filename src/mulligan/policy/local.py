@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from mulligan.policy.base import Conversation, Policy, World
-from mulligan.types import Completion, Episode, Message, Sampling, Step, Task
+from mulligan.policy.base import Conversation, Policy
+from mulligan.types import Completion, Message, Sampling, Task
 
 if TYPE_CHECKING:
     from mulligan.engine.base import Stream
@@ -95,7 +95,6 @@ class _LocalConversation:
     def close(self) -> None:
         if self.stream is not None:
             self.stream.close()
-            self.stream = None
 
 
 class Demonstrated:
@@ -113,19 +112,11 @@ class Demonstrated:
 
 
 class _DemonstratedConversation:
-    def __init__(self, player: Conversation, renderer: Renderer, write: Callable[[str], str]) -> None:
+    def __init__(self, player: Any, renderer: Renderer, write: Callable[[str], str]) -> None:
         self.player, self.renderer, self.write = player, renderer, write
         self.transcript = Transcript(renderer)
         self.count_tokens = renderer.count
-
-    def watch(self, world: World) -> None:
-        self.player.watch(world)  # type: ignore[attr-defined]
-
-    def see(self, step: Step, timeout_reward: float | None = None) -> None:
-        self.player.see(step, timeout_reward)  # type: ignore[attr-defined]
-
-    def ended(self, episode: Episode) -> None:
-        self.player.ended(episode)  # type: ignore[attr-defined]
+        self.watch, self.see, self.ended, self.close = player.watch, player.see, player.ended, player.close
 
     async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         played = await self.player.reply(messages, sampling)
@@ -141,6 +132,3 @@ class _DemonstratedConversation:
             completion_tokens=len(ids),
             mistaken=played.mistaken,
         )
-
-    def close(self) -> None:
-        self.player.close()

@@ -52,9 +52,7 @@ class ScriptedPolicy:
     name = "scripted"
 
     def __init__(self, replies: Sequence[str]) -> None:
-        if not replies:
-            raise UsageError("a scripted policy needs at least one reply")
-        self.replies = list(replies)
+        self.replies = replies
 
     def start(self, task: Task, seed: int) -> Conversation:
         return _Scripted(self.replies)
@@ -110,8 +108,7 @@ class _Beside:
             return reflection if isinstance(reflection, Completion) else Completion(str(reflection))
         if self.player is not None:
             return Completion(self.player.act())
-        if self.world is None:
-            raise UsageError(f"the {self.kind} player was asked before it could watch the world")
+        assert self.world is not None, "it watches the world before it is asked"
         return Completion(self.rng.choice(self.world.legal()))
 
     def close(self) -> None:
