@@ -176,6 +176,8 @@ def as_trained(config: Config, env: str) -> tuple[TrialSettings, dict[str, Param
 
 def _local(name: str, device: str, engine: Mapping[str, Any], plays: Plays | None) -> Policy:
     try:
+        import torch  # noqa: F401
+
         from mulligan.engine.choose import make_engine
         from mulligan.models.load import load
         from mulligan.policy.local import LocalPolicy

@@ -1,25 +1,52 @@
-"""The kernels of `mulligan.engine.kernels` in torch: for machines without a GPU, and as what the kernels must equal."""
+"""The state of slots, and the kernels of `mulligan.engine.kernels` in torch.
+
+The GPU goes on by itself with what a slot's row of int32 numbers says. The host writes it when a reply is asked for;
+from then on sampling moves it, step by step. Without a GPU the functions here run instead of the kernels; with one,
+they are what the kernels must equal.
+"""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import silu
 
-from mulligan.engine.state import (
-    DONE,
-    GREEDY,
-    LAST,
-    LEFT,
-    LENGTH,
-    SCALE,
-    SEED,
-    STOPS,
-    TOP_P,
-    KeyValues,
-    SlotPositions,
-    Tiles,
-)
+LAST, LENGTH, LEFT, DONE, SEED, SCALE, GREEDY, TOP_P, STOPS = range(9)
+"""What each number of a slot's state is.
+
+LAST    the newest token of the sequence, which the model has not seen yet
+LENGTH  tokens whose keys and values are in the cache: the position that the newest one goes to
+LEFT    tokens that may still be drawn for this reply
+DONE    1: nothing is to be drawn
+SEED    of this reply's random numbers; the position counts them
+SCALE   what logits are multiplied by: the bits of a float32
+GREEDY  1: the most likely token is taken
+TOP_P   tokens are drawn from the fewest whose probability reaches this: the bits of a float32
+STOPS   from here on: tokens that end a reply; -1 where there are fewer
+"""
+MOST_STOPS = 8
+STATE = STOPS + MOST_STOPS
+"""Numbers a slot."""
+
+Tiles = tuple[Tensor, Tensor]
+"""First token and number of tokens of each tile: [tile], [tile]."""
+
+
+class SlotPositions(NamedTuple):
+    """Where tokens belong. [T] each."""
+
+    slots: Tensor
+    positions: Tensor
+
+
+class KeyValues(NamedTuple):
+    """The cache of one layer: [slot, kv head, position, size] each."""
+
+    keys: Tensor
+    values: Tensor
+
 
 TILE_ROWS = 64
 """Rows of queries, of all heads of a group, in a tile."""

@@ -1,11 +1,9 @@
 """A continuously batched engine over the very model that is trained.
 
-Every step takes the new tokens of all streams that wait for one (a decoded token, the next observation, the start of a
-prompt), packs them into one row without padding, and runs the model once. Streams join and leave at any step; nobody
-waits for a batch to fill or to finish. Live streams always occupy the first places of the cache, so that attention
-reads it in place: when one closes, the last moves into the gap.
-
-Reproducible: places are given in the order of asking, never by the clock; every stream draws from its own generator.
+Every step packs the new tokens of all streams that wait for one into one row without padding, and runs the model once.
+Live streams always occupy the first places of the cache, so that attention reads it in place: when one closes, the last
+moves into the gap. Places are given in the order of asking, never by the clock; every stream draws from its own
+generator.
 """
 
 from __future__ import annotations
@@ -18,8 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from mulligan.engine.base import Sampled, Stream
-from mulligan.engine.places import Waiting, cache_heads, check_sizes
+from mulligan.engine.base import Sampled, Stream, Waiting, cache_heads, check_sizes
 from mulligan.errors import DeviceLost, lost_device
 from mulligan.models.attention import forward, use_plans
 
@@ -60,7 +57,7 @@ class SlotEngine:
         self.forget(stream)
         last = self.live.pop()
         if last is not stream:
-            if self.lost is None:  # otherwise nothing can be moved, nor need it be
+            if last.cached and self.lost is None:  # otherwise nothing can be moved, nor need it be
                 self.cache.move(last.slot, stream.slot, last.cached)
             last.slot = stream.slot
             self.live[stream.slot] = last
@@ -88,29 +85,22 @@ class SlotEngine:
             except Exception as error:
                 self.lost = lost_device(error, "sampling")
                 for stream in asking:
-                    stream.fail(self.lost or error)
+                    stream.finish(self.lost or error)
 
     @torch.no_grad()
     def step(self, asking: list[Stream]) -> None:
         """One run of the model over the new tokens of `asking`."""
-        ids: list[int] = []
-        counts: list[int] = []
-        for stream in asking:
-            fresh = stream.pending[: self.chunk]
-            counts.append(len(fresh))
-            ids += fresh
+        counts = [min(len(stream.pending), self.chunk) for stream in asking]
+        ids = [token for stream in asking for token in stream.pending[: self.chunk]]
         plan = SlotPlan(self.cache, [(stream.slot, stream.cached) for stream in asking], counts)
         ends = [len(stream.pending) <= self.chunk for stream in asking]
         keep = plan.last[torch.tensor(ends)] if not all(ends) else plan.last
-        device = self.cache.device
-        logits = forward(self.model, torch.tensor(ids, device=device), plan.positions, plan, keep)
+        logits = forward(self.model, torch.tensor(ids, device=self.cache.device), plan.positions, plan, keep)
         self.tokens += len(ids)
-        drawing = []
-        for stream, count, end in zip(asking, counts, ends, strict=True):
+        for stream, count in zip(asking, counts, strict=True):
             stream.cached += count
             del stream.pending[:count]
-            if end:
-                drawing.append(stream)
+        drawing = [stream for stream in asking if not stream.pending]
         if drawing:
             for stream, token, logprob in zip(drawing, *draw(logits, drawing), strict=True):
                 self._take(stream, token, logprob)
@@ -185,11 +175,8 @@ class _Cache:
                 tensors[layer][: old.shape[0], :, : old.shape[2]] = old
 
     def move(self, source: int, target: int, length: int) -> None:
-        if length == 0:
-            return
-        for tensors in (self.keys, self.values):
-            for tensor in tensors:
-                tensor[target, :, :length] = tensor[source, :, :length]
+        for tensor in (*self.keys, *self.values):
+            tensor[target, :, :length] = tensor[source, :, :length]
 
 
 class _Part(NamedTuple):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from mulligan.engine import kernels, plain
-from mulligan.engine.state import DONE, GREEDY, LEFT, LENGTH, SCALE, SEED, STATE, STOPS, TOP_P, KeyValues, SlotPositions
+from mulligan.engine.plain import DONE, GREEDY, LEFT, LENGTH, SCALE, SEED, STATE, STOPS, TOP_P, KeyValues, SlotPositions
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 # The interpreter multiplies matrices of bfloat16 wrongly.

@@ -10,8 +10,8 @@ import torch
 
 from mulligan.engine import plain
 from mulligan.engine.graphs import GraphEngine
+from mulligan.engine.plain import LENGTH, SCALE, SEED, STATE, STOPS
 from mulligan.engine.slots import SlotEngine
-from mulligan.engine.state import LENGTH, SCALE, SEED, STATE, STOPS
 from mulligan.errors import ContextFull, ParameterError, UsageError
 from mulligan.types import Sampling
 from small_models import DEVICE, a_model, greedy_of
