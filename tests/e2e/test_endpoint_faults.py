@@ -49,53 +49,27 @@ def test_a_trial_through_every_passing_fault_is_the_trial_without_faults() -> No
     assert len(calm.received) >= 8, "the trial is too short to meet every fault"
     faults: list[int | str] = [429, 500, "cut", "garbage", 503, "slow", "drop", "error", 408, "ok", 529]
     faults += [429, 500, "cut", "garbage", 503, "ok"]  # one slow answer is enough to wait for
-    planned: Counter[str] = Counter()
-    plan = first_tries_fail(faults)
-
-    def counted(request: Received) -> int | str:
-        fault = plan(request)
-        planned[str(fault)] += 1
-        return fault
-
-    with ChatServer(faults=counted) as stormy:
-        policy = policy_at(stormy, timeout=1.5)
-        assert play(policy) == expected
-    names = {"cut": "cut off", "drop": "cut off", "garbage": "garbled", "error": "garbled", "slow": "timeout"}
-    met: Counter[str] = Counter()
-    for fault, times in planned.items():
-        if fault != "ok":
-            met[names.get(fault, fault)] += times
-    assert {"429", "500", "cut off", "garbled", "timeout"} <= met.keys()
-    assert policy.stats == {
-        "requests": len(stormy.received),
-        "answers": len(calm.received),
-        "retries": sum(met.values()),
-        "failed": 0,
-        "faults": dict(met),
-    }
+    with ChatServer(faults=first_tries_fail(faults)) as stormy:
+        assert play(policy_at(stormy, timeout=1.5)) == expected
+    assert len(stormy.received) >= len(calm.received) + 8
     assert stormy.answered == calm.answered, "no answer was paid for twice"
 
 
 def test_a_request_that_fails_for_good_ends_its_episode_and_the_trial_goes_on() -> None:
     with ChatServer(faults=["ok", 500, "cut", 503]) as server:
-        policy = policy_at(server, retries=2)
-        trial = play(policy, episodes=2, memory="none")
+        trial = play(policy_at(server, retries=2), episodes=2, memory="none")
         first, second = trial.episodes
         assert first.stop is StopReason.REQUEST_FAILED
         assert len(first.turns) == 1
         assert f"{server.base_url}/chat/completions after 3 tries; the last failure: 503: try later" in first.error
         assert second.stop in (StopReason.WON, StopReason.LOST)
-        assert policy.stats["failed"] == 1
-        assert policy.stats["faults"] == {"500": 1, "503": 1, "cut off": 1}
 
 
 def test_a_server_that_is_not_there_is_named_with_its_address() -> None:
     with ChatServer() as server:
         address = server.address
-    policy = EndpointPolicy("tiny", address, retries=1, backoff=0.0)
-    with pytest.raises(RequestFailed, match=f"{address}/v1/chat/completions after 2 tries"):
-        ask(policy)
-    assert policy.stats["faults"] == {"connection": 2}
+    with pytest.raises(RequestFailed, match=f"{address}/v1/chat/completions after 2 tries; .*could not connect"):
+        ask(EndpointPolicy("tiny", address, retries=1, backoff=0.0))
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503])
@@ -150,13 +124,10 @@ def test_an_error_in_a_list_is_read_as_the_error_alone() -> None:
 
 def test_a_full_context_ends_the_episode_as_such() -> None:
     with ChatServer(faults=["ok", "context"]) as server:
-        policy = policy_at(server)
-        trial = play(policy, episodes=2, memory="none")
+        trial = play(policy_at(server), episodes=2, memory="none")
     assert trial.episodes[0].stop is StopReason.CONTEXT_FULL
     assert trial.episodes[1].stop is not StopReason.CONTEXT_FULL
     assert not trial.failed
-    assert policy.stats["faults"] == {"context full": 1}
-    assert policy.stats["failed"] == 0
 
 
 # --- pauses ----------------------------------------------------------------------------------------------------------
@@ -225,16 +196,12 @@ def test_an_evaluation_through_faults_finds_the_same_numbers() -> None:
     assert 0.0 < expected.p[0] < expected.p[1] < 1.0
     faults: list[int | str] = [429, "ok", 500, "cut", "ok", "garbage", "ok", "drop"]
     with ChatServer(faults=first_tries_fail(faults), headers={"Retry-After": "0.001"}) as stormy:
-        policy = policy_at(stormy)
-        found = evaluate_at(stormy, policy=policy)
+        found = evaluate_at(stormy)
     assert found.p == expected.p
     assert found.trials == expected.trials
     assert found.complete
     assert stormy.answered == calm.answered
-    stats = policy.stats
-    assert stats["requests"] == len(stormy.received) == stats["answers"] + sum(stats["faults"].values())
-    assert stats["retries"] == sum(stats["faults"].values()) > 100
-    assert stats["failed"] == 0
+    assert len(stormy.received) > len(calm.received) + 100
 
 
 def test_an_interrupted_evaluation_goes_on_without_paying_twice(

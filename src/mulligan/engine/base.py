@@ -29,10 +29,13 @@ class Sampled:
 
 
 class StreamEngine(Protocol):
-    """What a stream asks of its engine."""
+    """Samples from one model for many streams at once."""
 
     context: int
     """The longest sequence."""
+
+    async def open(self) -> Stream:
+        """A stream, at once or when one is free."""
 
     def ask(self, stream: Stream) -> None:
         """Read the stream's pending tokens and draw its reply, from the next round of the event loop on."""
@@ -100,10 +103,10 @@ class Stream:
         """Hand the reply, or why there is none, to whoever waits for it."""
         if self.reply is None or self.reply.done():
             return
-        if isinstance(outcome, Sampled):
-            self.reply.set_result(outcome)
-        else:
+        if isinstance(outcome, Exception):
             self.reply.set_exception(outcome)
+        else:
+            self.reply.set_result(outcome)
 
     def restart(self) -> None:
         """Forget the sequence and begin an empty one in the same slot."""
@@ -128,11 +131,9 @@ class Waiting:
 
     async def open(self) -> Stream:
         """A place, at once or when it is one's turn."""
-        stream = self.seat() if not self.queue else None
-        if stream is not None:
-            return stream
         seated: asyncio.Future[Stream] = asyncio.get_running_loop().create_future()
         self.queue.append(seated)
+        self.admit()
         try:
             return await seated
         except asyncio.CancelledError:

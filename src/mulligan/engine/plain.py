@@ -164,16 +164,7 @@ def uniform(seed: Tensor, position: Tensor) -> Tensor:
     c0 = position.long() & mask
     c1, c2, c3 = torch.zeros_like(c0), torch.zeros_like(c0), torch.zeros_like(c0)
     for _ in range(10):
-        a, b = _product(0xD2511F53, c0), _product(0xCD9E8D57, c2)
-        c0, c1, c2, c3 = b[0] ^ c1 ^ key0, b[1], a[0] ^ c3 ^ key1, a[1]
+        a, b = c0 * 0xD2511F53, c2 * 0xCD9E8D57  # 64 bits, whatever sign they stand for
+        c0, c1, c2, c3 = (b >> 32 & mask) ^ c1 ^ key0, b & mask, (a >> 32 & mask) ^ c3 ^ key1, a & mask
         key0, key1 = (key0 + 0x9E3779B9) & mask, (key1 + 0xBB67AE85) & mask
-    signed = torch.where(c0 >= 1 << 31, c0 - (1 << 32), c0)
-    return torch.where(signed < 0, -signed - 1, signed).float() * 4.6566127342e-10
-
-
-def _product(factor: int, x: Tensor) -> tuple[Tensor, Tensor]:
-    """High and low 32 bits of factor × x, in 64-bit arithmetic that must not overflow."""
-    low, high = x & 0xFFFF, x >> 16
-    first = low * factor
-    second = high * factor + (first >> 16)
-    return (second >> 16) & 0xFFFFFFFF, ((second << 16) | (first & 0xFFFF)) & 0xFFFFFFFF
+    return torch.minimum(c0, mask - c0).float() * 4.6566127342e-10

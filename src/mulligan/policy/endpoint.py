@@ -12,7 +12,6 @@ import os
 import random
 import re
 import sys
-from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
@@ -91,23 +90,6 @@ class EndpointPolicy:
         self._key = _checked_key(os.environ.get(api_key_env, "") if api_key is None else api_key, api_key_env)
         self._sleep = sleep
         self._connections: dict[asyncio.AbstractEventLoop, Connections] = {}
-        self._counts, self._faults = Counter[str](), Counter[str]()
-
-    def __repr__(self) -> str:
-        return f"EndpointPolicy({self.model!r}, {self.url!r})"
-
-    @property
-    def stats(self) -> dict[str, Any]:
-        """What it took so far.
-
-        requests  sent, every try counted; each ended as an answer, as a fault, or cancelled
-        answers   read
-        retries   tries after a first
-        failed    replies given up for good
-        faults    kind -> requests it befell: a status, "timeout", "connection", "cut off", "garbled", "context full"
-        """
-        counts = {name: self._counts[name] for name in ("requests", "answers", "retries", "failed")}
-        return {**counts, "faults": dict(sorted(self._faults.items()))}
 
     def start(self, task: Task, seed: int) -> Conversation:
         return _EndpointConversation(self, seed)
@@ -137,17 +119,11 @@ class EndpointPolicy:
         """The answer to one request, after as many tries as it takes and `retries` allows."""
         for attempt in range(self.retries + 1):
             try:
-                completion = await self._try(body)
+                return await self._try(body)
             except _TemporaryFault as fault:
-                self._faults[fault.kind] += 1
                 seconds, failure = self._pause(fault, attempt, jitter), self._one_line(str(fault))
-            else:
-                self._counts["answers"] += 1
-                return completion
             if attempt < self.retries:
-                self._counts["retries"] += 1
                 await self._sleep(seconds)
-        self._counts["failed"] += 1
         tries = f"{self.retries + 1} tries" if self.retries else "1 try"
         raise RequestFailed(f"no answer from {self.url} after {tries}; the last failure: {failure}")
 
@@ -166,16 +142,15 @@ class EndpointPolicy:
 
         client, slots = await anext(self._connected())
         async with slots:
-            self._counts["requests"] += 1
             try:
                 async with asyncio.timeout(self.timeout):
                     response = await client.post(self.url, content=json.dumps(body).encode())
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-                raise _TemporaryFault("connection", f"could not connect: {error or type(error).__name__}") from None
+                raise _TemporaryFault(f"could not connect: {error or type(error).__name__}") from None
             except (TimeoutError, httpx.TimeoutException):
-                raise _TemporaryFault("timeout", f"no whole answer within {self.timeout:g} s") from None
+                raise _TemporaryFault(f"no whole answer within {self.timeout:g} s") from None
             except httpx.RequestError as error:
-                raise _TemporaryFault("cut off", f"the answer broke off: {error or type(error).__name__}") from None
+                raise _TemporaryFault(f"the answer broke off: {error or type(error).__name__}") from None
         if response.status_code != 200:
             raise self._refusal(response)
         return read_answer(response.content, body["messages"])
@@ -186,13 +161,10 @@ class EndpointPolicy:
         message, names = server_message(response.content)
         message = message or response.reason_phrase or "no message"
         if status not in (401, 403, 429) and _TOO_LONG.search(f"{message} {names}"):
-            self._faults["context full"] += 1
             return ContextFull(f"{self.model}: {self._one_line(message)}")
         no_money = "insufficient_quota" in names  # OpenAI's 429 for an empty account
         if (status in _TEMPORARY or status >= 500) and not no_money:
-            return _TemporaryFault(str(status), f"{status}: {message}", retry_after(response.headers))
-        self._faults[str(status)] += 1
-        self._counts["failed"] += 1
+            return _TemporaryFault(f"{status}: {message}", retry_after(response.headers))
         hint = ""
         if status in (401, 403):
             problem = "no key was sent" if self._key is None else "the key was refused"
@@ -253,9 +225,9 @@ class _EndpointConversation:
 class _TemporaryFault(Exception):
     """A try that failed in a way that another may not."""
 
-    def __init__(self, kind: str, message: str, retry_after: float | None = None) -> None:
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
-        self.kind, self.retry_after = kind, retry_after
+        self.retry_after = retry_after
 
 
 def completions_url(base_url: str) -> str:
@@ -285,10 +257,10 @@ def read_answer(content: bytes, messages: Sequence[Message]) -> Completion:
         choice = answer["choices"][0]
         text = _text(choice["message"].get("content"))
     except (ValueError, RecursionError):
-        raise _TemporaryFault("garbled", "the answer is not JSON") from None
+        raise _TemporaryFault("the answer is not JSON") from None
     except (KeyError, IndexError, TypeError, AttributeError):
         message, _ = server_message(content)  # some gateways report an upstream failure with status 200
-        raise _TemporaryFault("garbled", f"the answer holds no message{message and f': {message}'}") from None
+        raise _TemporaryFault(f"the answer holds no message{message and f': {message}'}") from None
     usage = answer.get("usage")
     counts = usage if isinstance(usage, dict) else {}
     prompt = [message["content"] for message in messages]

@@ -8,23 +8,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from mulligan.policy.base import Conversation, Policy
 from mulligan.types import Completion, Message, Sampling, Task
 
 if TYPE_CHECKING:
-    from mulligan.engine.base import Stream
+    from mulligan.engine.base import Stream, StreamEngine
     from mulligan.models.renderer import Renderer
-
-
-class Engine(Protocol):
-    """Samples from one model for many streams at once: `mulligan.engine`."""
-
-    @property
-    def context(self) -> int: ...
-
-    async def open(self) -> Stream: ...
 
 
 class Transcript:
@@ -58,7 +49,7 @@ class Transcript:
 class LocalPolicy:
     """Samples from an engine over a local model."""
 
-    def __init__(self, engine: Engine, renderer: Renderer, name: str = "local") -> None:
+    def __init__(self, engine: StreamEngine, renderer: Renderer, name: str = "local") -> None:
         self.engine, self.renderer, self.name = engine, renderer, name
 
     def start(self, task: Task, seed: int) -> Conversation:
@@ -66,7 +57,7 @@ class LocalPolicy:
 
 
 class _LocalConversation:
-    def __init__(self, engine: Engine, renderer: Renderer, rng: random.Random) -> None:
+    def __init__(self, engine: StreamEngine, renderer: Renderer, rng: random.Random) -> None:
         self.engine, self.renderer, self.rng = engine, renderer, rng
         self.transcript = Transcript(renderer)
         self.stream: Stream | None = None
