@@ -26,7 +26,7 @@ from mulligan.engine.device import Array, Device, Flight
 from mulligan.engine.llama_forward import LlamaForward, why_not
 from mulligan.engine.plain import GREEDY, LAST, LEFT, LENGTH, MOST_STOPS, SCALE, SEED, STATE, STOPS, TOP_P
 from mulligan.errors import DeviceLost, MemoryFull, ParameterError, UsageError, lost_device
-from mulligan.models.shared_prefix import common_prefix_length
+from mulligan.models.attention import common_prefix_length
 
 PATIENCE = 4
 """Decoding steps that a prompt waits for others at most."""

@@ -1,11 +1,9 @@
 """Attention over packed tokens, for sampling and for training alike.
 
-The model always gets one row of tokens, ``[1, T]``, with nothing padded: the linear layers, most of the work, see only
-real tokens. Which tokens attend to which is a *plan*, handed to the model's forward as a keyword argument and called in
-every layer through the attention interface of transformers. It works for every model built on that interface.
-
-PackedPlan  whole sequences side by side, causal within each: training and scoring
-SlotPlan    new tokens of many conversations, each against its own cached past: sampling (see `mulligan.engine.slots`)
+The model always gets one row of tokens, ``[1, T]``, with nothing padded. Which tokens attend to which is a *plan*,
+handed to the model's forward as a keyword argument and called in every layer through the attention interface of
+transformers: a `PackedPlan` of whole sequences side by side in training and scoring, a `SlotPlan` of new tokens against
+their cached past in sampling (`mulligan.engine.slots`).
 
 `compile_layers` has torch.compile fuse what stands between the matrix products of a layer. All layers share one piece
 of compiled code, for any number of tokens; plans that are not packed run as if nothing had been compiled.
@@ -19,18 +17,19 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.attention.varlen import varlen_attn
 from torch.nn.functional import scaled_dot_product_attention
-
-from mulligan.errors import UsageError
-from mulligan.models.shared_prefix import SharedPrefix, shared_prefix, with_copies
 
 NAME = "mulligan"
 HALF = (torch.bfloat16, torch.float16)
 LEAST_LONGEST = 2048
 """What the longest sequence is taken for at least; more than needed costs nothing."""
+SLACK = 1.25
+"""Lengths that differ by no more than this factor share a padded block."""
 _TAKES_ENABLE_GQA = "enable_gqa" in inspect.signature(varlen_attn).parameters
 """Newer releases of torch must be told that there are fewer heads of keys than of queries; torch 2.11 is not."""
 
@@ -40,7 +39,6 @@ class Plan(Protocol):
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float | None) -> Tensor:
         """query: [T, heads, size]; key, value: [T, kv heads, size] -> [T, heads, size]."""
-        ...
 
 
 def partial_attention(config: Any) -> set[str]:
@@ -55,8 +53,6 @@ def use_plans(model: Any) -> None:
     """Make `model` take its attention from the plan it is called with: ``model(input_ids=…, plan=plan)``."""
     from transformers import AttentionInterface
 
-    if "sliding_attention" in partial_attention(model.config):
-        raise UsageError(f"{model.config.model_type}: models with sliding-window attention are not supported")
     # No mask is registered under the name: the plan masks. To make one, transformers would look into the positions,
     # and have the host wait for a GPU.
     AttentionInterface.register(NAME, _attention)
@@ -132,20 +128,18 @@ class PackedPlan:
         self,
         lengths: Sequence[int],
         device: torch.device | str = "cpu",
-        slack: float = 1.25,
         ends: Tensor | None = None,
-        opening: SharedPrefix | bool = False,
+        opening: SharedPrefix | None = None,
     ) -> None:
         """`ends`: where each sequence ends, with a 0 before the first, as int32 on a GPU; made here if not given.
 
-        `opening`: the first sequence is also the beginning of all others, which are told without it.
+        `opening`: the first sequence is also the beginning of all others, which are given without it.
         """
-        self.lengths, self.device, self.slack = lengths, torch.device(device), slack
+        self.lengths, self.device, self.opening = lengths, torch.device(device), opening
         if ends is None and self.device.type == "cuda":
             ends = torch.tensor([0, *lengths]).cumsum(0).to(self.device, torch.int32)
         self.ends = ends
-        self.opening = shared_prefix(lengths, self.device) if opening is True else opening or None
-        longest = max(lengths) + (lengths[0] if self.opening is not None else 0)
+        longest = max(lengths) + (lengths[0] if opening is not None else 0)
         self.longest = max(LEAST_LONGEST, 1 << (longest - 1).bit_length())
         """At least the longest length; one of few values."""
 
@@ -153,7 +147,7 @@ class PackedPlan:
     def blocks(self) -> Blocks:
         first = self.lengths[0]
         lengths = self.lengths if self.opening is None else [first, *(first + length for length in self.lengths[1:])]
-        return _blocks(lengths, self.slack, self.device)
+        return _blocks(lengths, self.device)
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float | None) -> Tensor:
         opening = self.opening
@@ -187,8 +181,8 @@ def varlen(
 class Blocks(NamedTuple):
     """Where packed tokens stand in padded blocks of F cells in all.
 
-    Lengths 3, 1 and 2 with slack 1.5: the first and the last share a block of 2 × 3, the second has one of 1 × 1.
-    `shapes` is [(2, 3), (1, 1)], `token_of_cell` [0 1 2, 4 5 0, 3] and `cell_of_token` [0 1 2 6 3 4].
+    Lengths 5, 1 and 4: the first and the last share a block of 2 × 5, the second has one of 1 × 1. `shapes` is
+    [(2, 5), (1, 1)], `token_of_cell` [0 1 2 3 4, 6 7 8 9 0, 5] and `cell_of_token` [0 1 2 3 4 10 5 6 7 8].
     """
 
     shapes: list[tuple[int, int]]
@@ -199,8 +193,7 @@ class Blocks(NamedTuple):
     """[T] the cell of each token."""
 
 
-def _blocks(lengths: Sequence[int], slack: float, device: torch.device) -> Blocks:
-    """Blocks of sequences whose lengths differ by no more than the factor `slack`."""
+def _blocks(lengths: Sequence[int], device: torch.device) -> Blocks:
     size = torch.tensor(lengths)
     starts = size.cumsum(0) - size
     order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
@@ -211,7 +204,7 @@ def _blocks(lengths: Sequence[int], slack: float, device: torch.device) -> Block
     while first < len(order):
         longest = lengths[order[first]]
         last = first
-        while last < len(order) and lengths[order[last]] * slack >= longest:
+        while last < len(order) and lengths[order[last]] * SLACK >= longest:
             last += 1
         members = torch.tensor(order[first:last])
         offset = torch.arange(longest)
@@ -275,3 +268,73 @@ class _Gather(torch.autograd.Function):
         blocks = gradient.new_zeros(ctx.block_shape)
         blocks[cell_of_token] = gradient
         return blocks, None
+
+
+class SharedPrefix(NamedTuple):
+    """P first tokens that R sequences share: they stand once, before all else, and are computed once.
+
+    The other sequences hold only what follows. In attention each still has the keys of all its tokens: those of the
+    opening are copied to it. Packed are T tokens; U keys are the opening's and those of R whole sequences.
+
+    An opening o of 2 tokens and sequences of 1 and 3 more: the packed tokens are ooabbb, the keys oo|ooa|oobbb.
+    `keys` is [0 1 0 1 2 0 1 3 4 5], `key_of_token` [0 1 4 7 8 9], `copies` [[2 3] [5 6]] and `ends` [0 2 5 10].
+    """
+
+    keys: Tensor
+    """[U] the packed token of each key."""
+    key_of_token: Tensor
+    """[T] the key of each token itself."""
+    copies: Tensor
+    """[R, P] the keys that are copies of the opening."""
+    ends: Tensor
+    """[R + 2] where the keys of each sequence end, the opening's own first, with a 0 before; int32."""
+
+
+def common_prefix_length(sequences: Sequence[list[int]]) -> int:
+    """How many first tokens all sequences have in common."""
+    first, last = min(sequences), max(sequences)  # in the order of words all others lie between
+    shortest = min(map(len, sequences))
+    return next((number for number in range(shortest) if first[number] != last[number]), shortest)
+
+
+def prefix_indices(lengths: Sequence[int]) -> tuple[NDArray[np.int64], ...]:
+    """The fields of a `SharedPrefix` with as many tokens as the first of `lengths`; the others follow it."""
+    sizes = np.asarray(lengths)
+    size = sizes[0]
+    starts = sizes.cumsum() - sizes
+    with_prefix = sizes + size
+    with_prefix[0] = size
+    ends = with_prefix.cumsum()
+    begins = ends - with_prefix
+    prefix = np.full_like(sizes, size)  # of a sequence's keys, those of the opening come first
+    prefix[0] = 0
+    count = sizes.sum()
+    key_of_token = np.arange(count) + np.repeat(begins + prefix - starts, sizes)
+    copies = begins[1:, None] + np.arange(size)
+    keys = np.empty(ends[-1], np.int64)
+    keys[key_of_token] = np.arange(count)
+    keys[copies] = np.arange(size)
+    return keys, key_of_token, copies, np.concatenate([[0], ends])
+
+
+def with_copies(packed: Tensor, prefix: SharedPrefix) -> Tensor:
+    """[T, …] -> [U, …]: the opening's part copied to every sequence."""
+    copied: Tensor = _Copied.apply(packed, prefix.keys, prefix.key_of_token, prefix.copies)  # type: ignore[no-untyped-call]
+    return copied
+
+
+class _Copied(torch.autograd.Function):
+    """A gather whose gradient is a gather too, and for the opening a sum over all copies, in full precision."""
+
+    @staticmethod
+    def forward(ctx: Any, packed: Tensor, keys: Tensor, key_of_token: Tensor, copies: Tensor) -> Tensor:
+        ctx.save_for_backward(key_of_token, copies)
+        return packed[keys]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        key_of_token, copies = ctx.saved_tensors
+        direct = gradient[key_of_token]
+        size = copies.shape[1]
+        shared = gradient[copies].sum(0, dtype=torch.float32) + direct[:size]
+        return torch.cat([shared.to(gradient.dtype), direct[size:]]), None, None, None

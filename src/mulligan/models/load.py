@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 import json
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +25,6 @@ import torch
 from mulligan.errors import ParameterError, UnknownName, UsageError
 from mulligan.models import smollm2
 from mulligan.models.attention import partial_attention
-from mulligan.models.checkpointing import old_name_allowed, use_checkpointing
 from mulligan.models.nano import nano_model, nano_tokenizer, seeded_randomness
 from mulligan.models.renderer import Renderer
 from mulligan.models.weights import (
@@ -257,6 +257,29 @@ def _need_full_attention(config: Any, source: str) -> None:
             f"model {source!r} ({config.model_type}) {problem}: not supported; "
             "use a language model with full attention in all layers, such as Llama, Qwen3 or SmolLM2"
         )
+
+
+def is_checkpointed(model: Any) -> bool:
+    """Whether activations are computed again in the backward pass rather than kept."""
+    return any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
+
+
+def use_checkpointing(model: Any, wanted: bool = True) -> None:
+    """Turn gradient checkpointing on or off, by the name that this release of transformers has for it."""
+    kind = "activation" if hasattr(model, "activation_checkpointing_enable") else "gradient"
+    if wanted:
+        options = {f"{kind}_checkpointing_kwargs": {"use_reentrant": False}}
+        getattr(model, f"{kind}_checkpointing_enable")(**options)
+    elif is_checkpointed(model):
+        getattr(model, f"{kind}_checkpointing_disable")()
+
+
+@contextmanager
+def old_name_allowed() -> Iterator[None]:
+    """PEFT asks transformers by a name that newer releases warn of; whoever trains cannot help it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="`(is_)?gradient_checkpointing", category=FutureWarning)
+        yield
 
 
 def _add_lora(model: Any, lora: LoraSettings, seed: int, spec: str) -> Any:

@@ -25,8 +25,7 @@ import torch
 
 from mulligan.algo.normalise import History
 from mulligan.errors import RunFolderError, UsageError
-from mulligan.models.checkpointing import use_checkpointing
-from mulligan.models.load import Loaded, LoraSettings, Precision, load
+from mulligan.models.load import Loaded, LoraSettings, Precision, load, use_checkpointing
 from mulligan.report.run import RunFolder
 from mulligan.training.compare import changed_since
 from mulligan.training.config import Config

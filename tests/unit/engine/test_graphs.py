@@ -16,8 +16,7 @@ from mulligan.engine.llama_forward import Projection, why_not
 from mulligan.engine.plain import SlotPositions
 from mulligan.engine.slots import SlotEngine
 from mulligan.errors import DeviceLost, MemoryFull, UsageError
-from mulligan.models.checkpointing import old_name_allowed
-from mulligan.models.load import LoraSettings, load, save
+from mulligan.models.load import LoraSettings, load, old_name_allowed, save
 from mulligan.types import Sampling
 from small_models import DEVICE, FAMILIES, SHAPE, a_model, family_model, greedy_of
 

@@ -10,7 +10,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from mulligan.engine.slots import SlotEngine, _Cache
-from mulligan.errors import ContextFull, DeviceLost, ParameterError, UsageError
+from mulligan.errors import ContextFull, DeviceLost, ParameterError
 from mulligan.models.attention import PackedPlan, forward, use_plans
 from mulligan.types import Sampling
 
@@ -268,7 +268,3 @@ def test_packed_rows_equal_rows_on_their_own():
 def test_what_cannot_be_is_refused():
     with pytest.raises(ParameterError, match="slots"):
         SlotEngine(model(), slots=0)
-    sliding = model()
-    sliding.config.sliding_window = 16
-    with pytest.raises(UsageError, match="sliding"):
-        SlotEngine(sliding)

@@ -13,9 +13,16 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from mulligan.models import attention
-from mulligan.models.attention import PackedPlan, compile_layers, forward, states, use_plans
-from mulligan.models.checkpointing import old_name_allowed, use_checkpointing
-from mulligan.models.shared_prefix import prefix_indices
+from mulligan.models.attention import (
+    PackedPlan,
+    SharedPrefix,
+    compile_layers,
+    forward,
+    prefix_indices,
+    states,
+    use_plans,
+)
+from mulligan.models.load import old_name_allowed, use_checkpointing
 
 # Of torch's own making, while it compiles.
 pytestmark = [
@@ -129,12 +136,20 @@ def as_on_a_gpu(monkeypatch):
     monkeypatch.setattr(attention, "HALF", (torch.float32,))
 
 
+def prefix(lengths, opening, device="cpu"):
+    if not opening:
+        return None
+    keys, key_of_token, copies, ends = (torch.from_numpy(each).to(device) for each in prefix_indices(lengths))
+    return SharedPrefix(keys, key_of_token, copies, ends.int())
+
+
 def in_blocks(lengths, opening=False):
-    return PackedPlan(lengths, opening=opening)
+    return PackedPlan(lengths, opening=prefix(lengths, opening))
 
 
 def on_gpu(lengths, opening=False):
-    plan = PackedPlan(lengths, ends=torch.tensor([0, *lengths]).cumsum(0).int(), opening=opening)
+    ends = torch.tensor([0, *lengths]).cumsum(0).int()
+    plan = PackedPlan(lengths, ends=ends, opening=prefix(lengths, opening))
     plan.longest = 2048 * len(lengths)  # another value for each of ROWS
     return plan
 
@@ -304,7 +319,7 @@ def test_on_a_gpu_what_rows_begin_with_can_stand_once(compiled):
         model = llama().to("cuda", dtype)
         if compiled:
             compile_layers(model)
-        plan = PackedPlan(lengths, "cuda", opening=opening)
+        plan = PackedPlan(lengths, "cuda", opening=prefix(lengths, opening, "cuda"))
         parts = torch.split(states(model, ids.cuda(), positions.cuda(), plan), lengths)
         found = torch.cat(parts[1:] if opening else [part[40:] for part in parts]).float()
         found.square().sum().backward()

@@ -22,8 +22,7 @@ from transformers import (
 from transformers.utils import logging
 
 from mulligan.errors import MemoryFull, ParameterError, UnknownName, UsageError
-from mulligan.models.checkpointing import old_name_allowed
-from mulligan.models.load import LoraSettings, load, save
+from mulligan.models.load import LoraSettings, load, old_name_allowed, save
 from mulligan.models.weights import free_memory, leave_room
 
 LORA = LoraSettings(rank=4)

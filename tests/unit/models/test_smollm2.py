@@ -21,8 +21,7 @@ from transformers.utils import logging
 
 from mulligan.errors import UsageError
 from mulligan.models import smollm2
-from mulligan.models.checkpointing import old_name_allowed
-from mulligan.models.load import LoraSettings, load, save
+from mulligan.models.load import LoraSettings, load, old_name_allowed, save
 
 gguf = pytest.importorskip("gguf")
 
