@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 import torch
 
-from mulligan.errors import ParameterError, UnknownName, UsageError
+from mulligan.errors import MulliganError, ParameterError, UnknownName, UsageError
 from mulligan.models import smollm2
 from mulligan.models.attention import partial_attention
 from mulligan.models.nano import nano_model, nano_tokenizer, seeded_randomness
@@ -40,7 +40,7 @@ from mulligan.seeding import derive
 
 Precision = Literal["auto", "float32", "bfloat16"]
 NAMES = ("nano", "smollm2", "hf:FOLDER_OR_HUB_NAME", "FOLDER")
-_BASE = "base"
+_BASE, _TOKENIZER = "base", "tokenizer_config.json"
 _NEEDED = ("*.json", "*.safetensors", "*.jinja", "*.model", "*.txt")
 
 
@@ -91,9 +91,12 @@ def load(
     else:
         with _quietly():
             folder, source = _find(spec)
-            tokenizer = _read_tokenizer(folder, source)
+            base = _base(folder, source) if is_adapter(folder) else (folder, source)
+            tokenizer = _read_tokenizer(*((folder, source) if (folder / _TOKENIZER).is_file() else base))
             renderer = Renderer(tokenizer)
-            model = _read_model(folder, source, precision, target)
+            model = _read_model(*base, precision, target)
+            if is_adapter(folder):
+                model = _read_adapter(model, folder, source)
     if lora is not None:
         model = _add_lora(model, lora, seed, spec)
     model = model.to(target)
@@ -112,10 +115,11 @@ def save(loaded: Loaded, folder: str | Path, *, merge: bool = False) -> None:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     with _quietly():
-        if _is_adapted(loaded.model) and not merge:
+        is_adapted = hasattr(loaded.model, "peft_config")
+        if is_adapted and not merge:
             _save_adapter(loaded, folder)
         else:
-            model = copy.deepcopy(loaded.model).merge_and_unload() if _is_adapted(loaded.model) else loaded.model
+            model = copy.deepcopy(loaded.model).merge_and_unload() if is_adapted else loaded.model
             model.save_pretrained(folder)
             for stale in (ADAPTER, ADAPTER_WEIGHTS):  # of an earlier save: the folder would still read as an adapter
                 (folder / stale).unlink(missing_ok=True)
@@ -124,14 +128,11 @@ def save(loaded: Loaded, folder: str | Path, *, merge: bool = False) -> None:
 
 def _sizes(spec: str, text: str) -> dict[str, int]:
     """``hidden=128,layers=3`` as keyword arguments."""
-    sizes: dict[str, int] = {}
-    for part in filter(None, text.split(",")):
-        name, _, value = part.partition("=")
-        try:
-            sizes[name.strip()] = int(value)
-        except ValueError:
-            raise ParameterError(f"model must be written like nano:hidden=128,layers=3 (got {spec!r})") from None
-    return sizes
+    try:
+        pairs = [part.split("=") for part in text.split(",") if part]
+        return {name.strip(): int(value) for name, value in pairs}
+    except ValueError:
+        raise ParameterError(f"model must be written like nano:hidden=128,layers=3 (got {spec!r})") from None
 
 
 def _device(name: str) -> torch.device:
@@ -168,33 +169,23 @@ def _find(spec: str) -> tuple[Path, str]:
         raise UsageError(f"model {spec!r}: there is no folder {name!r}{way_out}")
     from huggingface_hub import snapshot_download
 
-    try:
+    with _told(f"model {spec!r} is no folder, and from the hub it"):
         return Path(snapshot_download(name, allow_patterns=list(_NEEDED))), name
-    except (OSError, ValueError) as failure:
-        raise UsageError(f"model {spec!r} is no folder, and the hub does not give it: {first_line(failure)}") from None
 
 
 def _read_tokenizer(folder: Path, source: str) -> Any:
     from transformers import AutoTokenizer
 
-    if is_adapter(folder):
-        if not (folder / "tokenizer_config.json").is_file():
-            return _read_tokenizer(*_base(folder, source))
-    elif not (folder / "config.json").is_file():
+    if not (folder / "config.json").is_file() and not is_adapter(folder):
         raise UsageError(f"model {source!r} has no config.json, so it is not a model of transformers")
-    try:
+    with _told(f"the tokenizer of model {source!r}"):
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    except Exception as failure:  # the library tokenizers raises nothing more special
-        raise UsageError(f"the tokenizer of model {source!r} cannot be loaded: {first_line(failure)}") from failure
 
 
 def _read_model(folder: Path, source: str, dtype: torch.dtype, device: torch.device) -> Any:
-    from safetensors import SafetensorError
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    if is_adapter(folder):
-        return _read_adapter(folder, source, dtype, device)
-    try:
+    with _told(f"model {source!r}"):
         _need_full_attention(AutoConfig.from_pretrained(folder, trust_remote_code=False), source)
         need_memory(sum(map(weights_in, weight_files(folder))), source, dtype, device)
         model, report = AutoModelForCausalLM.from_pretrained(
@@ -205,8 +196,6 @@ def _read_model(folder: Path, source: str, dtype: torch.dtype, device: torch.dev
             output_loading_info=True,
             ignore_mismatched_sizes=True,
         )
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as failure:
-        raise UsageError(f"model {source!r} cannot be loaded: {first_line(failure)}") from failure
     # Weights that the files lack were drawn at random.
     lacking = sorted({*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])})
     if lacking:
@@ -217,32 +206,36 @@ def _read_model(folder: Path, source: str, dtype: torch.dtype, device: torch.dev
     return model
 
 
-def _read_adapter(folder: Path, source: str, dtype: torch.dtype, device: torch.device) -> Any:
+def _read_adapter(model: Any, folder: Path, source: str) -> Any:
     from peft import PeftModel
-    from safetensors import SafetensorError
 
-    weights_in(*weight_files(folder))
-    model = _read_model(*_base(folder, source), dtype, device)
-    try:
-        with old_name_allowed():
-            return PeftModel.from_pretrained(model, str(folder), is_trainable=True, autocast_adapter_dtype=False)
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as failure:
-        raise UsageError(f"the adapter {source!r} cannot be loaded: {first_line(failure)}") from failure
+    with _told(f"the adapter {source!r}"), old_name_allowed():
+        weights_in(*weight_files(folder))
+        return PeftModel.from_pretrained(model, str(folder), is_trainable=True, autocast_adapter_dtype=False)
 
 
 def _base(folder: Path, source: str) -> tuple[Path, str]:
     """Where the model is that an adapter belongs to, and what to call it."""
     if (folder / _BASE).is_dir():
         return folder / _BASE, str(folder / _BASE)
-    try:
-        named = json.loads((folder / ADAPTER).read_text(encoding="utf-8")).get("base_model_name_or_path")
-    except (ValueError, AttributeError):
-        raise UsageError(f"the adapter {source!r} cannot be loaded: {ADAPTER} is damaged") from None
+    with _told(f"{ADAPTER} of the adapter {source!r}"):
+        named = json.loads((folder / ADAPTER).read_text(encoding="utf-8"))["base_model_name_or_path"]
     if not named:
         raise UsageError(f"the adapter {source!r} does not name its model: set base_model_name_or_path in {ADAPTER}")
     if Path(named).name == smollm2.FOLDER and not Path(named).is_dir():  # another machine's, or another cache
         return _find("smollm2")
     return _find(f"hf:{named}")
+
+
+@contextmanager
+def _told(subject: str) -> Iterator[None]:
+    """Tell in one line why something cannot be loaded: libraries raise errors of all kinds."""
+    try:
+        yield
+    except MulliganError:
+        raise
+    except Exception as failure:
+        raise UsageError(f"{subject} cannot be loaded: {first_line(failure)}") from failure
 
 
 def _need_full_attention(config: Any, source: str) -> None:
@@ -287,7 +280,7 @@ def _add_lora(model: Any, lora: LoraSettings, seed: int, spec: str) -> Any:
 
     if lora.rank < 1:
         raise ParameterError(f"LoRA rank must be >= 1 (got {lora.rank})")
-    if _is_adapted(model):
+    if hasattr(model, "peft_config"):
         raise UsageError(f"model {spec!r} already has an adapter; leave LoRA out to train that one further")
     config = LoraConfig(
         r=lora.rank,
@@ -299,10 +292,6 @@ def _add_lora(model: Any, lora: LoraSettings, seed: int, spec: str) -> Any:
     with seeded_randomness(derive(seed, "lora")), old_name_allowed():
         # As precise as the model: the trainer keeps float32 copies of whatever it trains (`mulligan.training.masters`).
         return get_peft_model(model, config, autocast_adapter_dtype=False)
-
-
-def _is_adapted(model: Any) -> bool:
-    return hasattr(model, "peft_config")
 
 
 def _save_adapter(loaded: Loaded, folder: Path) -> None:
