@@ -61,15 +61,15 @@ def player_from(
     Without a `context`, a run has the one it was trained with, and an untrained model what the trials that it `plays`
     need, or its own limit if `plays` is None.
     """
-    engine = {"slots": slots, "context": context, "chunk": chunk, "kind": kind, "share": share}
-    if run_of(name) or name.partition(":")[0] in MODELS:
+    kind_of_policy, _, rest = name.partition(":")
+    if run_of(name) or kind_of_policy in MODELS:
+        engine = {"slots": slots, "context": context, "chunk": chunk, "kind": kind, "share": share}
         return _local(name, device, engine, plays)
-    return _other(name, endpoint)
+    return _other(name, kind_of_policy, rest, endpoint)
 
 
-def _other(name: str, endpoint: dict[str, Any]) -> Policy:
+def _other(name: str, kind: str, rest: str, endpoint: dict[str, Any]) -> Policy:
     """A policy without a model in this process."""
-    kind, _, rest = name.partition(":")
     if kind == "random":
         return RandomPolicy()
     if kind in ("expert", "hasty", "omniscient"):
@@ -97,12 +97,9 @@ def _other(name: str, endpoint: dict[str, Any]) -> Policy:
 
 def _expert(name: str, kind: str, shares: str) -> Policy:
     try:
-        skill_and_recall = [float(share) for share in shares.split(":")] if shares else []
-    except ValueError:
-        skill_and_recall = [-1.0]
-    if len(skill_and_recall) > 2 or any(not 0.0 <= share <= 1.0 for share in skill_and_recall):
-        raise ParameterError(f"policy must be {kind}[:SKILL[:RECALL]] with shares from 0 to 1 (got {name!r})")
-    return ExpertPolicy(*skill_and_recall, kind=kind)
+        return ExpertPolicy(*map(float, filter(None, shares.split(":"))), kind=kind)
+    except (TypeError, ValueError):
+        raise ParameterError(f"policy must be {kind}[:SKILL[:RECALL]] with shares from 0 to 1 (got {name!r})") from None
 
 
 def _endpoint(model: str, options: dict[str, Any]) -> Policy:
@@ -114,7 +111,7 @@ def _endpoint(model: str, options: dict[str, Any]) -> Policy:
             "the endpoint policy needs a model and a URL: --policy endpoint:MODEL --base-url http://…/v1, or in Python "
             'mulligan.EndpointPolicy("MODEL", "http://…/v1")'
         )
-    options = {option: value for option, value in options.items() if option != "model"}
+    options.pop("model", None)
     if isinstance(text := options.get("extra_body"), str):
         try:
             options["extra_body"] = dict(json.loads(text))
@@ -138,10 +135,7 @@ def _from_file(path: Path, attribute: str) -> Policy:
 
 
 def run_of(name: str) -> tuple[str, str] | None:
-    """The run folder and the checkpoint that `name` names: ``runs/x@40`` -> ("runs/x", "40"); None if there is no run.
-
-    The checkpoint is empty where the newest is meant.
-    """
+    """The run folder and the checkpoint (empty: the newest) of ``runs/x@40``: ("runs/x", "40"); None if no run."""
     folder, _, checkpoint = name.rpartition("@")
     for run in ((name, ""), (folder, checkpoint)):
         if run[0] and (Path(run[0]) / "config.toml").is_file():
@@ -163,10 +157,7 @@ def trained_with(name: object) -> Config | None:
 
 
 def as_trained(config: Config, env: str) -> tuple[TrialSettings, dict[str, ParamValue]]:
-    """How a trained policy is evaluated by default: as it was trained, on the worlds it was trained for.
-
-    Three episodes whatever it was trained with, so that all methods are compared by one protocol, at temperature 0.7.
-    """
+    """How a trained policy is evaluated by default: as trained, but with three episodes and temperature 0.7 for all."""
     sampling = Sampling(max_tokens=config.trial.sampling.max_tokens)
     settings = replace(config.trial, episodes=TrialSettings().episodes, sampling=sampling)
     mixture = Mixture.parse(config.task.env, config.task.params)

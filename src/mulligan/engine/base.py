@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from mulligan.errors import ContextFull, ParameterError, UsageError
+from mulligan.errors import ContextFull
 from mulligan.types import Sampling
 
 
@@ -78,14 +78,10 @@ class Stream:
         self, ids: Sequence[int], sampling: Sampling, stop: Collection[int], rng: random.Random
     ) -> Sampled:
         """Append `ids`, then sample until a stop token or the limit."""
-        if self.closed:
-            raise UsageError("the stream is closed; open another one")
         length = self.length + len(ids)
         room = min(sampling.max_tokens, self.engine.context - length)
         if room < 1:
             raise ContextFull(f"the prompt of {length} tokens leaves no room in a context of {self.engine.context}")
-        if not length:
-            raise ParameterError("a reply needs at least one token before it")
         self.room, self.sampling, self.stop, self.rng = room, sampling, stop, rng
         self.reply = asyncio.get_running_loop().create_future()
         try:
@@ -151,13 +147,6 @@ class Waiting:
             if stream is None:
                 return
             self.queue.popleft().set_result(stream)
-
-
-def check_sizes(slots: int, chunk: int) -> None:
-    """Refuse an engine that could hold or read nothing."""
-    for name, value in (("slots", slots), ("chunk", chunk)):
-        if value < 1:
-            raise ParameterError(f"{name} must be >= 1 (got {value})")
 
 
 def cache_heads(config: Any) -> tuple[int, int]:

@@ -66,20 +66,14 @@ def token_bytes(config: Any, dtype: torch.dtype) -> int:
 
 
 def slots_that_fit(slots: int, context: int, token: int, free: int, reserved: int = 0) -> int:
-    """How many of `slots` sequences of `context` tokens the memory holds; `MemoryFull` where it holds none.
-
-    token     bytes of keys and values of one token (`token_bytes`)
-    free      bytes that are free now
-    reserved  of them, bytes that something else will need later
-    """
+    """How many of `slots` sequences of `context` tokens of `token` bytes fit into `free` bytes less those `reserved`."""
     room = min(SHARE_OF_MEMORY * free, free - reserved)
     fits = int(room // (token * context)) - SPARE_SLOTS
     if fits < 1:
+        needed = (1 + SPARE_SLOTS) * context * token
         raise MemoryFull(
-            f"no sequence of {context:,} tokens fits the GPU's memory: keys and values of {1 + SPARE_SLOTS} slots x "
-            f"{context:,} tokens x {token:,} bytes = {(1 + SPARE_SLOTS) * context * token / 2**30:.1f} GiB, and "
-            f"{max(0.0, room) / 2**30:.1f} GiB are left for them ({free / 2**30:.1f} GiB are free, of which training "
-            f"will take {reserved / 2**30:.1f}); lower trial.max_tokens or engine.context, or train an adapter "
-            "(model.lora_rank)"
+            f"no sequence of {context:,} tokens fits the GPU's memory: {1 + SPARE_SLOTS} slots x {context:,} tokens x "
+            f"{token:,} bytes = {needed / 2**30:.1f} GiB, and {max(0.0, room) / 2**30:.1f} GiB are left for them; "
+            "lower trial.max_tokens or engine.context, or train an adapter (model.lora_rank)"
         )
     return min(slots, fits)

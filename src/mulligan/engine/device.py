@@ -2,9 +2,7 @@
 
 Nothing here waits for the device: work is queued in order, inputs travel through pinned memory that is used again only
 when its copy is through, and results come back with an event to wait for. Without a GPU the same steps run at once.
-
-A graph is captured for each bucket of rows. Capturing runs the step on the idle slot alone, so that it may happen while
-others are live.
+A graph is captured for each bucket of rows.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mulligan.engine.base import Sampled, Stream, Waiting, check_sizes
+from mulligan.engine.base import Sampled, Stream, Waiting
 from mulligan.engine.device import Array, Device, Flight
 from mulligan.engine.llama_forward import LlamaForward, why_not
 from mulligan.engine.plain import GREEDY, LAST, LEFT, LENGTH, MOST_STOPS, SCALE, SEED, STATE, STOPS, TOP_P
@@ -50,13 +50,11 @@ class GraphEngine:
     def __init__(
         self, model: Any, *, slots: int = 256, context: int | None = None, chunk: int = 8192, share: bool = True
     ) -> None:
-        check_sizes(slots, chunk)
         reason = why_not(model)
         if reason is not None:
             raise UsageError(f"the engine for GPUs cannot run this model: {reason}")
-        longest = model.config.max_position_embeddings
         self.model, self.slots = model, slots
-        self.context = min(context or longest, longest)
+        self.context = min(context or model.config.max_position_embeddings, model.config.max_position_embeddings)
         try:
             forward = LlamaForward(model, slots, self.context)
         except torch.OutOfMemoryError:
@@ -69,6 +67,7 @@ class GraphEngine:
         self.free = list(range(slots))
         self.live: dict[int, Stream] = {}
         self.waiting = Waiting(self._seat)
+        self.open = self.waiting.open
         self.asked: list[Stream] = []
         self.patience = 0
         self.flights: deque[tuple[Flight, Array]] = deque()
@@ -90,9 +89,6 @@ class GraphEngine:
         self.logprobs = np.zeros((slots, 64), dtype=np.float32)
         self.tokens = 0
         """Tokens that the model took in since the engine was made."""
-
-    async def open(self) -> Stream:
-        return await self.waiting.open()
 
     def _seat(self) -> Stream | None:
         if not self.free:
@@ -121,12 +117,9 @@ class GraphEngine:
             raise self.lost
         if len(stream.stop) > MOST_STOPS:
             raise ParameterError(f"stop must hold at most {MOST_STOPS} tokens (got {len(stream.stop)})")
-        loop = asyncio.get_running_loop()
         if self.pump is None or self.pump.done():
             self.device.model.check_weights()
-            self.pump = loop.create_task(self._run())
-        elif self.pump.get_loop() is not loop:
-            raise UsageError("the engine is in use in another event loop")
+            self.pump = asyncio.get_running_loop().create_task(self._run())
         self.seed[stream.slot] = stream.rng.getrandbits(31)
         self.asked.append(stream)
 
@@ -194,11 +187,10 @@ class GraphEngine:
                 else:
                     self._read_parts(parts)
                     parts, held, tiles = [], 0, 0
-        self._read_parts(parts)
+        if parts:
+            self._read_parts(parts)
 
     def _read_parts(self, parts: Sequence[tuple[int, int, list[int]]]) -> None:
-        if not parts:
-            return
         counts = [len(ids) for _, _, ids in parts]
         tokens = np.fromiter(chain.from_iterable(ids for _, _, ids in parts), np.int32, sum(counts))
         slots = np.repeat([slot for slot, _, _ in parts], counts)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import chain
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,16 +29,6 @@ FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 _ADAPTED = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
-class _Adapter(NamedTuple):
-    """A low-rank addition to some of a projection's outputs."""
-
-    outputs: slice
-    ranks: slice
-    """Which of what `Projection.down` gives is its own."""
-    up: Tensor
-    scale: float
-
-
 class Projection:
     """One matrix product for one or more linear layers of the model that read the same input."""
 
@@ -47,7 +37,8 @@ class Projection:
         self.weight = side_by_side([base.weight for base in bases])
         biases = [base.bias for base in bases if base.bias is not None]
         self.bias = side_by_side(biases) if len(biases) == len(bases) else None
-        self.adapters: list[_Adapter] = []
+        self.adapters: list[tuple[slice, slice, Tensor, float]] = []
+        """Low-rank additions: the outputs they go to, their part of what `down` gives, the upper factor, the scale."""
         downs: list[torch.nn.Parameter] = []
         begin = rank = 0
         for layer, base in zip(layers, bases, strict=True):
@@ -57,19 +48,16 @@ class Projection:
                     downs.append(layer.lora_A[name].weight)
                     ranks = slice(rank, rank := rank + len(downs[-1]))
                     up = layer.lora_B[name].weight
-                    self.adapters.append(_Adapter(slice(begin, end), ranks, up, layer.scaling[name]))
+                    self.adapters.append((slice(begin, end), ranks, up, layer.scaling[name]))
             begin = end
         self.down = side_by_side(downs) if downs else None
 
     def __call__(self, x: Tensor) -> Tensor:
         projected = linear(x, self.weight, self.bias)
         if self.down is not None:
-            low = linear(x.to(self.down.dtype), self.down)
+            low = linear(x, self.down)
             for outputs, ranks, up, scale in self.adapters:
-                if up.dtype == projected.dtype:
-                    projected[:, outputs].addmm_(low[:, ranks], up.t(), alpha=scale)
-                else:
-                    projected[:, outputs] += linear(low[:, ranks], up).mul_(scale)
+                projected[:, outputs].addmm_(low[:, ranks], up.t(), alpha=scale)
         return projected
 
 
@@ -91,23 +79,25 @@ def side_by_side(weights: Sequence[torch.nn.Parameter]) -> Tensor:
     return joined
 
 
-class _Layer(NamedTuple):
-    before: Tensor
-    """Weight of the norm before attention."""
-    packed: Projection
-    norms: Tensor | None
-    """[2, size] weights of the norms of queries and keys."""
-    out: Projection
-    between: Tensor
-    both: Projection
-    down: Projection
+class _Layer:
+    """The weights of one layer."""
+
+    def __init__(self, layer: Any) -> None:
+        attention, mlp = layer.self_attn, layer.mlp
+        self.before: Tensor = layer.input_layernorm.weight
+        self.packed = Projection([attention.q_proj, attention.k_proj, attention.v_proj])
+        self.norms: Tensor | None = None
+        """[2, size] weights of the norms of queries and keys."""
+        if hasattr(attention, "q_norm"):
+            self.norms = side_by_side([attention.q_norm.weight, attention.k_norm.weight]).view(2, -1)
+        self.out = Projection([attention.o_proj])
+        self.between: Tensor = layer.post_attention_layernorm.weight
+        self.both = Projection([mlp.gate_proj, mlp.up_proj])
+        self.down = Projection([mlp.down_proj])
 
 
 class LlamaForward:
-    """The model, with a cache of `slots` sequences of up to `context` tokens, and two more.
-
-    Slot number `slots` is for idle work, the one behind it for what prompts share (`mulligan.engine.graphs`).
-    """
+    """The model over a cache of `slots` sequences of `context` tokens, one for idle work and one that prompts share."""
 
     def __init__(self, model: Any, slots: int, context: int) -> None:
         self.base = _base_of(model)
@@ -122,7 +112,7 @@ class LlamaForward:
             self.ops = kernels
         self.query = config.num_attention_heads
         self.kv, self.size = cache_heads(config)
-        self.layers = [self._layer(layer) for layer in body.layers]
+        self.layers = [_Layer(layer) for layer in body.layers]
         self.norm = body.norm.weight
         self.head = Projection([self.base.lm_head])
         self.scale = body.layers[0].self_attn.scaling
@@ -145,21 +135,6 @@ class LlamaForward:
             begins = cache[:, :, :tokens]
             prompt = begins[self.prompt_slot].clone()  # a copy within one tensor must not overlap
             begins.index_copy_(0, slots, prompt.expand(len(slots), -1, -1, -1))
-
-    def _layer(self, layer: Any) -> _Layer:
-        attention, mlp = layer.self_attn, layer.mlp
-        norms = None
-        if hasattr(attention, "q_norm"):
-            norms = side_by_side([attention.q_norm.weight, attention.k_norm.weight]).view(2, self.size)
-        return _Layer(
-            layer.input_layernorm.weight,
-            Projection([attention.q_proj, attention.k_proj, attention.v_proj]),
-            norms,
-            Projection([attention.o_proj]),
-            layer.post_attention_layernorm.weight,
-            Projection([mlp.gate_proj, mlp.up_proj]),
-            Projection([mlp.down_proj]),
-        )
 
     def forward(self, tokens: Tensor, at: SlotPositions, decoding: int, tiles: Tiles | None = None) -> Tensor | None:
         """Take in tokens [T], each at its position of its slot; logits [decoding, vocabulary] of the first `decoding`.

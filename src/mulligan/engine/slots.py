@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from mulligan.engine.base import Sampled, Stream, Waiting, cache_heads, check_sizes
+from mulligan.engine.base import Sampled, Stream, Waiting, cache_heads
 from mulligan.errors import DeviceLost, lost_device
 from mulligan.models.attention import forward, use_plans
 
@@ -28,22 +28,19 @@ class SlotEngine:
     """`slots` streams at a time; the others wait for a place. A step takes at most `chunk` tokens of one stream."""
 
     def __init__(self, model: Any, *, slots: int = 256, context: int | None = None, chunk: int = 512) -> None:
-        check_sizes(slots, chunk)
         use_plans(model)
         self.model, self.slots, self.chunk = model, slots, chunk
         self.context = min(context or model.config.max_position_embeddings, model.config.max_position_embeddings)
         self.cache = _Cache(model, slots, self.context)
         self.live: list[Stream] = []
         self.waiting = Waiting(self._seat)
+        self.open = self.waiting.open
         self.pump: asyncio.Task[None] | None = None
         self.lost: DeviceLost | None = None
         self.drawn: dict[Stream, list[tuple[int, float]]] = {}
         """Tokens of the reply under way, with their log-probabilities."""
         self.tokens = 0
         """Tokens that the model took in since the engine was made."""
-
-    async def open(self) -> Stream:
-        return await self.waiting.open()
 
     def _seat(self) -> Stream | None:
         if len(self.live) == self.slots:
@@ -119,8 +116,7 @@ class SlotEngine:
 def draw(logits: Tensor, streams: list[Stream]) -> tuple[list[int], list[float]]:
     """One token for each row of logits [stream, vocabulary], with its log-probability.
 
-    A number from the stream's own generator is looked up in the cumulative distribution; temperature 0 takes the most
-    likely token, and reports its log-probability at temperature 1.
+    Temperature 0 takes the most likely token, and reports its log-probability at temperature 1.
     """
     temperatures = [stream.sampling.temperature for stream in streams]
     scale = torch.tensor([t if t > 0 else 1.0 for t in temperatures], device=logits.device)
@@ -228,10 +224,7 @@ class SlotPlan:
         self.cell_of_token = self.cell_of_token.to(device)
 
     def _add_part(self, members: Tensor, cells: int, *, in_place: bool) -> int:
-        """A block for the streams `members` behind so many cells; returns how many cells there are with it.
-
-        in_place: the block has a row for every slot, so that attention reads the cache without a copy.
-        """
+        """A block for the streams `members` behind so many cells; returns how many cells there are with it."""
         fresh, cached, slots = self.fresh[members], self.cached[members], self.slots[members]
         width, reach = int(fresh.max()), int((cached + fresh).max())
         height = self.top if in_place else len(members)

@@ -82,10 +82,7 @@ def _called(model: Any, part: Any, ids: Tensor, positions: Tensor, plan: Plan, *
 
 
 def compile_layers(model: Any, backend: str | Callable[..., Any] = "inductor") -> None:
-    """Have torch compile the layers of `model` when they are first called with a `PackedPlan`.
-
-    Parameters, their names, what is saved and copies of the model stay as they are.
-    """
+    """Have torch compile the layers of `model` when first called with a `PackedPlan`; parameters keep their names."""
     from transformers.modeling_layers import GradientCheckpointingLayer
 
     layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
@@ -120,8 +117,7 @@ def is_never_padded(device: torch.device, dtype: torch.dtype) -> bool:
 class PackedPlan:
     """Sequences of the given lengths, one after another in the packed row, each causal in itself.
 
-    On a GPU in half precision nothing is padded at all. Elsewhere sequences of about one length share a padded block,
-    so that little is padded and only inside attention.
+    On a GPU in half precision nothing is padded; elsewhere sequences of about one length share a padded block.
     """
 
     def __init__(
@@ -165,10 +161,7 @@ class PackedPlan:
 def varlen(
     query: Tensor, key: Tensor, value: Tensor, ends: Tensor, key_ends: Tensor, longest: int, scaling: float | None
 ) -> Tensor:
-    """Causal attention within each of the sequences whose queries end at `ends` and whose keys end at `key_ends`.
-
-    The last query of a sequence stands at its last key. query: [T, heads, size]; ends: [1 + rows].
-    """
+    """Causal attention in sequences whose queries end at `ends` and keys at `key_ends` [1 + rows]: last meets last."""
     options: dict[str, Any] = {"enable_gqa": query.shape[1] != key.shape[1]} if _TAKES_ENABLE_GQA else {}
     causal = (-1, 0)  # a window over all before and none after
     query, key, value = query.contiguous(), key.contiguous(), value.contiguous()

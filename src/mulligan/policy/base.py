@@ -1,7 +1,7 @@
 """The policy protocol: conversations, because a KV cache needs an owner and a release.
 
-A policy starts a conversation for each trial; the conversation answers message lists and is closed at the end, also
-when the trial is cancelled. A plain function ``f(messages) -> str`` (or ``async def``) is a policy too.
+A policy starts a conversation for each trial, which answers message lists and is closed at the end. A plain function
+``f(messages) -> str`` (or ``async def``) is a policy too.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ class Conversation(Protocol):
     """One trial's exchange with the policy."""
 
     async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
-        """The next reply to `messages`.
+        """The next reply; raises `RequestFailed` or `ContextFull` when there will be none.
 
-        Within a sequence the list only grows; one that begins differently starts a new sequence. Raises `RequestFailed`
-        or `ContextFull` when there will be no reply.
+        Within a sequence `messages` only grows; a list that begins differently starts a new sequence.
         """
 
     def close(self) -> None:
@@ -61,7 +60,7 @@ class World(Protocol):
 class Spectator(Protocol):
     """A conversation that sits beside the world instead of reading about it: scripted and human players.
 
-    One with a true attribute `retypes` is a person's: what they mistype is shown to them and costs no turn.
+    With a true attribute `retypes`, what is mistyped is shown and costs no turn.
     """
 
     def watch(self, world: World) -> None:

@@ -128,10 +128,7 @@ class EndpointPolicy:
         raise RequestFailed(f"no answer from {self.url} after {tries}; the last failure: {failure}")
 
     def _pause(self, fault: _TemporaryFault, attempt: int, jitter: random.Random) -> float:
-        """Seconds before the next try: what the server asks for, or a doubling pause.
-
-        The jitter spreads requests that failed together.
-        """
+        """Seconds before the next try; the jitter spreads requests that failed together."""
         if fault.retry_after is not None:
             return min(fault.retry_after + self.backoff * jitter.random(), LONGEST_WAIT)
         return min(self.backoff * 2.0 ** min(attempt, 30), LONGEST_WAIT) * (0.5 + 0.5 * jitter.random())
@@ -231,10 +228,7 @@ class _TemporaryFault(Exception):
 
 
 def completions_url(base_url: str) -> str:
-    """Where requests go: ``http://host:8000``, ``http://host:8000/v1`` and ``http://host:8000/v1/`` are the same.
-
-    An address that ends in ``/chat/completions`` is taken as it is.
-    """
+    """Where requests go; ``http://host:8000``, ``http://host:8000/v1`` and the whole address are the same."""
     if any(mark in base_url for mark in "@?#"):  # the message leaves out the address, which may hold a password
         raise ParameterError("base_url must have no user, password or ?query; put the key into OPENAI_API_KEY")
     try:
@@ -272,11 +266,10 @@ def read_answer(content: bytes, messages: Sequence[Message]) -> Completion:
     )
 
 
-def _text(content: object) -> str:
+def _text(content: Any) -> str:
     """A message's content, plain or in parts; empty when there is none."""
     if isinstance(content, list):
-        parts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]
-        content = "".join(text for text in parts if isinstance(text, str))
+        content = "".join(part["text"] for part in content if part["type"] == "text")
     return storable(content) if isinstance(content, str) else ""
 
 

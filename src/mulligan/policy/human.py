@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-HELP = "Type a move; 'h' lists the legal ones, 'q' quits."
 _ARROWS = {"up": "A", "down": "B", "right": "C", "left": "D"}
 """Direction -> last letter of what a terminal sends for that arrow key."""
 _FEW = 12
@@ -79,7 +78,8 @@ class _AtTerminal:
             return Completion(f"<reflection>\nplan: {note}\n</reflection>")
         if not self.has_mistyped:
             if len(messages) <= self.messages_shown or self.messages_shown == 0:
-                self._say("dim", f"{HELP}{' Arrow keys move.' if self._bind_arrows() else ''}")
+                arrows = " Arrow keys move." if self._bind_arrows() else ""
+                self._say("dim", f"Type a move; 'h' lists the legal ones, 'q' quits.{arrows}")
             self._show(messages[-1]["content"])
         self.messages_shown, self.has_mistyped = len(messages), False
         while True:

@@ -1,7 +1,7 @@
 """A model in this process as a policy: messages become tokens, and an engine samples the reply's tokens.
 
-`Transcript` keeps the tokens of a conversation append-only. `Demonstrated` writes the tokens of a scripted play
-in the same form, so that warm start and reinforcement learning train on sequences built by the same code.
+`Demonstrated` writes the tokens of a scripted play in the same form, so that warm start and reinforcement learning
+train on sequences built by the same code.
 """
 
 from __future__ import annotations
@@ -89,10 +89,7 @@ class _LocalConversation:
 
 
 class Demonstrated:
-    """A scripted player whose replies come with the tokens a model should have sampled.
-
-    `write` gives a reply as an agent should write it (without tags, in the bare style).
-    """
+    """A scripted player whose replies, as `write` gives them, come with the tokens a model should have sampled."""
 
     def __init__(self, policy: Policy, renderer: Renderer, write: Callable[[str], str]) -> None:
         self.policy, self.renderer, self.write = policy, renderer, write

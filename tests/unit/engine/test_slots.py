@@ -10,7 +10,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from mulligan.engine.slots import SlotEngine, _Cache
-from mulligan.errors import ContextFull, DeviceLost, ParameterError
+from mulligan.errors import ContextFull, DeviceLost
 from mulligan.models.attention import PackedPlan, forward, use_plans
 from mulligan.types import Sampling
 
@@ -263,8 +263,3 @@ def test_packed_rows_equal_rows_on_their_own():
     sum(part.log_softmax(-1)[:, 3].sum() for part in expected).backward()
     for own, other in zip(packed.parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(own.grad, other.grad, atol=1e-4, rtol=1e-3)
-
-
-def test_what_cannot_be_is_refused():
-    with pytest.raises(ParameterError, match="slots"):
-        SlotEngine(model(), slots=0)

@@ -301,11 +301,3 @@ def test_a_template_that_cannot_be_followed_is_refused_in_one_line(template, sai
     with pytest.raises(UsageError, match=said) as refused:
         Renderer(make(template))
     assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    "roles", [[], ["system"], ["user", "assistant"], ["user", "user"], ["assistant", "user", "user"]]
-)
-def test_messages_that_do_not_alternate_are_refused(roles):
-    with pytest.raises(UsageError, match="must be"):
-        renderer("chatml").opening([message(role, "x") for role in roles])
