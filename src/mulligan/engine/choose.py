@@ -11,7 +11,7 @@ from mulligan.engine.graphs import GraphEngine
 from mulligan.engine.llama_forward import why_not
 from mulligan.engine.slots import SlotEngine
 from mulligan.errors import MemoryFull, UsageError, lacks_memory, lost_device
-from mulligan.models.weights import free_memory
+from mulligan.models.memory import free_memory
 
 Kind = Literal["auto", "slots", "graphs"]
 SHARE_OF_MEMORY = 0.35
@@ -32,8 +32,7 @@ def make_engine(
 ) -> SlotEngine | GraphEngine:
     """The engine for `model`: "auto" takes CUDA graphs on a GPU, where the model's family is known, else the slots.
 
-    The context is what it is asked to be, or the model's own limit; on a GPU the slots are as many of those asked for
-    as its memory holds at that context, less the bytes `reserved` for what comes later.
+    On a GPU the slots are as many of those asked for as fit its memory, less the bytes `reserved` for what comes later.
     """
     weight = next(model.parameters())
     on_gpu = weight.device.type == "cuda"
@@ -66,7 +65,7 @@ def token_bytes(config: Any, dtype: torch.dtype) -> int:
 
 
 def slots_that_fit(slots: int, context: int, token: int, free: int, reserved: int = 0) -> int:
-    """How many of `slots` sequences of `context` tokens of `token` bytes fit into `free` bytes less those `reserved`."""
+    """How many of `slots` sequences of `context` tokens of `token` bytes fit into `free` bytes less the `reserved`."""
     room = min(SHARE_OF_MEMORY * free, free - reserved)
     fits = int(room // (token * context)) - SPARE_SLOTS
     if fits < 1:

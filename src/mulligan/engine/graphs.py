@@ -43,8 +43,7 @@ HANDED_OUT = 32
 class GraphEngine:
     """`slots` streams at a time; the others wait for a place. Prompts are read `chunk` tokens at a time at most.
 
-    context: the longest sequence; None: the model's own limit.
-    share: read once what prompts begin with in common.
+    context: the longest sequence (None: the model's own limit); share: read once what prompts begin with in common.
     """
 
     def __init__(

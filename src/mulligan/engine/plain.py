@@ -1,8 +1,8 @@
 """The state of slots, and the kernels of `mulligan.engine.kernels` in torch.
 
 The GPU goes on by itself with what a slot's row of int32 numbers says. The host writes it when a reply is asked for;
-from then on sampling moves it, step by step. Without a GPU the functions here run instead of the kernels; with one,
-they are what the kernels must equal.
+from then on sampling moves it, step by step. Without a GPU the functions here run instead of the kernels of the same
+names, where they are described; with one, they are what the kernels must equal.
 """
 
 from __future__ import annotations
@@ -58,7 +58,6 @@ def tile_tokens(group: int) -> int:
 
 
 def add_norm(hidden: Tensor, added: Tensor | None, weight: Tensor, eps: float) -> Tensor:
-    """Add into `hidden` [T, size] in place, and return its RMS norm."""
     if added is not None:
         hidden += added
     return weight * _norm(hidden, eps)
@@ -72,7 +71,6 @@ def _norm(x: Tensor, eps: float) -> Tensor:
 def rotate_store(
     packed: Tensor, norms: Tensor | None, table: Tensor, at: SlotPositions, cache: KeyValues, eps: float
 ) -> None:
-    """Norm and rotate queries and keys of `packed` [T, (query + 2 kv) heads × size]; keys, values go to the cache."""
     _, kv, _, size = cache.keys.shape
     slots, positions = at.slots.long(), at.positions.long()
     heads = packed.view(len(packed), -1, size)
@@ -92,7 +90,6 @@ def rotate_store(
 def attend(
     packed: Tensor, at: SlotPositions, decoding: int, tiles: Tiles | None, cache: KeyValues, scale: float, out: Tensor
 ) -> None:
-    """Each query of `packed` against the keys of its slot up to its own position; [T, query heads × size] to `out`."""
     _, kv, _, size = cache.keys.shape
     heads = packed.view(len(packed), -1, size)
     queries = heads[:, : heads.shape[1] - 2 * kv].reshape(len(heads), kv, -1, size).float()
@@ -113,13 +110,11 @@ def attend(
 
 
 def gate(both: Tensor) -> Tensor:
-    """silu of the first half of each row, times the second half. both: [T, 2 × size]."""
     first, second = both.chunk(2, -1)
     return silu(first) * second
 
 
 def begin(state: Tensor, rows: Tensor, slots: Tensor, positions: Tensor, tokens: Tensor) -> None:
-    """Where each row's slot stands: its last token, and the position that goes to. Rows of done slots do idle work."""
     states = state[rows.long()]
     busy = states[:, DONE] == 0
     slots.copy_(torch.where(busy, rows, len(state) - 1))
@@ -128,7 +123,6 @@ def begin(state: Tensor, rows: Tensor, slots: Tensor, positions: Tensor, tokens:
 
 
 def draw(logits: Tensor, state: Tensor, rows: Tensor, ids: Tensor, logprobs: Tensor, done: Tensor) -> None:
-    """One token for each row of logits [row, vocabulary], by its slot's own number; the slot's state goes on."""
     states = state[rows.long()]
     scale = states[:, SCALE].contiguous().view(torch.float32)
     logp = torch.log_softmax(logits.float() * scale.unsqueeze(1), -1)

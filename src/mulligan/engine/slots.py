@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -175,17 +175,6 @@ class _Cache:
             tensor[target, :, :length] = tensor[source, :, :length]
 
 
-class _Part(NamedTuple):
-    """Streams with about as many new tokens, as one padded block of queries."""
-
-    slots: Tensor | None
-    """[row] the slots of the block; None: all slots of the cache from the first on, read without a copy."""
-    tokens: Tensor
-    """[row, width] the token in each cell of the block; cells that hold none repeat token 0 and are not read."""
-    mask: Tensor
-    """[row, 1, width, position] which keys each query sees."""
-
-
 class SlotPlan:
     """New tokens of some slots, each attending to all of its own past.
 
@@ -214,7 +203,9 @@ class SlotPlan:
         self.slot_of_token = self.slots[row].to(device)
         self.cell_of_token = torch.empty(len(row), dtype=torch.long)
         """[T] the cell of each token among those of all blocks, flattened."""
-        self.parts: list[_Part] = []
+        self.parts: list[tuple[Tensor | None, Tensor, Tensor]] = []
+        """Of each block: its slots [row] (None: all from the first on, read without a copy), the token in each cell
+        [row, width] (token 0 where there is none) and which keys each query sees [row, 1, width, position]."""
         wide = self.fresh > NARROW
         if bool(wide.any()) and int(wide.sum()) * 2 < self.top:
             cells = self._add_part(torch.arange(len(counts))[~wide], 0, in_place=True) if not bool(wide.all()) else 0
@@ -239,7 +230,7 @@ class SlotPlan:
         self.cell_of_token[numbers[real]] = (cells + line.unsqueeze(1) * width + offset)[real]
         mask = (torch.arange(reach) < seen.unsqueeze(-1)).unsqueeze(1)
         slots_read = None if in_place else slots.to(self.device)
-        self.parts.append(_Part(slots_read, tokens.to(self.device), mask.to(self.device)))
+        self.parts.append((slots_read, tokens.to(self.device), mask.to(self.device)))
         return cells + height * width
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float | None) -> Tensor:
@@ -247,14 +238,14 @@ class SlotPlan:
         keys[self.slot_of_token, :, self.positions] = key
         values[self.slot_of_token, :, self.positions] = value
         attended = []
-        for part in self.parts:
-            reach = part.mask.shape[-1]
-            slots = slice(self.top) if part.slots is None else part.slots
+        for slots_read, tokens, mask in self.parts:
+            reach = mask.shape[-1]
+            slots = slice(self.top) if slots_read is None else slots_read
             mixed = scaled_dot_product_attention(
-                query[part.tokens].transpose(1, 2),
+                query[tokens].transpose(1, 2),
                 keys[slots, :, :reach],
                 values[slots, :, :reach],
-                attn_mask=part.mask,
+                attn_mask=mask,
                 scale=scaling,
                 enable_gqa=query.shape[1] != key.shape[1],
             )

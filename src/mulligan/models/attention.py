@@ -140,7 +140,7 @@ class PackedPlan:
         """At least the longest length; one of few values."""
 
     @cached_property
-    def blocks(self) -> Blocks:
+    def blocks(self) -> tuple[list[tuple[int, int]], Tensor, Tensor]:
         first = self.lengths[0]
         lengths = self.lengths if self.opening is None else [first, *(first + length for length in self.lengths[1:])]
         return _blocks(lengths, self.device)
@@ -171,22 +171,12 @@ def varlen(
     return mixed
 
 
-class Blocks(NamedTuple):
-    """Where packed tokens stand in padded blocks of F cells in all.
+def _blocks(lengths: Sequence[int], device: torch.device) -> tuple[list[tuple[int, int]], Tensor, Tensor]:
+    """Padded blocks of sequences of about one length: their shapes, the token of each cell, and the cell of each token.
 
-    Lengths 5, 1 and 4: the first and the last share a block of 2 × 5, the second has one of 1 × 1. `shapes` is
-    [(2, 5), (1, 1)], `token_of_cell` [0 1 2 3 4, 6 7 8 9 0, 5] and `cell_of_token` [0 1 2 3 4 10 5 6 7 8].
+    Lengths 5, 1 and 4: the first and the last share a block of 2 × 5, the second has one of 1 × 1. Shapes are
+    [(2, 5), (1, 1)], tokens of cells [0 1 2 3 4, 6 7 8 9 0, 5] (padding repeats 0) and cells [0 1 2 3 4 10 5 6 7 8].
     """
-
-    shapes: list[tuple[int, int]]
-    """(sequences, padded length) of each block."""
-    token_of_cell: Tensor
-    """[F] the token in each cell of the blocks, all flattened; padding repeats token 0."""
-    cell_of_token: Tensor
-    """[T] the cell of each token."""
-
-
-def _blocks(lengths: Sequence[int], device: torch.device) -> Blocks:
     size = torch.tensor(lengths)
     starts = size.cumsum(0) - size
     order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
@@ -208,7 +198,7 @@ def _blocks(lengths: Sequence[int], device: torch.device) -> Blocks:
         token_of_cell.append(block.flatten())
         cells += block.numel()
         first = last
-    return Blocks(shapes, torch.cat(token_of_cell).to(device), cell_of_token.to(device))
+    return shapes, torch.cat(token_of_cell).to(device), cell_of_token.to(device)
 
 
 # Of other numbers and shapes every time, blocks would be compiled over and over.
@@ -218,7 +208,7 @@ def _in_blocks(plan: PackedPlan, query: Tensor, key: Tensor, value: Tensor, scal
     grouped = query.shape[1] != key.shape[1]
     sizes = [count * length for count, length in shapes]
     blocks = [
-        torch.split(_Spread.apply(x, token_of_cell, cell_of_token), sizes)  # type: ignore[no-untyped-call]
+        torch.split(_Index.apply(x, token_of_cell, lambda gradient: gradient[cell_of_token]), sizes)  # type: ignore[no-untyped-call]
         for x in (query, key, value)
     ]
     attended = []
@@ -228,39 +218,28 @@ def _in_blocks(plan: PackedPlan, query: Tensor, key: Tensor, value: Tensor, scal
         mixed = scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=grouped)
         attended.append(mixed.transpose(1, 2).flatten(0, 1))
     joined = attended[0] if len(attended) == 1 else torch.cat(attended)
-    gathered: Tensor = _Gather.apply(joined, cell_of_token)  # type: ignore[no-untyped-call]
+    shape = joined.shape
+
+    def to_cells(gradient: Tensor) -> Tensor:  # padding gets none
+        cells = gradient.new_zeros(shape)
+        cells[cell_of_token] = gradient
+        return cells
+
+    gathered: Tensor = _Index.apply(joined, cell_of_token, to_cells)  # type: ignore[no-untyped-call]
     return gathered
 
 
-class _Spread(torch.autograd.Function):
-    """Packed tokens to padded blocks. Every token stands there once, so that the gradient is a gather, not a sum."""
+class _Index(torch.autograd.Function):
+    """``source[index]``. Every token stands in the blocks once, so that the gradient need not be a sum."""
 
     @staticmethod
-    def forward(ctx: Any, packed: Tensor, token_of_cell: Tensor, cell_of_token: Tensor) -> Tensor:
-        ctx.save_for_backward(cell_of_token)
-        return packed[token_of_cell]
+    def forward(ctx: Any, source: Tensor, index: Tensor, gradient_of: Callable[[Tensor], Tensor]) -> Tensor:
+        ctx.gradient_of = gradient_of
+        return source[index]
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        (cell_of_token,) = ctx.saved_tensors
-        return gradient[cell_of_token], None, None
-
-
-class _Gather(torch.autograd.Function):
-    """Blocks back to packed tokens; padding gets no gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, blocks: Tensor, cell_of_token: Tensor) -> Tensor:
-        ctx.save_for_backward(cell_of_token)
-        ctx.block_shape = blocks.shape
-        return blocks[cell_of_token]
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        (cell_of_token,) = ctx.saved_tensors
-        blocks = gradient.new_zeros(ctx.block_shape)
-        blocks[cell_of_token] = gradient
-        return blocks, None
+        return ctx.gradient_of(gradient), None, None
 
 
 class SharedPrefix(NamedTuple):

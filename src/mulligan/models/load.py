@@ -1,7 +1,7 @@
 """Models by name: made, loaded and saved.
 
-nano[:hidden=128,layers=3,…]  a fresh tiny model (see `mulligan.models.nano`)
-smollm2                       SmolLM2-135M-Instruct (see `mulligan.models.smollm2`)
+nano[:hidden=128,layers=3,…]  a fresh tiny model
+smollm2                       SmolLM2-135M-Instruct
 hf:FOLDER_OR_HUB_NAME         any causal language model with safetensors weights and a chat template
 FOLDER                        what `save` wrote: a whole model, or a LoRA adapter and where its base is
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,22 +26,16 @@ import torch
 from mulligan.errors import MulliganError, ParameterError, UnknownName, UsageError
 from mulligan.models import smollm2
 from mulligan.models.attention import partial_attention
+from mulligan.models.memory import need_memory
 from mulligan.models.nano import nano_model, nano_tokenizer, seeded_randomness
 from mulligan.models.renderer import Renderer
-from mulligan.models.weights import (
-    ADAPTER,
-    ADAPTER_WEIGHTS,
-    first_line,
-    is_adapter,
-    need_memory,
-    weight_files,
-    weights_in,
-)
 from mulligan.seeding import derive
 
 Precision = Literal["auto", "float32", "bfloat16"]
 NAMES = ("nano", "smollm2", "hf:FOLDER_OR_HUB_NAME", "FOLDER")
+_ADAPTER, _ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _BASE, _TOKENIZER = "base", "tokenizer_config.json"
+_WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _NEEDED = ("*.json", "*.safetensors", "*.jinja", "*.model", "*.txt")
 
 
@@ -91,11 +86,11 @@ def load(
     else:
         with _quietly():
             folder, source = _find(spec)
-            base = _base(folder, source) if is_adapter(folder) else (folder, source)
+            base = _base(folder, source) if _is_adapter(folder) else (folder, source)
             tokenizer = _read_tokenizer(*((folder, source) if (folder / _TOKENIZER).is_file() else base))
             renderer = Renderer(tokenizer)
             model = _read_model(*base, precision, target)
-            if is_adapter(folder):
+            if _is_adapter(folder):
                 model = _read_adapter(model, folder, source)
     if lora is not None:
         model = _add_lora(model, lora, seed, spec)
@@ -121,7 +116,7 @@ def save(loaded: Loaded, folder: str | Path, *, merge: bool = False) -> None:
         else:
             model = copy.deepcopy(loaded.model).merge_and_unload() if is_adapted else loaded.model
             model.save_pretrained(folder)
-            for stale in (ADAPTER, ADAPTER_WEIGHTS):  # of an earlier save: the folder would still read as an adapter
+            for stale in (_ADAPTER, _ADAPTER_WEIGHTS):  # of an earlier save: the folder would still read as an adapter
                 (folder / stale).unlink(missing_ok=True)
         loaded.tokenizer.save_pretrained(folder)
 
@@ -176,7 +171,7 @@ def _find(spec: str) -> tuple[Path, str]:
 def _read_tokenizer(folder: Path, source: str) -> Any:
     from transformers import AutoTokenizer
 
-    if not (folder / "config.json").is_file() and not is_adapter(folder):
+    if not (folder / "config.json").is_file() and not _is_adapter(folder):
         raise UsageError(f"model {source!r} has no config.json, so it is not a model of transformers")
     with _told(f"the tokenizer of model {source!r}"):
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
@@ -187,7 +182,7 @@ def _read_model(folder: Path, source: str, dtype: torch.dtype, device: torch.dev
 
     with _told(f"model {source!r}"):
         _need_full_attention(AutoConfig.from_pretrained(folder, trust_remote_code=False), source)
-        need_memory(sum(map(weights_in, weight_files(folder))), source, dtype, device)
+        need_memory(sum(map(_weights_in, _weight_files(folder))), source, dtype, device)
         model, report = AutoModelForCausalLM.from_pretrained(
             folder,
             dtype=dtype,
@@ -210,18 +205,43 @@ def _read_adapter(model: Any, folder: Path, source: str) -> Any:
     from peft import PeftModel
 
     with _told(f"the adapter {source!r}"), old_name_allowed():
-        weights_in(*weight_files(folder))
+        _weights_in(folder / _ADAPTER_WEIGHTS)
         return PeftModel.from_pretrained(model, str(folder), is_trainable=True, autocast_adapter_dtype=False)
+
+
+def _is_adapter(folder: Path) -> bool:
+    """Whether a folder holds a LoRA adapter, which needs its base."""
+    return (folder / _ADAPTER).is_file()
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    """The safetensors files that transformers reads."""
+    if (folder / _WEIGHTS).is_file() or not (folder / _INDEX).is_file():
+        return [folder / _WEIGHTS]
+    index = json.loads((folder / _INDEX).read_text(encoding="utf-8"))
+    return [folder / name for name in sorted(set(index["weight_map"].values()))]
+
+
+def _weights_in(file: Path) -> int:
+    """How many weights a safetensors file holds; only its head is read, and compared with its size."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, framework="pt") as opened:
+            return sum(math.prod(opened.get_slice(name).get_shape()) for name in opened.keys())  # noqa: SIM118
+    except (SafetensorError, OSError) as failure:
+        way_out = f"fetch the model again (smollm2: delete {file.parent})"
+        raise UsageError(f"{file} is missing or damaged: {_first_line(failure)}; {way_out}") from None
 
 
 def _base(folder: Path, source: str) -> tuple[Path, str]:
     """Where the model is that an adapter belongs to, and what to call it."""
     if (folder / _BASE).is_dir():
         return folder / _BASE, str(folder / _BASE)
-    with _told(f"{ADAPTER} of the adapter {source!r}"):
-        named = json.loads((folder / ADAPTER).read_text(encoding="utf-8"))["base_model_name_or_path"]
+    with _told(f"{_ADAPTER} of the adapter {source!r}"):
+        named = json.loads((folder / _ADAPTER).read_text(encoding="utf-8"))["base_model_name_or_path"]
     if not named:
-        raise UsageError(f"the adapter {source!r} does not name its model: set base_model_name_or_path in {ADAPTER}")
+        raise UsageError(f"the adapter {source!r} does not name its model: set base_model_name_or_path in {_ADAPTER}")
     if Path(named).name == smollm2.FOLDER and not Path(named).is_dir():  # another machine's, or another cache
         return _find("smollm2")
     return _find(f"hf:{named}")
@@ -235,7 +255,13 @@ def _told(subject: str) -> Iterator[None]:
     except MulliganError:
         raise
     except Exception as failure:
-        raise UsageError(f"{subject} cannot be loaded: {first_line(failure)}") from failure
+        raise UsageError(f"{subject} cannot be loaded: {_first_line(failure)}") from failure
+
+
+def _first_line(error: BaseException) -> str:
+    """The message of a library's error: its first line, and the second where the first only announces it."""
+    lines = [line.strip(" ,") for line in str(error).strip().split("\n")]
+    return " ".join(lines[: 2 if lines[0].endswith(":") else 1]) or type(error).__name__
 
 
 def _need_full_attention(config: Any, source: str) -> None:

@@ -266,10 +266,11 @@ def read_answer(content: bytes, messages: Sequence[Message]) -> Completion:
     )
 
 
-def _text(content: Any) -> str:
+def _text(content: object) -> str:
     """A message's content, plain or in parts; empty when there is none."""
     if isinstance(content, list):
-        content = "".join(part["text"] for part in content if part["type"] == "text")
+        parts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]
+        content = "".join(text for text in parts if isinstance(text, str))
     return storable(content) if isinstance(content, str) else ""
 
 

@@ -23,8 +23,7 @@ async def call_in_thread(
 ) -> Result:
     """`function(argument)` in a thread of its own; raises what it raises, or `Hung` after `seconds`.
 
-    The thread is a daemon. After a cancellation or a timeout it may run on, but it blocks neither the event loop nor
-    the end of the program, which the threads of an executor would.
+    The thread is a daemon: if it hangs, it does not block the end of the program, as an executor's would.
     """
     outcome: Future[Result] = Future()
     outcome.set_running_or_notify_cancel()  # from now on it cannot be cancelled: the thread may always set it

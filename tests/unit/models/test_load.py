@@ -23,7 +23,7 @@ from transformers.utils import logging
 
 from mulligan.errors import MemoryFull, ParameterError, UnknownName, UsageError
 from mulligan.models.load import LoraSettings, load, old_name_allowed, save
-from mulligan.models.weights import free_memory, leave_room
+from mulligan.models.memory import free_memory, leave_room
 
 LORA = LoraSettings(rank=4)
 TINY = {"vocab_size": 1600, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
@@ -304,13 +304,13 @@ def test_a_model_larger_than_memory_is_refused_with_both_numbers(tmp_path, monke
     save(loaded, tmp_path)
     count = sum(weight.numel() for weight in loaded.model.parameters())
     # In bfloat16 it takes 2 bytes a weight, and that is free, to the byte; in float32 it takes 4.
-    monkeypatch.setattr("mulligan.models.weights.free_memory", lambda device: 2 * count)
+    monkeypatch.setattr("mulligan.models.memory.free_memory", lambda device: 2 * count)
     assert load(str(tmp_path), dtype="bfloat16").model.dtype == torch.bfloat16
     message = refused(str(tmp_path), dtype="float32")
     assert f"{4 * count / 2**30:.3g} GiB as float32" in message
     assert f"{2 * count / 2**30:.3g} GiB free" in message
     assert "dtype bfloat16" in message
-    monkeypatch.setattr("mulligan.models.weights.free_memory", lambda device: 2 * count - 1)
+    monkeypatch.setattr("mulligan.models.memory.free_memory", lambda device: 2 * count - 1)
     refused(str(tmp_path), MemoryFull, dtype="bfloat16")
 
 

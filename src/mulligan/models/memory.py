@@ -1,48 +1,17 @@
-"""A model's weights on disk: which files hold them, and whether there is memory for them."""
+"""Whether there is memory for a model, in this machine, on its GPU and in its control groups."""
 
 from __future__ import annotations
 
-import json
-import math
 from pathlib import Path, PurePosixPath
 
 import psutil  # type: ignore[import-untyped]
 import torch
 
-from mulligan.errors import MemoryFull, UsageError
+from mulligan.errors import MemoryFull
 
-ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 SCARCE = 0.2
 """Of a GPU's memory: with less than that free, nobody keeps any for later."""
-_WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _GROUPS, _PROCESS_GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
-
-
-def is_adapter(folder: Path) -> bool:
-    """Whether a folder holds a LoRA adapter, which needs its base."""
-    return (folder / ADAPTER).is_file()
-
-
-def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files that transformers, or PEFT for an adapter, reads."""
-    if is_adapter(folder):
-        return [folder / ADAPTER_WEIGHTS]
-    if (folder / _WEIGHTS).is_file() or not (folder / _INDEX).is_file():
-        return [folder / _WEIGHTS]
-    index = json.loads((folder / _INDEX).read_text(encoding="utf-8"))
-    return [folder / name for name in sorted(set(index["weight_map"].values()))]
-
-
-def weights_in(file: Path) -> int:
-    """How many weights a safetensors file holds; only its head is read, and compared with its size."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(file, framework="pt") as opened:
-            return sum(math.prod(opened.get_slice(name).get_shape()) for name in opened.keys())  # noqa: SIM118
-    except (SafetensorError, OSError) as failure:
-        way_out = f"fetch the model again (smollm2: delete {file.parent})"
-        raise UsageError(f"{file} is missing or damaged: {first_line(failure)}; {way_out}") from None
 
 
 def need_memory(weights: int, source: str, dtype: torch.dtype, device: torch.device) -> None:
@@ -110,9 +79,3 @@ def leave_room(device: torch.device) -> None:
         free, total = torch.cuda.mem_get_info(device)
         if free < SCARCE * total:
             torch.cuda.empty_cache()
-
-
-def first_line(error: BaseException) -> str:
-    """The message of a library's error: its first line, and the second where the first only announces it."""
-    lines = [line.strip(" ,") for line in str(error).strip().split("\n")]
-    return " ".join(lines[: 2 if lines[0].endswith(":") else 1]) or type(error).__name__
