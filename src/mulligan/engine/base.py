@@ -69,11 +69,6 @@ class Stream:
         """Tokens in the sequence so far, replies included."""
         return self.cached + len(self.pending)
 
-    @property
-    def is_asking(self) -> bool:
-        """Whether somebody waits for a reply."""
-        return self.reply is not None and not self.reply.done()
-
     async def extend(
         self, ids: Sequence[int], sampling: Sampling, stop: Collection[int], rng: random.Random
     ) -> Sampled:

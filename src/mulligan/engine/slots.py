@@ -74,7 +74,7 @@ class SlotEngine:
         while True:
             # One round of the event loop: whoever just got a reply plays it and asks again before the next step.
             await asyncio.sleep(0)
-            asking = [stream for stream in self.live if stream.is_asking]
+            asking = [stream for stream in self.live if stream.reply is not None and not stream.reply.done()]
             if not asking:
                 return
             try:

@@ -41,10 +41,7 @@ _NEEDED = ("*.json", "*.safetensors", "*.jinja", "*.model", "*.txt")
 
 @dataclass(frozen=True, slots=True)
 class LoraSettings:
-    """Train a low-rank addition to every linear layer (LoRA, arXiv 2106.09685) and leave the weights themselves alone.
-
-    Without dropout: what was sampled and what is trained must be one and the same policy.
-    """
+    """Train a low-rank addition to every linear layer (LoRA, arXiv 2106.09685), without dropout: sampling has none."""
 
     rank: int = 16
     alpha: int = 0

@@ -151,7 +151,7 @@ class _Form(NamedTuple):
 def _read_form(tokenizer: Any) -> _Form:
     if not getattr(tokenizer, "chat_template", None):
         raise UsageError(f"{_name(tokenizer)} has no chat template; use an instruction-tuned model's")
-    trims: dict[str, Callable[[str], str]] = dict.fromkeys(("user", "assistant", "system"), _as_it_is)
+    trims: dict[str, Callable[[str], str]] = dict.fromkeys(("user", "assistant", "system"), str)
     try:
         start, answer = _around(tokenizer, ["user"])
         texts = _around(tokenizer, _TALK)
@@ -205,15 +205,11 @@ def _trim(tokenizer: Any, role: Role, roles: Sequence[Role], texts: Sequence[str
     marks = [_MARKS[0].format(number) for number in range(len(roles))]
     padded = [_PADDING.format(mark) if each == role else mark for each, mark in zip(roles, marks, strict=True)]
     rendered = _render(tokenizer, roles, padded)
-    for trim in (_as_it_is, str.strip, str.rstrip, str.lstrip):
+    for trim in (str, str.strip, str.rstrip, str.lstrip):
         contents = [trim(content) for content in padded]
         if rendered == "".join(text + content for text, content in zip(texts, [*contents, ""], strict=True)):
             return trim
     raise _Unfit(f"{role} messages are changed by the template")
-
-
-def _as_it_is(text: str) -> str:
-    return text
 
 
 class _Literal(NamedTuple):

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from mulligan.errors import ParameterError, UnknownName, UsageError
 from mulligan.policy.base import Conversation, Player, World
 from mulligan.seeding import generator
 from mulligan.types import PLAYERS, Completion, Episode, Message, Sampling, Step, Task
-
-Reflect = Callable[[Episode], str | Completion]
 
 
 class RandomPolicy:
@@ -101,9 +99,7 @@ class _Beside:
     async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         if self.ended_episode is not None:
             episode, self.ended_episode = self.ended_episode, None
-            reflect: Reflect = (
-                getattr(self.player, "reflect", None) or getattr(self.world, "reflect", None) or plain_reflection
-            )
+            reflect = getattr(self.player, "reflect", None) or getattr(self.world, "reflect", plain_reflection)
             reflection = reflect(episode)
             return reflection if isinstance(reflection, Completion) else Completion(str(reflection))
         if self.player is not None:
