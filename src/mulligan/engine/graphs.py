@@ -25,7 +25,7 @@ from mulligan.engine.base import Sampled, Stream, Waiting
 from mulligan.engine.device import Array, Device, Flight
 from mulligan.engine.llama_forward import LlamaForward, why_not
 from mulligan.engine.plain import GREEDY, LAST, LEFT, LENGTH, MOST_STOPS, SCALE, SEED, STATE, STOPS, TOP_P
-from mulligan.errors import DeviceLost, MemoryFull, ParameterError, UsageError, lost_device
+from mulligan.errors import DeviceLost, MemoryFull, UsageError, lost_device
 from mulligan.models.attention import common_prefix_length
 
 PATIENCE = 4
@@ -114,8 +114,6 @@ class GraphEngine:
         """A prompt to read, and a reply to draw."""
         if self.lost is not None:
             raise self.lost
-        if len(stream.stop) > MOST_STOPS:
-            raise ParameterError(f"stop must hold at most {MOST_STOPS} tokens (got {len(stream.stop)})")
         if self.pump is None or self.pump.done():
             self.device.model.check_weights()
             self.pump = asyncio.get_running_loop().create_task(self._run())

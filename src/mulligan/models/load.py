@@ -139,11 +139,9 @@ def _device(name: str) -> torch.device:
 
 
 def _dtype(name: Precision, device: torch.device) -> torch.dtype:
-    if name == "auto":
-        is_half = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-    else:
-        is_half = name == "bfloat16"
-    return torch.bfloat16 if is_half else torch.float32
+    if name == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False):
+        name = "bfloat16"
+    return torch.bfloat16 if name == "bfloat16" else torch.float32
 
 
 def _find(spec: str) -> tuple[Path, str]:

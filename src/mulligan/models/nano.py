@@ -42,8 +42,7 @@ SIZES = {"hidden": 96, "layers": 2, "heads": 4, "feedforward": 256, "context": 1
 def nano_model(seed: int = 0, **sizes: int) -> LlamaForCausalLM:
     """A fresh model with the weights that `seed` draws, of other `sizes` than `SIZES` where given.
 
-    Input and output embeddings are tied: cloning an expert of compact MineSweeper, the loss falls as fast as with two
-    tables of embeddings, with 30 % fewer parameters to hold, to save and to step.
+    Input and output embeddings are tied: cloning an expert, the loss falls as fast, with 30 % fewer parameters.
     """
     for name, value in sizes.items():
         if name not in SIZES:

@@ -164,7 +164,7 @@ PARTS = st.sampled_from(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(text=st.one_of(st.text(max_size=40), st.lists(PARTS, max_size=12).map("".join)))
 @example("\n <action> \n<action>\n b3 ")
 @example("▁Ġ\u00a0\x00\r\n")

@@ -153,7 +153,7 @@ def conversations(draw: st.DrawFn) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("name", TAKES_SYSTEM)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(messages=conversations())
 def test_turn_by_turn_equals_the_whole_conversation(name, messages):
     render = renderer(name)

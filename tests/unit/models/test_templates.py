@@ -170,7 +170,7 @@ def conversations(draw: st.DrawFn) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("family", TEMPLATES)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(messages=conversations(), ended=st.booleans())
 def test_a_grown_conversation_has_the_ids_of_the_whole_one(family, messages, ended):
     render = renderer(family)
