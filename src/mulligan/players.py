@@ -98,7 +98,7 @@ def _other(name: str, kind: str, rest: str, endpoint: dict[str, Any]) -> Policy:
 def _expert(name: str, kind: str, shares: str) -> Policy:
     try:
         return ExpertPolicy(*map(float, filter(None, shares.split(":"))), kind=kind)
-    except (TypeError, ValueError):
+    except (ParameterError, TypeError, ValueError):
         raise ParameterError(f"policy must be {kind}[:SKILL[:RECALL]] with shares from 0 to 1 (got {name!r})") from None
 
 

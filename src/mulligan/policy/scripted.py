@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Sequence
+from typing import Any
 
 from mulligan.errors import ParameterError, UnknownName, UsageError
 from mulligan.policy.base import Conversation, Player, World
@@ -99,7 +100,7 @@ class _Beside:
     async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         if self.ended_episode is not None:
             episode, self.ended_episode = self.ended_episode, None
-            reflect = getattr(self.player, "reflect", None) or getattr(self.world, "reflect", plain_reflection)
+            reflect: Any = getattr(self.player, "reflect", None) or getattr(self.world, "reflect", plain_reflection)
             reflection = reflect(episode)
             return reflection if isinstance(reflection, Completion) else Completion(str(reflection))
         if self.player is not None:
