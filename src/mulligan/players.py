@@ -21,13 +21,14 @@ from mulligan.envs import registry
 from mulligan.errors import MissingExtra, ParameterError, UnknownName, UsageError
 from mulligan.policy.base import Policy, as_policy
 from mulligan.policy.scripted import ExpertPolicy, RandomPolicy
+from mulligan.report.run import RunFolder
+from mulligan.rollout.groups import Mixture
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import ParamValue, Sampling
 
 if TYPE_CHECKING:
     from mulligan.engine.choose import Kind
     from mulligan.training.config import Config
-
 
 MODELS = ("nano", "smollm2", "hf")
 """Models in this process."""
@@ -59,15 +60,15 @@ def player_from(
     Without a `context`, a run has the one it was trained with, and an untrained model what the trials that it `plays`
     need, or its own limit if `plays` is None.
     """
-    engine = {"slots": slots, "context": context, "chunk": chunk, "kind": kind, "share": share}
-    if run_of(name) or name.partition(":")[0] in MODELS:
+    kind_of_policy, _, rest = name.partition(":")
+    if run_of(name) or kind_of_policy in MODELS:
+        engine = {"slots": slots, "context": context, "chunk": chunk, "kind": kind, "share": share}
         return _local(name, device, engine, plays)
-    return _other(name, endpoint)
+    return _other(name, kind_of_policy, rest, endpoint)
 
 
-def _other(name: str, endpoint: dict[str, Any]) -> Policy:
+def _other(name: str, kind: str, rest: str, endpoint: dict[str, Any]) -> Policy:
     """A policy without a model in this process."""
-    kind, _, rest = name.partition(":")
     if kind == "random":
         return RandomPolicy()
     if kind in ("expert", "hasty", "omniscient"):
@@ -83,29 +84,21 @@ def _other(name: str, endpoint: dict[str, Any]) -> Policy:
         return HumanPolicy()
     if kind == "endpoint":
         return _endpoint(rest, endpoint)
-    file, colon, attribute = name.rpartition(":")
-    if colon and file.endswith(".py"):
+    file, _, attribute = name.rpartition(":")
+    if file.endswith(".py"):
         return _from_file(Path(file), attribute)
-    path = Path(name)
-    if path.suffix == ".py" and path.exists():
-        raise UsageError(f"{name!r} is a file; name the policy in it: {name}:NAME")
-    if runs := sorted(path.glob("*/config.toml")):
-        raise UsageError(f"{name} holds several runs; name one of them, e.g. {runs[0].parent}")
-    if path.exists():
+    if name.endswith(".py"):
+        raise UsageError(f"name the policy in the file: {name}:NAME")
+    if "/" in name or Path(name).exists():
         raise UsageError(f"{name} is not a run folder (it has no config.toml); a model's folder is hf:{name}")
-    if "/" in name:
-        raise UsageError(f"there is no run folder {name}")
     raise UnknownName("policy", name, NAMES)
 
 
 def _expert(name: str, kind: str, shares: str) -> Policy:
     try:
-        skill_and_recall = [float(share) for share in shares.split(":")] if shares else []
-    except ValueError:
-        skill_and_recall = [-1.0]
-    if len(skill_and_recall) > 2 or any(not 0.0 <= share <= 1.0 for share in skill_and_recall):
-        raise ParameterError(f"policy must be {kind}[:SKILL[:RECALL]] with shares from 0 to 1 (got {name!r})")
-    return ExpertPolicy(*skill_and_recall, kind=kind)
+        return ExpertPolicy(*map(float, filter(None, shares.split(":"))), kind=kind)
+    except (ParameterError, TypeError, ValueError):
+        raise ParameterError(f"policy must be {kind}[:SKILL[:RECALL]] with shares from 0 to 1 (got {name!r})") from None
 
 
 def _endpoint(model: str, options: dict[str, Any]) -> Policy:
@@ -117,25 +110,16 @@ def _endpoint(model: str, options: dict[str, Any]) -> Policy:
             "the endpoint policy needs a model and a URL: --policy endpoint:MODEL --base-url http://…/v1, or in Python "
             'mulligan.EndpointPolicy("MODEL", "http://…/v1")'
         )
-    options = {option: value for option, value in options.items() if option != "model"}
-    if isinstance(options.get("extra_body"), str):
-        options["extra_body"] = _json_object(options["extra_body"])
+    options.pop("model", None)
+    if isinstance(text := options.get("extra_body"), str):
+        try:
+            options["extra_body"] = dict(json.loads(text))
+        except (ValueError, TypeError):
+            raise ParameterError(f'extra_body must be a JSON object like {{"top_k": 20}} (got {text!r})') from None
     return EndpointPolicy(model, **options)
 
 
-def _json_object(text: str) -> dict[str, Any]:
-    try:
-        fields = json.loads(text)
-    except ValueError:
-        fields = None
-    if not isinstance(fields, dict):
-        raise ParameterError(f'extra_body must be a JSON object like {{"top_k": 20}} (got {text!r})')
-    return fields
-
-
 def _from_file(path: Path, attribute: str) -> Policy:
-    if not path.is_file():
-        raise UsageError(f"no file {str(path)!r} to take the policy {attribute!r} from")
     module = registry.import_file(path)
     if not hasattr(module, attribute):
         public = [name for name in vars(module) if not name.startswith("_")]
@@ -144,17 +128,13 @@ def _from_file(path: Path, attribute: str) -> Policy:
     if inspect.isclass(policy):
         try:
             policy = policy()
-        except Exception as error:
-            reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-            raise UsageError(f"{attribute} in {str(path)!r} must need no arguments: {reason}") from error
+        except TypeError as error:
+            raise UsageError(f"{attribute} in {str(path)!r} must need no arguments: {error}") from error
     return as_policy(policy)
 
 
 def run_of(name: str) -> tuple[str, str] | None:
-    """The run folder and the checkpoint that `name` names: ``runs/x@40`` -> ("runs/x", "40"); None if there is no run.
-
-    The checkpoint is empty where the newest is meant.
-    """
+    """The run folder and the checkpoint (empty: the newest) of ``runs/x@40``: ("runs/x", "40"); None if no run."""
     folder, _, checkpoint = name.rpartition("@")
     for run in ((name, ""), (folder, checkpoint)):
         if run[0] and (Path(run[0]) / "config.toml").is_file():
@@ -164,8 +144,6 @@ def run_of(name: str) -> tuple[str, str] | None:
 
 def trained_with(name: object) -> Config | None:
     """The configuration of the training run called `name`; None if no run is called so."""
-    from mulligan.report.run import RunFolder
-
     run = run_of(name) if isinstance(name, str) else None
     if run is None:
         return None
@@ -178,12 +156,7 @@ def trained_with(name: object) -> Config | None:
 
 
 def as_trained(config: Config, env: str) -> tuple[TrialSettings, dict[str, ParamValue]]:
-    """How a trained policy is evaluated by default: as it was trained, on the worlds it was trained for.
-
-    Three episodes whatever it was trained with, so that all methods are compared by one protocol, at temperature 0.7.
-    """
-    from mulligan.rollout.groups import Mixture
-
+    """How a trained policy is evaluated by default: as trained, but with three episodes and temperature 0.7 for all."""
     sampling = Sampling(max_tokens=config.trial.sampling.max_tokens)
     settings = replace(config.trial, episodes=TrialSettings().episodes, sampling=sampling)
     mixture = Mixture.parse(config.task.env, config.task.params)
@@ -193,12 +166,11 @@ def as_trained(config: Config, env: str) -> tuple[TrialSettings, dict[str, Param
 
 def _local(name: str, device: str, engine: Mapping[str, Any], plays: Plays | None) -> Policy:
     try:
-        import torch
+        import torch  # noqa: F401
 
         from mulligan.engine.choose import make_engine
         from mulligan.models.load import load
         from mulligan.policy.local import LocalPolicy
-        from mulligan.report.run import RunFolder
         from mulligan.training.checkpoint import load_model
         from mulligan.training.context import played_context, trained_context
     except ImportError as error:
@@ -206,18 +178,12 @@ def _local(name: str, device: str, engine: Mapping[str, Any], plays: Plays | Non
             raise
         raise MissingExtra(f"the policy {name!r}", "train") from error
 
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
     run = run_of(name)
     loaded = load_model(run[0], device, checkpoint=run[1]) if run else load(name, device=device)
-    loaded.model.eval()
     context = engine["context"]
     if not context and run:
         context = trained_context(RunFolder.open(run[0]), loaded)
     elif not context and plays is not None:
-        from mulligan.rollout.groups import Mixture
-
         context = played_context(Mixture.parse(plays.env, plays.params), plays.settings, loaded)
-    return LocalPolicy(
-        make_engine(loaded.model, **{**engine, "context": context}), loaded.renderer, name=name.rstrip("/")
-    )
+    made = make_engine(loaded.model, **{**engine, "context": context})
+    return LocalPolicy(made, loaded.renderer, name=name.rstrip("/"))

@@ -1,4 +1,4 @@
-"""What every engine has: streams, and what they give back.
+"""What every engine has: streams, what they give back, and who waits for one.
 
 A `Stream` is one append-only sequence whose past stays cached: extend it with new prompt tokens, and the engine samples
 a reply that becomes part of it. Streams are independent of each other and of the clock.
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Collection, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
-from mulligan.errors import ContextFull, ParameterError, UsageError
+from mulligan.errors import ContextFull
 from mulligan.types import Sampling
 
 
@@ -28,10 +29,13 @@ class Sampled:
 
 
 class StreamEngine(Protocol):
-    """What a stream asks of its engine."""
+    """Samples from one model for many streams at once."""
 
     context: int
     """The longest sequence."""
+
+    async def open(self) -> Stream:
+        """A stream, at once or when one is free."""
 
     def ask(self, stream: Stream) -> None:
         """Read the stream's pending tokens and draw its reply, from the next round of the event loop on."""
@@ -65,23 +69,14 @@ class Stream:
         """Tokens in the sequence so far, replies included."""
         return self.cached + len(self.pending)
 
-    @property
-    def is_asking(self) -> bool:
-        """Whether somebody waits for a reply."""
-        return self.reply is not None and not self.reply.done()
-
     async def extend(
         self, ids: Sequence[int], sampling: Sampling, stop: Collection[int], rng: random.Random
     ) -> Sampled:
         """Append `ids`, then sample until a stop token or the limit."""
-        if self.closed:
-            raise UsageError("the stream is closed; open another one")
         length = self.length + len(ids)
         room = min(sampling.max_tokens, self.engine.context - length)
         if room < 1:
             raise ContextFull(f"the prompt of {length} tokens leaves no room in a context of {self.engine.context}")
-        if not length:
-            raise ParameterError("a reply needs at least one token before it")
         self.room, self.sampling, self.stop, self.rng = room, sampling, stop, rng
         self.reply = asyncio.get_running_loop().create_future()
         try:
@@ -95,13 +90,14 @@ class Stream:
         finally:
             self.reply = None
 
-    def finish(self, sampled: Sampled) -> None:
-        if self.reply is not None and not self.reply.done():
-            self.reply.set_result(sampled)
-
-    def fail(self, error: Exception) -> None:
-        if self.reply is not None and not self.reply.done():
-            self.reply.set_exception(error)
+    def finish(self, outcome: Sampled | Exception) -> None:
+        """Hand the reply, or why there is none, to whoever waits for it."""
+        if self.reply is None or self.reply.done():
+            return
+        if isinstance(outcome, Exception):
+            self.reply.set_exception(outcome)
+        else:
+            self.reply.set_result(outcome)
 
     def restart(self) -> None:
         """Forget the sequence and begin an empty one in the same slot."""
@@ -115,3 +111,40 @@ class Stream:
             if self.reply is not None:
                 self.reply.cancel()
             self.engine.release(self)
+
+
+class Waiting:
+    """Those who wait for a place, in the order of asking. `seat` gives one, or None where all are taken."""
+
+    def __init__(self, seat: Callable[[], Stream | None]) -> None:
+        self.seat = seat
+        self.queue: deque[asyncio.Future[Stream]] = deque()
+
+    async def open(self) -> Stream:
+        """A place, at once or when it is one's turn."""
+        seated: asyncio.Future[Stream] = asyncio.get_running_loop().create_future()
+        self.queue.append(seated)
+        self.admit()
+        try:
+            return await seated
+        except asyncio.CancelledError:
+            if seated.done() and not seated.cancelled():
+                seated.result().close()
+            raise
+
+    def admit(self) -> None:
+        """Seat as many as there are places for."""
+        while self.queue:
+            if self.queue[0].done():  # given up
+                self.queue.popleft()
+                continue
+            stream = self.seat()
+            if stream is None:
+                return
+            self.queue.popleft().set_result(stream)
+
+
+def cache_heads(config: Any) -> tuple[int, int]:
+    """Heads of keys of a model's configuration, and the size of one."""
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    return heads, getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads

@@ -1,17 +1,23 @@
-"""Which engine a model gets."""
+"""Which engine a model gets, and how many slots its memory holds."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
+import torch
+
+from mulligan.engine.base import cache_heads
 from mulligan.engine.graphs import GraphEngine
 from mulligan.engine.llama_forward import why_not
-from mulligan.engine.places import slots_that_fit, token_bytes
 from mulligan.engine.slots import SlotEngine
 from mulligan.errors import MemoryFull, UsageError, lacks_memory, lost_device
-from mulligan.models.weights import free_memory
+from mulligan.models.memory import free_memory
 
 Kind = Literal["auto", "slots", "graphs"]
+SHARE_OF_MEMORY = 0.35
+"""Of what is free, for keys and values."""
+SPARE_SLOTS = 2
+"""Slots that nobody plays in: one holds the shared prompt, one takes what idle rows write."""
 
 
 def make_engine(
@@ -26,8 +32,7 @@ def make_engine(
 ) -> SlotEngine | GraphEngine:
     """The engine for `model`: "auto" takes CUDA graphs on a GPU, where the model's family is known, else the slots.
 
-    The context is what it is asked to be, or the model's own limit; on a GPU the slots are as many of those asked for
-    as its memory holds at that context, less the bytes `reserved` for what comes later.
+    On a GPU the slots are as many of those asked for as fit its memory, less the bytes `reserved` for what comes later.
     """
     weight = next(model.parameters())
     on_gpu = weight.device.type == "cuda"
@@ -37,25 +42,37 @@ def make_engine(
         slots = slots_that_fit(slots, min(context or longest, longest), token, free, reserved)
     if kind == "graphs" or (kind == "auto" and on_gpu and why_not(model) is None):
         engine = GraphEngine(model, slots=slots, context=context, share=share)
-        failure = _failure(engine)
-        if failure is None:
+        try:
+            engine.device.try_out()
             return engine
-        if kind == "graphs":
-            raise UsageError(f"the kernels do not run on this GPU: {failure}")
+        except Exception as error:  # Triton raises what it likes: too little shared memory, no compiler
+            if lacks_memory(str(error)):  # nothing is wrong with the kernels
+                raise MemoryFull(
+                    "the GPU's memory ran out before the first reply; lower engine.slots or engine.context"
+                ) from None
+            lost = lost_device(error, "compiling kernels")
+            if lost is not None:
+                raise lost from None
+            if kind == "graphs":
+                raise UsageError(f"the kernels do not run on this GPU: {str(error).partition(chr(10))[0]}") from error
     return SlotEngine(model, slots=slots, context=context, chunk=chunk)
 
 
-def _failure(engine: GraphEngine) -> str | None:
-    """Why the kernels do not run on this GPU (too little shared memory, no compiler); None where they do."""
-    try:
-        engine.device.try_out()
-    except Exception as error:  # Triton raises what it likes
-        if lacks_memory(str(error)):  # nothing is wrong with the kernels
-            raise MemoryFull(
-                "the GPU's memory ran out before the first reply; lower engine.slots or engine.context"
-            ) from None
-        lost = lost_device(error, "compiling kernels")
-        if lost is not None:
-            raise lost from None
-        return f"{type(error).__name__}: {error}".partition("\n")[0]
-    return None
+def token_bytes(config: Any, dtype: torch.dtype) -> int:
+    """Bytes that the keys and values of one token take."""
+    heads, size = cache_heads(config)
+    return int(2 * config.num_hidden_layers * heads * size * dtype.itemsize)
+
+
+def slots_that_fit(slots: int, context: int, token: int, free: int, reserved: int = 0) -> int:
+    """How many of `slots` sequences of `context` tokens of `token` bytes fit into `free` bytes less the `reserved`."""
+    room = min(SHARE_OF_MEMORY * free, free - reserved)
+    fits = int(room // (token * context)) - SPARE_SLOTS
+    if fits < 1:
+        needed = (1 + SPARE_SLOTS) * context * token
+        raise MemoryFull(
+            f"no sequence of {context:,} tokens fits the GPU's memory: {1 + SPARE_SLOTS} slots x {context:,} tokens x "
+            f"{token:,} bytes = {needed / 2**30:.1f} GiB, and {max(0.0, room) / 2**30:.1f} GiB are left for them; "
+            "lower trial.max_tokens or engine.context, or train an adapter (model.lora_rank)"
+        )
+    return min(slots, fits)

@@ -2,16 +2,13 @@
 
 Nothing here waits for the device: work is queued in order, inputs travel through pinned memory that is used again only
 when its copy is through, and results come back with an event to wait for. Without a GPU the same steps run at once.
-
-A graph is captured for each bucket of rows. Capturing runs the step on the idle slot alone, so that it may happen while
-others are live.
+A graph is captured for each bucket of rows.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,25 +18,13 @@ from torch import Tensor
 
 from mulligan.engine import plain
 from mulligan.engine.llama_forward import LlamaForward
-from mulligan.engine.state import DONE, STATE, SlotPositions
+from mulligan.engine.plain import DONE, STATE, SlotPositions
 
 Array = np.ndarray[Any, np.dtype[Any]]
 RING = 32
 """Copies under way to or from the host, of each kind."""
 _SMALL_ROWS = (8, 32, 64, 128)
 _SMALL_PROMPTS = (64, 256, 512, 1024, 1536, 2048, 3072, 4096, 6144)
-
-
-@contextmanager
-def _no_collecting() -> Iterator[None]:
-    """Inside, Python throws nothing away by itself: freeing what an earlier engine held would spoil a capture."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,44 +186,40 @@ class Device:
         """Record a step. What it runs on meanwhile is the idle slot: nobody's keys and values are written over."""
         rows, feed = self.row_slots.clone(), self.feed.clone()
         self.row_slots.fill_(self.model.slots)
-        self._idle_feed(key)
+        kind, bucket = key
+        if kind == "read":
+            self.feed.zero_()
+            self.feed[bucket : 2 * bucket] = self.model.slots
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             step()  # compiles kernels and lets the libraries allocate
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with _no_collecting(), torch.cuda.graph(graph, pool=self.pool):
-            step()
+        gc.disable()  # freeing what an earlier engine held would spoil the capture
+        try:
+            with torch.cuda.graph(graph, pool=self.pool):
+                step()
+        finally:
+            gc.enable()
         self.pool = self.pool or graph.pool()
         self.row_slots.copy_(rows)
         self.feed.copy_(feed)
         self.graphs[key] = graph
 
-    def _idle_feed(self, key: tuple[str, int]) -> None:
-        kind, bucket = key
-        if kind == "read":
-            self.feed.zero_()
-            self.feed[bucket : 2 * bucket] = self.model.slots
-
     def try_out(self) -> None:
         """A small decoding step and a large reading, on the idle slot: raises where the kernels cannot be compiled."""
-        if not self.gpu:
-            return
-        with torch.no_grad():
-            self._capture(("decode", self.row_buckets[0]), lambda: self._decode(self.row_buckets[0], False))
-            self._capture(("read", self.chunk), lambda: self._read(self.chunk))
-        torch.cuda.synchronize()
+        self.warm_up(self.row_buckets[:1], [self.chunk])
 
-    def warm_up(self) -> None:
-        """Capture everything that common work needs, so that no reply waits for it."""
+    @torch.no_grad()
+    def warm_up(self, row_buckets: Sequence[int] = (), prompt_buckets: Sequence[int] = ()) -> None:
+        """Capture what common work needs, or these buckets alone, so that no reply waits for it."""
         if not self.gpu:
             return
-        with torch.no_grad():
-            self.row_slots.fill_(self.model.slots)
-            for bucket in self.row_buckets:
-                self._play(("decode", bucket), lambda bucket=bucket: self._decode(bucket, False))  # type: ignore[misc]
-            for bucket in self.prompt_buckets:
-                self._idle_feed(("read", bucket))
-                self._play(("read", bucket), lambda bucket=bucket: self._read(bucket))  # type: ignore[misc]
+        for bucket in row_buckets or self.row_buckets:
+            if ("decode", bucket) not in self.graphs:
+                self._capture(("decode", bucket), lambda bucket=bucket: self._decode(bucket, False))  # type: ignore[misc]
+        for bucket in prompt_buckets or self.prompt_buckets:
+            if ("read", bucket) not in self.graphs:
+                self._capture(("read", bucket), lambda bucket=bucket: self._read(bucket))  # type: ignore[misc]
         torch.cuda.synchronize()

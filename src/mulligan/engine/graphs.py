@@ -2,9 +2,8 @@
 
 The host queues the next decoding step before it looks at the results of the last: while the GPU decodes, Python plays
 the replies that came back, and prompts that gathered meanwhile are read in one go before the next step. Which token
-comes next, and whether it was the last, the GPU decides by itself (`mulligan.engine.state`); the host learns it a step
-or two later. A reply's end is known late, so that its slot idles for that long; it costs a row of a matrix product, and
-no memory traffic.
+comes next, and whether it was the last, the GPU decides by itself (`mulligan.engine.plain`); the host learns it a step
+or two later, and the slot idles for that long.
 
 Every reply draws its numbers from its own seed and position, whoever else is in the batch. The same machine, model and
 order of asking give the same tokens; another batch may round a logit differently.
@@ -22,13 +21,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from mulligan.engine.base import Sampled, Stream
+from mulligan.engine.base import Sampled, Stream, Waiting
 from mulligan.engine.device import Array, Device, Flight
 from mulligan.engine.llama_forward import LlamaForward, why_not
-from mulligan.engine.places import Waiting, check_sizes
-from mulligan.engine.shared_prompts import SharedPrompt
-from mulligan.engine.state import GREEDY, LAST, LEFT, LENGTH, MOST_STOPS, SCALE, SEED, STATE, STOPS, TOP_P
-from mulligan.errors import DeviceLost, MemoryFull, ParameterError, UsageError, lost_device
+from mulligan.engine.plain import GREEDY, LAST, LEFT, LENGTH, MOST_STOPS, SCALE, SEED, STATE, STOPS, TOP_P
+from mulligan.errors import DeviceLost, MemoryFull, UsageError, lost_device
+from mulligan.models.attention import common_prefix_length
 
 PATIENCE = 4
 """Decoding steps that a prompt waits for others at most."""
@@ -36,6 +34,8 @@ AHEAD = 2
 """Decoding steps that are queued before the results of the first are looked at; fewer than `device.RING`."""
 CROWD = 16
 """Prompts are read together once one in so many live streams waits for it."""
+LEAST_SHARED = 32
+"""Tokens that prompts must have in common for them to be read once; fewer are not worth a copy."""
 HANDED_OUT = 32
 """Replies handed out between two steps: however many end at once, the GPU is not left waiting while all are played."""
 
@@ -43,25 +43,30 @@ HANDED_OUT = 32
 class GraphEngine:
     """`slots` streams at a time; the others wait for a place. Prompts are read `chunk` tokens at a time at most.
 
-    context: the longest sequence; None: the model's own limit.
-    share: read once what prompts begin with in common.
+    context: the longest sequence (None: the model's own limit); share: read once what prompts begin with in common.
     """
 
     def __init__(
         self, model: Any, *, slots: int = 256, context: int | None = None, chunk: int = 8192, share: bool = True
     ) -> None:
-        check_sizes(slots, chunk)
         reason = why_not(model)
         if reason is not None:
             raise UsageError(f"the engine for GPUs cannot run this model: {reason}")
-        longest = model.config.max_position_embeddings
         self.model, self.slots = model, slots
-        self.context = min(context or longest, longest)
-        self.device = Device(_llama_forward(model, slots, self.context), slots, chunk)
+        self.context = min(context or model.config.max_position_embeddings, model.config.max_position_embeddings)
+        try:
+            forward = LlamaForward(model, slots, self.context)
+        except torch.OutOfMemoryError:
+            raise MemoryFull(
+                f"keys and values of {slots} slots of {self.context} tokens do not fit into the GPU's memory "
+                f"({torch.cuda.mem_get_info()[0] / 2**30:.0f} GiB are free); lower engine.slots or engine.context"
+            ) from None
+        self.device = Device(forward, slots, chunk)
         self.shared = SharedPrompt(model) if share else None
         self.free = list(range(slots))
         self.live: dict[int, Stream] = {}
         self.waiting = Waiting(self._seat)
+        self.open = self.waiting.open
         self.asked: list[Stream] = []
         self.patience = 0
         self.flights: deque[tuple[Flight, Array]] = deque()
@@ -83,9 +88,6 @@ class GraphEngine:
         self.logprobs = np.zeros((slots, 64), dtype=np.float32)
         self.tokens = 0
         """Tokens that the model took in since the engine was made."""
-
-    async def open(self) -> Stream:
-        return await self.waiting.open()
 
     def _seat(self) -> Stream | None:
         if not self.free:
@@ -112,14 +114,9 @@ class GraphEngine:
         """A prompt to read, and a reply to draw."""
         if self.lost is not None:
             raise self.lost
-        if len(stream.stop) > MOST_STOPS:
-            raise ParameterError(f"stop must hold at most {MOST_STOPS} tokens (got {len(stream.stop)})")
-        loop = asyncio.get_running_loop()
         if self.pump is None or self.pump.done():
             self.device.model.check_weights()
-            self.pump = loop.create_task(self._run())
-        elif self.pump.get_loop() is not loop:
-            raise UsageError("the engine is in use in another event loop")
+            self.pump = asyncio.get_running_loop().create_task(self._run())
         self.seed[stream.slot] = stream.rng.getrandbits(31)
         self.asked.append(stream)
 
@@ -187,11 +184,10 @@ class GraphEngine:
                 else:
                     self._read_parts(parts)
                     parts, held, tiles = [], 0, 0
-        self._read_parts(parts)
+        if parts:
+            self._read_parts(parts)
 
     def _read_parts(self, parts: Sequence[tuple[int, int, list[int]]]) -> None:
-        if not parts:
-            return
         counts = [len(ids) for _, _, ids in parts]
         tokens = np.fromiter(chain.from_iterable(ids for _, _, ids in parts), np.int32, sum(counts))
         slots = np.repeat([slot for slot, _, _ in parts], counts)
@@ -262,22 +258,46 @@ class GraphEngine:
         self.decoding[:] = False
         self.reply_number += 1
         for stream in self.live.values():
-            stream.fail(error)
+            stream.finish(error)
 
 
-def _llama_forward(model: Any, slots: int, context: int) -> LlamaForward:
-    """The model over its cache; `MemoryFull` where that does not fit."""
-    if next(model.parameters()).device.type != "cuda":
-        from mulligan.engine import plain
+class SharedPrompt:
+    """The tokens `ids` that prompts begin with in common, the rules above all: read once, and copied into other slots.
 
-        return LlamaForward(model, slots, context, plain)
-    from mulligan.engine import kernels
+    Their keys and values lie in a slot of their own, and are forgotten when the weights change.
+    """
 
-    try:
-        return LlamaForward(model, slots, context, kernels)
-    except torch.OutOfMemoryError:
-        free, _ = torch.cuda.mem_get_info()
-        raise MemoryFull(
-            f"keys and values of {slots} slots of {context} tokens do not fit into the GPU's memory "
-            f"({free / 2**30:.0f} GiB are free); lower engine.slots or engine.context"
-        ) from None
+    def __init__(self, model: Any) -> None:
+        self.weights = list(model.parameters())
+        self.ids: list[int] = []
+        self.version = -1
+
+    def fit(self, prompts: Sequence[list[int]]) -> list[int]:
+        """Choose what prompts that begin a sequence share; returns what must be read into its slot, if anything.
+
+        The present choice is kept as long as it serves, and cut where half of it serves everybody.
+        """
+        version = sum(weight._version for weight in self.weights)  # counts whatever was written into a weight
+        if version != self.version:
+            self.ids, self.version = [], version
+        if not prompts:
+            return []
+        if self.ids:
+            common = min(common_prefix_length([*prompts, self.ids]), _shared(prompts))
+            if common >= max(LEAST_SHARED, len(self.ids) // 2):
+                self.ids = self.ids[:common]
+                return []
+            if any(map(self.begins, prompts)):
+                return []
+        common = _shared(prompts) if len(prompts) > 1 else 0
+        self.ids = prompts[0][:common] if common >= LEAST_SHARED else []
+        return self.ids
+
+    def begins(self, prompt: list[int]) -> bool:
+        """Whether a prompt begins with the shared one, and goes on."""
+        return bool(self.ids) and len(prompt) > len(self.ids) and prompt[: len(self.ids)] == self.ids
+
+
+def _shared(prompts: Sequence[list[int]]) -> int:
+    """How many first tokens all prompts have in common; of each, one at least must be left to go on with."""
+    return min(common_prefix_length(prompts), min(map(len, prompts)) - 1)

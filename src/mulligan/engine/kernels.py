@@ -12,8 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from mulligan.engine.plain import tile_tokens
-from mulligan.engine.state import (
+from mulligan.engine.plain import (
     DONE,
     GREEDY,
     LAST,
@@ -26,6 +25,7 @@ from mulligan.engine.state import (
     KeyValues,
     SlotPositions,
     Tiles,
+    tile_tokens,
 )
 
 

@@ -1,8 +1,7 @@
 """A Llama-like model of transformers as the few operations it is, over slots of cached keys and values.
 
-The weights are the model's own: what is trained is what is sampled. The projections of queries, keys and values are
-laid side by side in memory (as are gate and up), and the model's parameters become views of that, so that one matrix
-product does what took three, without a copy to keep in step.
+The weights are the model's own. The projections of queries, keys and values are laid side by side in memory (as are
+gate and up), and the model's parameters become views of that, so that one matrix product does what took three.
 
 Known families: those whose layers are RMS norm, rotary attention with grouped keys (with or without norms and biases)
 and a gated SiLU, i.e. Llama (SmolLM2), Mistral, Qwen2 and Qwen3. `mulligan.engine.slots` runs all others.
@@ -14,29 +13,20 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import chain
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding, linear
 
-from mulligan.engine.places import cache_heads
-from mulligan.engine.state import KeyValues, SlotPositions, Tiles
+from mulligan.engine import plain
+from mulligan.engine.base import cache_heads
+from mulligan.engine.plain import KeyValues, SlotPositions, Tiles
 from mulligan.errors import UsageError
 from mulligan.models.attention import partial_attention
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 _ADAPTED = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-
-
-class _Adapter(NamedTuple):
-    """A low-rank addition to some of a projection's outputs."""
-
-    outputs: slice
-    ranks: slice
-    """Which of what `Projection.down` gives is its own."""
-    up: Tensor
-    scale: float
 
 
 class Projection:
@@ -47,7 +37,8 @@ class Projection:
         self.weight = side_by_side([base.weight for base in bases])
         biases = [base.bias for base in bases if base.bias is not None]
         self.bias = side_by_side(biases) if len(biases) == len(bases) else None
-        self.adapters: list[_Adapter] = []
+        self.adapters: list[tuple[slice, slice, Tensor, float]] = []
+        """Low-rank additions: the outputs they go to, their part of what `down` gives, the upper factor, the scale."""
         downs: list[torch.nn.Parameter] = []
         begin = rank = 0
         for layer, base in zip(layers, bases, strict=True):
@@ -57,19 +48,16 @@ class Projection:
                     downs.append(layer.lora_A[name].weight)
                     ranks = slice(rank, rank := rank + len(downs[-1]))
                     up = layer.lora_B[name].weight
-                    self.adapters.append(_Adapter(slice(begin, end), ranks, up, layer.scaling[name]))
+                    self.adapters.append((slice(begin, end), ranks, up, layer.scaling[name]))
             begin = end
         self.down = side_by_side(downs) if downs else None
 
     def __call__(self, x: Tensor) -> Tensor:
         projected = linear(x, self.weight, self.bias)
         if self.down is not None:
-            low = linear(x.to(self.down.dtype), self.down)
+            low = linear(x, self.down)
             for outputs, ranks, up, scale in self.adapters:
-                if up.dtype == projected.dtype:
-                    projected[:, outputs].addmm_(low[:, ranks], up.t(), alpha=scale)
-                else:
-                    projected[:, outputs] += linear(low[:, ranks], up).mul_(scale)
+                projected[:, outputs].addmm_(low[:, ranks], up.t(), alpha=scale)
         return projected
 
 
@@ -91,43 +79,48 @@ def side_by_side(weights: Sequence[torch.nn.Parameter]) -> Tensor:
     return joined
 
 
-class _Layer(NamedTuple):
-    before: Tensor
-    """Weight of the norm before attention."""
-    packed: Projection
-    norms: Tensor | None
-    """[2, size] weights of the norms of queries and keys."""
-    out: Projection
-    between: Tensor
-    both: Projection
-    down: Projection
+class _Layer:
+    """The weights of one layer."""
+
+    def __init__(self, layer: Any) -> None:
+        attention, mlp = layer.self_attn, layer.mlp
+        self.before: Tensor = layer.input_layernorm.weight
+        self.packed = Projection([attention.q_proj, attention.k_proj, attention.v_proj])
+        self.norms: Tensor | None = None
+        """[2, size] weights of the norms of queries and keys."""
+        if hasattr(attention, "q_norm"):
+            self.norms = side_by_side([attention.q_norm.weight, attention.k_norm.weight]).view(2, -1)
+        self.out = Projection([attention.o_proj])
+        self.between: Tensor = layer.post_attention_layernorm.weight
+        self.both = Projection([mlp.gate_proj, mlp.up_proj])
+        self.down = Projection([mlp.down_proj])
 
 
 class LlamaForward:
-    """The model, with a cache of `slots` sequences of up to `context` tokens, and two more.
+    """The model over a cache of `slots` sequences of `context` tokens, one for idle work and one that prompts share."""
 
-    Slot number `slots` is for idle work, the one behind it for the shared prompt (`mulligan.engine.shared_prompts`).
-    """
-
-    def __init__(self, model: Any, slots: int, context: int, ops: ModuleType) -> None:
-        self.base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    def __init__(self, model: Any, slots: int, context: int) -> None:
+        self.base = _base_of(model)
         config, body = self.base.config, self.base.model
-        self.ops, self.context, self.slots = ops, context, slots
-        self.eps = config.rms_norm_eps
+        self.slots, self.eps = slots, config.rms_norm_eps
         self.embedding = body.embed_tokens.weight
-        self.device, self.dtype = self.embedding.device, self.embedding.dtype
+        self.device, dtype = self.embedding.device, self.embedding.dtype
+        self.ops: ModuleType = plain
+        if self.device.type == "cuda":
+            from mulligan.engine import kernels
+
+            self.ops = kernels
         self.query = config.num_attention_heads
         self.kv, self.size = cache_heads(config)
-        self.layers = [self._layer(layer) for layer in body.layers]
+        self.layers = [_Layer(layer) for layer in body.layers]
         self.norm = body.norm.weight
         self.head = Projection([self.base.lm_head])
         self.scale = body.layers[0].self_attn.scaling
-        self.table = rotations(body.rotary_emb, context, self.dtype)
+        self.table = rotations(body.rotary_emb, context, dtype)
         self.prompt_slot = slots + 1
-        shape = (slots + 2, self.kv, context, self.size)
-        zeros = partial(torch.zeros, shape, device=self.device, dtype=self.dtype)
+        zeros = partial(torch.zeros, (slots + 2, self.kv, context, self.size), device=self.device, dtype=dtype)
         self.caches = [KeyValues(zeros(), zeros()) for _ in self.layers]
-        self.tile = ops.tile_tokens(self.query // self.kv)
+        self.tile = plain.tile_tokens(self.query // self.kv)
         self.addresses = [weight.data_ptr() for weight in self.base.parameters()]
 
     def check_weights(self) -> None:
@@ -142,21 +135,6 @@ class LlamaForward:
             begins = cache[:, :, :tokens]
             prompt = begins[self.prompt_slot].clone()  # a copy within one tensor must not overlap
             begins.index_copy_(0, slots, prompt.expand(len(slots), -1, -1, -1))
-
-    def _layer(self, layer: Any) -> _Layer:
-        attention, mlp = layer.self_attn, layer.mlp
-        norms = None
-        if hasattr(attention, "q_norm"):
-            norms = side_by_side([attention.q_norm.weight, attention.k_norm.weight]).view(2, self.size)
-        return _Layer(
-            layer.input_layernorm.weight,
-            Projection([attention.q_proj, attention.k_proj, attention.v_proj]),
-            norms,
-            Projection([attention.o_proj]),
-            layer.post_attention_layernorm.weight,
-            Projection([mlp.gate_proj, mlp.up_proj]),
-            Projection([mlp.down_proj]),
-        )
 
     def forward(self, tokens: Tensor, at: SlotPositions, decoding: int, tiles: Tiles | None = None) -> Tensor | None:
         """Take in tokens [T], each at its position of its slot; logits [decoding, vocabulary] of the first `decoding`.
@@ -191,38 +169,41 @@ def rotations(rotary: Any, context: int, dtype: torch.dtype) -> Tensor:
     return table.to(dtype).float()  # as rough as the model's own
 
 
+def _base_of(model: Any) -> Any:
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
 def why_not(model: Any) -> str | None:
     """Why a model cannot run by `LlamaForward`; None where it can."""
-    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    base = _base_of(model)
     config = base.config
     if config.model_type not in FAMILIES:
         return f"{config.model_type} is not one of {', '.join(FAMILIES)}"
     if getattr(config, "hidden_act", "silu") != "silu":
         return f"its activation is {config.hidden_act}, not silu"
     rotary = base.model.rotary_emb
-    if "dynamic" in str(getattr(rotary, "rope_type", "default")) or getattr(rotary, "rope_type", "") == "longrope":
-        return f"its rotary embedding ({rotary.rope_type}) changes with the length"
+    kind = str(getattr(rotary, "rope_type", "default"))
+    if "dynamic" in kind or kind == "longrope":
+        return f"its rotary embedding ({kind}) changes with the length"
     if partial_attention(config):
         return "its attention does not see all of the past"
     _, size = cache_heads(config)
     if size < 16 or size & (size - 1) or 2 * rotary.inv_freq.numel() != size:
         return f"heads of {size} with {2 * rotary.inv_freq.numel()} rotated are not supported"
-    return _strange_adapter(model) if hasattr(model, "peft_config") else None
+    if hasattr(model, "peft_config") and not _is_plain_lora(model):
+        return "its adapter is not plain LoRA of linear layers, switched on and not merged"
+    return None
 
 
-def _strange_adapter(model: Any) -> str | None:
-    """Why a model's adapter cannot be added as it is here: only plain LoRA on a layer's projections can."""
+def _is_plain_lora(model: Any) -> bool:
+    """Whether a model's adapter is nothing but low-rank factors of its layers' projections."""
     from peft.tuners.lora import Linear
 
-    if any(str(config.peft_type.value) != "LORA" for config in model.peft_config.values()):
-        return "its adapter is not LoRA"
-    for path, layer in model.named_modules():
-        if not hasattr(layer, "base_layer"):
-            continue
-        if not isinstance(layer, Linear) or path.rpartition(".")[2] not in _ADAPTED:
-            return f"its adapter changes {path}"
-        if layer.merged or layer.disable_adapters:
-            return "its adapter is merged or switched off"
-        if any(layer.use_dora.get(name) or layer.lora_bias.get(name) for name in layer.active_adapters):
-            return "its adapter is more than low-rank factors"
-    return None
+    adapted = [(path, layer) for path, layer in model.named_modules() if hasattr(layer, "base_layer")]
+    return all(str(config.peft_type.value) == "LORA" for config in model.peft_config.values()) and all(
+        isinstance(layer, Linear)
+        and path.rpartition(".")[2] in _ADAPTED
+        and not (layer.merged or layer.disable_adapters)
+        and not any(layer.use_dora.get(name) or layer.lora_bias.get(name) for name in layer.active_adapters)
+        for path, layer in adapted
+    )

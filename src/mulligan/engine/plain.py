@@ -1,25 +1,52 @@
-"""The kernels of `mulligan.engine.kernels` in torch: for machines without a GPU, and as what the kernels must equal."""
+"""The state of slots, and the kernels of `mulligan.engine.kernels` in torch.
+
+The GPU goes on by itself with what a slot's row of int32 numbers says. The host writes it when a reply is asked for;
+from then on sampling moves it, step by step. Without a GPU the functions here run instead of the kernels of the same
+names, where they are described; with one, they are what the kernels must equal.
+"""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import silu
 
-from mulligan.engine.state import (
-    DONE,
-    GREEDY,
-    LAST,
-    LEFT,
-    LENGTH,
-    SCALE,
-    SEED,
-    STOPS,
-    TOP_P,
-    KeyValues,
-    SlotPositions,
-    Tiles,
-)
+LAST, LENGTH, LEFT, DONE, SEED, SCALE, GREEDY, TOP_P, STOPS = range(9)
+"""What each number of a slot's state is.
+
+LAST    the newest token of the sequence, which the model has not seen yet
+LENGTH  tokens whose keys and values are in the cache: the position that the newest one goes to
+LEFT    tokens that may still be drawn for this reply
+DONE    1: nothing is to be drawn
+SEED    of this reply's random numbers; the position counts them
+SCALE   what logits are multiplied by: the bits of a float32
+GREEDY  1: the most likely token is taken
+TOP_P   tokens are drawn from the fewest whose probability reaches this: the bits of a float32
+STOPS   from here on: tokens that end a reply; -1 where there are fewer
+"""
+MOST_STOPS = 8
+STATE = STOPS + MOST_STOPS
+"""Numbers a slot."""
+
+Tiles = tuple[Tensor, Tensor]
+"""First token and number of tokens of each tile: [tile], [tile]."""
+
+
+class SlotPositions(NamedTuple):
+    """Where tokens belong. [T] each."""
+
+    slots: Tensor
+    positions: Tensor
+
+
+class KeyValues(NamedTuple):
+    """The cache of one layer: [slot, kv head, position, size] each."""
+
+    keys: Tensor
+    values: Tensor
+
 
 TILE_ROWS = 64
 """Rows of queries, of all heads of a group, in a tile."""
@@ -31,7 +58,6 @@ def tile_tokens(group: int) -> int:
 
 
 def add_norm(hidden: Tensor, added: Tensor | None, weight: Tensor, eps: float) -> Tensor:
-    """Add into `hidden` [T, size] in place, and return its RMS norm."""
     if added is not None:
         hidden += added
     return weight * _norm(hidden, eps)
@@ -45,7 +71,6 @@ def _norm(x: Tensor, eps: float) -> Tensor:
 def rotate_store(
     packed: Tensor, norms: Tensor | None, table: Tensor, at: SlotPositions, cache: KeyValues, eps: float
 ) -> None:
-    """Norm and rotate queries and keys of `packed` [T, (query + 2 kv) heads × size]; keys, values go to the cache."""
     _, kv, _, size = cache.keys.shape
     slots, positions = at.slots.long(), at.positions.long()
     heads = packed.view(len(packed), -1, size)
@@ -65,7 +90,6 @@ def rotate_store(
 def attend(
     packed: Tensor, at: SlotPositions, decoding: int, tiles: Tiles | None, cache: KeyValues, scale: float, out: Tensor
 ) -> None:
-    """Each query of `packed` against the keys of its slot up to its own position; [T, query heads × size] to `out`."""
     _, kv, _, size = cache.keys.shape
     heads = packed.view(len(packed), -1, size)
     queries = heads[:, : heads.shape[1] - 2 * kv].reshape(len(heads), kv, -1, size).float()
@@ -86,13 +110,11 @@ def attend(
 
 
 def gate(both: Tensor) -> Tensor:
-    """silu of the first half of each row, times the second half. both: [T, 2 × size]."""
     first, second = both.chunk(2, -1)
     return silu(first) * second
 
 
 def begin(state: Tensor, rows: Tensor, slots: Tensor, positions: Tensor, tokens: Tensor) -> None:
-    """Where each row's slot stands: its last token, and the position that goes to. Rows of done slots do idle work."""
     states = state[rows.long()]
     busy = states[:, DONE] == 0
     slots.copy_(torch.where(busy, rows, len(state) - 1))
@@ -101,7 +123,6 @@ def begin(state: Tensor, rows: Tensor, slots: Tensor, positions: Tensor, tokens:
 
 
 def draw(logits: Tensor, state: Tensor, rows: Tensor, ids: Tensor, logprobs: Tensor, done: Tensor) -> None:
-    """One token for each row of logits [row, vocabulary], by its slot's own number; the slot's state goes on."""
     states = state[rows.long()]
     scale = states[:, SCALE].contiguous().view(torch.float32)
     logp = torch.log_softmax(logits.float() * scale.unsqueeze(1), -1)
@@ -137,16 +158,7 @@ def uniform(seed: Tensor, position: Tensor) -> Tensor:
     c0 = position.long() & mask
     c1, c2, c3 = torch.zeros_like(c0), torch.zeros_like(c0), torch.zeros_like(c0)
     for _ in range(10):
-        a, b = _product(0xD2511F53, c0), _product(0xCD9E8D57, c2)
-        c0, c1, c2, c3 = b[0] ^ c1 ^ key0, b[1], a[0] ^ c3 ^ key1, a[1]
+        a, b = c0 * 0xD2511F53, c2 * 0xCD9E8D57  # 64 bits, whatever sign they stand for
+        c0, c1, c2, c3 = (b >> 32 & mask) ^ c1 ^ key0, b & mask, (a >> 32 & mask) ^ c3 ^ key1, a & mask
         key0, key1 = (key0 + 0x9E3779B9) & mask, (key1 + 0xBB67AE85) & mask
-    signed = torch.where(c0 >= 1 << 31, c0 - (1 << 32), c0)
-    return torch.where(signed < 0, -signed - 1, signed).float() * 4.6566127342e-10
-
-
-def _product(factor: int, x: Tensor) -> tuple[Tensor, Tensor]:
-    """High and low 32 bits of factor × x, in 64-bit arithmetic that must not overflow."""
-    low, high = x & 0xFFFF, x >> 16
-    first = low * factor
-    second = high * factor + (first >> 16)
-    return (second >> 16) & 0xFFFFFFFF, ((second << 16) | (first & 0xFFFF)) & 0xFFFFFFFF
+    return torch.minimum(c0, mask - c0).float() * 4.6566127342e-10

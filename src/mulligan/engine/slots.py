@@ -1,25 +1,22 @@
 """A continuously batched engine over the very model that is trained.
 
-Every step takes the new tokens of all streams that wait for one (a decoded token, the next observation, the start of a
-prompt), packs them into one row without padding, and runs the model once. Streams join and leave at any step; nobody
-waits for a batch to fill or to finish. Live streams always occupy the first places of the cache, so that attention
-reads it in place: when one closes, the last moves into the gap.
-
-Reproducible: places are given in the order of asking, never by the clock; every stream draws from its own generator.
+Every step packs the new tokens of all streams that wait for one into one row without padding, and runs the model once.
+Live streams always occupy the first places of the cache, so that attention reads it in place: when one closes, the last
+moves into the gap. Places are given in the order of asking, never by the clock; every stream draws from its own
+generator.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from mulligan.engine.base import Sampled, Stream
-from mulligan.engine.places import Waiting, cache_heads, check_sizes
+from mulligan.engine.base import Sampled, Stream, Waiting, cache_heads
 from mulligan.errors import DeviceLost, lost_device
 from mulligan.models.attention import forward, use_plans
 
@@ -31,22 +28,19 @@ class SlotEngine:
     """`slots` streams at a time; the others wait for a place. A step takes at most `chunk` tokens of one stream."""
 
     def __init__(self, model: Any, *, slots: int = 256, context: int | None = None, chunk: int = 512) -> None:
-        check_sizes(slots, chunk)
         use_plans(model)
         self.model, self.slots, self.chunk = model, slots, chunk
         self.context = min(context or model.config.max_position_embeddings, model.config.max_position_embeddings)
         self.cache = _Cache(model, slots, self.context)
         self.live: list[Stream] = []
         self.waiting = Waiting(self._seat)
+        self.open = self.waiting.open
         self.pump: asyncio.Task[None] | None = None
         self.lost: DeviceLost | None = None
         self.drawn: dict[Stream, list[tuple[int, float]]] = {}
         """Tokens of the reply under way, with their log-probabilities."""
         self.tokens = 0
         """Tokens that the model took in since the engine was made."""
-
-    async def open(self) -> Stream:
-        return await self.waiting.open()
 
     def _seat(self) -> Stream | None:
         if len(self.live) == self.slots:
@@ -60,7 +54,7 @@ class SlotEngine:
         self.forget(stream)
         last = self.live.pop()
         if last is not stream:
-            if self.lost is None:  # otherwise nothing can be moved, nor need it be
+            if last.cached and self.lost is None:  # otherwise nothing can be moved, nor need it be
                 self.cache.move(last.slot, stream.slot, last.cached)
             last.slot = stream.slot
             self.live[stream.slot] = last
@@ -80,7 +74,7 @@ class SlotEngine:
         while True:
             # One round of the event loop: whoever just got a reply plays it and asks again before the next step.
             await asyncio.sleep(0)
-            asking = [stream for stream in self.live if stream.is_asking]
+            asking = [stream for stream in self.live if stream.reply is not None and not stream.reply.done()]
             if not asking:
                 return
             try:
@@ -88,29 +82,22 @@ class SlotEngine:
             except Exception as error:
                 self.lost = lost_device(error, "sampling")
                 for stream in asking:
-                    stream.fail(self.lost or error)
+                    stream.finish(self.lost or error)
 
     @torch.no_grad()
     def step(self, asking: list[Stream]) -> None:
         """One run of the model over the new tokens of `asking`."""
-        ids: list[int] = []
-        counts: list[int] = []
-        for stream in asking:
-            fresh = stream.pending[: self.chunk]
-            counts.append(len(fresh))
-            ids += fresh
+        counts = [min(len(stream.pending), self.chunk) for stream in asking]
+        ids = [token for stream in asking for token in stream.pending[: self.chunk]]
         plan = SlotPlan(self.cache, [(stream.slot, stream.cached) for stream in asking], counts)
         ends = [len(stream.pending) <= self.chunk for stream in asking]
         keep = plan.last[torch.tensor(ends)] if not all(ends) else plan.last
-        device = self.cache.device
-        logits = forward(self.model, torch.tensor(ids, device=device), plan.positions, plan, keep)
+        logits = forward(self.model, torch.tensor(ids, device=self.cache.device), plan.positions, plan, keep)
         self.tokens += len(ids)
-        drawing = []
-        for stream, count, end in zip(asking, counts, ends, strict=True):
+        for stream, count in zip(asking, counts, strict=True):
             stream.cached += count
             del stream.pending[:count]
-            if end:
-                drawing.append(stream)
+        drawing = [stream for stream in asking if not stream.pending]
         if drawing:
             for stream, token, logprob in zip(drawing, *draw(logits, drawing), strict=True):
                 self._take(stream, token, logprob)
@@ -129,8 +116,7 @@ class SlotEngine:
 def draw(logits: Tensor, streams: list[Stream]) -> tuple[list[int], list[float]]:
     """One token for each row of logits [stream, vocabulary], with its log-probability.
 
-    A number from the stream's own generator is looked up in the cumulative distribution; temperature 0 takes the most
-    likely token, and reports its log-probability at temperature 1.
+    Temperature 0 takes the most likely token, and reports its log-probability at temperature 1.
     """
     temperatures = [stream.sampling.temperature for stream in streams]
     scale = torch.tensor([t if t > 0 else 1.0 for t in temperatures], device=logits.device)
@@ -185,22 +171,8 @@ class _Cache:
                 tensors[layer][: old.shape[0], :, : old.shape[2]] = old
 
     def move(self, source: int, target: int, length: int) -> None:
-        if length == 0:
-            return
-        for tensors in (self.keys, self.values):
-            for tensor in tensors:
-                tensor[target, :, :length] = tensor[source, :, :length]
-
-
-class _Part(NamedTuple):
-    """Streams with about as many new tokens, as one padded block of queries."""
-
-    slots: Tensor | None
-    """[row] the slots of the block; None: all slots of the cache from the first on, read without a copy."""
-    tokens: Tensor
-    """[row, width] the token in each cell of the block; cells that hold none repeat token 0 and are not read."""
-    mask: Tensor
-    """[row, 1, width, position] which keys each query sees."""
+        for tensor in (*self.keys, *self.values):
+            tensor[target, :, :length] = tensor[source, :, :length]
 
 
 class SlotPlan:
@@ -231,7 +203,9 @@ class SlotPlan:
         self.slot_of_token = self.slots[row].to(device)
         self.cell_of_token = torch.empty(len(row), dtype=torch.long)
         """[T] the cell of each token among those of all blocks, flattened."""
-        self.parts: list[_Part] = []
+        self.parts: list[tuple[Tensor | None, Tensor, Tensor]] = []
+        """Of each block: its slots [row] (None: all from the first on, read without a copy), the token in each cell
+        [row, width] (token 0 where there is none) and which keys each query sees [row, 1, width, position]."""
         wide = self.fresh > NARROW
         if bool(wide.any()) and int(wide.sum()) * 2 < self.top:
             cells = self._add_part(torch.arange(len(counts))[~wide], 0, in_place=True) if not bool(wide.all()) else 0
@@ -241,10 +215,7 @@ class SlotPlan:
         self.cell_of_token = self.cell_of_token.to(device)
 
     def _add_part(self, members: Tensor, cells: int, *, in_place: bool) -> int:
-        """A block for the streams `members` behind so many cells; returns how many cells there are with it.
-
-        in_place: the block has a row for every slot, so that attention reads the cache without a copy.
-        """
+        """A block for the streams `members` behind so many cells; returns how many cells there are with it."""
         fresh, cached, slots = self.fresh[members], self.cached[members], self.slots[members]
         width, reach = int(fresh.max()), int((cached + fresh).max())
         height = self.top if in_place else len(members)
@@ -259,7 +230,7 @@ class SlotPlan:
         self.cell_of_token[numbers[real]] = (cells + line.unsqueeze(1) * width + offset)[real]
         mask = (torch.arange(reach) < seen.unsqueeze(-1)).unsqueeze(1)
         slots_read = None if in_place else slots.to(self.device)
-        self.parts.append(_Part(slots_read, tokens.to(self.device), mask.to(self.device)))
+        self.parts.append((slots_read, tokens.to(self.device), mask.to(self.device)))
         return cells + height * width
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float | None) -> Tensor:
@@ -267,14 +238,14 @@ class SlotPlan:
         keys[self.slot_of_token, :, self.positions] = key
         values[self.slot_of_token, :, self.positions] = value
         attended = []
-        for part in self.parts:
-            reach = part.mask.shape[-1]
-            slots = slice(self.top) if part.slots is None else part.slots
+        for slots_read, tokens, mask in self.parts:
+            reach = mask.shape[-1]
+            slots = slice(self.top) if slots_read is None else slots_read
             mixed = scaled_dot_product_attention(
-                query[part.tokens].transpose(1, 2),
+                query[tokens].transpose(1, 2),
                 keys[slots, :, :reach],
                 values[slots, :, :reach],
-                attn_mask=part.mask,
+                attn_mask=mask,
                 scale=scaling,
                 enable_gqa=query.shape[1] != key.shape[1],
             )

@@ -1,11 +1,9 @@
 """Attention over packed tokens, for sampling and for training alike.
 
-The model always gets one row of tokens, ``[1, T]``, with nothing padded: the linear layers, most of the work, see only
-real tokens. Which tokens attend to which is a *plan*, handed to the model's forward as a keyword argument and called in
-every layer through the attention interface of transformers. It works for every model built on that interface.
-
-PackedPlan  whole sequences side by side, causal within each: training and scoring
-SlotPlan    new tokens of many conversations, each against its own cached past: sampling (see `mulligan.engine.slots`)
+The model always gets one row of tokens, ``[1, T]``, with nothing padded. Which tokens attend to which is a *plan*,
+handed to the model's forward as a keyword argument and called in every layer through the attention interface of
+transformers: a `PackedPlan` of whole sequences side by side in training and scoring, a `SlotPlan` of new tokens against
+their cached past in sampling (`mulligan.engine.slots`).
 
 `compile_layers` has torch.compile fuse what stands between the matrix products of a layer. All layers share one piece
 of compiled code, for any number of tokens; plans that are not packed run as if nothing had been compiled.
@@ -19,18 +17,19 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.attention.varlen import varlen_attn
 from torch.nn.functional import scaled_dot_product_attention
-
-from mulligan.errors import UsageError
-from mulligan.models.shared_prefix import SharedPrefix, shared_prefix, with_copies
 
 NAME = "mulligan"
 HALF = (torch.bfloat16, torch.float16)
 LEAST_LONGEST = 2048
 """What the longest sequence is taken for at least; more than needed costs nothing."""
+SLACK = 1.25
+"""Lengths that differ by no more than this factor share a padded block."""
 _TAKES_ENABLE_GQA = "enable_gqa" in inspect.signature(varlen_attn).parameters
 """Newer releases of torch must be told that there are fewer heads of keys than of queries; torch 2.11 is not."""
 
@@ -40,7 +39,6 @@ class Plan(Protocol):
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float | None) -> Tensor:
         """query: [T, heads, size]; key, value: [T, kv heads, size] -> [T, heads, size]."""
-        ...
 
 
 def partial_attention(config: Any) -> set[str]:
@@ -55,8 +53,6 @@ def use_plans(model: Any) -> None:
     """Make `model` take its attention from the plan it is called with: ``model(input_ids=…, plan=plan)``."""
     from transformers import AttentionInterface
 
-    if "sliding_attention" in partial_attention(model.config):
-        raise UsageError(f"{model.config.model_type}: models with sliding-window attention are not supported")
     # No mask is registered under the name: the plan masks. To make one, transformers would look into the positions,
     # and have the host wait for a GPU.
     AttentionInterface.register(NAME, _attention)
@@ -86,10 +82,7 @@ def _called(model: Any, part: Any, ids: Tensor, positions: Tensor, plan: Plan, *
 
 
 def compile_layers(model: Any, backend: str | Callable[..., Any] = "inductor") -> None:
-    """Have torch compile the layers of `model` when they are first called with a `PackedPlan`.
-
-    Parameters, their names, what is saved and copies of the model stay as they are.
-    """
+    """Have torch compile the layers of `model` when first called with a `PackedPlan`; parameters keep their names."""
     from transformers.modeling_layers import GradientCheckpointingLayer
 
     layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
@@ -124,36 +117,33 @@ def is_never_padded(device: torch.device, dtype: torch.dtype) -> bool:
 class PackedPlan:
     """Sequences of the given lengths, one after another in the packed row, each causal in itself.
 
-    On a GPU in half precision nothing is padded at all. Elsewhere sequences of about one length share a padded block,
-    so that little is padded and only inside attention.
+    On a GPU in half precision nothing is padded; elsewhere sequences of about one length share a padded block.
     """
 
     def __init__(
         self,
         lengths: Sequence[int],
         device: torch.device | str = "cpu",
-        slack: float = 1.25,
         ends: Tensor | None = None,
-        opening: SharedPrefix | bool = False,
+        opening: SharedPrefix | None = None,
     ) -> None:
         """`ends`: where each sequence ends, with a 0 before the first, as int32 on a GPU; made here if not given.
 
-        `opening`: the first sequence is also the beginning of all others, which are told without it.
+        `opening`: the first sequence is also the beginning of all others, which are given without it.
         """
-        self.lengths, self.device, self.slack = lengths, torch.device(device), slack
+        self.lengths, self.device, self.opening = lengths, torch.device(device), opening
         if ends is None and self.device.type == "cuda":
             ends = torch.tensor([0, *lengths]).cumsum(0).to(self.device, torch.int32)
         self.ends = ends
-        self.opening = shared_prefix(lengths, self.device) if opening is True else opening or None
-        longest = max(lengths) + (lengths[0] if self.opening is not None else 0)
+        longest = max(lengths) + (lengths[0] if opening is not None else 0)
         self.longest = max(LEAST_LONGEST, 1 << (longest - 1).bit_length())
         """At least the longest length; one of few values."""
 
     @cached_property
-    def blocks(self) -> Blocks:
+    def blocks(self) -> tuple[list[tuple[int, int]], Tensor, Tensor]:
         first = self.lengths[0]
         lengths = self.lengths if self.opening is None else [first, *(first + length for length in self.lengths[1:])]
-        return _blocks(lengths, self.slack, self.device)
+        return _blocks(lengths, self.device)
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float | None) -> Tensor:
         opening = self.opening
@@ -171,10 +161,7 @@ class PackedPlan:
 def varlen(
     query: Tensor, key: Tensor, value: Tensor, ends: Tensor, key_ends: Tensor, longest: int, scaling: float | None
 ) -> Tensor:
-    """Causal attention within each of the sequences whose queries end at `ends` and whose keys end at `key_ends`.
-
-    The last query of a sequence stands at its last key. query: [T, heads, size]; ends: [1 + rows].
-    """
+    """Causal attention in sequences whose queries end at `ends` and keys at `key_ends` [1 + rows]: last meets last."""
     options: dict[str, Any] = {"enable_gqa": query.shape[1] != key.shape[1]} if _TAKES_ENABLE_GQA else {}
     causal = (-1, 0)  # a window over all before and none after
     query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
@@ -184,23 +171,12 @@ def varlen(
     return mixed
 
 
-class Blocks(NamedTuple):
-    """Where packed tokens stand in padded blocks of F cells in all.
+def _blocks(lengths: Sequence[int], device: torch.device) -> tuple[list[tuple[int, int]], Tensor, Tensor]:
+    """Padded blocks of sequences of about one length: their shapes, the token of each cell, and the cell of each token.
 
-    Lengths 3, 1 and 2 with slack 1.5: the first and the last share a block of 2 × 3, the second has one of 1 × 1.
-    `shapes` is [(2, 3), (1, 1)], `token_of_cell` [0 1 2, 4 5 0, 3] and `cell_of_token` [0 1 2 6 3 4].
+    Lengths 5, 1 and 4: the first and the last share a block of 2 × 5, the second has one of 1 × 1. Shapes are
+    [(2, 5), (1, 1)], tokens of cells [0 1 2 3 4, 6 7 8 9 0, 5] (padding repeats 0) and cells [0 1 2 3 4 10 5 6 7 8].
     """
-
-    shapes: list[tuple[int, int]]
-    """(sequences, padded length) of each block."""
-    token_of_cell: Tensor
-    """[F] the token in each cell of the blocks, all flattened; padding repeats token 0."""
-    cell_of_token: Tensor
-    """[T] the cell of each token."""
-
-
-def _blocks(lengths: Sequence[int], slack: float, device: torch.device) -> Blocks:
-    """Blocks of sequences whose lengths differ by no more than the factor `slack`."""
     size = torch.tensor(lengths)
     starts = size.cumsum(0) - size
     order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
@@ -211,7 +187,7 @@ def _blocks(lengths: Sequence[int], slack: float, device: torch.device) -> Block
     while first < len(order):
         longest = lengths[order[first]]
         last = first
-        while last < len(order) and lengths[order[last]] * slack >= longest:
+        while last < len(order) and lengths[order[last]] * SLACK >= longest:
             last += 1
         members = torch.tensor(order[first:last])
         offset = torch.arange(longest)
@@ -222,7 +198,7 @@ def _blocks(lengths: Sequence[int], slack: float, device: torch.device) -> Block
         token_of_cell.append(block.flatten())
         cells += block.numel()
         first = last
-    return Blocks(shapes, torch.cat(token_of_cell).to(device), cell_of_token.to(device))
+    return shapes, torch.cat(token_of_cell).to(device), cell_of_token.to(device)
 
 
 # Of other numbers and shapes every time, blocks would be compiled over and over.
@@ -232,7 +208,7 @@ def _in_blocks(plan: PackedPlan, query: Tensor, key: Tensor, value: Tensor, scal
     grouped = query.shape[1] != key.shape[1]
     sizes = [count * length for count, length in shapes]
     blocks = [
-        torch.split(_Spread.apply(x, token_of_cell, cell_of_token), sizes)  # type: ignore[no-untyped-call]
+        torch.split(_Index.apply(x, token_of_cell, lambda gradient: gradient[cell_of_token]), sizes)  # type: ignore[no-untyped-call]
         for x in (query, key, value)
     ]
     attended = []
@@ -242,36 +218,95 @@ def _in_blocks(plan: PackedPlan, query: Tensor, key: Tensor, value: Tensor, scal
         mixed = scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=grouped)
         attended.append(mixed.transpose(1, 2).flatten(0, 1))
     joined = attended[0] if len(attended) == 1 else torch.cat(attended)
-    gathered: Tensor = _Gather.apply(joined, cell_of_token)  # type: ignore[no-untyped-call]
+    shape = joined.shape
+
+    def to_cells(gradient: Tensor) -> Tensor:  # padding gets none
+        cells = gradient.new_zeros(shape)
+        cells[cell_of_token] = gradient
+        return cells
+
+    gathered: Tensor = _Index.apply(joined, cell_of_token, to_cells)  # type: ignore[no-untyped-call]
     return gathered
 
 
-class _Spread(torch.autograd.Function):
-    """Packed tokens to padded blocks. Every token stands there once, so that the gradient is a gather, not a sum."""
+class _Index(torch.autograd.Function):
+    """``source[index]``. Every token stands in the blocks once, so that the gradient need not be a sum."""
 
     @staticmethod
-    def forward(ctx: Any, packed: Tensor, token_of_cell: Tensor, cell_of_token: Tensor) -> Tensor:
-        ctx.save_for_backward(cell_of_token)
-        return packed[token_of_cell]
+    def forward(ctx: Any, source: Tensor, index: Tensor, gradient_of: Callable[[Tensor], Tensor]) -> Tensor:
+        ctx.gradient_of = gradient_of
+        return source[index]
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        (cell_of_token,) = ctx.saved_tensors
-        return gradient[cell_of_token], None, None
+        return ctx.gradient_of(gradient), None, None
 
 
-class _Gather(torch.autograd.Function):
-    """Blocks back to packed tokens; padding gets no gradient."""
+class SharedPrefix(NamedTuple):
+    """P first tokens that R sequences share: they stand once, before all else, and are computed once.
+
+    The other sequences hold only what follows. In attention each still has the keys of all its tokens: those of the
+    opening are copied to it. Packed are T tokens; U keys are the opening's and those of R whole sequences.
+
+    An opening o of 2 tokens and sequences of 1 and 3 more: the packed tokens are ooabbb, the keys oo|ooa|oobbb.
+    `keys` is [0 1 0 1 2 0 1 3 4 5], `key_of_token` [0 1 4 7 8 9], `copies` [[2 3] [5 6]] and `ends` [0 2 5 10].
+    """
+
+    keys: Tensor
+    """[U] the packed token of each key."""
+    key_of_token: Tensor
+    """[T] the key of each token itself."""
+    copies: Tensor
+    """[R, P] the keys that are copies of the opening."""
+    ends: Tensor
+    """[R + 2] where the keys of each sequence end, the opening's own first, with a 0 before; int32."""
+
+
+def common_prefix_length(sequences: Sequence[list[int]]) -> int:
+    """How many first tokens all sequences have in common."""
+    first, last = min(sequences), max(sequences)  # in the order of words all others lie between
+    shortest = min(map(len, sequences))
+    return next((number for number in range(shortest) if first[number] != last[number]), shortest)
+
+
+def prefix_indices(lengths: Sequence[int]) -> tuple[NDArray[np.int64], ...]:
+    """The fields of a `SharedPrefix` with as many tokens as the first of `lengths`; the others follow it."""
+    sizes = np.asarray(lengths)
+    size = sizes[0]
+    starts = sizes.cumsum() - sizes
+    with_prefix = sizes + size
+    with_prefix[0] = size
+    ends = with_prefix.cumsum()
+    begins = ends - with_prefix
+    prefix = np.full_like(sizes, size)  # of a sequence's keys, those of the opening come first
+    prefix[0] = 0
+    count = sizes.sum()
+    key_of_token = np.arange(count) + np.repeat(begins + prefix - starts, sizes)
+    copies = begins[1:, None] + np.arange(size)
+    keys = np.empty(ends[-1], np.int64)
+    keys[key_of_token] = np.arange(count)
+    keys[copies] = np.arange(size)
+    return keys, key_of_token, copies, np.concatenate([[0], ends])
+
+
+def with_copies(packed: Tensor, prefix: SharedPrefix) -> Tensor:
+    """[T, …] -> [U, …]: the opening's part copied to every sequence."""
+    copied: Tensor = _Copied.apply(packed, prefix.keys, prefix.key_of_token, prefix.copies)  # type: ignore[no-untyped-call]
+    return copied
+
+
+class _Copied(torch.autograd.Function):
+    """A gather whose gradient is a gather too, and for the opening a sum over all copies, in full precision."""
 
     @staticmethod
-    def forward(ctx: Any, blocks: Tensor, cell_of_token: Tensor) -> Tensor:
-        ctx.save_for_backward(cell_of_token)
-        ctx.block_shape = blocks.shape
-        return blocks[cell_of_token]
+    def forward(ctx: Any, packed: Tensor, keys: Tensor, key_of_token: Tensor, copies: Tensor) -> Tensor:
+        ctx.save_for_backward(key_of_token, copies)
+        return packed[keys]
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        (cell_of_token,) = ctx.saved_tensors
-        blocks = gradient.new_zeros(ctx.block_shape)
-        blocks[cell_of_token] = gradient
-        return blocks, None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        key_of_token, copies = ctx.saved_tensors
+        direct = gradient[key_of_token]
+        size = copies.shape[1]
+        shared = gradient[copies].sum(0, dtype=torch.float32) + direct[:size]
+        return torch.cat([shared.to(gradient.dtype), direct[size:]]), None, None, None

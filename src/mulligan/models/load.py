@@ -1,18 +1,20 @@
 """Models by name: made, loaded and saved.
 
-nano[:hidden=128,layers=3,…]  a fresh tiny model (see `mulligan.models.nano`)
-smollm2                       SmolLM2-135M-Instruct (see `mulligan.models.smollm2`)
+nano[:hidden=128,layers=3,…]  a fresh tiny model
+smollm2                       SmolLM2-135M-Instruct
 hf:FOLDER_OR_HUB_NAME         any causal language model with safetensors weights and a chat template
 FOLDER                        what `save` wrote: a whole model, or a LoRA adapter and where its base is
 
-Code that comes with a model is never run, and pickled weights are never read. What can be told from the files alone,
-a missing chat template, an attention that is not supported, too little memory, is told before weights are loaded.
+Code that comes with a model is never run, and pickled weights are never read. A missing chat template, an attention
+that is not supported and too little memory are refused before weights are loaded.
 """
 
 from __future__ import annotations
 
 import copy
 import json
+import math
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,37 +23,25 @@ from typing import Any, Literal
 
 import torch
 
-from mulligan.errors import ParameterError, UnknownName, UsageError
+from mulligan.errors import MulliganError, ParameterError, UnknownName, UsageError
 from mulligan.models import smollm2
 from mulligan.models.attention import partial_attention
-from mulligan.models.checkpointing import old_name_allowed, use_checkpointing
+from mulligan.models.memory import need_memory
 from mulligan.models.nano import nano_model, nano_tokenizer, seeded_randomness
 from mulligan.models.renderer import Renderer
-from mulligan.models.weights import (
-    ADAPTER,
-    ADAPTER_WEIGHTS,
-    first_line,
-    is_adapter,
-    need_all_weights,
-    need_memory,
-    weight_files,
-    weights_in,
-)
 from mulligan.seeding import derive
 
 Precision = Literal["auto", "float32", "bfloat16"]
 NAMES = ("nano", "smollm2", "hf:FOLDER_OR_HUB_NAME", "FOLDER")
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-_BASE = "base"
+_ADAPTER, _ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+_BASE, _TOKENIZER = "base", "tokenizer_config.json"
+_WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _NEEDED = ("*.json", "*.safetensors", "*.jinja", "*.model", "*.txt")
 
 
 @dataclass(frozen=True, slots=True)
 class LoraSettings:
-    """Train a low-rank addition to every linear layer (LoRA, arXiv 2106.09685) and leave the weights themselves alone.
-
-    Without dropout: what was sampled and what is trained must be one and the same policy.
-    """
+    """Train a low-rank addition to every linear layer (LoRA, arXiv 2106.09685), without dropout: sampling has none."""
 
     rank: int = 16
     alpha: int = 0
@@ -66,8 +56,6 @@ class Loaded:
     """A causal model of transformers, or a PEFT model around one; in evaluation mode."""
     tokenizer: Any
     renderer: Renderer
-    spec: str
-    """The name it was loaded by."""
 
 
 def load(
@@ -87,31 +75,27 @@ def load(
     """
     target = _device(device)
     precision = _dtype(dtype, target)
-    name, _, rest = spec.partition(":")
+    name, _, sizes = spec.partition(":")
     if name == "nano":
-        sizes = _sizes(spec, rest)
-        model = nano_model(seed, **sizes).to(precision)
+        model = nano_model(seed, **_sizes(spec, sizes)).to(precision)
         tokenizer = nano_tokenizer(model.config.max_position_embeddings)
         renderer = Renderer(tokenizer)
     else:
         with _quietly():
             folder, source = _find(spec)
-            tokenizer = _read_tokenizer(folder, source)
+            base = _base(folder, source) if _is_adapter(folder) else (folder, source)
+            tokenizer = _read_tokenizer(*((folder, source) if (folder / _TOKENIZER).is_file() else base))
             renderer = Renderer(tokenizer)
-            model = _read_model(folder, source, precision, target)
+            model = _read_model(*base, precision, target)
+            if _is_adapter(folder):
+                model = _read_adapter(model, folder, source)
     if lora is not None:
         model = _add_lora(model, lora, seed, spec)
     model = model.to(target)
     if gradient_checkpointing:
         use_checkpointing(model)
     model.eval()
-    return Loaded(model, tokenizer, renderer, spec)
-
-
-def as_asked(loaded: Loaded, *, gradient_checkpointing: bool) -> Loaded:
-    """A model that was loaded by other settings, with gradient checkpointing or without."""
-    use_checkpointing(loaded.model, gradient_checkpointing)
-    return loaded
+    return Loaded(model, tokenizer, renderer)
 
 
 def save(loaded: Loaded, folder: str | Path, *, merge: bool = False) -> None:
@@ -123,28 +107,24 @@ def save(loaded: Loaded, folder: str | Path, *, merge: bool = False) -> None:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     with _quietly():
-        if _is_adapted(loaded.model) and not merge:
+        is_adapted = hasattr(loaded.model, "peft_config")
+        if is_adapted and not merge:
             _save_adapter(loaded, folder)
         else:
-            model = copy.deepcopy(loaded.model).merge_and_unload() if _is_adapted(loaded.model) else loaded.model
+            model = copy.deepcopy(loaded.model).merge_and_unload() if is_adapted else loaded.model
             model.save_pretrained(folder)
-            for stale in (ADAPTER, ADAPTER_WEIGHTS):  # of an earlier save: the folder would still read as an adapter
+            for stale in (_ADAPTER, _ADAPTER_WEIGHTS):  # of an earlier save: the folder would still read as an adapter
                 (folder / stale).unlink(missing_ok=True)
         loaded.tokenizer.save_pretrained(folder)
 
 
 def _sizes(spec: str, text: str) -> dict[str, int]:
     """``hidden=128,layers=3`` as keyword arguments."""
-    sizes: dict[str, int] = {}
-    for part in filter(None, text.split(",")):
-        name, _, value = part.partition("=")
-        try:
-            sizes[name.strip()] = int(value)
-        except ValueError:
-            raise ParameterError(
-                f"model {spec!r}: {part!r} is not understood; write nano:hidden=128,layers=3"
-            ) from None
-    return sizes
+    try:
+        pairs = [part.split("=") for part in text.split(",") if part]
+        return {name.strip(): int(value) for name, value in pairs}
+    except ValueError:
+        raise ParameterError(f"model must be written like nano:hidden=128,layers=3 (got {spec!r})") from None
 
 
 def _device(name: str) -> torch.device:
@@ -158,13 +138,10 @@ def _device(name: str) -> torch.device:
     return device
 
 
-def _dtype(name: str, device: torch.device) -> torch.dtype:
-    if name == "auto":
-        computes = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-        return torch.bfloat16 if computes else torch.float32
-    if name not in _DTYPES:
-        raise UnknownName("dtype", name, ("auto", *_DTYPES))
-    return _DTYPES[name]
+def _dtype(name: Precision, device: torch.device) -> torch.dtype:
+    if name == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False):
+        name = "bfloat16"
+    return torch.bfloat16 if name == "bfloat16" else torch.float32
 
 
 def _find(spec: str) -> tuple[Path, str]:
@@ -182,38 +159,25 @@ def _find(spec: str) -> tuple[Path, str]:
         raise UsageError(f"model {spec!r}: there is no folder {name!r}{way_out}")
     from huggingface_hub import snapshot_download
 
-    try:
+    with _told(f"model {spec!r} is no folder, and from the hub it"):
         return Path(snapshot_download(name, allow_patterns=list(_NEEDED))), name
-    except (OSError, ValueError) as failure:
-        raise UsageError(f"model {spec!r} is no folder, and the hub does not give it: {first_line(failure)}") from None
 
 
 def _read_tokenizer(folder: Path, source: str) -> Any:
     from transformers import AutoTokenizer
 
-    if is_adapter(folder) and not (folder / "tokenizer_config.json").is_file():
-        return _read_tokenizer(*_base(folder, source))
-    _need_config(folder, source)
-    try:
+    if not (folder / "config.json").is_file() and not _is_adapter(folder):
+        raise UsageError(f"model {source!r} has no config.json, so it is not a model of transformers")
+    with _told(f"the tokenizer of model {source!r}"):
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    except Exception as failure:  # the library tokenizers raises nothing more special
-        raise UsageError(
-            f"the tokenizer of model {source!r} cannot be loaded: {first_line(failure)}; fetch it again"
-        ) from failure
 
 
 def _read_model(folder: Path, source: str, dtype: torch.dtype, device: torch.device) -> Any:
-    from safetensors import SafetensorError
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    if is_adapter(folder):
-        return _read_adapter(folder, source, dtype, device)
-    _need_config(folder, source)
-    files = weight_files(folder, source)
-    try:
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-        _need_full_attention(config, source)
-        need_memory(sum(weights_in(file) for file in files), source, dtype, device)
+    with _told(f"model {source!r}"):
+        _need_full_attention(AutoConfig.from_pretrained(folder, trust_remote_code=False), source)
+        need_memory(sum(map(_weights_in, _weight_files(folder))), source, dtype, device)
         model, report = AutoModelForCausalLM.from_pretrained(
             folder,
             dtype=dtype,
@@ -222,66 +186,114 @@ def _read_model(folder: Path, source: str, dtype: torch.dtype, device: torch.dev
             output_loading_info=True,
             ignore_mismatched_sizes=True,
         )
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as failure:
-        raise UsageError(f"model {source!r} cannot be loaded: {first_line(failure)}") from failure
-    need_all_weights(report, source)
+    # Weights that the files lack were drawn at random.
+    lacking = sorted({*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])})
+    if lacking:
+        problem = f"{len(lacking)} weights are missing or of the wrong shape, e.g. {lacking[0]}"
+        raise UsageError(f"model {source!r}: {problem}; fetch it again")
     # What an adapter calls its base: a hub name, not the hub's cache; a folder so that it is found from anywhere.
     model.name_or_path = str(Path(source).absolute()) if Path(source).is_dir() else source
     return model
 
 
-def _read_adapter(folder: Path, source: str, dtype: torch.dtype, device: torch.device) -> Any:
+def _read_adapter(model: Any, folder: Path, source: str) -> Any:
     from peft import PeftModel
-    from safetensors import SafetensorError
 
-    weights_in(weight_files(folder, source)[0])
-    model = _read_model(*_base(folder, source), dtype, device)
+    with _told(f"the adapter {source!r}"), old_name_allowed():
+        _weights_in(folder / _ADAPTER_WEIGHTS)
+        return PeftModel.from_pretrained(model, str(folder), is_trainable=True, autocast_adapter_dtype=False)
+
+
+def _is_adapter(folder: Path) -> bool:
+    """Whether a folder holds a LoRA adapter, which needs its base."""
+    return (folder / _ADAPTER).is_file()
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    """The safetensors files that transformers reads."""
+    if (folder / _WEIGHTS).is_file() or not (folder / _INDEX).is_file():
+        return [folder / _WEIGHTS]
+    index = json.loads((folder / _INDEX).read_text(encoding="utf-8"))
+    return [folder / name for name in sorted(set(index["weight_map"].values()))]
+
+
+def _weights_in(file: Path) -> int:
+    """How many weights a safetensors file holds; only its head is read, and compared with its size."""
+    from safetensors import SafetensorError, safe_open
+
     try:
-        with old_name_allowed():
-            return PeftModel.from_pretrained(model, str(folder), is_trainable=True, autocast_adapter_dtype=False)
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as failure:
-        raise UsageError(f"the adapter {source!r} cannot be loaded: {first_line(failure)}") from failure
+        with safe_open(file, framework="pt") as opened:
+            return sum(math.prod(opened.get_slice(name).get_shape()) for name in opened.keys())  # noqa: SIM118
+    except (SafetensorError, OSError) as failure:
+        way_out = f"fetch the model again (smollm2: delete {file.parent})"
+        raise UsageError(f"{file} is missing or damaged: {_first_line(failure)}; {way_out}") from None
 
 
 def _base(folder: Path, source: str) -> tuple[Path, str]:
     """Where the model is that an adapter belongs to, and what to call it."""
     if (folder / _BASE).is_dir():
         return folder / _BASE, str(folder / _BASE)
-    try:
-        named = json.loads((folder / ADAPTER).read_text(encoding="utf-8")).get("base_model_name_or_path")
-    except (ValueError, AttributeError):
-        raise UsageError(f"the adapter {source!r} cannot be loaded: {ADAPTER} is damaged") from None
+    with _told(f"{_ADAPTER} of the adapter {source!r}"):
+        named = json.loads((folder / _ADAPTER).read_text(encoding="utf-8"))["base_model_name_or_path"]
     if not named:
-        raise UsageError(f"the adapter {source!r} does not name its model: set base_model_name_or_path in {ADAPTER}")
+        raise UsageError(f"the adapter {source!r} does not name its model: set base_model_name_or_path in {_ADAPTER}")
     if Path(named).name == smollm2.FOLDER and not Path(named).is_dir():  # another machine's, or another cache
         return _find("smollm2")
     return _find(f"hf:{named}")
 
 
-def _need_config(folder: Path, source: str) -> None:
-    if not is_adapter(folder) and not (folder / "config.json").is_file():
-        raise UsageError(f"model {source!r} has no config.json, so it is not a model of transformers")
+@contextmanager
+def _told(subject: str) -> Iterator[None]:
+    """Tell in one line why something cannot be loaded: libraries raise errors of all kinds."""
+    try:
+        yield
+    except MulliganError:
+        raise
+    except Exception as failure:
+        raise UsageError(f"{subject} cannot be loaded: {_first_line(failure)}") from failure
+
+
+def _first_line(error: BaseException) -> str:
+    """The message of a library's error: its first line, and the second where the first only announces it."""
+    lines = [line.strip(" ,") for line in str(error).strip().split("\n")]
+    return " ".join(lines[: 2 if lines[0].endswith(":") else 1]) or type(error).__name__
 
 
 def _need_full_attention(config: Any, source: str) -> None:
     """Refuse what `mulligan.models.attention` cannot do: it would not fail, but attend to the wrong tokens."""
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
 
-    text = config.get_text_config()
     kind = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
-    lacking = partial_attention(text)
-    if kind is None:
-        what = "is not a causal language model"
-    elif not getattr(kind, "_supports_attention_backend", False):
-        what = "does not take its attention from the attention interface of transformers"
-    elif lacking:
-        what = f"has layers of {' and '.join(sorted(lacking))}"
-    else:
-        return
-    raise UsageError(
-        f"model {source!r} ({config.model_type}) {what}: not supported; "
-        "use one with full attention in all layers, such as Llama, Qwen3 or SmolLM2"
-    )
+    lacking = partial_attention(config.get_text_config())
+    if lacking or not getattr(kind, "_supports_attention_backend", False):
+        problem = f"has layers of {' and '.join(sorted(lacking))}" if lacking else "lacks the attention interface"
+        raise UsageError(
+            f"model {source!r} ({config.model_type}) {problem}: not supported; "
+            "use a language model with full attention in all layers, such as Llama, Qwen3 or SmolLM2"
+        )
+
+
+def is_checkpointed(model: Any) -> bool:
+    """Whether activations are computed again in the backward pass rather than kept."""
+    return any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
+
+
+def use_checkpointing(model: Any, wanted: bool = True) -> None:
+    """Turn gradient checkpointing on or off, by the name that this release of transformers has for it."""
+    kind = "activation" if hasattr(model, "activation_checkpointing_enable") else "gradient"
+    if wanted:
+        options = {f"{kind}_checkpointing_kwargs": {"use_reentrant": False}}
+        getattr(model, f"{kind}_checkpointing_enable")(**options)
+    elif is_checkpointed(model):
+        getattr(model, f"{kind}_checkpointing_disable")()
+
+
+@contextmanager
+def old_name_allowed() -> Iterator[None]:
+    """PEFT asks transformers by a name that newer releases warn of; whoever trains cannot help it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="`(is_)?gradient_checkpointing", category=FutureWarning)
+        yield
 
 
 def _add_lora(model: Any, lora: LoraSettings, seed: int, spec: str) -> Any:
@@ -289,7 +301,7 @@ def _add_lora(model: Any, lora: LoraSettings, seed: int, spec: str) -> Any:
 
     if lora.rank < 1:
         raise ParameterError(f"LoRA rank must be >= 1 (got {lora.rank})")
-    if _is_adapted(model):
+    if hasattr(model, "peft_config"):
         raise UsageError(f"model {spec!r} already has an adapter; leave LoRA out to train that one further")
     config = LoraConfig(
         r=lora.rank,
@@ -301,10 +313,6 @@ def _add_lora(model: Any, lora: LoraSettings, seed: int, spec: str) -> Any:
     with seeded_randomness(derive(seed, "lora")), old_name_allowed():
         # As precise as the model: the trainer keeps float32 copies of whatever it trains (`mulligan.training.masters`).
         return get_peft_model(model, config, autocast_adapter_dtype=False)
-
-
-def _is_adapted(model: Any) -> bool:
-    return hasattr(model, "peft_config")
 
 
 def _save_adapter(loaded: Loaded, folder: Path) -> None:

@@ -1,22 +1,15 @@
 """nano: a tiny Llama with its own small tokenizer, trained from scratch, for the CPU demo and the tests.
 
-Both are ordinary objects of transformers: `save_pretrained`, `AutoModelForCausalLM` and PEFT take them as they are.
-
-The tokenizer knows the games. Any text round-trips, byte by byte if need be, but
-
-- a MineSweeper cell (``b3``) or fact (``b3=2``) is one token, and the same one after a space, at the start of a line
-  and inside ``<action>``: naming or avoiding a cell that was read means naming or avoiding that very token;
-- a number is one token a digit, and a coordinate ``(2, 3)`` is two tokens;
-- a phrase that the prompts say over and over (``Write a short reflection for yourself:``) is one token: with rules and
-  reflections, a trial of compact MineSweeper takes 2.6 times fewer tokens than with words alone. Reworded prompts still
-  encode, as words.
+The tokenizer knows the games. Any text round-trips, byte by byte if need be, but a MineSweeper cell (``b3``) or fact
+(``b3=2``) is one token wherever it stands, a number is one token a digit, a coordinate ``(2, 3)`` is two tokens, and a
+phrase that the prompts say over and over is one token: a trial of compact MineSweeper takes 2.6 times fewer than with
+words alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -42,49 +35,35 @@ TEMPLATE = (
 leaves no trace."""
 
 
-@dataclass(frozen=True, slots=True)
-class NanoSize:
-    """How big a nano model is; the default has 0.4 million parameters."""
-
-    hidden: int = 96
-    layers: int = 2
-    heads: int = 4
-    feedforward: int = 256
-    context: int = 1024
-    """The longest sequence, in tokens."""
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            if getattr(self, field.name) < 1:
-                raise ParameterError(f"nano: {field.name} must be >= 1 (got {getattr(self, field.name)})")
-        if self.hidden % (2 * self.heads):  # rotary positions turn pairs
-            raise ParameterError(
-                f"nano: hidden must be a multiple of {2 * self.heads} with heads={self.heads} (got {self.hidden})"
-            )
+SIZES = {"hidden": 96, "layers": 2, "heads": 4, "feedforward": 256, "context": 1024}
+"""The default, of 0.4 million parameters; `context` is the longest sequence, in tokens."""
 
 
-def nano_model(seed: int = 0, **size: int) -> LlamaForCausalLM:
-    """A fresh model with the weights that `seed` draws; `size` are fields of `NanoSize`. Leaves torch's own seed alone.
+def nano_model(seed: int = 0, **sizes: int) -> LlamaForCausalLM:
+    """A fresh model with the weights that `seed` draws, of other `sizes` than `SIZES` where given.
 
-    Input and output embeddings are tied: cloning an expert of compact MineSweeper, the loss falls as fast as with two
-    tables of embeddings, with 30 % fewer parameters to hold, to save and to step.
+    Input and output embeddings are tied: cloning an expert, the loss falls as fast, with 30 % fewer parameters.
     """
-    names = [field.name for field in fields(NanoSize)]
-    for name in size:
-        if name not in names:
-            raise UnknownName("size of nano", name, names)
-    chosen = NanoSize(**size)
+    for name, value in sizes.items():
+        if name not in SIZES:
+            raise UnknownName("size of nano", name, SIZES)
+        if value < 1:
+            raise ParameterError(f"nano: {name} must be >= 1 (got {value})")
+    size = SIZES | sizes
+    pairs = 2 * size["heads"]  # rotary positions turn pairs
+    if size["hidden"] % pairs:
+        raise ParameterError(f"nano: hidden must be a multiple of 2 * heads = {pairs} (got {size['hidden']})")
     tokenizer = nano_tokenizer()
     config = LlamaConfig(
         vocab_size=len(tokenizer),
-        hidden_size=chosen.hidden,
-        intermediate_size=chosen.feedforward,
-        num_hidden_layers=chosen.layers,
-        num_attention_heads=chosen.heads,
-        num_key_value_heads=chosen.heads,
-        max_position_embeddings=chosen.context,
+        hidden_size=size["hidden"],
+        intermediate_size=size["feedforward"],
+        num_hidden_layers=size["layers"],
+        num_attention_heads=size["heads"],
+        num_key_value_heads=size["heads"],
+        max_position_embeddings=size["context"],
         tie_word_embeddings=True,
-        initializer_range=0.6 * chosen.hidden**-0.5,  # cloning goes much faster than from 0.02
+        initializer_range=0.6 * size["hidden"] ** -0.5,  # cloning goes much faster than from 0.02
         bos_token_id=None,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
@@ -98,12 +77,9 @@ def nano_model(seed: int = 0, **size: int) -> LlamaForCausalLM:
 @contextmanager
 def seeded_randomness(seed: int) -> Iterator[None]:
     """Inside, torch draws on the CPU from `seed`; afterwards, it goes on as if nothing had happened."""
-    before = torch.get_rng_state()
-    torch.default_generator.manual_seed(seed)  # torch.manual_seed would reseed the accelerators too
-    try:
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would reseed the accelerators too
         yield
-    finally:
-        torch.set_rng_state(before)
 
 
 def nano_tokenizer(context: int = 1024) -> Any:

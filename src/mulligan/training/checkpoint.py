@@ -25,7 +25,7 @@ import torch
 
 from mulligan.algo.normalise import History
 from mulligan.errors import RunFolderError, UsageError
-from mulligan.models.load import Loaded, LoraSettings, Precision, as_asked, load
+from mulligan.models.load import Loaded, LoraSettings, Precision, load, use_checkpointing
 from mulligan.report.run import RunFolder
 from mulligan.training.compare import changed_since
 from mulligan.training.config import Config
@@ -293,8 +293,10 @@ def load_base(config: Config, device: str, run: Path) -> Loaded:
             raise UsageError(
                 f"model.name={model.name}: no adapter can be put on a run folder; export it, and use hf:DIR"
             )
-        return as_asked(load_model(start, device, model.dtype), gradient_checkpointing=model.gradient_checkpointing)
-    lora = LoraSettings(rank=model.lora_rank, alpha=2 * model.lora_rank) if model.lora_rank else None
+        loaded = load_model(start, device, model.dtype)
+        use_checkpointing(loaded.model, model.gradient_checkpointing)
+        return loaded
+    lora = LoraSettings(rank=model.lora_rank) if model.lora_rank else None
     return load(
         model.name,
         seed=config.run.seed,

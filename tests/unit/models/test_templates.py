@@ -3,8 +3,8 @@
 The templates here are written anew, with the control tokens and the behaviour of the families' own:
 
 SmolLM2  a default system message where none is given
-Qwen3    thoughts in <think> blocks: dropped from earlier turns, and switched off by an empty block (`enable_thinking`)
-Llama 3  a beginning of text, headers, and a system turn with a date (`date_string`) in every conversation
+Qwen3    thoughts in <think> blocks: dropped from earlier turns
+Llama 3  a beginning of text, headers, and a system turn with a date in every conversation
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ def tokenizer(family: str) -> PreTrainedTokenizerFast:
 
 
 @lru_cache(maxsize=8)
-def renderer(family: str, **options: object) -> Renderer:
-    return Renderer(tokenizer(family), **options)
+def renderer(family: str) -> Renderer:
+    return Renderer(tokenizer(family))
 
 
 def user(content: str) -> dict[str, str]:
@@ -136,13 +136,13 @@ def system(content: str) -> dict[str, str]:
     return {"role": "system", "content": content}
 
 
-def text_of(family: str, messages: list[dict[str, str]], **options: object) -> str:
+def text_of(family: str, messages: list[dict[str, str]]) -> str:
     """The template's own text of a whole conversation."""
-    return tokenizer(family).apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **options)
+    return tokenizer(family).apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
 
 
-def ids_of(family: str, messages: list[dict[str, str]], **options: object) -> list[int]:
-    return tokenizer(family)(text_of(family, messages, **options), add_special_tokens=False).input_ids
+def ids_of(family: str, messages: list[dict[str, str]]) -> list[int]:
+    return tokenizer(family)(text_of(family, messages), add_special_tokens=False).input_ids
 
 
 def grown(render: Renderer, messages: list[dict[str, str]], *, ended: bool = True) -> list[int]:
@@ -170,7 +170,7 @@ def conversations(draw: st.DrawFn) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("family", TEMPLATES)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(messages=conversations(), ended=st.booleans())
 def test_a_grown_conversation_has_the_ids_of_the_whole_one(family, messages, ended):
     render = renderer(family)
@@ -223,7 +223,6 @@ def test_smollm2_gets_its_default_system_message_only_where_there_is_none():
 # --------------------------------------------------------------------------------------------------------------- Qwen3
 
 THOUGHT = "<think>\nb3 was a mine.\n</think>\n\n"
-SILENT = "<think>\n\n</think>\n\n"
 
 
 def test_qwen3_keeps_the_thoughts_it_sampled_and_its_template_drops():
@@ -232,7 +231,6 @@ def test_qwen3_keeps_the_thoughts_it_sampled_and_its_template_drops():
     kept = tokenizer("qwen3").decode(grown(render, messages))
     assert kept.count(THOUGHT) == 2
     assert kept.replace(THOUGHT, "") == text_of("qwen3", messages)
-    assert render.rewrites
     assert render.decode_reply(render.encode_reply(f"{THOUGHT}a1")) == f"{THOUGHT}a1"
 
 
@@ -243,34 +241,18 @@ def test_a_demonstrated_thought_has_the_tokens_that_qwen3_would_sample():
     assert (sampled.count(open_), sampled.count(close)) == (1, 1)
 
 
-def test_qwen3_without_thinking_opens_every_reply_with_an_empty_thought():
-    render = renderer("qwen3", enable_thinking=False)
-    messages = [system("rules"), user("go"), reply("a1"), user("on")]
-    kept = tokenizer("qwen3").decode(grown(render, messages))
-    # The template writes the empty thought before the last reply alone; here those before stay as they were sampled.
-    assert kept.count(SILENT) == 2
-    assert kept.replace(SILENT, "", 1) == text_of("qwen3", messages, enable_thinking=False)
-    assert grown(render, messages[:2]) == ids_of("qwen3", messages[:2], enable_thinking=False)
-
-
-def test_qwen3_with_thinking_opens_with_nothing():
-    messages = [user("go")]
-    assert renderer("qwen3", enable_thinking=True).opening(messages) == renderer("qwen3").opening(messages)
-    assert SILENT not in text_of("qwen3", messages)
-
-
 # -------------------------------------------------------------------------------------------------------------- Llama 3
 
 
-def test_llama3_begins_once_with_the_date_it_was_given():
-    render = renderer("llama3", date_string="01 Feb 2025")
+def test_llama3_begins_once_with_its_date():
+    render = renderer("llama3")
     messages = [system(" rules\n"), user(" go "), reply("a1"), user("on")]
     ids = grown(render, messages)
-    assert ids == ids_of("llama3", messages, date_string="01 Feb 2025")
+    assert ids == ids_of("llama3", messages)
     assert ids.count(tokenizer("llama3").bos_token_id) == 1
     assert tokenizer("llama3").decode(ids) == (
         "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\n"
-        "Knowledge until: December 2023\nToday Date: 01 Feb 2025\n\nrules<|eot_id|>"
+        "Knowledge until: December 2023\nToday Date: 26 Jul 2024\n\nrules<|eot_id|>"
         "<|start_header_id|>user<|end_header_id|>\n\ngo<|eot_id|>"
         "<|start_header_id|>assistant<|end_header_id|>\n\na1<|eot_id|>"
         "<|start_header_id|>user<|end_header_id|>\n\non<|eot_id|>"

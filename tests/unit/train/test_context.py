@@ -14,7 +14,7 @@ import mulligan
 from mulligan.app.bench.update import SHAPES, Way, random_model
 from mulligan.app.cli.main import main
 from mulligan.app.sweep.arms import Arm, Sweep, plan_work
-from mulligan.engine.places import slots_that_fit, token_bytes
+from mulligan.engine.choose import slots_that_fit, token_bytes
 from mulligan.errors import MemoryFull, UsageError
 from mulligan.models.load import load
 from mulligan.models.nano import nano_tokenizer

@@ -18,7 +18,7 @@ import mulligan
 from mulligan.engine.choose import make_engine
 from mulligan.envs.bandit import Bandit
 from mulligan.errors import MulliganError, ParameterError, RunFolderError, UsageError
-from mulligan.models.checkpointing import is_checkpointed
+from mulligan.models.load import is_checkpointed
 from mulligan.players import player_from, trained_with
 from mulligan.report.run import RunFolder
 from mulligan.rollout.groups import Mixture, draw_tasks

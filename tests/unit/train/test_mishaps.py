@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from mulligan.envs import registry
 from mulligan.envs.bandit import Bandit
 from mulligan.errors import DeviceLost, MulliganError, ParameterError, UnknownName, UsageError
-from mulligan.models.checkpointing import is_checkpointed
+from mulligan.models.load import is_checkpointed
 from mulligan.policy import local
 from mulligan.policy.local import LocalPolicy
 from mulligan.policy.scripted import ExpertPolicy

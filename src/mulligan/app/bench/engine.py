@@ -156,7 +156,7 @@ def _decoding(engine: Any, loaded: Any, count: int, sizes: Sizes, bandwidth: flo
 
     On a GPU the steps alone; on a CPU `count` streams whose prompts are read, for `new` tokens each.
     """
-    from mulligan.engine.places import token_bytes
+    from mulligan.engine.choose import token_bytes
 
     alone = hasattr(engine, "device")
     spent = _steps_alone(engine.device, count, sizes) if alone else _streams(engine, count, sizes)
@@ -171,7 +171,7 @@ def _steps_alone(device: Any, count: int, sizes: Sizes) -> float:
     """Seconds of `new` decoding steps of `count` slots that hold a prompt each."""
     import numpy as np
 
-    from mulligan.engine.state import LEFT, LENGTH, SCALE, STATE, STOPS
+    from mulligan.engine.plain import LEFT, LENGTH, SCALE, STATE, STOPS
 
     states = np.zeros((count, 1 + STATE), dtype=np.int32)
     states[:, 0] = slots = np.arange(count)

@@ -175,7 +175,7 @@ def _drawn_at_random(shape: str, way: Any) -> Any:
     tokenizer, renderer = texts.tokenizer, texts.renderer
     del texts
     free_gpu()
-    return Loaded(random_model(SHAPES[shape], way, device), tokenizer, renderer, shape)
+    return Loaded(random_model(SHAPES[shape], way, device), tokenizer, renderer)
 
 
 @contextmanager

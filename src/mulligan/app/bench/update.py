@@ -191,7 +191,7 @@ def random_model(shape: Shape, way: Way, device: Any) -> Any:
     import torch
     import transformers
 
-    from mulligan.models.checkpointing import old_name_allowed, use_checkpointing
+    from mulligan.models.load import old_name_allowed, use_checkpointing
 
     settings = getattr(transformers, f"{shape.family}Config")(**{"tie_word_embeddings": True, **shape.sizes})
     before = torch.get_default_dtype()
