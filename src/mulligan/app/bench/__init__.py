@@ -8,11 +8,10 @@ from dataclasses import dataclass
 NAMES = {
     "env": "environment steps per second on one core, random legal play, resets included; memory of a live world",
     "engine": "decoding against transformers.generate and the memory's bandwidth; whole rollouts",
-    "step": "an update of meta-RL against one of RL, and rollouts in lock-step",
+    "step": "an update of meta-RL against one of RL; with --shape and --preset, one update of a preset",
     "alfworld": "ALFWorld: steps per second, reset, load, memory of a live game",
     "webshop": "the shop: steps and queries per second, a catalogue of 100,000 products on disk",
     "intervals": "how often the 95 % intervals over seeds and tasks hold the truth, by simulation",
-    "coverage": "the same on another model, which the intervals were not chosen on",
     "update": "a whole update of the weights: packing, forward, backward, optimiser; tokens per second, memory",
 }
 Cell = str | float

@@ -20,21 +20,11 @@ def seconds(work: Callable[[], object]) -> float:
 
 def gpu_seconds(work: Callable[[], object]) -> float:
     """How long `work` takes from an idle GPU to an idle GPU; without a GPU, as `seconds`."""
-    wait_for_gpu()
-
-    def finished() -> None:
-        work()
-        wait_for_gpu()
-
-    return seconds(finished)
-
-
-def wait_for_gpu() -> None:
-    """Wait until the GPU has done what is queued, where there is one."""
     import torch
 
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+    wait: Callable[[], object] = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
+    wait()
+    return seconds(lambda: (work(), wait()))
 
 
 def free_gpu() -> None:

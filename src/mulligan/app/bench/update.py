@@ -9,9 +9,8 @@ from __future__ import annotations
 import random
 import statistics
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from mulligan.app.bench import Cell, Report
 from mulligan.app.bench.measure import free_gpu, gpu_seconds, peak_gigabytes
@@ -38,13 +37,13 @@ class Way:
     """A way to compute the same update."""
 
     name: str
-    compile: Literal["on", "off"] = "on"
+    compiles: bool = True
     checkpointing: bool = False
     lora: int = 0
     """Rank; 0 trains all weights."""
     slice_from: int | None = None
     """Tokens from which on logits are computed in slices; None: as the learner does it."""
-    share: Literal["on", "off"] = "off"
+    shares: bool = False
     """Whether what all rows begin with is computed once."""
 
 
@@ -72,24 +71,24 @@ SHAPES = {
     "llama3.1-8b": Shape("Llama", _LLAMA3, 128, (300, 700), 190),
 }
 WAYS = {
-    "nano": (Way("eager", "off"), Way("eager, logits in slices", "off", slice_from=0)),
+    "nano": (Way("eager", compiles=False), Way("eager, logits in slices", compiles=False, slice_from=0)),
     "smollm2": (
-        Way("eager", "off"),
+        Way("eager", compiles=False),
         Way("compiled"),
-        Way("compiled, rules once", share="on"),
+        Way("compiled, rules once", shares=True),
         Way("compiled, whole logits", slice_from=2**62),
     ),
     "qwen3-4b": (
         Way("full"),
         Way("full, checkpoints", checkpointing=True),
         Way("LoRA", lora=16),
-        Way("LoRA, rules once", lora=16, share="on"),
+        Way("LoRA, rules once", lora=16, shares=True),
     ),
-    "llama3.1-8b": (Way("LoRA", lora=16), Way("LoRA, rules once", lora=16, share="on")),
+    "llama3.1-8b": (Way("LoRA", lora=16), Way("LoRA, rules once", lora=16, shares=True)),
 }
 
 
-def run(shape: str = "", *, ways: Sequence[Way] = (), repeats: int = 3) -> Report:
+def run(shape: str = "") -> Report:
     """shape: of `SHAPES`; by default smollm2 on a GPU, nano elsewhere."""
     import torch
 
@@ -99,8 +98,8 @@ def run(shape: str = "", *, ways: Sequence[Way] = (), repeats: int = 3) -> Repor
         raise UnknownName("shape", name, SHAPES)
     columns: dict[str, Numbers] = {}
     first_logp = None
-    for way in ways or WAYS[name]:
-        columns[way.name], logp = _measure(SHAPES[name], way, device, repeats)
+    for way in WAYS[name]:
+        columns[way.name], logp = _measure(SHAPES[name], way, device)
         first_logp = logp if first_logp is None else first_logp
         columns[way.name]["logp against the first"] = float((logp - first_logp).abs().mean())
         torch._dynamo.reset()
@@ -114,7 +113,7 @@ def run(shape: str = "", *, ways: Sequence[Way] = (), repeats: int = 3) -> Repor
     return Report(title, rows)
 
 
-def _measure(shape: Shape, way: Way, device: Any, repeats: int) -> tuple[Numbers, Any]:
+def _measure(shape: Shape, way: Way, device: Any) -> tuple[Numbers, Any]:
     """What one way of computing an update costs, and the log-probabilities it starts from."""
     import torch
 
@@ -124,7 +123,7 @@ def _measure(shape: Shape, way: Way, device: Any, repeats: int) -> tuple[Numbers
     bench.update()
     first = time.perf_counter() - started
     free_gpu()
-    update = statistics.median(gpu_seconds(bench.update) for _ in range(repeats))
+    update = statistics.median(gpu_seconds(bench.update) for _ in range(3))
     peak = peak_gigabytes()
     look_over = gpu_seconds(bench.look_over)
     bench.learner._no_gradient()
@@ -156,9 +155,8 @@ class _Bench:
             model=ModelConfig(gradient_checkpointing=way.checkpointing),
             optim=OptimConfig(lr=1e-6, warmup=1, lr_end=1.0, epochs=1),
         )
-        compiles, shares = way.compile == "on", way.share == "on"
         model = random_model(shape, way, device)
-        self.learner = Learner(model, config, compiles=compiles, shares_openings=shares, uses_own_logp=True)
+        self.learner = Learner(model, config, compiles=way.compiles, shares_openings=way.shares, uses_own_logp=True)
         if way.slice_from is not None:
             self.learner.head.few = way.slice_from
         rows, self.steps = _rows(shape)

@@ -7,16 +7,16 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from mulligan.app.cli.options import (
     ENDPOINT_OPTIONS,
     Parser,
     add_policy_options,
     add_trial_options,
-    check_endpoint,
     endpoint_options,
     new_run_path,
+    print_tables,
     take_defaults_of_run,
     trial_settings,
 )
@@ -64,6 +64,7 @@ def run(parser: Parser, words: list[str]) -> int:
     from mulligan.eval.evidence import without_evidence
     from mulligan.eval.run import run_plan
     from mulligan.report.run import RunFolder, to_json
+    from mulligan.report.tables import eval_table, footnotes
 
     options, _ = parser.read(words)
     job = _resumed(parser, words) if options.resume else _new(parser, words)
@@ -72,14 +73,20 @@ def run(parser: Parser, words: list[str]) -> int:
         with trial_progress(quiet=options.json) as progress:
             result = run_plan(job.plan, job.policy, job.folder, concurrency, job.prices, job.max_cost, progress)
     except KeyboardInterrupt:
-        sys.stderr.write(_interrupted(job.path))
+        folder = RunFolder(job.path)
+        played = sum(len(folder.trials(arm)) for arm in folder.arms())
+        sys.stderr.write(
+            f"interrupted: {played} trials are in {job.path}; continue with: mulligan eval --resume {job.path}\n"
+            if (job.path / "config.toml").exists()
+            else "interrupted before the evaluation began\n"
+        )
         return 130
     data = {**result.to_dict(), "max_cost": job.max_cost}
     RunFolder(job.path).write_text("result.json", to_json(data))
     if options.json:
         sys.stdout.write(to_json(without_evidence(data)))
     else:
-        _print(data)
+        print_tables([eval_table(data)], [*footnotes(data), f"Trials: {data['run']}"])
     if result.says_nothing:
         sys.stderr.write("mulligan: every trial failed for reasons outside the agent; the figures say nothing of it\n")
         return 1
@@ -100,6 +107,7 @@ class _Job(NamedTuple):
 
 def _new(parser: Parser, words: list[str]) -> _Job:
     from mulligan.eval.plan import EvalPlan, Prices, create_folder, named_controls
+    from mulligan.players import Plays, player_from
 
     trained_params = take_defaults_of_run(parser, words)
     options, given_params = parser.read(words)
@@ -117,11 +125,10 @@ def _new(parser: Parser, words: list[str]) -> _Job:
         related=bool(options.related),
     )
     prices = Prices(options.price_in or 0.0, options.price_out or 0.0)
-    endpoint = endpoint_options(options)
     if options.policy is None:
         raise UsageError("eval: --policy is missing, e.g. expert, endpoint:MODEL, file.py:FUNCTION or a run folder")
-    check_endpoint(options)
-    policy = _player(options.policy, plan, endpoint)
+    endpoint = endpoint_options(options)
+    policy = player_from(options.policy, plays=Plays(plan.env, plan.params, plan.settings, plan.seed_set), **endpoint)
     path = Path(options.run or new_run_path("eval", plan.env, policy.name))
     config = {
         "policy_spec": options.policy,
@@ -138,6 +145,7 @@ def _new(parser: Parser, words: list[str]) -> _Job:
 def _resumed(parser: Parser, words: list[str]) -> _Job:
     """The evaluation of a run folder; options that would make it another one are refused."""
     from mulligan.eval.plan import Prices, plan_from_config
+    from mulligan.players import Plays, player_from
     from mulligan.report.run import RunFolder
 
     options, params = parser.read(words)
@@ -162,34 +170,7 @@ def _resumed(parser: Parser, words: list[str]) -> _Job:
     money.update({name: getattr(options, name) for name in money if name in given})
     prices = Prices(money["price_in"] or 0.0, money["price_out"] or 0.0)
     # The trials under way may exceed `max_cost`: not more of them than were asked for at first.
-    as_before = "concurrency" not in given and "concurrency" in config
-    concurrency = config["concurrency"] if as_before else options.concurrency
-    policy = _player(config["policy_spec"], plan, endpoint)
+    concurrency = options.concurrency if "concurrency" in given else config["concurrency"]
+    plays = Plays(plan.env, plan.params, plan.settings, plan.seed_set)
+    policy = player_from(config["policy_spec"], plays=plays, **endpoint)
     return _Job(plan, policy, folder, folder.path, prices, money["max_cost"], concurrency)
-
-
-def _player(name: str, plan: EvalPlan, endpoint: dict[str, Any]) -> Policy:
-    from mulligan.players import Plays, player_from
-
-    return player_from(name, plays=Plays(plan.env, plan.params, plan.settings, plan.seed_set), **endpoint)
-
-
-def _interrupted(path: Path) -> str:
-    from mulligan.report.run import RunFolder
-
-    if not (path / "config.toml").exists():
-        return "interrupted before the evaluation began\n"
-    folder = RunFolder(path)
-    played = sum(len(folder.trials(arm)) for arm in folder.arms())
-    return f"interrupted: {played} trials are in {path}; continue with: mulligan eval --resume {path}\n"
-
-
-def _print(data: dict[str, Any]) -> None:
-    from rich.console import Console
-
-    from mulligan.report.tables import eval_table, footnotes
-
-    console = Console(width=None if sys.stdout.isatty() else 160)  # a file or a pipe has no width
-    console.print(eval_table(data))
-    for line in (*footnotes(data), f"Trials: {data['run']}"):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
-from collections.abc import Iterator
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,52 +15,43 @@ if TYPE_CHECKING:
     from mulligan.training.config import Config
 
 
-@contextlib.contextmanager
-def to_tensorboard(folder: Path) -> Iterator[OnUpdate]:
-    """Gives the callback that writes an update for TensorBoard, inside the run folder."""
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise MissingExtra("--tensorboard", "tensorboard") from error
-    writer = SummaryWriter(str(folder / "tensorboard"))
+def to_tensorboard(folder: Path, stack: ExitStack) -> OnUpdate:
+    """The callback that writes an update for TensorBoard, inside the run folder."""
+    writer = _import("torch.utils.tensorboard", "tensorboard").SummaryWriter(str(folder / "tensorboard"))
+    stack.callback(writer.close)
 
-    def log(metrics: Metrics) -> None:
-        for name, value in _numbers(metrics).items():
-            writer.add_scalar(name, value, metrics["update"])
+    def log(numbers: dict[str, float], update: int) -> None:
+        for name, value in numbers.items():
+            writer.add_scalar(name, value, update)
 
-    try:
-        yield log
-    finally:
-        writer.close()
+    return _numbers_to(log)
 
 
-@contextlib.contextmanager
-def to_wandb(folder: Path, config: Config) -> Iterator[OnUpdate]:
-    """Gives the callback that sends an update to Weights & Biases; a resumed run goes on there too."""
-    try:
-        wandb: Any = importlib.import_module("wandb")
-    except ImportError as error:
-        raise MissingExtra("--wandb", "wandb") from error
+def to_wandb(folder: Path, config: Config, stack: ExitStack) -> OnUpdate:
+    """The callback that sends an update to Weights & Biases; a resumed run goes on there too."""
+    wandb = _import("wandb", "wandb")
     from mulligan.training.resolve import to_tree
 
     folder.mkdir(parents=True, exist_ok=True)
-    name = folder.resolve().name
-    session = wandb.init(
-        project="mulligan", name=name, id=name, resume="allow", dir=str(folder), config=to_tree(config)
-    )
+    name, settings = folder.resolve().name, to_tree(config)
+    session = wandb.init(project="mulligan", name=name, id=name, resume="allow", dir=str(folder), config=settings)
+    stack.callback(session.finish)
+    return _numbers_to(lambda numbers, update: session.log(numbers, step=update))
 
-    def log(metrics: Metrics) -> None:
-        if numbers := _numbers(metrics):
-            session.log(numbers, step=metrics["update"])
 
+def _import(module: str, extra: str) -> Any:
     try:
-        yield log
-    finally:
-        session.finish()
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingExtra(f"--{extra}", extra) from error
 
 
-def _numbers(metrics: Metrics) -> dict[str, float]:
-    """The metrics of an update that can be plotted; none of the warm start's."""
-    if "update" not in metrics:
-        return {}
-    return {name: value for name, value in metrics.items() if isinstance(value, int | float) and name != "updates"}
+def _numbers_to(log: Callable[[dict[str, float], int], None]) -> OnUpdate:
+    """Passes on the metrics of an update that can be plotted; none of the warm start's."""
+
+    def on_update(metrics: Metrics) -> None:
+        if "update" in metrics:
+            numbers = {name: each for name, each in metrics.items() if isinstance(each, int | float)}
+            log({name: each for name, each in numbers.items() if name != "updates"}, metrics["update"])
+
+    return on_update

@@ -5,14 +5,19 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import sys
 import time
 from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from mulligan.errors import MissingExtra, ParameterError, UnknownName, UsageError
 from mulligan.settings import settings_of, with_values
 from mulligan.trial.settings import TrialSettings
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 ENDPOINT_OPTIONS = ("base_url", "model", "api_key_env", "concurrency", "timeout", "retries", "extra_body")
 _METAVARS = {int: "N", float: "X", str: "NAME", bool: "BOOL"}
@@ -37,10 +42,6 @@ class Parser(argparse.ArgumentParser):
             raise UnknownName("option", word.partition("=")[0], [*self._option_string_actions, "--env.NAME"])
         return options, params
 
-    def peek(self, words: Sequence[str]) -> argparse.Namespace:
-        """The options alone, before mistakes are looked for."""
-        return self.parse_known_args(self._params(words)[1])[0]
-
     def given(self, words: Sequence[str]) -> list[str]:
         """The options that stand on the command line, by the names of their values."""
         actions = (self._option_string_actions.get(word.partition("=")[0]) for word in self._params(words)[1])
@@ -52,9 +53,8 @@ class Parser(argparse.ArgumentParser):
         for name, value in flags.items():
             if value is None:
                 self.error(f"{name} needs a value")
-        return {
-            name.removeprefix("--env.").replace("-", "_"): value or "" for name, value in flags.items()
-        }, other_words
+        params = {name.removeprefix("--env.").replace("-", "_"): value or "" for name, value in flags.items()}
+        return params, other_words
 
 
 def split_flags(words: Sequence[str], is_flag: Callable[[str], bool]) -> tuple[dict[str, str | None], list[str]]:
@@ -94,7 +94,7 @@ def take_defaults_of_run(parser: Parser, words: Sequence[str]) -> dict[str, Any]
     """Where the policy is a training run, its own settings become the options' defaults; returns its parameters."""
     from mulligan.players import as_trained, trained_with
 
-    options = parser.peek(words)
+    options, _ = parser.read(words)
     config = trained_with(options.policy)
     if config is None or options.env is None:
         return {}
@@ -136,18 +136,14 @@ def add_policy_options(parser: Parser, default: str | None) -> None:
     )
 
 
-def check_endpoint(options: argparse.Namespace) -> None:
-    """Refuse what only an endpoint could heed where another policy plays."""
-    given = [name for name in ("base_url", "model", "extra_body") if getattr(options, name) is not None]
-    if given and options.policy.partition(":")[0] != "endpoint":
-        flag = f"--{given[0].replace('_', '-')}"
-        raise UsageError(f"{flag} is for --policy endpoint:MODEL; the policy is {options.policy!r}")
-
-
 def endpoint_options(options: argparse.Namespace) -> dict[str, Any]:
-    """The options that `EndpointPolicy` takes."""
+    """The options that `EndpointPolicy` takes; what only an endpoint could heed is refused where another plays."""
     if options.concurrency < 1:
         raise ParameterError(f"concurrency must be >= 1 (got {options.concurrency})")
+    for name in ("base_url", "model", "extra_body"):
+        if getattr(options, name) is not None and options.policy and not options.policy.startswith("endpoint"):
+            flag = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{flag} is for --policy endpoint:MODEL; the policy is {options.policy!r}")
     return {name: getattr(options, name) for name in ENDPOINT_OPTIONS}
 
 
@@ -177,9 +173,16 @@ def new_run_path(kind: str, env: str, *more: str) -> Path:
     """A folder under runs/ that does not exist yet: time, kind, and what is played by whom."""
     name = re.sub(r"[^\w.]+", "-", "-".join([Path(env).stem if ".py:" in env else env, *more])).strip("-")
     stamp = time.strftime("%Y%m%d-%H%M%S")
-    path = Path("runs") / f"{stamp}-{kind}-{name}"
-    number = 2
-    while path.exists():
-        path = path.with_name(f"{stamp}-{kind}-{name}-{number}")
-        number += 1
-    return path
+    paths = (Path("runs") / f"{stamp}-{kind}-{name}{'' if n == 1 else f'-{n}'}" for n in count(1))
+    return next(path for path in paths if not path.exists())
+
+
+def print_tables(tables: Sequence[RenderableType], notes: Sequence[str] = ()) -> None:
+    """Print tables of rich, and lines of text under them."""
+    from rich.console import Console
+
+    console = Console(width=None if sys.stdout.isatty() else 160)  # a file or a pipe has no width
+    for table in tables:
+        console.print(table)
+    for note in notes:
+        console.print(note, markup=False, highlight=False, soft_wrap=True)

@@ -12,7 +12,6 @@ from mulligan.app.cli.options import (
     Parser,
     add_policy_options,
     add_trial_options,
-    check_endpoint,
     endpoint_options,
     take_defaults_of_run,
     trial_settings,
@@ -58,7 +57,7 @@ def run(parser: Parser, words: list[str]) -> int:
 
     trained_params = take_defaults_of_run(parser, words)
     options, given_params = parser.read(words)
-    check_endpoint(options)
+    endpoint = endpoint_options(options)
     if options.web and options.policy != "human":
         raise UsageError(f"play: --web must be played by a person (got --policy {options.policy})")
     if not options.web and (options.port or options.no_browser):
@@ -74,8 +73,7 @@ def run(parser: Parser, words: list[str]) -> int:
     if options.policy == "human":
         policy: Policy = HumanPolicy(console, glyphs=spec.glyphs)
     else:
-        plays = Plays(options.env, params, settings)
-        player = player_from(options.policy, plays=plays, **endpoint_options(options))
+        player = player_from(options.policy, plays=Plays(options.env, params, settings), **endpoint)
         policy = Watched(player, console, spec.glyphs)
     console.print(f"[bold]{spec.name}[/]  {task.task_class}, seed {task.seed}, player {policy.name}", highlight=False)
     console.print(env.rules(), markup=False, highlight=False)
