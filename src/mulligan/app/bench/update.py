@@ -1,11 +1,11 @@
 """A whole update of the weights, packing to optimiser, on rows like those of MineSweeper, with models drawn at random.
 
-Tokens a second are those of the rows. `look over` is the extra pass that updates need where they have several
-minibatches, a critic or a KL term.
+Tokens a second are those of the rows.
 """
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
 import time
@@ -15,8 +15,6 @@ from typing import Any
 from mulligan.app.bench import Cell, Report
 from mulligan.app.bench.measure import free_gpu, gpu_seconds, peak_gigabytes
 from mulligan.errors import UnknownName
-
-Numbers = dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,92 +94,58 @@ def run(shape: str = "") -> Report:
     name = shape or ("smollm2" if device.type == "cuda" else "nano")
     if name not in SHAPES:
         raise UnknownName("shape", name, SHAPES)
-    columns: dict[str, Numbers] = {}
-    first_logp = None
+    columns: dict[str, dict[str, float]] = {}
     for way in WAYS[name]:
-        columns[way.name], logp = _measure(SHAPES[name], way, device)
-        first_logp = logp if first_logp is None else first_logp
-        columns[way.name]["logp against the first"] = float((logp - first_logp).abs().mean())
+        columns[way.name] = _measure(SHAPES[name], way, device)
         torch._dynamo.reset()
         free_gpu()
     machine = torch.cuda.get_device_name() if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
     title = f"one update of {name}, 1 epoch, {machine}, torch {torch.__version__}; times in ms"
     measures = next(iter(columns.values()))
     rows: list[dict[str, Cell]] = [
-        {"": name, **{way: _text(name, numbers[name]) for way, numbers in columns.items()}} for name in measures
+        {"": measure, **{way: _text(numbers[measure]) for way, numbers in columns.items()}} for measure in measures
     ]
     return Report(title, rows)
 
 
-def _measure(shape: Shape, way: Way, device: Any) -> tuple[Numbers, Any]:
-    """What one way of computing an update costs, and the log-probabilities it starts from."""
+def _measure(shape: Shape, way: Way, device: Any) -> dict[str, float]:
+    """What one way of computing an update costs."""
     import torch
 
+    from mulligan.training.config import Config, ModelConfig, OptimConfig
+    from mulligan.training.step import Learner, UpdateData
+
     started = time.perf_counter()
-    bench = _Bench(shape, way, device)  # also compiles
-    logp = bench.look_over()
-    bench.update()
-    first = time.perf_counter() - started
-    free_gpu()
-    update = statistics.median(gpu_seconds(bench.update) for _ in range(3))
-    peak = peak_gigabytes()
-    look_over = gpu_seconds(bench.look_over)
-    bench.learner._no_gradient()
-    resting = torch.cuda.memory_allocated() / 1e9 if device.type == "cuda" else float("nan")
-    return {
-        "tokens/s": bench.tokens / update,
-        "tokens/s with looking over": bench.tokens / (update + look_over),
-        "update": 1000 * update,
-        "look over": 1000 * look_over,
-        "first update, with compiling": 1000 * first,
-        "peak of memory (GB)": peak,
-        "weights, masters, moments (GB)": resting,
-        "tokens": float(bench.tokens),
-        "sampled": float(bench.sampled),
-        "tokens of a micro-batch": float(bench.learner.tokens),
-    }, logp
+    model_config = ModelConfig(gradient_checkpointing=way.checkpointing)
+    config = Config(model=model_config, optim=OptimConfig(lr=1e-6, warmup=1, lr_end=1.0, epochs=1))
+    model = random_model(shape, way, device)
+    learner = Learner(model, config, compiles=way.compiles, shares_openings=way.shares, uses_own_logp=True)
+    if way.slice_from is not None:
+        learner.head.few = way.slice_from
+    rows, steps = _rows(shape)
+    data = UpdateData(rows, torch.randn(steps, generator=torch.Generator().manual_seed(0)).to(device))
+    tokens = sum(len(row.ids) for row in rows)
 
-
-class _Bench:
-    """A model, its learner and rows to learn from."""
-
-    def __init__(self, shape: Shape, way: Way, device: Any) -> None:
-        import torch
-
-        from mulligan.training.config import Config, ModelConfig, OptimConfig
-        from mulligan.training.step import Learner, UpdateData
-
-        config = Config(
-            model=ModelConfig(gradient_checkpointing=way.checkpointing),
-            optim=OptimConfig(lr=1e-6, warmup=1, lr_end=1.0, epochs=1),
-        )
-        model = random_model(shape, way, device)
-        self.learner = Learner(model, config, compiles=way.compiles, shares_openings=way.shares, uses_own_logp=True)
-        if way.slice_from is not None:
-            self.learner.head.few = way.slice_from
-        rows, self.steps = _rows(shape)
-        advantages = torch.randn(self.steps, generator=torch.Generator().manual_seed(0)).to(device)
-        self.data = UpdateData(rows, advantages)
-        self.tokens = sum(len(row.ids) for row in rows)
-        self.sampled = sum(len(span.ids) for row in rows for span in row.spans)
-
-    def update(self) -> None:
-        if self.learner.update(self.data, update=0)["skipped"]:
+    def update() -> None:
+        if learner.update(data, update=0)["skipped"]:
             raise RuntimeError("the loss of the benchmark is not finite")
 
-    def look_over(self) -> Any:
-        """The extra pass; the log-probabilities of all sampled tokens, in the order of packing."""
-        import torch
-
-        learner: Any = self.learner
-        learner._later_rows = lambda rows, update: list(rows)  # all of them, not only those of later minibatches
-        learner.look_over(self.data.rows, self.steps, 0)
-        del learner._later_rows
-        spans = [span for row in self.data.rows for span in row.spans]
-        logp = torch.tensor([value for span in spans for value in span.old or ()])
-        for span in spans:
-            span.old = None
-        return logp
+    update()  # which also compiles
+    first = time.perf_counter() - started
+    free_gpu()
+    spent = statistics.median(gpu_seconds(update) for _ in range(3))
+    peak = peak_gigabytes()
+    learner._no_gradient()
+    return {
+        "tokens/s": tokens / spent,
+        "update": 1000 * spent,
+        "first update, with compiling": 1000 * first,
+        "peak of memory (GB)": peak,
+        "weights, masters, moments (GB)": torch.cuda.memory_allocated() / 1e9 if device.type == "cuda" else math.nan,
+        "tokens": tokens,
+        "sampled": sum(len(span.ids) for row in rows for span in row.spans),
+        "tokens of a micro-batch": learner.tokens,
+    }
 
 
 def random_model(shape: Shape, way: Way, device: Any) -> Any:
@@ -233,9 +197,7 @@ def _rows(shape: Shape) -> tuple[list[Any], int]:
     return rows, step
 
 
-def _text(measure: str, value: float) -> str:
-    if value != value:
+def _text(value: float) -> str:
+    if math.isnan(value):
         return "-"
-    if measure.startswith("logp"):
-        return f"{value:.6f}"
     return f"{value:,.1f}" if value < 1000 else f"{value:,.0f}"
