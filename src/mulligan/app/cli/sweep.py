@@ -54,7 +54,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(parser: Parser, words: list[str]) -> int:
-    from mulligan.app.sweep.arms import plan_work, read_sweep, refuse_edits
+    from mulligan.app.sweep.arms import chosen, plan_work, read_sweep, refuse_edits
     from mulligan.app.sweep.schedule import run_work, work_progress
     from mulligan.report.run import RunFolder
 
@@ -62,8 +62,9 @@ def run(parser: Parser, words: list[str]) -> int:
     sweep = read_sweep(options.file)
     folder = Path(options.run or new_run_path("sweep", Path(options.file).stem))
     check_holds_runs(folder)
-    refuse_edits(plan_work(sweep, folder.absolute()))
-    work = plan_work(sweep, folder.absolute(), only=options.only or (), seeds=_seeds(sweep, options.seeds))
+    plan = plan_work(sweep, folder.absolute())
+    refuse_edits(plan)
+    work = chosen(plan, options.only or (), _seeds(sweep, options.seeds))
     cores = available_cores(options.cores)
     check_installed("mulligan sweep")
     if not options.minutes > 0:

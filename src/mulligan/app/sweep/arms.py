@@ -131,20 +131,8 @@ def read_sweep(path: str | Path) -> Sweep:
     return Sweep(arms, **{**tree, "settings": _flags(tree.get("settings", {}), "settings", where)})
 
 
-def plan_work(
-    sweep: Sweep,
-    folder: Path,
-    *,
-    warm_threads: int = 1,
-    only: Sequence[str] = (),
-    seeds: Sequence[int] | None = None,
-) -> list[Work]:
-    """Everything to run, in an order in which nothing waits for what comes later; all settings are checked here.
-
-    only   names of arms; empty for all.
-    seeds  of the sweep's, these; None for all.
-    What is chosen is planned as it is among all the others: in the same folder, with the same settings.
-    """
+def plan_work(sweep: Sweep, folder: Path, *, warm_threads: int = 1) -> list[Work]:
+    """Everything to run, in an order in which nothing waits for what comes later; all settings are checked here."""
     protocol = {"tasks": sweep.tasks, "seed_set": sweep.seed_set, "controls": list(sweep.controls)}
     settings = {arm.name: _settings(sweep, arm) for arm in sweep.arms}
     configs = {name: resolve(sweep.preset, None, flags) for name, flags in settings.items()}
@@ -169,13 +157,19 @@ def plan_work(
             short = re.sub(r"[^a-z0-9.]+", "-", arm.name.lower()).strip("-")
             path = folder / f"{arm_number:02d}-{short}-seed{seed}"
             planned[path] = Work(arm.name, seed, path, flags, sweep.preset, start, evaluation)
+    return list(planned.values())
+
+
+def chosen(work: Sequence[Work], only: Sequence[str], seeds: Sequence[int]) -> list[Work]:
+    """Of a plan, the arms of these names (all, where none is given) with these seeds, and what they start from."""
+    arms = [each for each in work if not each.name.startswith(WARM_START)]
+    names = dict.fromkeys(each.name for each in arms)
     for name in only:
-        if name not in settings:
-            raise UnknownName("arm", name, settings)
-    names = only or settings  # no warm start is among them
-    chosen = [each for each in planned.values() if each.name in names and each.seed in (seeds or sweep.seeds)]
-    needed = {each.folder for each in chosen} | {each.after for each in chosen}
-    return [each for each in planned.values() if each.folder in needed]
+        if name not in names:
+            raise UnknownName("arm", name, names)
+    picked = [each for each in arms if each.name in (only or names) and each.seed in seeds]
+    needed = {each.folder for each in picked} | {each.after for each in picked}
+    return [each for each in work if each.folder in needed]
 
 
 def refuse_edits(work: Sequence[Work]) -> None:

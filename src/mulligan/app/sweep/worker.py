@@ -70,10 +70,14 @@ def main() -> None:
         work(order, report, leaving.is_set)
     except (MulliganError, RuntimeError) as error:
         traceback.print_exc()
-        # Memory may also run out in every trial, in a step of the optimiser, or in CUDA's first call.
-        sys.exit(MEMORY_FULL if isinstance(error, MemoryFull) or lacks_memory(str(error)) else 1)
+        sys.exit(exit_code(error))
     if leaving.is_set():
         sys.exit(LEFT)
+
+
+def exit_code(error: Exception) -> int:
+    """Memory may also run out in every trial, in a step of the optimiser, or in CUDA's first call."""
+    return MEMORY_FULL if isinstance(error, MemoryFull) or lacks_memory(str(error)) else 1
 
 
 def work(order: Mapping[str, Any], report: Report, stop: Callable[[], bool] = lambda: False) -> None:
