@@ -288,7 +288,7 @@ def test_training_without_torch_names_the_extra(folder):
 def test_help_lists_sections_presets_and_settings(capsys):
     assert call("train", "--help") == 0
     text = capsys.readouterr().out
-    for word in (*presets(), "  algo: ", "gamma_traj=0.6", "--env.NAME", "--resume"):
+    for word in (*presets(), "--env.NAME", "--settings", "--resume"):
         assert word in text
     assert len(text.splitlines()) < 80
     assert call("train", "--settings") == 0

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from mulligan.app.bench import Cell, Report
-from mulligan.app.bench.measure import free_gpu, gpu_seconds, seconds
+from mulligan.app.bench import Cell, Report, free_gpu, gpu_seconds, seconds
 from mulligan.envs import registry
 from mulligan.errors import UsageError
 from mulligan.types import Sampling, Task

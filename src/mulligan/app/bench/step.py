@@ -17,9 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from mulligan.app.bench import Cell, Report
+from mulligan.app.bench import Cell, Report, free_gpu, gpu_seconds, peak_gigabytes
 from mulligan.app.bench.engine import subject
-from mulligan.app.bench.measure import free_gpu, gpu_seconds, peak_gigabytes
 from mulligan.errors import UnknownName, UsageError
 
 Settings = Mapping[str, str]

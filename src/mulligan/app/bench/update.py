@@ -12,8 +12,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from mulligan.app.bench import Cell, Report
-from mulligan.app.bench.measure import free_gpu, gpu_seconds, peak_gigabytes
+from mulligan.app.bench import Cell, Report, free_gpu, gpu_seconds, peak_gigabytes
 from mulligan.errors import UnknownName
 
 
@@ -45,23 +44,17 @@ class Way:
     """Whether what all rows begin with is computed once."""
 
 
-def _sizes(vocabulary: int, hidden: int, inner: int, layers: int, heads: int, key_heads: int, longest: int) -> Any:
-    """Sizes of a model, as transformers names them; `longest` is its own limit of positions."""
-    return {
-        "vocab_size": vocabulary,
-        "hidden_size": hidden,
-        "intermediate_size": inner,
-        "num_hidden_layers": layers,
-        "num_attention_heads": heads,
-        "num_key_value_heads": key_heads,
-        "max_position_embeddings": longest,
-    }
+def _sizes(*sizes: int) -> dict[str, Any]:
+    """Sizes of a model: vocabulary, hidden, inner, layers, heads, key heads, and its own limit of positions."""
+    names = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+             "num_key_value_heads", "max_position_embeddings")  # fmt: skip
+    return dict(zip(names, sizes, strict=True))
 
 
-_NANO = _sizes(2000, 96, 256, 2, 4, 4, longest=40_960)  # as long as Qwen3: the papers' presets in small
-_SMOLLM2 = _sizes(49_152, 576, 1536, 30, 9, 3, longest=8192)
-_QWEN3 = {**_sizes(151_936, 2560, 9728, 36, 32, 8, longest=40_960), "head_dim": 128}
-_LLAMA3 = {**_sizes(128_256, 4096, 14_336, 32, 32, 8, longest=131_072), "tie_word_embeddings": False}
+_NANO = _sizes(2000, 96, 256, 2, 4, 4, 40_960)  # as long as Qwen3: the papers' presets in small
+_SMOLLM2 = _sizes(49_152, 576, 1536, 30, 9, 3, 8192)
+_QWEN3 = {**_sizes(151_936, 2560, 9728, 36, 32, 8, 40_960), "head_dim": 128}
+_LLAMA3 = {**_sizes(128_256, 4096, 14_336, 32, 32, 8, 131_072), "tie_word_embeddings": False}
 SHAPES = {
     "nano": Shape("Llama", _NANO, 80, (60, 140), 25),
     "smollm2": Shape("Llama", _SMOLLM2, 512, (300, 700), 190),

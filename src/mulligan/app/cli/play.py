@@ -16,7 +16,7 @@ from mulligan.app.cli.options import (
     take_defaults_of_run,
     trial_settings,
 )
-from mulligan.errors import MulliganError, UsageError
+from mulligan.errors import UsageError
 from mulligan.policy.base import Conversation, Policy, Spectator, World
 from mulligan.types import Completion, Episode, Message, Sampling, Step, Task, Trial
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 def add_options(parser: Parser) -> None:
     parser.add_argument("env", help="a name from 'mulligan envs', or path/to/file.py:ClassName")
-    parser.add_argument("--seed", type=_seed, default=0, metavar="N|random", help="which task (0)")
+    parser.add_argument("--seed", type=seed, default=0, metavar="N|random", help="which task (0)")
     parser.add_argument("--web", action="store_true", help="play in the browser, beside what an agent sees")
     parser.add_argument("--port", type=int, default=0, metavar="N", help="with --web: the port (any that is free)")
     parser.add_argument("--no-browser", action="store_true", help="with --web: only print the address")
@@ -40,11 +40,8 @@ def add_options(parser: Parser) -> None:
     parser.epilog = "Parameters of the environment: --env.NAME VALUE, e.g. --env.mines 5"
 
 
-def _seed(word: str) -> int:
+def seed(word: str) -> int:
     return secrets.randbelow(1_000_000) if word == "random" else int(word)
-
-
-_seed.__name__ = "int or 'random'"  # what argparse calls the type in its errors
 
 
 def run(parser: Parser, words: list[str]) -> int:
@@ -65,7 +62,7 @@ def run(parser: Parser, words: list[str]) -> int:
     params = {**trained_params, **given_params}
     task = registry.task_of(options.env, options.seed, params)
     settings = trial_settings(options)
-    env = _built(task)
+    env = registry.build(task)
     console = Console()
     if options.web:
         return _play_in_browser(env, settings, options, console)
@@ -84,21 +81,7 @@ def run(parser: Parser, words: list[str]) -> int:
         console.print("Good bye.")
         return 130
     _print_verdict(trial, console)
-    if options.policy == "human" and spec.kind == "solve" and trial.episodes[-1].won:
-        console.print("You won.", style="bold green")
     return 0
-
-
-def _built(task: Task) -> Env:
-    """The world to play in; a class of the user's own may fail to build it."""
-    from mulligan.envs import registry
-
-    try:
-        return registry.build(task)
-    except MulliganError:
-        raise
-    except Exception as error:
-        raise UsageError(f"{task.env} cannot be built: {type(error).__name__}: {error}") from error
 
 
 def _play_in_browser(env: Env, settings: TrialSettings, options: argparse.Namespace, console: Console) -> int:

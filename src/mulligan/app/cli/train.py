@@ -5,10 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import textwrap
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -209,20 +207,14 @@ def _warmed(last: Metrics, folder: Path, options: argparse.Namespace) -> str:
 
 
 def _overview() -> str:
-    """The presets, and the settings section by section."""
-    from mulligan.training.config import Config, settings
+    """The presets, and how settings are given."""
     from mulligan.training.resolve import presets
 
     lines = ["presets (cpu, where neither a preset, a file nor a model is named):"]
     width = max(map(len, presets()))
     lines += [f"  {name:<{width}}  {summary}" for name, summary in presets().items()]
     lines += ["", "settings: --SECTION.NAME VALUE, or NAME = VALUE under [SECTION] in a file; --settings explains them"]
-    for section in fields(Config):
-        keys = [key for key in settings() if key.startswith(f"{section.name}.")]
-        shown = [f"{key.partition('.')[2]}={settings()[key].shown(settings()[key].default)}" for key in keys]
-        lines.append(f"  {section.name}: {(getattr(Config(), section.name).__doc__ or '').partition(chr(10))[0]}")
-        lines += textwrap.wrap("  ".join(shown), 100, initial_indent="    ", subsequent_indent="    ")
-    lines.append("  env: parameters of the environment: --env.NAME VALUE, e.g. --env.mines 5")
+    lines.append("parameters of the environment: --env.NAME VALUE, e.g. --env.mines 5")
     return "\n".join(lines)
 
 
