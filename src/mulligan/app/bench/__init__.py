@@ -17,7 +17,6 @@ NAMES = {
     "step": "an update of meta-RL against one of RL; with --shape and --preset, one update of a preset",
     "alfworld": "ALFWorld: steps per second, reset, load, memory of a live game",
     "webshop": "the shop: steps and queries per second, a catalogue of 100,000 products on disk",
-    "intervals": "how often the 95 % intervals over seeds and tasks hold the truth, by simulation",
     "update": "a whole update of the weights: packing, forward, backward, optimiser; tokens per second, memory",
 }
 Cell = str | float
