@@ -7,13 +7,13 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mulligan.errors import MissingExtra, ParameterError, UnknownName, UsageError
-from mulligan.settings import settings_of, with_values
+from mulligan.settings import Setting, settings_of, with_values
 from mulligan.trial.settings import TrialSettings
 
 if TYPE_CHECKING:
@@ -32,33 +32,40 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{self.prog.partition(' ')[2]}: {message}; see '{self.prog} --help'")
 
-    def read(self, words: Sequence[str]) -> tuple[argparse.Namespace, dict[str, str]]:
-        """The options, and the environment's parameters given as ``--env.NAME VALUE``."""
-        params, other_words = self._params(words)
+    def read(
+        self, words: Sequence[str], settings: Mapping[str, Setting] | None = None
+    ) -> tuple[argparse.Namespace, dict[str, str]]:
+        """The options, and what is given as ``--env.NAME VALUE``: the environment's parameters by name.
+
+        With `settings`, these too are taken as ``--SECTION.NAME VALUE``, and all are returned by dotted key.
+        """
+        prefix, settings = ("--env.", {}) if settings is None else ("--", settings)
+        flags, other_words = split_flags(words, prefix)
+        values: dict[str, str] = {}
+        for flag, value in flags.items():
+            key = flag.removeprefix(prefix).replace("-", "_")
+            if value is None and (key not in settings or settings[key].kind is not bool):
+                self.error(f"{flag} needs a value")
+            values[key] = "true" if value is None else value
         options, rest = self.parse_known_args(other_words)
         for word in rest:
-            if not word.startswith("-"):
+            name = word.partition("=")[0]
+            if not name.startswith("-"):
                 self.error(f"unexpected argument {word!r}")
-            raise UnknownName("option", word.partition("=")[0], [*self._option_string_actions, "--env.NAME"])
-        return options, params
+            dotted = ["--" + key.replace("_", "-") for key in settings] or ["--env.NAME"]
+            namesakes = [flag for flag in dotted if flag.rpartition(".")[2] == name.lstrip("-")]
+            raise UnknownName("option", name, namesakes or [*self._option_string_actions, *dotted])
+        return options, values
 
     def given(self, words: Sequence[str]) -> list[str]:
         """The options that stand on the command line, by the names of their values."""
-        actions = (self._option_string_actions.get(word.partition("=")[0]) for word in self._params(words)[1])
+        other_words = split_flags(words, "--env.")[1]
+        actions = (self._option_string_actions.get(word.partition("=")[0]) for word in other_words)
         return list(dict.fromkeys(action.dest for action in actions if action is not None))
 
-    def _params(self, words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-        """The environment's parameters, and all other words; parameters may stand anywhere."""
-        flags, other_words = split_flags(words, lambda name: name.startswith("--env."))
-        for name, value in flags.items():
-            if value is None:
-                self.error(f"{name} needs a value")
-        params = {name.removeprefix("--env.").replace("-", "_"): value or "" for name, value in flags.items()}
-        return params, other_words
 
-
-def split_flags(words: Sequence[str], is_flag: Callable[[str], bool]) -> tuple[dict[str, str | None], list[str]]:
-    """``--NAME VALUE`` and ``--NAME=VALUE`` for the names that `is_flag` picks, and all other words.
+def split_flags(words: Sequence[str], prefix: str) -> tuple[dict[str, str | None], list[str]]:
+    """``--NAME VALUE`` and ``--NAME=VALUE`` for names with `prefix` and a dot, and all other words.
 
     The value is None where none is given.
     """
@@ -68,7 +75,7 @@ def split_flags(words: Sequence[str], is_flag: Callable[[str], bool]) -> tuple[d
     while waiting:
         word = waiting.pop(0)
         name, equals, value = word.partition("=")
-        if not is_flag(name):
+        if not name.startswith(prefix) or "." not in name:
             others.append(word)
         elif equals:
             flags[name] = value

@@ -16,7 +16,7 @@ from mulligan.app.cli.options import (
     take_defaults_of_run,
     trial_settings,
 )
-from mulligan.errors import UsageError
+from mulligan.errors import MulliganError, UsageError
 from mulligan.policy.base import Conversation, Policy, Spectator, World
 from mulligan.types import Completion, Episode, Message, Sampling, Step, Task, Trial
 
@@ -62,7 +62,12 @@ def run(parser: Parser, words: list[str]) -> int:
     params = {**trained_params, **given_params}
     task = registry.task_of(options.env, options.seed, params)
     settings = trial_settings(options)
-    env = registry.build(task)
+    try:
+        env = registry.build(task)
+    except MulliganError:
+        raise
+    except Exception as error:  # of a class of the user's own
+        raise UsageError(f"{task.env} cannot be built: {type(error).__name__}: {error}") from error
     console = Console()
     if options.web:
         return _play_in_browser(env, settings, options, console)

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mulligan.app.cli.mirrors import to_tensorboard, to_wandb
-from mulligan.app.cli.options import Parser, new_run_path, split_flags
+from mulligan.app.cli.options import Parser, new_run_path
 from mulligan.app.cli.stopping import Polite, handling
 from mulligan.app.progress import Metrics, OnUpdate, Status, is_versus, shares, update_progress
-from mulligan.errors import MissingExtra, MulliganError, UnknownName, UsageError
+from mulligan.errors import MissingExtra, MulliganError, UsageError
 
 if TYPE_CHECKING:
     from mulligan.training.config import Config
@@ -35,10 +35,11 @@ def add_options(parser: Parser) -> None:
 
 
 def run(parser: Parser, words: list[str]) -> int:
+    from mulligan.training.config import settings
+
     if {"-h", "--help"} & set(words):
         parser.epilog = _overview()
-    flags, rest = _split(words)
-    options = _read(parser, rest)
+    options, flags = parser.read(words, settings())
     if options.settings:
         sys.stdout.write(_explained())
         return 0
@@ -70,34 +71,6 @@ def run(parser: Parser, words: list[str]) -> int:
         return 130
     _report(config, folder, options)
     return 0
-
-
-def _split(words: list[str]) -> tuple[dict[str, str], list[str]]:
-    """Settings (``--section.name VALUE``), and the options of the command itself."""
-    from mulligan.training.config import settings
-
-    flags, others = split_flags(words, lambda name: name.startswith("--") and "." in name)
-    values: dict[str, str] = {}
-    for name, value in flags.items():
-        key = name.removeprefix("--").replace("-", "_")
-        if value is None and (key not in settings() or settings()[key].kind is not bool):
-            raise UsageError(f"train: {name} needs a value; 'mulligan train --settings' explains it")
-        values[key] = "true" if value is None else value
-    return values, others
-
-
-def _read(parser: Parser, words: list[str]) -> argparse.Namespace:
-    from mulligan.training.config import settings
-
-    options, rest = parser.parse_known_args(words)
-    for word in rest:
-        name = word.partition("=")[0]
-        if not name.startswith("-"):
-            raise UsageError(f"train: unexpected argument {word!r}; see 'mulligan train --help'")
-        dotted = ["--" + key.replace("_", "-") for key in settings()]
-        namesakes = [flag for flag in dotted if flag.rpartition(".")[2] == name.lstrip("-")]
-        raise UnknownName("option", name, namesakes or [*parser._option_string_actions, *dotted])
-    return options
 
 
 def _resolved(options: argparse.Namespace, flags: dict[str, str]) -> Config:
