@@ -15,7 +15,7 @@ from mulligan.app.cli.options import (
     Parser,
     available_cores,
     check_holds_runs,
-    check_installed,
+    extra_named,
     new_run_path,
     print_tables,
 )
@@ -39,7 +39,8 @@ def add_options(parser: Parser) -> None:
 def run(parser: Parser, words: list[str]) -> int:
     options = parser.parse_args(words)
     began = time.perf_counter()
-    check_installed("mulligan demo")
+    with extra_named("mulligan demo"):
+        import transformers  # noqa: F401
     from mulligan.app.sweep.arms import plan_work, refuse_edits
     from mulligan.app.sweep.demo import demo_sweep, gather
     from mulligan.app.sweep.schedule import run_work, work_progress

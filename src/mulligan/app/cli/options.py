@@ -7,7 +7,8 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -161,13 +162,15 @@ def available_cores(cores: int | None) -> int:
     return cores or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
-def check_installed(command: str) -> None:
-    """Name the extra that `command` needs, if torch is missing."""
+@contextmanager
+def extra_named(activity: str) -> Iterator[None]:
+    """Where an import inside fails, names the extra that `activity` needs, unless the module is Mulligan's."""
     try:
-        import torch  # noqa: F401
-        import transformers  # noqa: F401
-    except ImportError as error:
-        raise MissingExtra(command, "train") from error
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "mulligan":
+            raise
+        raise MissingExtra(activity, "train") from error
 
 
 def check_holds_runs(folder: Path) -> None:

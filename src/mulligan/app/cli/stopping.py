@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -32,10 +31,7 @@ class Polite:
 
 @contextmanager
 def handling(handler: Callable[..., None]) -> Iterator[None]:
-    """Inside, `handler` gets Ctrl-C and the signal by which schedulers end a job; only a main thread gets signals."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+    """Inside, `handler` gets Ctrl-C and the signal by which schedulers end a job."""
     before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mulligan.app.cli.options import Parser, available_cores, check_holds_runs, check_installed, new_run_path
+from mulligan.app.cli.options import Parser, available_cores, check_holds_runs, extra_named, new_run_path
 from mulligan.app.cli.stopping import handling, interrupt_once
 from mulligan.errors import UsageError
 
@@ -66,7 +66,8 @@ def run(parser: Parser, words: list[str]) -> int:
     refuse_edits(plan)
     work = chosen(plan, options.only or (), _seeds(sweep, options.seeds))
     cores = available_cores(options.cores)
-    check_installed("mulligan sweep")
+    with extra_named("mulligan sweep"):
+        import transformers  # noqa: F401
     if not options.minutes > 0:
         raise UsageError(f"sweep: --minutes must be > 0 (got {options.minutes:g})")
     with (

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mulligan.app.cli.mirrors import to_tensorboard, to_wandb
-from mulligan.app.cli.options import Parser, new_run_path
+from mulligan.app.cli.options import Parser, extra_named, new_run_path
 from mulligan.app.cli.stopping import Polite, handling
 from mulligan.app.progress import Metrics, OnUpdate, Status, is_versus, shares, update_progress
-from mulligan.errors import MissingExtra, MulliganError, UsageError
+from mulligan.errors import UsageError
 
 if TYPE_CHECKING:
     from mulligan.training.config import Config
@@ -117,11 +117,8 @@ def _is_trained(config: Config, folder: Path) -> bool:
 
 
 def _train(config: Config, folder: Path, callbacks: list[OnUpdate], resume: bool, stop: Callable[[], bool]) -> None:
-    try:
+    with extra_named("training"):
         from mulligan.training.loop import train
-    except ModuleNotFoundError as error:
-        raise missing_extra("training", error) from error
-
     _warn_without_gpu(config)
 
     def on_update(metrics: Metrics) -> None:
@@ -142,11 +139,6 @@ def _warn_without_gpu(config: Config) -> None:
             f"warning: torch sees no GPU: {name} is trained on the CPU, many times more slowly; the presets cpu… are "
             "made for one, and --model.device cpu says that it is meant\n"
         )
-
-
-def missing_extra(activity: str, error: ModuleNotFoundError) -> MulliganError | ModuleNotFoundError:
-    """The error for a failed import: the extra that brings the module, unless the module is Mulligan's."""
-    return error if (error.name or "").partition(".")[0] == "mulligan" else MissingExtra(activity, "train")
 
 
 def _report(config: Config, folder: Path, options: argparse.Namespace) -> None:

@@ -37,7 +37,7 @@ MEMORY_FULL = 73
 """Exit code of a worker that found too little memory free: it may fit when others have ended."""
 CONCURRENCY = 256
 """Trials of an evaluation under way at a time."""
-Report = Callable[[Mapping[str, Any]], None]
+Report = Callable[[Mapping[str, Any]], object]
 """Passes progress on: stage, done, total."""
 
 
@@ -161,8 +161,8 @@ def _evaluate(config: Config, folder: Path, protocol: Mapping[str, Any], report:
                 report({"stage": EVALUATING, "done": sum(counts.values()), "total": total})
 
         run = folder / (f"evaluation-{further_name(name)}" if name else "evaluation")
-        begun = open_folder(plan, player.name, run) if (run / "config.toml").is_file() else None
-        into = begun or partial(create_folder, plan, player.name, run)
+        is_begun = (run / "config.toml").is_file()
+        into = open_folder(plan, player.name, run) if is_begun else partial(create_folder, plan, player.name, run)
         result = run_plan(plan, player, into, CONCURRENCY, progress=progress)
         for summary in (result.main, *result.controls.values()):
             if lacks_memory(summary.failure):  # no result; the trials that did not fail are kept
@@ -171,13 +171,10 @@ def _evaluate(config: Config, folder: Path, protocol: Mapping[str, Any], report:
 
     results = {name: play(name, plan) for name, plan in plans.items()}
     main = results.pop("")
-    also = {name: _summaries(result) for name, result in results.items()}
-    return {
-        **_summaries(main),
-        "memory": main.settings.memory_mode,
-        "seed_set": protocol["seed_set"],
-        **({"also": also} if also else {}),
-    }
+    summaries = {**_summaries(main), "memory": main.settings.memory_mode, "seed_set": protocol["seed_set"]}
+    if results:
+        summaries["also"] = {name: _summaries(result) for name, result in results.items()}
+    return summaries
 
 
 def _summaries(result: EvalResult) -> dict[str, Any]:
@@ -188,11 +185,10 @@ def _summaries(result: EvalResult) -> dict[str, Any]:
 
 def _point(line: Mapping[str, Any]) -> dict[str, Any] | None:
     """A point of the learning curve: p@1 … on validation tasks, and how diverse play is where that was measured."""
-    names = [name for name in line if name.startswith("validation/p@")]
-    if not names:
-        return None
-    diversity = {"diversity": line["validation/diversity"]} if "validation/diversity" in line else {}
-    return {"update": line["update"], "p": [line[name] for name in names], **diversity}
+    point = {"update": line["update"], "p": [line[name] for name in line if name.startswith("validation/p@")]}
+    if "validation/diversity" in line:
+        point["diversity"] = line["validation/diversity"]
+    return point if point["p"] else None
 
 
 def _first_line() -> bytes:
