@@ -259,12 +259,8 @@ def _rollout(loaded: Any, sizes: Sizes, reply: int) -> list[dict[str, Cell]]:
     sampled, count = sum(len(span.ids) for row in rows for span in row.spans), sizes.decode[-1]
     share = f"{100 * alone / played:.0f} % of the next"
     label = f"{reply}-token replies"
+    rollout: dict[str, Cell] = {"what": f"rollout, {label}", "sequences": count, "sampled tok/s": sampled / played}
     return [
-        {
-            "what": f"rollout, {label}",
-            "sequences": count,
-            "sampled tok/s": sampled / played,
-            "share of the limit": share,
-        },
-        {"what": f"engine alone, {label}", "sequences": count, "sampled tok/s": sampled / alone},
+        {**rollout, "share of the limit": share},
+        {**rollout, "what": f"engine alone, {label}", "sampled tok/s": sampled / alone},
     ]

@@ -148,10 +148,10 @@ def at_full_length(
     counts = {"run.tasks": tasks, "run.group": group, "trial.episodes": episodes}
     flags = {**({"task.env": env} if env else {}), **_FULL_LENGTH, **(changes or {})}
     config = resolve(preset, None, {**flags, **{name: str(count) for name, count in counts.items() if count}})
+    metrics: dict[str, Any] = {}
     with _trainer(config, _drawn_at_random(shape, config)) as trainer:
         if config.algo.kl_weight:
             trainer.learner.keep_reference()
-        metrics: dict[str, Any] = {}
         spent = gpu_seconds(lambda: metrics.update(trainer._update(0)))
         context, slots = trainer.engine.context, trainer.engine.slots
     row: dict[str, Cell] = {

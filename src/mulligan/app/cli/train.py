@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from mulligan.app.cli.mirrors import to_tensorboard, to_wandb
 from mulligan.app.cli.options import Parser, extra_named, new_run_path
 from mulligan.app.cli.stopping import Polite, handling
 from mulligan.app.progress import Metrics, OnUpdate, Status, is_versus, shares, update_progress
-from mulligan.errors import UsageError
+from mulligan.errors import MissingExtra, UsageError
 
 if TYPE_CHECKING:
     from mulligan.training.config import Config
@@ -54,9 +54,9 @@ def run(parser: Parser, words: list[str]) -> int:
     with ExitStack() as stack:
         callbacks: list[OnUpdate] = []
         if options.tensorboard:
-            callbacks.append(to_tensorboard(folder, stack))
+            callbacks.append(_to_tensorboard(folder, stack))
         if options.wandb:
-            callbacks.append(to_wandb(folder, config, stack))
+            callbacks.append(_to_wandb(folder, config, stack))
         callbacks.append(stack.enter_context(update_progress(config.task.env, quiet=options.json)))
         stack.enter_context(handling(polite.ask))
         try:
@@ -169,6 +169,48 @@ def _warmed(last: Metrics, folder: Path, options: argparse.Namespace) -> str:
         f"warm start done{success and f'; on validation tasks: {success}'}\n"
         f"Weights: {weights}; other runs begin there with {''.join(given)}--model.name {folder} --warmstart.steps 0\n"
     )
+
+
+def _to_tensorboard(folder: Path, stack: ExitStack) -> OnUpdate:
+    """The callback that writes an update for TensorBoard, inside the run folder."""
+    writer = _import("torch.utils.tensorboard", "tensorboard").SummaryWriter(str(folder / "tensorboard"))
+    stack.callback(writer.close)
+
+    def log(numbers: dict[str, float], update: int) -> None:
+        for name, value in numbers.items():
+            writer.add_scalar(name, value, update)
+
+    return _numbers_to(log)
+
+
+def _to_wandb(folder: Path, config: Config, stack: ExitStack) -> OnUpdate:
+    """The callback that sends an update to Weights & Biases; a resumed run goes on there too."""
+    from mulligan.training.resolve import to_tree
+
+    wandb = _import("wandb", "wandb")
+    folder.mkdir(parents=True, exist_ok=True)
+    name, settings = folder.resolve().name, to_tree(config)
+    session = wandb.init(project="mulligan", name=name, id=name, resume="allow", dir=str(folder), config=settings)
+    stack.callback(session.finish)
+    return _numbers_to(lambda numbers, update: session.log(numbers, step=update))
+
+
+def _import(module: str, extra: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingExtra(f"--{extra}", extra) from error
+
+
+def _numbers_to(log: Callable[[dict[str, float], int], None]) -> OnUpdate:
+    """Passes on the metrics of an update that can be plotted; none of the warm start's."""
+
+    def on_update(metrics: Metrics) -> None:
+        if "update" in metrics:
+            numbers = {name: each for name, each in metrics.items() if isinstance(each, int | float)}
+            log({name: each for name, each in numbers.items() if name != "updates"}, metrics["update"])
+
+    return on_update
 
 
 def _overview() -> str:
