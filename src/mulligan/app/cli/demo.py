@@ -14,13 +14,10 @@ from typing import Any
 from mulligan.app.cli.options import (
     Parser,
     available_cores,
-    check_holds_runs,
-    extra_named,
     new_run_path,
     print_tables,
 )
-from mulligan.app.cli.stopping import handling, interrupt_once
-from mulligan.app.cli.sweep import saying_how_to_continue
+from mulligan.app.cli.sweep import run_arms
 
 
 def add_options(parser: Parser) -> None:
@@ -39,30 +36,24 @@ def add_options(parser: Parser) -> None:
 def run(parser: Parser, words: list[str]) -> int:
     options = parser.parse_args(words)
     began = time.perf_counter()
-    with extra_named("mulligan demo"):
-        import transformers  # noqa: F401
     from mulligan.app.sweep.arms import plan_work, refuse_edits
     from mulligan.app.sweep.demo import demo_sweep, gather
-    from mulligan.app.sweep.schedule import run_work, work_progress
     from mulligan.report.page import write_page
     from mulligan.report.run import to_json
 
     folder = Path(options.run or new_run_path("demo", "minesweeper"))
-    check_holds_runs(folder)
-    cores = available_cores(options.cores)
     sweep = demo_sweep(
         options.seed, recall=options.recall, updates=options.updates, tasks=options.tasks, longer=options.longer
     )
     work = plan_work(sweep, folder.absolute(), warm_threads=2)  # whatever the machine: threads change the last bits
     refuse_edits(work)
-    with (
-        saying_how_to_continue(["demo", *words], options.run, folder),
-        handling(interrupt_once()),
-        work_progress(work, quiet=options.json) as progress,
-    ):
-        results = run_work(work, cores, progress)
+    results = run_arms(work, folder, ["demo", *words], options)
     data = gather(sweep, work, results)
-    data |= {"minutes": round((time.perf_counter() - began) / 60, 2), "cores": cores, "run": str(folder)}
+    data |= {
+        "minutes": round((time.perf_counter() - began) / 60, 2),
+        "cores": available_cores(options.cores),
+        "run": str(folder),
+    }
     data["command"] = shlex.join(["mulligan", "demo", *words])
     (folder / "demo.json").write_text(to_json(data), encoding="utf-8")
     write_page(folder / "report.html", data)

@@ -173,12 +173,6 @@ def extra_named(activity: str) -> Iterator[None]:
         raise MissingExtra(activity, "train") from error
 
 
-def check_holds_runs(folder: Path) -> None:
-    """Refuse a folder that is a run itself: a sweep keeps its runs in a folder of their own."""
-    if (folder / "config.toml").exists():
-        raise UsageError(f"{folder} is a run itself; choose another folder for several")
-
-
 def new_run_path(kind: str, env: str, *more: str) -> Path:
     """A folder under runs/ that does not exist yet: time, kind, and what is played by whom."""
     name = re.sub(r"[^\w.]+", "-", "-".join([Path(env).stem if ".py:" in env else env, *more])).strip("-")

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import math
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mulligan.app.cli.options import Parser, available_cores, check_holds_runs, extra_named, new_run_path
+from mulligan.app.cli.options import Parser, available_cores, extra_named, new_run_path
 from mulligan.app.cli.stopping import handling, interrupt_once
 from mulligan.errors import UsageError
 
 if TYPE_CHECKING:
-    from mulligan.app.sweep.arms import Sweep
+    from mulligan.app.sweep.arms import Sweep, Work
 
 TIME_OVER = 75
 """Exit code where the time is over and there is more to do."""
@@ -55,41 +55,41 @@ def add_options(parser: Parser) -> None:
 
 def run(parser: Parser, words: list[str]) -> int:
     from mulligan.app.sweep.arms import chosen, plan_work, read_sweep, refuse_edits
-    from mulligan.app.sweep.schedule import run_work, work_progress
-    from mulligan.report.run import RunFolder
 
     options = parser.parse_args(words)
     sweep = read_sweep(options.file)
     folder = Path(options.run or new_run_path("sweep", Path(options.file).stem))
-    check_holds_runs(folder)
     plan = plan_work(sweep, folder.absolute())
     refuse_edits(plan)
     work = chosen(plan, options.only or (), _seeds(sweep, options.seeds))
-    cores = available_cores(options.cores)
-    with extra_named("mulligan sweep"):
-        import transformers  # noqa: F401
     if not options.minutes > 0:
         raise UsageError(f"sweep: --minutes must be > 0 (got {options.minutes:g})")
-    with (
-        saying_how_to_continue(["sweep", *words], options.run, folder),
-        RunFolder(folder).held(),
-        handling(interrupt_once()),
-        work_progress(work, quiet=options.json) as progress,
-    ):
-        results = run_work(work, cores, progress, 60 * options.minutes)
+    results = run_arms(work, folder, ["sweep", *words], options, 60 * options.minutes)
     _report(sweep.title, folder, results, as_json=options.json)
     return 0
 
 
-@contextmanager
-def saying_how_to_continue(words: Sequence[str], given: str | None, folder: Path) -> Iterator[None]:
-    """Where the work inside is stopped, ends the command with how to continue it in `folder`."""
-    from mulligan.app.sweep.schedule import TimeOver
+def run_arms(
+    work: Sequence[Work], folder: Path, words: Sequence[str], options: argparse.Namespace, seconds: float = math.inf
+) -> dict[Path, dict[str, Any]]:
+    """Do what is not done yet of `work`; where that is stopped, end the command `words` with how to continue it."""
+    from mulligan.app.sweep.schedule import TimeOver, run_work, work_progress
+    from mulligan.report.run import RunFolder
 
+    cores = available_cores(options.cores)
+    if (folder / "config.toml").exists():
+        raise UsageError(f"{folder} is a run itself; choose another folder for several")
+    with extra_named(f"mulligan {words[0]}"):
+        import transformers  # noqa: F401
     try:
-        yield
+        with (
+            RunFolder(folder).held(),
+            handling(interrupt_once()),
+            work_progress(work, quiet=options.json) as progress,
+        ):
+            return run_work(work, cores, progress, seconds)
     except (KeyboardInterrupt, TimeOver) as stopped:
-        command = shlex.join(["mulligan", *words] + ([] if given else ["--run", str(folder)]))
+        command = shlex.join(["mulligan", *words] + ([] if options.run else ["--run", str(folder)]))
         sys.stderr.write(f"{str(stopped) or 'interrupted'}; continue with: {command}\n")
         raise SystemExit(TIME_OVER if isinstance(stopped, TimeOver) else 130) from None
 
