@@ -12,34 +12,51 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def core(tmp_path_factory):
-    """A new virtual environment with the core alone."""
+WITHOUT_EXTRAS = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("torch", "transformers", "pyspiel", "Stemmer", "pandas", "matplotlib"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Missing())
+from mulligan.app.cli import main
+main()
+"""
+
+
+@pytest.fixture(scope="module", params=["hidden", pytest.param("not installed", marks=pytest.mark.slow)])
+def core(request, tmp_path_factory):
+    """The command where extras are hidden, and in a new virtual environment with the core alone."""
+    if request.param == "hidden":
+        return [sys.executable, "-c", WITHOUT_EXTRAS]
     folder = tmp_path_factory.mktemp("core")
     subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
     pip = [folder / "venv" / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, "-c", ROOT / "constraints.txt", ROOT], check=True, timeout=300)
-    return folder
+    return [folder / "venv" / "bin" / "mulligan"]
 
 
-def call(core: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [core / "venv" / "bin" / "mulligan", *words]
-    return subprocess.run(command, cwd=core, capture_output=True, text=True, timeout=120, check=False)
+@pytest.fixture
+def call(core, tmp_path):
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*core, *words], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+
+    return run
 
 
-def test_core_evaluates_minesweeper(core):
-    done = call(core, "eval", "minesweeper", "--policy", "expert", "--tasks", "50", "--json")
+def test_core_evaluates_minesweeper(call):
+    done = call("eval", "minesweeper", "--policy", "expert", "--tasks", "50", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["p"][0] > 0.6
 
 
-def test_core_answers_help_and_lists_environments(core):
-    assert "mulligan eval" in call(core, "--help").stdout
-    assert "tictactoe" in call(core, "envs").stdout
+def test_core_answers_help_and_lists_environments(call):
+    assert "mulligan eval" in call("--help").stdout
+    assert "tictactoe" in call("envs").stdout
 
 
-def test_core_says_which_extra_a_game_needs(core):
-    done = call(core, "eval", "tictactoe", "--policy", "random", "--tasks", "5")
+def test_core_says_which_extra_a_game_needs(call):
+    done = call("eval", "tictactoe", "--policy", "random", "--tasks", "5")
     assert done.returncode == 2
     assert ".[games]" in done.stderr
     assert done.stderr.count("\n") == 1

@@ -39,6 +39,7 @@ def own_torch():
     torch.set_num_threads(threads)
 
 
+@pytest.mark.slow
 def test_meta_rl_learns_to_explore_and_rl_does_not():
     command = [sys.executable, "-W", "error", str(SCRIPT), "--seed", "0", "--updates", "30", "--json"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}

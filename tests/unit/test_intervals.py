@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import numpy as np
 import pytest
 
-from mulligan.app.bench.intervals import TASK_DEVIATION, simulate
 from mulligan.eval.intervals import difference, interval_of_mean, over_seeds, share_interval, spread, student
 from mulligan.eval.passk import wilson
 
@@ -18,6 +18,28 @@ def ones(word: str) -> list[float]:
 
 def half(interval) -> float:
     return (interval[1] - interval[0]) / 2
+
+
+TASK_DEVIATION = 2.0
+
+
+def simulate(rng, share, seeds, deviation, difficulty):
+    """Outcomes [seed, task] where logit p = μ + a_seed + b_task, and `share` is solved over all tasks and seeds."""
+    centre = _centre(share, math.hypot(deviation, TASK_DEVIATION))
+    odds = centre + deviation * rng.standard_normal((seeds, 1)) + difficulty
+    return (rng.random((seeds, len(difficulty))) < 1 / (1 + np.exp(-odds))).astype(float)
+
+
+@cache
+def _centre(share, deviation):
+    """The μ at which logit p = μ + deviation · normal has this mean, by bisection."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    low, high = -30.0, 30.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        mean = float((weights / (1 + np.exp(-middle - deviation * nodes))).sum() / weights.sum())
+        low, high = (middle, high) if mean < share else (low, middle)
+    return low
 
 
 def test_students_quantiles():
@@ -94,7 +116,7 @@ def test_outcomes_of_other_tasks_are_not_pooled():
     [(1, 0.0, 0.05), (1, 0.0, 0.5), (3, 0.0, 0.95), (3, 0.1, 0.5), (3, 0.3, 0.2), (5, 0.1, 0.05), (5, 0.3, 0.8)],
 )
 def test_intervals_hold_the_truth_in_about_95_of_100(seeds, deviation, share):
-    """Of 400 simulations: two standard errors are 2 %. `mulligan bench intervals` has more of them."""
+    """Of 400 simulations: two standard errors are 2 %."""
     rng, held = np.random.default_rng(1), 0
     for _ in range(400):
         wins = simulate(rng, share, seeds, deviation, TASK_DEVIATION * rng.standard_normal(512))

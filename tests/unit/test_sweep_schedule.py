@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from mulligan.app.cli import stopping
-from mulligan.app.sweep import schedule, worker
+from mulligan.app.sweep import schedule
 from mulligan.app.sweep.arms import Work
 from mulligan.app.sweep.schedule import run_work
 from mulligan.errors import MulliganError
@@ -315,7 +315,7 @@ def test_a_worker_that_never_listens_is_reported(tmp_path, begin):
 def test_two_signals_within_a_second_are_one_request(monkeypatch):
     clock = SimpleNamespace(now=100.0, monotonic=lambda: clock.now)
     monkeypatch.setattr(stopping, "time", clock)
-    with stopping.ended_as_interrupted():
+    with stopping.handling(stopping.interrupt_once()):
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGTERM)
         clock.now += 0.5
@@ -324,14 +324,3 @@ def test_two_signals_within_a_second_are_one_request(monkeypatch):
         clock.now += 1.0
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
-
-
-def test_what_was_trained_is_saved_before_a_worker_leaves():
-    """It leaves at once where nothing was: while demonstrations are played, and where every trial is kept anyway."""
-    leaving = worker._Leaving()
-    leaving.asked.set()
-    leaving.exit_if_nothing_is_lost({"stage": worker.WARMING, "done": 4, "total": 5, "begun": True})
-    leaving.exit_if_nothing_is_lost({"stage": worker.TRAINING, "done": 1, "total": 5})
-    for done in ({"stage": worker.WARMING, "done": 4, "total": 5}, {"stage": "evaluation", "done": 5, "total": 5}):
-        with pytest.raises(SystemExit):
-            leaving.exit_if_nothing_is_lost(done)

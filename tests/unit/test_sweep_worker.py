@@ -44,11 +44,12 @@ def test_an_arm_is_evaluated_on_its_device_with_its_engine(tmp_path, monkeypatch
 @pytest.mark.parametrize("memory", ["reflection", "none"])
 def test_as_many_trials_are_announced_as_are_played(tmp_path, memory):
     """One control needs donors, whom nobody named; without memory no control is played at all."""
-    wanted = {"tasks": 16, "seed_set": "eval", "controls": ["independent", "other-trial"], "seed": 0}
+    wanted = {"tasks": 4, "seed_set": "eval", "controls": ["independent", "other-trial"], "seed": 0}
     settings = {"task.env": "bandit", "run.updates": "1", "warmstart.steps": "0", "trial.memory": memory}
+    settings |= {"run.tasks": "1", "run.group": "2", "trial.reflection_tokens": "4"}
     order = {"name": "a", "folder": str(tmp_path / "arm"), "preset": "test", "settings": settings}
     said: list[dict[str, object]] = []
     work({**order, "evaluation": wanted}, said.append)
     folder = RunFolder(tmp_path / "arm" / "evaluation")
     played = [place for arm in folder.arms() for place in folder.trials(arm)]
-    assert said[-1]["total"] == len(played) == 16 * (4 if memory == "reflection" else 1)
+    assert said[-1]["total"] == len(played) == 4 * (4 if memory == "reflection" else 1)

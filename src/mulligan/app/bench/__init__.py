@@ -1,18 +1,22 @@
-"""Benchmarks, each a module with `run() -> Report`, called by ``mulligan bench NAME``."""
+"""Benchmarks, each a module with `run() -> Report`, called by ``mulligan bench NAME``; and what they measure with."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import gc
+import time
+import tracemalloc
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+from mulligan.envs.base import Env
+from mulligan.seeding import generator
 
 NAMES = {
     "env": "environment steps per second on one core, random legal play, resets included; memory of a live world",
     "engine": "decoding against transformers.generate and the memory's bandwidth; whole rollouts",
-    "step": "an update of meta-RL against one of RL, and rollouts in lock-step",
+    "step": "an update of meta-RL against one of RL; with --shape and --preset, one update of a preset",
     "alfworld": "ALFWorld: steps per second, reset, load, memory of a live game",
     "webshop": "the shop: steps and queries per second, a catalogue of 100,000 products on disk",
-    "intervals": "how often the 95 % intervals over seeds and tasks hold the truth, by simulation",
-    "coverage": "the same on another model, which the intervals were not chosen on",
     "update": "a whole update of the weights: packing, forward, backward, optimiser; tokens per second, memory",
 }
 Cell = str | float
@@ -30,3 +34,66 @@ class Report:
     def columns(self) -> list[str]:
         """In the order in which the rows name them."""
         return list(dict.fromkeys(column for row in self.rows for column in row))
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """How long `work` takes."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def gpu_seconds(work: Callable[[], object]) -> float:
+    """How long `work` takes from an idle GPU to an idle GPU; without a GPU, as `seconds`."""
+    import torch
+
+    wait: Callable[[], object] = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
+    wait()
+    return seconds(lambda: (work(), wait()))
+
+
+def free_gpu() -> None:
+    """Collect garbage, and begin to count the peak of the GPU's memory anew."""
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+
+
+def peak_gigabytes() -> float:
+    """GB that tensors took at most on the GPU since `free_gpu`; nan without a GPU."""
+    import torch
+
+    return torch.cuda.max_memory_allocated() / 1e9 if torch.cuda.is_available() else float("nan")
+
+
+def bytes_each(make: Callable[[], Sequence[object]]) -> float:
+    """Python memory of each of the objects that `make` makes; what they share with earlier ones is not counted."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        made = make()
+        gc.collect()
+        return (tracemalloc.get_traced_memory()[0] - before) / len(made)
+    finally:
+        tracemalloc.stop()
+
+
+def steps_per_second(worlds: Sequence[Env], limit: int) -> float:
+    """Random legal play of at least `limit` steps, an episode of each world in turn; resets count."""
+    choose = generator(0, "bench").random
+    steps = episode = 0
+    started = time.perf_counter()
+    while steps < limit:
+        for world in worlds:
+            world.reset(episode)
+            for _ in range(world.task.turns):
+                legal = world.legal()  # type: ignore[attr-defined]
+                steps += 1
+                if world.step(legal[int(choose() * len(legal))]).done:
+                    break
+        episode += 1
+    return steps / (time.perf_counter() - started)

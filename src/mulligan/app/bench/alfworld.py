@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 import time
 
-from mulligan.app.bench import Cell, Report
-from mulligan.app.bench.measure import bytes_each, seconds
+from mulligan.app.bench import Cell, Report, bytes_each, seconds
 from mulligan.envs.alfworld import games as game_files
 from mulligan.envs.alfworld import generate
 from mulligan.envs.alfworld.game import Game

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from mulligan.app.bench import Cell, Report
-from mulligan.app.bench.measure import free_gpu, gpu_seconds, seconds, wait_for_gpu
+from mulligan.app.bench import Cell, Report, free_gpu, gpu_seconds, seconds
 from mulligan.envs import registry
 from mulligan.errors import UsageError
 from mulligan.types import Sampling, Task
@@ -90,21 +89,6 @@ def subject(device: str, lora: int = 0) -> tuple[Any, str]:
     except UsageError:
         small = load("nano:context=4096", device=device, dtype="bfloat16", lora=adapter)
         return small, "nano, bfloat16 (smollm2 is not installed)"
-
-
-def profile(rows: int = 1024, context: int = 400) -> str:
-    """Where the time of a decoding step goes, kernel by kernel; for a GPU, from Python."""
-    import numpy as np
-    from torch.profiler import ProfilerActivity
-    from torch.profiler import profile as recording
-
-    sizes = Sizes((), (rows,), context, 32)
-    engine, _ = _engine(subject("cuda")[0], sizes)
-    _steps_alone(engine.device, rows, sizes)
-    with recording(activities=[ProfilerActivity.CUDA]) as recorded:
-        engine.device.decode(np.arange(rows)).wait()
-        wait_for_gpu()
-    return str(recorded.key_averages().table(sort_by="cuda_time_total", row_limit=20, max_name_column_width=60))
 
 
 def _rates(count: int, step: float) -> dict[str, Cell]:
@@ -275,12 +259,8 @@ def _rollout(loaded: Any, sizes: Sizes, reply: int) -> list[dict[str, Cell]]:
     sampled, count = sum(len(span.ids) for row in rows for span in row.spans), sizes.decode[-1]
     share = f"{100 * alone / played:.0f} % of the next"
     label = f"{reply}-token replies"
+    rollout: dict[str, Cell] = {"what": f"rollout, {label}", "sequences": count, "sampled tok/s": sampled / played}
     return [
-        {
-            "what": f"rollout, {label}",
-            "sequences": count,
-            "sampled tok/s": sampled / played,
-            "share of the limit": share,
-        },
-        {"what": f"engine alone, {label}", "sequences": count, "sampled tok/s": sampled / alone},
+        {**rollout, "share of the limit": share},
+        {**rollout, "what": f"engine alone, {label}", "sampled tok/s": sampled / alone},
     ]

@@ -6,8 +6,7 @@ timed separately. The best of three passes is reported, since the machine may be
 
 from __future__ import annotations
 
-from mulligan.app.bench import Cell, Report
-from mulligan.app.bench.measure import bytes_each, seconds, steps_per_second
+from mulligan.app.bench import Cell, Report, bytes_each, seconds, steps_per_second
 from mulligan.envs import registry
 from mulligan.envs.base import Env
 from mulligan.errors import MissingExtra

@@ -1,23 +1,19 @@
 """A whole update of the weights, packing to optimiser, on rows like those of MineSweeper, with models drawn at random.
 
-Tokens a second are those of the rows. `look over` is the extra pass that updates need where they have several
-minibatches, a critic or a KL term.
+Tokens a second are those of the rows.
 """
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from mulligan.app.bench import Cell, Report
-from mulligan.app.bench.measure import free_gpu, gpu_seconds, peak_gigabytes
+from mulligan.app.bench import Cell, Report, free_gpu, gpu_seconds, peak_gigabytes
 from mulligan.errors import UnknownName
-
-Numbers = dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,33 +34,27 @@ class Way:
     """A way to compute the same update."""
 
     name: str
-    compile: Literal["on", "off"] = "on"
+    compiles: bool = True
     checkpointing: bool = False
     lora: int = 0
     """Rank; 0 trains all weights."""
     slice_from: int | None = None
     """Tokens from which on logits are computed in slices; None: as the learner does it."""
-    share: Literal["on", "off"] = "off"
+    shares: bool = False
     """Whether what all rows begin with is computed once."""
 
 
-def _sizes(vocabulary: int, hidden: int, inner: int, layers: int, heads: int, key_heads: int, longest: int) -> Any:
-    """Sizes of a model, as transformers names them; `longest` is its own limit of positions."""
-    return {
-        "vocab_size": vocabulary,
-        "hidden_size": hidden,
-        "intermediate_size": inner,
-        "num_hidden_layers": layers,
-        "num_attention_heads": heads,
-        "num_key_value_heads": key_heads,
-        "max_position_embeddings": longest,
-    }
+def _sizes(*sizes: int) -> dict[str, Any]:
+    """Sizes of a model: vocabulary, hidden, inner, layers, heads, key heads, and its own limit of positions."""
+    names = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+             "num_key_value_heads", "max_position_embeddings")  # fmt: skip
+    return dict(zip(names, sizes, strict=True))
 
 
-_NANO = _sizes(2000, 96, 256, 2, 4, 4, longest=40_960)  # as long as Qwen3: the papers' presets in small
-_SMOLLM2 = _sizes(49_152, 576, 1536, 30, 9, 3, longest=8192)
-_QWEN3 = {**_sizes(151_936, 2560, 9728, 36, 32, 8, longest=40_960), "head_dim": 128}
-_LLAMA3 = {**_sizes(128_256, 4096, 14_336, 32, 32, 8, longest=131_072), "tie_word_embeddings": False}
+_NANO = _sizes(2000, 96, 256, 2, 4, 4, 40_960)  # as long as Qwen3: the papers' presets in small
+_SMOLLM2 = _sizes(49_152, 576, 1536, 30, 9, 3, 8192)
+_QWEN3 = {**_sizes(151_936, 2560, 9728, 36, 32, 8, 40_960), "head_dim": 128}
+_LLAMA3 = {**_sizes(128_256, 4096, 14_336, 32, 32, 8, 131_072), "tie_word_embeddings": False}
 SHAPES = {
     "nano": Shape("Llama", _NANO, 80, (60, 140), 25),
     "smollm2": Shape("Llama", _SMOLLM2, 512, (300, 700), 190),
@@ -72,24 +62,24 @@ SHAPES = {
     "llama3.1-8b": Shape("Llama", _LLAMA3, 128, (300, 700), 190),
 }
 WAYS = {
-    "nano": (Way("eager", "off"), Way("eager, logits in slices", "off", slice_from=0)),
+    "nano": (Way("eager", compiles=False), Way("eager, logits in slices", compiles=False, slice_from=0)),
     "smollm2": (
-        Way("eager", "off"),
+        Way("eager", compiles=False),
         Way("compiled"),
-        Way("compiled, rules once", share="on"),
+        Way("compiled, rules once", shares=True),
         Way("compiled, whole logits", slice_from=2**62),
     ),
     "qwen3-4b": (
         Way("full"),
         Way("full, checkpoints", checkpointing=True),
         Way("LoRA", lora=16),
-        Way("LoRA, rules once", lora=16, share="on"),
+        Way("LoRA, rules once", lora=16, shares=True),
     ),
-    "llama3.1-8b": (Way("LoRA", lora=16), Way("LoRA, rules once", lora=16, share="on")),
+    "llama3.1-8b": (Way("LoRA", lora=16), Way("LoRA, rules once", lora=16, shares=True)),
 }
 
 
-def run(shape: str = "", *, ways: Sequence[Way] = (), repeats: int = 3) -> Report:
+def run(shape: str = "") -> Report:
     """shape: of `SHAPES`; by default smollm2 on a GPU, nano elsewhere."""
     import torch
 
@@ -97,93 +87,58 @@ def run(shape: str = "", *, ways: Sequence[Way] = (), repeats: int = 3) -> Repor
     name = shape or ("smollm2" if device.type == "cuda" else "nano")
     if name not in SHAPES:
         raise UnknownName("shape", name, SHAPES)
-    columns: dict[str, Numbers] = {}
-    first_logp = None
-    for way in ways or WAYS[name]:
-        columns[way.name], logp = _measure(SHAPES[name], way, device, repeats)
-        first_logp = logp if first_logp is None else first_logp
-        columns[way.name]["logp against the first"] = float((logp - first_logp).abs().mean())
+    columns: dict[str, dict[str, float]] = {}
+    for way in WAYS[name]:
+        columns[way.name] = _measure(SHAPES[name], way, device)
         torch._dynamo.reset()
         free_gpu()
     machine = torch.cuda.get_device_name() if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
     title = f"one update of {name}, 1 epoch, {machine}, torch {torch.__version__}; times in ms"
     measures = next(iter(columns.values()))
     rows: list[dict[str, Cell]] = [
-        {"": name, **{way: _text(name, numbers[name]) for way, numbers in columns.items()}} for name in measures
+        {"": measure, **{way: _text(numbers[measure]) for way, numbers in columns.items()}} for measure in measures
     ]
     return Report(title, rows)
 
 
-def _measure(shape: Shape, way: Way, device: Any, repeats: int) -> tuple[Numbers, Any]:
-    """What one way of computing an update costs, and the log-probabilities it starts from."""
+def _measure(shape: Shape, way: Way, device: Any) -> dict[str, float]:
+    """What one way of computing an update costs."""
     import torch
 
+    from mulligan.training.config import Config, ModelConfig, OptimConfig
+    from mulligan.training.step import Learner, UpdateData
+
     started = time.perf_counter()
-    bench = _Bench(shape, way, device)  # also compiles
-    logp = bench.look_over()
-    bench.update()
-    first = time.perf_counter() - started
-    free_gpu()
-    update = statistics.median(gpu_seconds(bench.update) for _ in range(repeats))
-    peak = peak_gigabytes()
-    look_over = gpu_seconds(bench.look_over)
-    bench.learner._no_gradient()
-    resting = torch.cuda.memory_allocated() / 1e9 if device.type == "cuda" else float("nan")
-    return {
-        "tokens/s": bench.tokens / update,
-        "tokens/s with looking over": bench.tokens / (update + look_over),
-        "update": 1000 * update,
-        "look over": 1000 * look_over,
-        "first update, with compiling": 1000 * first,
-        "peak of memory (GB)": peak,
-        "weights, masters, moments (GB)": resting,
-        "tokens": float(bench.tokens),
-        "sampled": float(bench.sampled),
-        "tokens of a micro-batch": float(bench.learner.tokens),
-    }, logp
+    model_config = ModelConfig(gradient_checkpointing=way.checkpointing)
+    config = Config(model=model_config, optim=OptimConfig(lr=1e-6, warmup=1, lr_end=1.0, epochs=1))
+    model = random_model(shape, way, device)
+    learner = Learner(model, config, compiles=way.compiles, shares_openings=way.shares, uses_own_logp=True)
+    if way.slice_from is not None:
+        learner.head.few = way.slice_from
+    rows, steps = _rows(shape)
+    data = UpdateData(rows, torch.randn(steps, generator=torch.Generator().manual_seed(0)).to(device))
+    tokens = sum(len(row.ids) for row in rows)
 
-
-class _Bench:
-    """A model, its learner and rows to learn from."""
-
-    def __init__(self, shape: Shape, way: Way, device: Any) -> None:
-        import torch
-
-        from mulligan.training.config import Config, ModelConfig, OptimConfig
-        from mulligan.training.step import Learner, UpdateData
-
-        config = Config(
-            model=ModelConfig(gradient_checkpointing=way.checkpointing),
-            optim=OptimConfig(lr=1e-6, warmup=1, lr_end=1.0, epochs=1),
-        )
-        compiles, shares = way.compile == "on", way.share == "on"
-        model = random_model(shape, way, device)
-        self.learner = Learner(model, config, compiles=compiles, shares_openings=shares, uses_own_logp=True)
-        if way.slice_from is not None:
-            self.learner.head.few = way.slice_from
-        rows, self.steps = _rows(shape)
-        advantages = torch.randn(self.steps, generator=torch.Generator().manual_seed(0)).to(device)
-        self.data = UpdateData(rows, advantages)
-        self.tokens = sum(len(row.ids) for row in rows)
-        self.sampled = sum(len(span.ids) for row in rows for span in row.spans)
-
-    def update(self) -> None:
-        if self.learner.update(self.data, update=0)["skipped"]:
+    def update() -> None:
+        if learner.update(data, update=0)["skipped"]:
             raise RuntimeError("the loss of the benchmark is not finite")
 
-    def look_over(self) -> Any:
-        """The extra pass; the log-probabilities of all sampled tokens, in the order of packing."""
-        import torch
-
-        learner: Any = self.learner
-        learner._later_rows = lambda rows, update: list(rows)  # all of them, not only those of later minibatches
-        learner.look_over(self.data.rows, self.steps, 0)
-        del learner._later_rows
-        spans = [span for row in self.data.rows for span in row.spans]
-        logp = torch.tensor([value for span in spans for value in span.old or ()])
-        for span in spans:
-            span.old = None
-        return logp
+    update()  # which also compiles
+    first = time.perf_counter() - started
+    free_gpu()
+    spent = statistics.median(gpu_seconds(update) for _ in range(3))
+    peak = peak_gigabytes()
+    learner._no_gradient()
+    return {
+        "tokens/s": tokens / spent,
+        "update": 1000 * spent,
+        "first update, with compiling": 1000 * first,
+        "peak of memory (GB)": peak,
+        "weights, masters, moments (GB)": torch.cuda.memory_allocated() / 1e9 if device.type == "cuda" else math.nan,
+        "tokens": tokens,
+        "sampled": sum(len(span.ids) for row in rows for span in row.spans),
+        "tokens of a micro-batch": learner.tokens,
+    }
 
 
 def random_model(shape: Shape, way: Way, device: Any) -> Any:
@@ -235,9 +190,7 @@ def _rows(shape: Shape) -> tuple[list[Any], int]:
     return rows, step
 
 
-def _text(measure: str, value: float) -> str:
-    if value != value:
+def _text(value: float) -> str:
+    if math.isnan(value):
         return "-"
-    if measure.startswith("logp"):
-        return f"{value:.6f}"
     return f"{value:,.1f}" if value < 1000 else f"{value:,.0f}"

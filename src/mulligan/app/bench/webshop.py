@@ -7,20 +7,18 @@ With ``WEBSHOP_DATA``, the original's own goals are searched.
 
 from __future__ import annotations
 
-import bisect
-import itertools
 import json
 import multiprocessing
 import os
-import random
 import resource
 import sys
 import tempfile
-import time
+from functools import partial
 from pathlib import Path
 
-from mulligan.app.bench import Report
-from mulligan.app.bench.measure import seconds, steps_per_second
+import numpy as np
+
+from mulligan.app.bench import Report, seconds, steps_per_second
 from mulligan.envs.webshop.catalogue import Catalogue, from_files
 from mulligan.envs.webshop.env import WebShop
 from mulligan.envs.webshop.generate import generated, records
@@ -59,64 +57,44 @@ def _searched(label: str, shop: Catalogue) -> dict[str, float]:
 
 def full_size(products: int) -> dict[str, float]:
     """Build and use a catalogue of `products` made-up products, each in a process of its own: memory is a process's."""
-    label = f"{products:,} products on disk"
     with (
         tempfile.TemporaryDirectory() as folder,
         multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool,
     ):
         write_catalogue(Path(folder), products)
-        built = pool.apply(_load_and_search, (folder, 0))
-        used = pool.apply(_load_and_search, (folder, _QUERIES))
-    return {
-        f"{label}: first load, s": built["load"],
-        f"{label}: first load, peak GiB": built["peak"],
-        f"{label}: next load, s": used["load"],
-        f"{label}: next load and {_QUERIES} queries, peak GiB": used["peak"],
-        f"{label}: query, mean ms": used["mean"],
-        f"{label}: query, 95 of 100 within ms": used["most"],
-        f"{label}: query, slowest ms": used["slowest"],
-        f"{label}: page of results, mean ms": used["page"],
-    }
+        measured = {**pool.apply(_load, (folder, "first")), **pool.apply(_load, (folder, "next"))}
+    return {f"{products:,} products on disk: {name}": value for name, value in measured.items()}
 
 
 def write_catalogue(folder: Path, products: int) -> None:
     """A made-up catalogue as two files in the original's form."""
-    rng = random.Random(0)
+    rng = np.random.default_rng(0)
     # Words as common as in any language: the n-th in proportion to 1/n.
-    shares = list(itertools.accumulate(1 / n for n in range(1, _FILLER_WORDS + 1)))
+    shares = np.cumsum(1 / np.arange(1, _FILLER_WORDS + 1))
     filler = [f"{'bdfgklmnprstvz'[n % 14]}{'aeiou'[n % 5]}{n:x}" for n in range(_FILLER_WORDS)]
     with (folder / "items_shuffle.json").open("w") as items, (folder / "items_ins_v2.json").open("w") as notes:
         for number, (entry, note) in enumerate(records(products, 0)):
-            draws = [bisect.bisect(shares, rng.random() * shares[-1]) for _ in range(_FILLER)]
-            entry["full_description"] += " " + " ".join([filler[draw] for draw in draws])
+            draws = np.searchsorted(shares, rng.random(_FILLER) * shares[-1])
+            entry["full_description"] += " " + " ".join(filler[draw] for draw in draws)
             items.write(("," if number else "[") + json.dumps(entry) + "\n")
             notes.write(("," if number else "{") + f'"{entry["asin"]}": {json.dumps(note)}\n')
         items.write("]")
         notes.write("}")
 
 
-def _load_and_search(folder: str, queries: int) -> dict[str, float]:
+def _load(folder: str, which: str) -> dict[str, float]:
+    """Load a catalogue; the next time, search it too."""
     os.environ["MULLIGAN_CACHE"] = str(Path(folder) / "cache")
-    started = time.perf_counter()
-    shop = from_files(folder)
-    load, query_times, page_times = time.perf_counter() - started, [], []
-    for number in range(queries):
-        instruction = shop.goal(number).instruction
-        started = time.perf_counter()
-        hits = shop.search(instruction)
-        searched = time.perf_counter()
-        for product in hits[:10]:
-            shop.products[product]
-        query_times.append(1000 * (searched - started))
-        page_times.append(1000 * (time.perf_counter() - searched))
+    shops: list[Catalogue] = []
+    measured = {f"{which} load, s": seconds(lambda: shops.append(from_files(folder)))}
+    if which == "next":
+        shop = shops[0]
+        words = [shop.goal(number).instruction for number in range(_QUERIES)]
+        hits = [shop.search(instruction) for instruction in words[:20]]  # which also reads the index from disk
+        spent = [1000 * seconds(partial(shop.search, instruction)) for instruction in words]
+        pages = seconds(lambda: [shop.products[product] for numbers in hits for product in numbers[:10]])
+        measured |= {"query, mean ms": sum(spent) / _QUERIES, "query, slowest ms": max(spent)}
+        measured["page of results, mean ms"] = 1000 * pages / len(hits)
     unit = 2**30 if sys.platform == "darwin" else 2**20  # bytes there, KiB elsewhere
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
-    warm = sorted(query_times[queries // 10 :]) or [0.0]  # the first ones read the index from disk
-    return {
-        "load": load,
-        "peak": peak,
-        "mean": sum(warm) / len(warm),
-        "most": warm[int(0.95 * len(warm))],
-        "slowest": warm[-1],
-        "page": sum(page_times) / max(1, queries),
-    }
+    return {**measured, f"{which} load{' and queries' * (which == 'next')}, peak GiB": peak}

@@ -1,6 +1,5 @@
 """The command line: one module a command, imported when it is called.
 
-Built on argparse from the standard library: ``mulligan --help`` needs no other import, and errors are ours to word.
 Errors are one line that says what is wrong and what to do, exit code 2; a traceback comes with --debug only.
 """
 

@@ -7,7 +7,7 @@ import json
 import sys
 
 from mulligan.app.bench import NAMES, Cell, Report
-from mulligan.app.cli.options import Parser
+from mulligan.app.cli.options import Parser, print_tables
 from mulligan.errors import UnknownName, UsageError
 
 _OF_PRESET = ("preset", "env", "tasks", "group", "episodes")
@@ -47,7 +47,6 @@ def run(parser: Parser, words: list[str]) -> int:
 
 def _print(report: Report) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(title=report.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
@@ -55,7 +54,7 @@ def _print(report: Report) -> None:
         table.add_column(column, justify="right" if number else "left", no_wrap=True)
     for row in report.rows:
         table.add_row(*(_text(row.get(column, "")) for column in report.columns))
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
+    print_tables([table])
 
 
 def _text(cell: Cell) -> str:

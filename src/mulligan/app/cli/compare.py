@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
-from mulligan.app.cli.options import Parser
+from mulligan.app.cli.options import Parser, print_tables
 from mulligan.errors import MissingExtra
 
 
@@ -38,7 +37,7 @@ def run(parser: Parser, words: list[str]) -> int:
     if options.form:
         sys.stdout.write(texts[options.form](data))
     else:
-        _print(data)
+        print_tables([comparison.rich_table(grid) for grid in comparison.grids(data)], comparison.notes(data))
     if options.out:
         folder = Path(options.out)
         folder.mkdir(parents=True, exist_ok=True)
@@ -49,15 +48,3 @@ def run(parser: Parser, words: list[str]) -> int:
         except MissingExtra as error:  # the tables do not depend on it
             sys.stderr.write(f"mulligan: curves.png was not drawn: {error}\n")
     return 0
-
-
-def _print(data: dict[str, Any]) -> None:
-    from rich.console import Console
-
-    from mulligan.report.comparison import grids, notes, rich_table
-
-    console = Console(width=None if sys.stdout.isatty() else 160)  # a file or a pipe has no width
-    for grid in grids(data):
-        console.print(rich_table(grid))
-    for note in notes(data):
-        console.print(note, markup=False, highlight=False, soft_wrap=True)

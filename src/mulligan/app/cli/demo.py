@@ -11,9 +11,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from mulligan.app.cli.options import Parser, available_cores, check_holds_runs, check_installed, new_run_path
-from mulligan.app.cli.stopping import ended_as_interrupted
-from mulligan.app.cli.work_progress import work_progress
+from mulligan.app.cli.options import (
+    Parser,
+    available_cores,
+    new_run_path,
+    print_tables,
+)
+from mulligan.app.cli.sweep import run_arms
 
 
 def add_options(parser: Parser) -> None:
@@ -32,30 +36,24 @@ def add_options(parser: Parser) -> None:
 def run(parser: Parser, words: list[str]) -> int:
     options = parser.parse_args(words)
     began = time.perf_counter()
-    check_installed("mulligan demo")
     from mulligan.app.sweep.arms import plan_work, refuse_edits
     from mulligan.app.sweep.demo import demo_sweep, gather
-    from mulligan.app.sweep.schedule import run_work
     from mulligan.report.page import page
     from mulligan.report.run import RunFolder, to_json
 
     folder = Path(options.run or new_run_path("demo", "minesweeper"))
-    check_holds_runs(folder)
-    cores = available_cores(options.cores)
     sweep = demo_sweep(
         options.seed, recall=options.recall, updates=options.updates, tasks=options.tasks, longer=options.longer
     )
     work = plan_work(sweep, folder.absolute(), warm_threads=2)  # whatever the machine: threads change the last bits
     refuse_edits(work)
-    try:
-        with ended_as_interrupted(), work_progress(work, quiet=options.json) as progress:
-            results = run_work(work, cores, progress)
-    except KeyboardInterrupt:
-        command = shlex.join(["mulligan", "demo", *words] + ([] if options.run else ["--run", str(folder)]))
-        sys.stderr.write(f"interrupted; continue with: {command}\n")
-        return 130
+    results = run_arms(work, folder, ["demo", *words], options)
     data = gather(sweep, work, results)
-    data |= {"minutes": round((time.perf_counter() - began) / 60, 2), "cores": cores, "run": str(folder)}
+    data |= {
+        "minutes": round((time.perf_counter() - began) / 60, 2),
+        "cores": available_cores(options.cores),
+        "run": str(folder),
+    }
     data["command"] = shlex.join(["mulligan", "demo", *words])
     (folder / "demo.json").write_text(to_json(data), encoding="utf-8")
     RunFolder(folder).write_text("report.html", page(data))
@@ -67,24 +65,19 @@ def run(parser: Parser, words: list[str]) -> int:
 
 
 def _print(data: dict[str, Any], folder: Path) -> None:
-    from rich.console import Console
-
     from mulligan.report.tables import summary_table
 
     rows = [(row["method"], row) for row in data["rows"]]
     title = f"{data['title']}: {data['tasks']} boards never trained on, {data['episodes']} attempts at each"
-    console = Console(width=None if sys.stdout.isatty() else 160)
-    console.print(summary_table(title, rows, data["episodes"], versus=False))
-    console.print(
+    notes = (
         f"meta-RL against RL at p@{data['episodes']}: {_points(data['gap'])}; against gamma_traj 0: "
         f"{_points(data['gap_to_myopic'])} (same boards, 95 %). {data['updates']} updates each, seed {data['seed']}.\n"
         f"p@k: share of boards solved within the first k attempts, ± half of its 95 % interval. A player who sees the "
         f"mines solves {100 * data['ceiling']:.1f} %.\n"
         f"{data['minutes']:.1f} minutes on {data['cores']} core{'s' if data['cores'] > 1 else ''}. "
-        f"Curves{' and two trials to read' if data['trials'] else ''}: {folder / 'report.html'}",
-        highlight=False,
-        soft_wrap=True,
+        f"Curves{' and two trials to read' if data['trials'] else ''}: {folder / 'report.html'}"
     )
+    print_tables([summary_table(title, rows, data["episodes"], versus=False)], [notes])
 
 
 def _points(gap: dict[str, Any]) -> str:

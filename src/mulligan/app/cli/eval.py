@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from mulligan.app.cli.options import (
     ENDPOINT_OPTIONS,
     Parser,
     add_policy_options,
     add_trial_options,
-    check_endpoint,
     endpoint_options,
     new_run_path,
+    print_tables,
     take_defaults_of_run,
     trial_settings,
 )
@@ -24,9 +23,7 @@ from mulligan.app.progress import trial_progress
 from mulligan.errors import UsageError
 
 if TYPE_CHECKING:
-    from mulligan.eval.plan import EvalPlan, Prices
-    from mulligan.policy.base import Policy
-    from mulligan.report.run import RunFolder
+    from mulligan.eval.plan import EvalPlan
 
 _WITH_RESUME = ("resume", "json", "price_in", "price_out", "max_cost", *(o for o in ENDPOINT_OPTIONS if o != "model"))
 """Options allowed with --resume: they change how the trials are played on, not which."""
@@ -62,50 +59,60 @@ def add_options(parser: Parser) -> None:
 
 def run(parser: Parser, words: list[str]) -> int:
     from mulligan.eval.passk import without_evidence
+    from mulligan.eval.plan import Prices, create_folder
     from mulligan.eval.run import run_plan
+    from mulligan.players import Plays, player_from
     from mulligan.report.run import RunFolder, to_json
+    from mulligan.report.tables import eval_table, footnotes
 
+    resume = parser.read(words)[0].resume
+    plan = _plan_of_run(parser, words) if resume else _new_plan(parser, words)
     options, _ = parser.read(words)
-    job = _resumed(parser, words) if options.resume else _new(parser, words)
-    concurrency = 1 if job.policy.name == "human" else job.concurrency  # a person plays one game at a time
+    if options.policy is None:
+        raise UsageError("eval: --policy is missing, e.g. expert, endpoint:MODEL, file.py:FUNCTION or a run folder")
+    prices = Prices(options.price_in or 0.0, options.price_out or 0.0)
+    endpoint = endpoint_options(options)
+    policy = player_from(options.policy, plays=Plays(plan.env, plan.params, plan.settings), **endpoint)
+    path = Path(resume or options.run or new_run_path("eval", plan.env, policy.name))
+    config = {
+        "policy_spec": options.policy,
+        "price_in": prices.prompt,
+        "price_out": prices.completion,
+        "max_cost": options.max_cost,
+        "concurrency": options.concurrency,
+        "endpoint": endpoint if options.base_url else None,
+    }
+    folder = RunFolder.open(path) if resume else partial(create_folder, plan, policy.name, path, **config)
+    concurrency = 1 if policy.name == "human" else options.concurrency  # a person plays one game at a time
     try:
         with trial_progress(quiet=options.json) as progress:
-            result = run_plan(job.plan, job.policy, job.folder, concurrency, job.prices, job.max_cost, progress)
+            result = run_plan(plan, policy, folder, concurrency, prices, options.max_cost, progress)
     except KeyboardInterrupt:
-        sys.stderr.write(_interrupted(job.path))
+        if not (path / "config.toml").exists():
+            raise
+        played = sum(len(RunFolder(path).trials(arm)) for arm in RunFolder(path).arms())
+        sys.stderr.write(f"interrupted: {played} trials are in {path}; continue with: mulligan eval --resume {path}\n")
         return 130
-    data = {**result.to_dict(), "max_cost": job.max_cost}
-    RunFolder(job.path).write_text("result.json", to_json(data))
+    data = {**result.to_dict(), "max_cost": options.max_cost}
+    RunFolder(path).write_text("result.json", to_json(data))
     if options.json:
         sys.stdout.write(to_json(without_evidence(data)))
     else:
-        _print(data)
+        print_tables([eval_table(data)], [*footnotes(data), f"Trials: {data['run']}"])
     if result.says_nothing:
         sys.stderr.write("mulligan: every trial failed for reasons outside the agent; the figures say nothing of it\n")
         return 1
     return 0
 
 
-class _Job(NamedTuple):
-    """An evaluation that can begin."""
-
-    plan: EvalPlan
-    policy: Policy
-    folder: RunFolder | Callable[[], RunFolder]
-    path: Path
-    prices: Prices
-    max_cost: float | None
-    concurrency: int
-
-
-def _new(parser: Parser, words: list[str]) -> _Job:
-    from mulligan.eval.plan import EvalPlan, Prices, create_folder, named_controls
+def _new_plan(parser: Parser, words: list[str]) -> EvalPlan:
+    from mulligan.eval.plan import EvalPlan, named_controls
 
     trained_params = take_defaults_of_run(parser, words)
     options, given_params = parser.read(words)
     if options.env is None:
         raise UsageError("eval: an environment is missing; 'mulligan envs' lists them")
-    plan = EvalPlan(
+    return EvalPlan(
         env=options.env,
         params={**trained_params, **given_params},
         tasks=options.tasks,
@@ -116,38 +123,19 @@ def _new(parser: Parser, words: list[str]) -> _Job:
         room=not options.no_room,
         related=bool(options.related),
     )
-    prices = Prices(options.price_in or 0.0, options.price_out or 0.0)
-    endpoint = endpoint_options(options)
-    if options.policy is None:
-        raise UsageError("eval: --policy is missing, e.g. expert, endpoint:MODEL, file.py:FUNCTION or a run folder")
-    check_endpoint(options)
-    policy = _player(options.policy, plan, endpoint)
-    path = Path(options.run or new_run_path("eval", plan.env, policy.name))
-    config = {
-        "policy_spec": options.policy,
-        "price_in": prices.prompt,
-        "price_out": prices.completion,
-        "max_cost": options.max_cost,
-        "concurrency": options.concurrency,
-        "endpoint": endpoint if options.base_url else None,
-    }
-    create = partial(create_folder, plan, policy.name, path, **config)
-    return _Job(plan, policy, create, path, prices, options.max_cost, options.concurrency)
 
 
-def _resumed(parser: Parser, words: list[str]) -> _Job:
-    """The evaluation of a run folder; options that would make it another one are refused."""
-    from mulligan.eval.plan import Prices, plan_from_config
+def _plan_of_run(parser: Parser, words: list[str]) -> EvalPlan:
+    """The plan of a run folder, whose options become the defaults; those that would make it another one are refused."""
+    from mulligan.eval.plan import plan_from_config
     from mulligan.report.run import RunFolder
 
     options, params = parser.read(words)
-    given = parser.given(words)
-    surplus = [f"--{name.replace('_', '-')}" for name in given if name not in _WITH_RESUME]
+    surplus = [f"--{name.replace('_', '-')}" for name in parser.given(words) if name not in _WITH_RESUME]
     surplus += [f"--env.{name}" for name in params] + ([repr(options.env)] if options.env is not None else [])
     if surplus:
         raise UsageError(f"eval: --resume goes on with the run's own settings; leave out {', '.join(surplus)}")
-    folder = RunFolder.open(options.resume)
-    config = folder.config()
+    config = RunFolder.open(options.resume).config()
     if config.get("kind") != "eval":
         raise UsageError(f"{options.resume} is not the run folder of an evaluation")
     plan = plan_from_config(config)
@@ -156,40 +144,7 @@ def _resumed(parser: Parser, words: list[str]) -> _Job:
             f"{options.resume} was made by mulligan.evaluate; continue it from Python: "
             f"mulligan.evaluate(…, run={options.resume!r}, resume=True)"
         )
-    chosen = endpoint_options(options)
-    endpoint = {**config.get("endpoint", {}), **{name: chosen[name] for name in given if name in chosen}}
-    money = {name: config.get(name) for name in ("price_in", "price_out", "max_cost")}
-    money.update({name: getattr(options, name) for name in money if name in given})
-    prices = Prices(money["price_in"] or 0.0, money["price_out"] or 0.0)
     # The trials under way may exceed `max_cost`: not more of them than were asked for at first.
-    as_before = "concurrency" not in given and "concurrency" in config
-    concurrency = config["concurrency"] if as_before else options.concurrency
-    policy = _player(config["policy_spec"], plan, endpoint)
-    return _Job(plan, policy, folder, folder.path, prices, money["max_cost"], concurrency)
-
-
-def _player(name: str, plan: EvalPlan, endpoint: dict[str, Any]) -> Policy:
-    from mulligan.players import Plays, player_from
-
-    return player_from(name, plays=Plays(plan.env, plan.params, plan.settings), **endpoint)
-
-
-def _interrupted(path: Path) -> str:
-    from mulligan.report.run import RunFolder
-
-    if not (path / "config.toml").exists():
-        return "interrupted before the evaluation began\n"
-    folder = RunFolder(path)
-    played = sum(len(folder.trials(arm)) for arm in folder.arms())
-    return f"interrupted: {played} trials are in {path}; continue with: mulligan eval --resume {path}\n"
-
-
-def _print(data: dict[str, Any]) -> None:
-    from rich.console import Console
-
-    from mulligan.report.tables import eval_table, footnotes
-
-    console = Console(width=None if sys.stdout.isatty() else 160)  # a file or a pipe has no width
-    console.print(eval_table(data))
-    for line in (*footnotes(data), f"Trials: {data['run']}"):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    before = {name: config.get(name) for name in ("price_in", "price_out", "max_cost", "concurrency")}
+    parser.set_defaults(**{**config.get("endpoint", {}), **before}, policy=config["policy_spec"])
+    return plan

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from mulligan.app.cli.options import Parser
-from mulligan.app.cli.train import missing_extra
+from mulligan.app.cli.options import Parser, extra_named
 from mulligan.errors import UsageError
 
 
@@ -26,12 +25,10 @@ def run(parser: Parser, words: list[str]) -> int:
     target = Path(options.folder)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UsageError(f"{target} is not an empty folder; choose another one")
-    try:
+    with extra_named("export"):
         from mulligan.models.load import save
         from mulligan.training.checkpoint import load_model
         from mulligan.training.context import trained_context
-    except ModuleNotFoundError as error:
-        raise missing_extra("export", error) from error
     loaded = load_model(run_folder.path)
     context = trained_context(run_folder, loaded)
     loaded.tokenizer.model_max_length = context  # where transformers, vLLM and `mulligan eval` look for it

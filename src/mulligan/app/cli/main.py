@@ -22,8 +22,6 @@ COMMANDS = {
     "check": "test an environment against the contract",
     "bench": "benchmarks",
 }
-
-
 _CLOSED = 141
 """Exit code where the reader of the output has gone (``| head``), as of programs that SIGPIPE ends."""
 
@@ -37,11 +35,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # up to seven times slower than threads that sleep.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
-        code = _run(words)
+        try:
+            code = _dispatch(words)
+        finally:
+            if sys.stdout is not None:  # None if whoever started us has closed it
+                sys.stdout.flush()
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         code = 130
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit) as ended:
+        if isinstance(ended, SystemExit) and not isinstance(ended.__context__, BrokenPipeError):
+            raise  # but rich ends with 1 where the pipe is closed
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # discards what is still buffered
         code = _CLOSED
     except Exception as error:
@@ -52,19 +56,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stderr.write(f"mulligan: {_message(error)}\n")
         code = 2
     raise SystemExit(code)
-
-
-def _run(words: list[str]) -> int:
-    """The exit code of the command, after all of its output has been written."""
-    try:
-        return _dispatch(words)
-    except SystemExit as ended:
-        if isinstance(ended.__context__, BrokenPipeError):  # rich ends with 1 where the pipe is closed
-            return _CLOSED
-        raise
-    finally:
-        if sys.stdout is not None:  # None if whoever started us has closed it
-            sys.stdout.flush()
 
 
 def _message(error: Exception) -> str:

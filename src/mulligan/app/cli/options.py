@@ -5,14 +5,20 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from mulligan.errors import MissingExtra, ParameterError, UnknownName, UsageError
-from mulligan.settings import settings_of, with_values
+from mulligan.settings import Setting, settings_of, with_values
 from mulligan.trial.settings import TrialSettings
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 ENDPOINT_OPTIONS = ("base_url", "model", "api_key_env", "concurrency", "timeout", "retries", "extra_body")
 _METAVARS = {int: "N", float: "X", str: "NAME", bool: "BOOL"}
@@ -27,38 +33,40 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{self.prog.partition(' ')[2]}: {message}; see '{self.prog} --help'")
 
-    def read(self, words: Sequence[str]) -> tuple[argparse.Namespace, dict[str, str]]:
-        """The options, and the environment's parameters given as ``--env.NAME VALUE``."""
-        params, other_words = self._params(words)
+    def read(
+        self, words: Sequence[str], settings: Mapping[str, Setting] | None = None
+    ) -> tuple[argparse.Namespace, dict[str, str]]:
+        """The options, and what is given as ``--env.NAME VALUE``: the environment's parameters by name.
+
+        With `settings`, these too are taken as ``--SECTION.NAME VALUE``, and all are returned by dotted key.
+        """
+        prefix, settings = ("--env.", {}) if settings is None else ("--", settings)
+        flags, other_words = split_flags(words, prefix)
+        values: dict[str, str] = {}
+        for flag, value in flags.items():
+            key = flag.removeprefix(prefix).replace("-", "_")
+            if value is None and (key not in settings or settings[key].kind is not bool):
+                self.error(f"{flag} needs a value")
+            values[key] = "true" if value is None else value
         options, rest = self.parse_known_args(other_words)
         for word in rest:
-            if not word.startswith("-"):
+            name = word.partition("=")[0]
+            if not name.startswith("-"):
                 self.error(f"unexpected argument {word!r}")
-            raise UnknownName("option", word.partition("=")[0], [*self._option_string_actions, "--env.NAME"])
-        return options, params
-
-    def peek(self, words: Sequence[str]) -> argparse.Namespace:
-        """The options alone, before mistakes are looked for."""
-        return self.parse_known_args(self._params(words)[1])[0]
+            dotted = ["--" + key.replace("_", "-") for key in settings] or ["--env.NAME"]
+            namesakes = [flag for flag in dotted if flag.rpartition(".")[2] == name.lstrip("-")]
+            raise UnknownName("option", name, namesakes or [*self._option_string_actions, *dotted])
+        return options, values
 
     def given(self, words: Sequence[str]) -> list[str]:
         """The options that stand on the command line, by the names of their values."""
-        actions = (self._option_string_actions.get(word.partition("=")[0]) for word in self._params(words)[1])
+        other_words = split_flags(words, "--env.")[1]
+        actions = (self._option_string_actions.get(word.partition("=")[0]) for word in other_words)
         return list(dict.fromkeys(action.dest for action in actions if action is not None))
 
-    def _params(self, words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-        """The environment's parameters, and all other words; parameters may stand anywhere."""
-        flags, other_words = split_flags(words, lambda name: name.startswith("--env."))
-        for name, value in flags.items():
-            if value is None:
-                self.error(f"{name} needs a value")
-        return {
-            name.removeprefix("--env.").replace("-", "_"): value or "" for name, value in flags.items()
-        }, other_words
 
-
-def split_flags(words: Sequence[str], is_flag: Callable[[str], bool]) -> tuple[dict[str, str | None], list[str]]:
-    """``--NAME VALUE`` and ``--NAME=VALUE`` for the names that `is_flag` picks, and all other words.
+def split_flags(words: Sequence[str], prefix: str) -> tuple[dict[str, str | None], list[str]]:
+    """``--NAME VALUE`` and ``--NAME=VALUE`` for names with `prefix` and a dot, and all other words.
 
     The value is None where none is given.
     """
@@ -68,7 +76,7 @@ def split_flags(words: Sequence[str], is_flag: Callable[[str], bool]) -> tuple[d
     while waiting:
         word = waiting.pop(0)
         name, equals, value = word.partition("=")
-        if not is_flag(name):
+        if not name.startswith(prefix) or "." not in name:
             others.append(word)
         elif equals:
             flags[name] = value
@@ -94,7 +102,7 @@ def take_defaults_of_run(parser: Parser, words: Sequence[str]) -> dict[str, Any]
     """Where the policy is a training run, its own settings become the options' defaults; returns its parameters."""
     from mulligan.players import as_trained, trained_with
 
-    options = parser.peek(words)
+    options, _ = parser.read(words)
     config = trained_with(options.policy)
     if config is None or options.env is None:
         return {}
@@ -136,18 +144,14 @@ def add_policy_options(parser: Parser, default: str | None) -> None:
     )
 
 
-def check_endpoint(options: argparse.Namespace) -> None:
-    """Refuse what only an endpoint could heed where another policy plays."""
-    given = [name for name in ("base_url", "model", "extra_body") if getattr(options, name) is not None]
-    if given and options.policy.partition(":")[0] != "endpoint":
-        flag = f"--{given[0].replace('_', '-')}"
-        raise UsageError(f"{flag} is for --policy endpoint:MODEL; the policy is {options.policy!r}")
-
-
 def endpoint_options(options: argparse.Namespace) -> dict[str, Any]:
-    """The options that `EndpointPolicy` takes."""
+    """The options that `EndpointPolicy` takes; what only an endpoint could heed is refused where another plays."""
     if options.concurrency < 1:
         raise ParameterError(f"concurrency must be >= 1 (got {options.concurrency})")
+    for name in ("base_url", "model", "extra_body"):
+        if getattr(options, name) is not None and options.policy and not options.policy.startswith("endpoint"):
+            flag = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{flag} is for --policy endpoint:MODEL; the policy is {options.policy!r}")
     return {name: getattr(options, name) for name in ENDPOINT_OPTIONS}
 
 
@@ -158,28 +162,31 @@ def available_cores(cores: int | None) -> int:
     return cores or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
-def check_installed(command: str) -> None:
-    """Name the extra that `command` needs, if torch is missing."""
+@contextmanager
+def extra_named(activity: str) -> Iterator[None]:
+    """Where an import inside fails, names the extra that `activity` needs, unless the module is Mulligan's."""
     try:
-        import torch  # noqa: F401
-        import transformers  # noqa: F401
-    except ImportError as error:
-        raise MissingExtra(command, "train") from error
-
-
-def check_holds_runs(folder: Path) -> None:
-    """Refuse a folder that is a run itself: a sweep keeps its runs in a folder of their own."""
-    if (folder / "config.toml").exists():
-        raise UsageError(f"{folder} is a run itself; choose another folder for several")
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "mulligan":
+            raise
+        raise MissingExtra(activity, "train") from error
 
 
 def new_run_path(kind: str, env: str, *more: str) -> Path:
     """A folder under runs/ that does not exist yet: time, kind, and what is played by whom."""
     name = re.sub(r"[^\w.]+", "-", "-".join([Path(env).stem if ".py:" in env else env, *more])).strip("-")
     stamp = time.strftime("%Y%m%d-%H%M%S")
-    path = Path("runs") / f"{stamp}-{kind}-{name}"
-    number = 2
-    while path.exists():
-        path = path.with_name(f"{stamp}-{kind}-{name}-{number}")
-        number += 1
-    return path
+    paths = (Path("runs") / f"{stamp}-{kind}-{name}{'' if n == 1 else f'-{n}'}" for n in count(1))
+    return next(path for path in paths if not path.exists())
+
+
+def print_tables(tables: Sequence[RenderableType], notes: Sequence[str] = ()) -> None:
+    """Print tables of rich, and lines of text under them."""
+    from rich.console import Console
+
+    console = Console(width=None if sys.stdout.isatty() else 160)  # a file or a pipe has no width
+    for table in tables:
+        console.print(table)
+    for note in notes:
+        console.print(note, markup=False, highlight=False, soft_wrap=True)

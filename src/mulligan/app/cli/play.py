@@ -12,7 +12,6 @@ from mulligan.app.cli.options import (
     Parser,
     add_policy_options,
     add_trial_options,
-    check_endpoint,
     endpoint_options,
     take_defaults_of_run,
     trial_settings,
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 def add_options(parser: Parser) -> None:
     parser.add_argument("env", help="a name from 'mulligan envs', or path/to/file.py:ClassName")
-    parser.add_argument("--seed", type=_seed, default=0, metavar="N|random", help="which task (0)")
+    parser.add_argument("--seed", type=seed, default=0, metavar="N|random", help="which task (0)")
     parser.add_argument("--web", action="store_true", help="play in the browser, beside what an agent sees")
     parser.add_argument("--port", type=int, default=0, metavar="N", help="with --web: the port (any that is free)")
     parser.add_argument("--no-browser", action="store_true", help="with --web: only print the address")
@@ -41,11 +40,8 @@ def add_options(parser: Parser) -> None:
     parser.epilog = "Parameters of the environment: --env.NAME VALUE, e.g. --env.mines 5"
 
 
-def _seed(word: str) -> int:
+def seed(word: str) -> int:
     return secrets.randbelow(1_000_000) if word == "random" else int(word)
-
-
-_seed.__name__ = "int or 'random'"  # what argparse calls the type in its errors
 
 
 def run(parser: Parser, words: list[str]) -> int:
@@ -58,7 +54,7 @@ def run(parser: Parser, words: list[str]) -> int:
 
     trained_params = take_defaults_of_run(parser, words)
     options, given_params = parser.read(words)
-    check_endpoint(options)
+    endpoint = endpoint_options(options)
     if options.web and options.policy != "human":
         raise UsageError(f"play: --web must be played by a person (got --policy {options.policy})")
     if not options.web and (options.port or options.no_browser):
@@ -66,7 +62,12 @@ def run(parser: Parser, words: list[str]) -> int:
     params = {**trained_params, **given_params}
     task = registry.task_of(options.env, options.seed, params)
     settings = trial_settings(options)
-    env = _built(task)
+    try:
+        env = registry.build(task)
+    except MulliganError:
+        raise
+    except Exception as error:  # of a class of the user's own
+        raise UsageError(f"{task.env} cannot be built: {type(error).__name__}: {error}") from error
     console = Console()
     if options.web:
         return _play_in_browser(env, settings, options, console)
@@ -74,8 +75,7 @@ def run(parser: Parser, words: list[str]) -> int:
     if options.policy == "human":
         policy: Policy = HumanPolicy(console, glyphs=spec.glyphs)
     else:
-        plays = Plays(options.env, params, settings)
-        player = player_from(options.policy, plays=plays, **endpoint_options(options))
+        player = player_from(options.policy, plays=Plays(options.env, params, settings), **endpoint)
         policy = Watched(player, console, spec.glyphs)
     console.print(f"[bold]{spec.name}[/]  {task.task_class}, seed {task.seed}, player {policy.name}", highlight=False)
     console.print(env.rules(), markup=False, highlight=False)
@@ -86,21 +86,7 @@ def run(parser: Parser, words: list[str]) -> int:
         console.print("Good bye.")
         return 130
     _print_verdict(trial, console)
-    if options.policy == "human" and spec.kind == "solve" and trial.episodes[-1].won:
-        console.print("You won.", style="bold green")
     return 0
-
-
-def _built(task: Task) -> Env:
-    """The world to play in; a class of the user's own may fail to build it."""
-    from mulligan.envs import registry
-
-    try:
-        return registry.build(task)
-    except MulliganError:
-        raise
-    except Exception as error:
-        raise UsageError(f"{task.env} cannot be built: {type(error).__name__}: {error}") from error
 
 
 def _play_in_browser(env: Env, settings: TrialSettings, options: argparse.Namespace, console: Console) -> int:

@@ -25,21 +25,16 @@ def run(parser: Parser, words: list[str]) -> int:
     folder = RunFolder.open(options.run)
     arms = folder.arms()
     if not arms:
-        is_training = folder.config().get("kind") == "train"
-        hint = "; training keeps those of every run.save_trials_every updates" if is_training else ""
-        raise UsageError(f"{options.run} has no trials yet{hint}")
+        hint = "; training keeps those of every run.save_trials_every updates"
+        raise UsageError(f"{options.run} has no trials yet{hint if folder.config().get('kind') == 'train' else ''}")
     arm = options.arm or ("main" if "main" in arms else arms[-1])
     if arm not in arms:
         raise UnknownName(f"arm of {options.run}", arm, arms)
     trials = folder.trials(arm)
-    if not trials:
-        raise UsageError(f"{options.run} has no trials of {arm!r} yet")
-    index = min(trials) if options.number is None else options.number - 1
+    index = min(trials, default=0) if options.number is None else options.number - 1
     if index not in trials:
-        raise UsageError(
-            f"{options.run} has no trial of task {options.number}; it has {len(trials)} of the tasks "
-            f"{min(trials) + 1} to {max(trials) + 1}"
-        )
+        numbers = f"{min(trials) + 1} to {max(trials) + 1}" if trials else "none yet"
+        raise UsageError(f"{options.run} has no trial of task {index + 1} in {arm!r}; it has {numbers}")
     sys.stdout.write(to_json(trial_to_dict(trials[index])) if options.json else transcript(trials[index]))
     return 0
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,28 +18,20 @@ class Polite:
 
     def __init__(self) -> None:
         self.was_asked = self.has_begun = False
-        self.under_way = "update"
 
     def on_update(self, metrics: Mapping[str, Any]) -> None:
         self.has_begun = self.has_begun or "demonstrations" not in metrics
-        self.under_way = "step" if metrics.get("warmstart", 0) < metrics.get("steps", 0) else "update"
-
-    def is_asked(self) -> bool:
-        return self.was_asked
 
     def ask(self, *_: object) -> None:
         if self.was_asked or not self.has_begun:
             raise KeyboardInterrupt
         self.was_asked = True
-        sys.stderr.write(f"stopping after this {self.under_way}; once more to stop at once\n")
+        sys.stderr.write("stopping after this step or update; once more to stop at once\n")
 
 
 @contextmanager
-def _handling(handler: Callable[..., None]) -> Iterator[None]:
-    """Inside, `handler` gets Ctrl-C and the signal by which schedulers end a job; only a main thread gets signals."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+def handling(handler: Callable[..., None]) -> Iterator[None]:
+    """Inside, `handler` gets Ctrl-C and the signal by which schedulers end a job."""
     before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
@@ -49,28 +40,18 @@ def _handling(handler: Callable[..., None]) -> Iterator[None]:
             signal.signal(number, previous)
 
 
-@contextmanager
-def stopping_politely() -> Iterator[Polite]:
-    """Inside, a signal asks for a stop after the current update."""
-    polite = Polite()
-    with _handling(polite.ask):
-        yield polite
+def interrupt_once() -> Callable[..., None]:
+    """A handler that interrupts; a second signal within a second is the same request.
 
-
-@contextmanager
-def ended_as_interrupted() -> Iterator[None]:
-    """Inside, a scheduler's signal does what Ctrl-C does.
-
-    A second signal within a second is the same request: `timeout` signals the process, then its group.
+    `timeout` signals the process, then its group.
     """
-    first: float | None = None
+    last = -_SAME_REQUEST
 
     def interrupt(*_: object) -> None:
-        nonlocal first
+        nonlocal last
         now = time.monotonic()
-        if first is None or now - first > _SAME_REQUEST:
-            first = now
+        if now - last >= _SAME_REQUEST:
+            last = now
             raise KeyboardInterrupt
 
-    with _handling(interrupt):
-        yield
+    return interrupt

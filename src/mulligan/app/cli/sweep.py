@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import math
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mulligan.app.cli.options import Parser, available_cores, check_holds_runs, check_installed, new_run_path
-from mulligan.app.cli.stopping import ended_as_interrupted
-from mulligan.app.cli.work_progress import work_progress
+from mulligan.app.cli.options import Parser, available_cores, extra_named, new_run_path
+from mulligan.app.cli.stopping import handling, interrupt_once
 from mulligan.errors import UsageError
 
 if TYPE_CHECKING:
-    from mulligan.app.sweep.arms import Sweep
+    from mulligan.app.sweep.arms import Sweep, Work
 
 TIME_OVER = 75
 """Exit code where the time is over and there is more to do."""
@@ -37,7 +37,7 @@ _EPILOG = """The file:
   [arms."meta-RL"]
 
 Results: RUN/table.json and RUN/table.md, as `mulligan compare RUN` shows them. The same command continues an
-interrupted sweep. Arms that were run keep their settings and their order in the file; new ones come at its end."""
+interrupted sweep. Arms that were begun keep their settings and their place in the file; new ones come at its end."""
 
 
 def add_options(parser: Parser) -> None:
@@ -46,39 +46,52 @@ def add_options(parser: Parser) -> None:
     parser.add_argument("--cores", type=int, metavar="N", help="arms at a time, one thread each (all cores)")
     parser.add_argument("--only", action="append", metavar="ARM", help="of all arms, this one; can be given again")
     parser.add_argument("--seeds", metavar="LIST", help="of all seeds, these: 0,2")
-    parser.add_argument("--minutes", type=float, metavar="N", help="stop after so long, to go on another time")
+    parser.add_argument(
+        "--minutes", type=float, default=math.inf, metavar="N", help="stop after so long, to go on another time"
+    )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.epilog = _EPILOG
 
 
 def run(parser: Parser, words: list[str]) -> int:
-    from mulligan.app.sweep.arms import plan_work, read_sweep, refuse_edits
-    from mulligan.app.sweep.schedule import TimeOver, run_work
-    from mulligan.report.run import RunFolder
+    from mulligan.app.sweep.arms import chosen, plan_work, read_sweep, refuse_edits
 
     options = parser.parse_args(words)
     sweep = read_sweep(options.file)
-    seeds = None if options.seeds is None else _seeds(sweep, options.seeds)
     folder = Path(options.run or new_run_path("sweep", Path(options.file).stem))
-    check_holds_runs(folder)
-    refuse_edits(plan_work(sweep, folder.absolute()))
-    work = plan_work(sweep, folder.absolute(), only=options.only or (), seeds=seeds)
-    if not work:
-        raise UsageError("sweep: no arm of --only has these --seeds")
-    cores = available_cores(options.cores)
-    check_installed("mulligan sweep")
-    if options.minutes is not None and not options.minutes > 0:
+    plan = plan_work(sweep, folder.absolute())
+    refuse_edits(plan)
+    work = chosen(plan, options.only or (), _seeds(sweep, options.seeds))
+    if not options.minutes > 0:
         raise UsageError(f"sweep: --minutes must be > 0 (got {options.minutes:g})")
-    seconds = math.inf if options.minutes is None else 60 * options.minutes
-    try:
-        with RunFolder(folder).held(), ended_as_interrupted(), work_progress(work, quiet=options.json) as progress:
-            results = run_work(work, cores, progress, seconds)
-    except (KeyboardInterrupt, TimeOver) as stopped:
-        command = shlex.join(["mulligan", "sweep", *words] + ([] if options.run else ["--run", str(folder)]))
-        sys.stderr.write(f"{str(stopped) or 'interrupted'}; continue with: {command}\n")
-        return TIME_OVER if isinstance(stopped, TimeOver) else 130
+    results = run_arms(work, folder, ["sweep", *words], options, 60 * options.minutes)
     _report(sweep.title, folder, results, as_json=options.json)
     return 0
+
+
+def run_arms(
+    work: Sequence[Work], folder: Path, words: Sequence[str], options: argparse.Namespace, seconds: float = math.inf
+) -> dict[Path, dict[str, Any]]:
+    """Do what is not done yet of `work`; where that is stopped, end the command `words` with how to continue it."""
+    from mulligan.app.sweep.schedule import TimeOver, run_work, work_progress
+    from mulligan.report.run import RunFolder
+
+    cores = available_cores(options.cores)
+    if (folder / "config.toml").exists():
+        raise UsageError(f"{folder} is a run itself; choose another folder for several")
+    with extra_named(f"mulligan {words[0]}"):
+        import transformers  # noqa: F401
+    try:
+        with (
+            RunFolder(folder).held(),
+            handling(interrupt_once()),
+            work_progress(work, quiet=options.json) as progress,
+        ):
+            return run_work(work, cores, progress, seconds)
+    except (KeyboardInterrupt, TimeOver) as stopped:
+        command = shlex.join(["mulligan", *words] + ([] if options.run else ["--run", str(folder)]))
+        sys.stderr.write(f"{str(stopped) or 'interrupted'}; continue with: {command}\n")
+        raise SystemExit(TIME_OVER if isinstance(stopped, TimeOver) else 130) from None
 
 
 def _report(title: str, folder: Path, results: Mapping[Path, Mapping[str, Any]], *, as_json: bool) -> None:
@@ -101,9 +114,9 @@ def _report(title: str, folder: Path, results: Mapping[Path, Mapping[str, Any]],
                 )
 
 
-def _seeds(sweep: Sweep, listed: str) -> list[int]:
-    """Some of the sweep's seeds."""
-    words = [word.strip() for word in listed.split(",")]
+def _seeds(sweep: Sweep, listed: str | None) -> list[int]:
+    """Some of the sweep's seeds, or all of them."""
+    words = [word.strip() for word in listed.split(",")] if listed else [str(seed) for seed in sweep.seeds]
     if any(word not in map(str, sweep.seeds) for word in words):
         raise UsageError(f"sweep: --seeds must be among {', '.join(map(str, sweep.seeds))} (got {listed})")
     return [seed for seed in sweep.seeds if str(seed) in words]

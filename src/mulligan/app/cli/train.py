@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
+import importlib
 import json
 import sys
-import textwrap
 from collections.abc import Callable
-from dataclasses import fields
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from mulligan.app.cli.mirrors import to_tensorboard, to_wandb
-from mulligan.app.cli.options import Parser, new_run_path, split_flags
-from mulligan.app.cli.stopping import stopping_politely
+from mulligan.app.cli.options import Parser, extra_named, new_run_path
+from mulligan.app.cli.stopping import Polite, handling
 from mulligan.app.progress import Metrics, OnUpdate, Status, is_versus, shares, update_progress
-from mulligan.errors import MissingExtra, MulliganError, UnknownName, UsageError
+from mulligan.errors import MissingExtra, UsageError
 
 if TYPE_CHECKING:
     from mulligan.training.config import Config
@@ -37,10 +35,11 @@ def add_options(parser: Parser) -> None:
 
 
 def run(parser: Parser, words: list[str]) -> int:
+    from mulligan.training.config import settings
+
     if {"-h", "--help"} & set(words):
         parser.epilog = _overview()
-    flags, rest = _split(words)
-    options = _read(parser, rest)
+    options, flags = parser.read(words, settings())
     if options.settings:
         sys.stdout.write(_explained())
         return 0
@@ -49,52 +48,29 @@ def run(parser: Parser, words: list[str]) -> int:
         sys.stdout.write(_written(config, as_json=options.json))
         return 0
     folder = Path(options.resume or options.run or new_run_path("train", config.task.env))
-    _check_folder(folder, is_new=not options.resume)
-    with contextlib.ExitStack() as stack:
-        mirrors = [stack.enter_context(mirror) for mirror in _mirrors(options, folder, config)]
-        show = stack.enter_context(update_progress(config.task.env, quiet=options.json))
-        polite = stack.enter_context(stopping_politely())
+    if not options.resume and (folder / "config.toml").exists():  # before anything heavy is imported
+        raise UsageError(f"{folder} already holds a run; choose another folder, or continue it with --resume {folder}")
+    polite = Polite()
+    with ExitStack() as stack:
+        callbacks: list[OnUpdate] = []
+        if options.tensorboard:
+            callbacks.append(_to_tensorboard(folder, stack))
+        if options.wandb:
+            callbacks.append(_to_wandb(folder, config, stack))
+        callbacks.append(stack.enter_context(update_progress(config.task.env, quiet=options.json)))
+        stack.enter_context(handling(polite.ask))
         try:
-            _train(
-                config, folder, [*mirrors, show, polite.on_update], resume=bool(options.resume), stop=polite.is_asked
-            )
+            _train(config, folder, [*callbacks, polite.on_update], bool(options.resume), lambda: polite.was_asked)
             interrupted = polite.was_asked and not _is_trained(config, folder)
         except KeyboardInterrupt:
             interrupted = True
-        if interrupted:
-            stack.close()
-            sys.stderr.write(_interrupted(folder))
-            return 130
+    if interrupted:
+        has_begun = (folder / "config.toml").exists()
+        where = f": the run is in {folder}; continue with: mulligan train --resume {folder}"
+        sys.stderr.write(f"interrupted{where if has_begun else ' before the run began'}\n")
+        return 130
     _report(config, folder, options)
     return 0
-
-
-def _split(words: list[str]) -> tuple[dict[str, str], list[str]]:
-    """Settings (``--section.name VALUE``), and the options of the command itself."""
-    from mulligan.training.config import settings
-
-    flags, others = split_flags(words, lambda name: name.startswith("--") and "." in name)
-    values: dict[str, str] = {}
-    for name, value in flags.items():
-        key = name.removeprefix("--").replace("-", "_")
-        if value is None and (key not in settings() or settings()[key].kind is not bool):
-            raise UsageError(f"train: {name} needs a value; 'mulligan train --settings' explains it")
-        values[key] = "true" if value is None else value
-    return values, others
-
-
-def _read(parser: Parser, words: list[str]) -> argparse.Namespace:
-    from mulligan.training.config import settings
-
-    options, rest = parser.parse_known_args(words)
-    for word in rest:
-        name = word.partition("=")[0]
-        if not name.startswith("-"):
-            raise UsageError(f"train: unexpected argument {word!r}; see 'mulligan train --help'")
-        dotted = ["--" + key.replace("_", "-") for key in settings()]
-        namesakes = [flag for flag in dotted if flag.rpartition(".")[2] == name.lstrip("-")]
-        raise UnknownName("option", name, namesakes or [*parser._option_string_actions, *dotted])
-    return options
 
 
 def _resolved(options: argparse.Namespace, flags: dict[str, str]) -> Config:
@@ -133,12 +109,6 @@ def _written(config: Config, *, as_json: bool) -> str:
     return json.dumps(tree, indent=2) + "\n" if as_json else to_toml(tree).lstrip("\n")
 
 
-def _check_folder(folder: Path, *, is_new: bool) -> None:
-    """Before anything heavy is imported: a run is not begun twice."""
-    if is_new and (folder / "config.toml").exists():
-        raise UsageError(f"{folder} already holds a run; choose another folder, or continue it with --resume {folder}")
-
-
 def _is_trained(config: Config, folder: Path) -> bool:
     """Whether there is nothing left to do."""
     from mulligan.training.metrics import MetricsFile
@@ -146,25 +116,10 @@ def _is_trained(config: Config, folder: Path) -> bool:
     return any(line["update"] >= config.run.updates for line in MetricsFile(folder / "metrics.jsonl").read())
 
 
-def _mirrors(
-    options: argparse.Namespace, folder: Path, config: Config
-) -> list[contextlib.AbstractContextManager[OnUpdate]]:
-    mirrors: list[contextlib.AbstractContextManager[OnUpdate]] = []
-    if options.tensorboard:
-        mirrors.append(to_tensorboard(folder))
-    if options.wandb:
-        mirrors.append(to_wandb(folder, config))
-    return mirrors
-
-
-def _train(config: Config, folder: Path, callbacks: list[OnUpdate], *, resume: bool, stop: Callable[[], bool]) -> None:
-    try:
+def _train(config: Config, folder: Path, callbacks: list[OnUpdate], resume: bool, stop: Callable[[], bool]) -> None:
+    with extra_named("training"):
         from mulligan.training.loop import train
-    except ModuleNotFoundError as error:
-        raise missing_extra("training", error) from error
-
-    if warning := _without_gpu(config):
-        sys.stderr.write(f"warning: {warning}\n")
+    _warn_without_gpu(config)
 
     def on_update(metrics: Metrics) -> None:
         for callback in callbacks:
@@ -173,30 +128,17 @@ def _train(config: Config, folder: Path, callbacks: list[OnUpdate], *, resume: b
     train(config, folder, resume=resume, on_update=on_update, stop=stop)
 
 
-def _without_gpu(config: Config) -> str | None:
-    """A warning where a model of real size is about to be trained on the CPU, and nobody asked for that."""
-    name = config.model.name
-    if config.model.device != "auto" or name.partition(":")[0] not in ("smollm2", "hf"):
-        return None
+def _warn_without_gpu(config: Config) -> None:
+    """Where a model of real size is about to be trained on the CPU, and nobody asked for that."""
     import torch
 
-    if torch.cuda.is_available():
-        return None
-    return (
-        f"torch sees no GPU: {name} is trained on the CPU, many times more slowly; the presets cpu… are made for one, "
-        "and --model.device cpu says that it is meant"
-    )
-
-
-def missing_extra(activity: str, error: ModuleNotFoundError) -> MulliganError | ModuleNotFoundError:
-    """The error for a failed import: the extra that brings the module, unless the module is Mulligan's."""
-    return error if (error.name or "").partition(".")[0] == "mulligan" else MissingExtra(activity, "train")
-
-
-def _interrupted(folder: Path) -> str:
-    if not (folder / "config.toml").exists():
-        return "interrupted before the run began\n"
-    return f"interrupted: the run is in {folder}; continue with: mulligan train --resume {folder}\n"
+    name = config.model.name
+    is_large = name.partition(":")[0] in ("smollm2", "hf")
+    if is_large and config.model.device == "auto" and not torch.cuda.is_available():
+        sys.stderr.write(
+            f"warning: torch sees no GPU: {name} is trained on the CPU, many times more slowly; the presets cpu… are "
+            "made for one, and --model.device cpu says that it is meant\n"
+        )
 
 
 def _report(config: Config, folder: Path, options: argparse.Namespace) -> None:
@@ -208,47 +150,78 @@ def _report(config: Config, folder: Path, options: argparse.Namespace) -> None:
 
         sys.stdout.write(to_json({"run": str(folder), **last}))
         return
-    sys.stdout.write(
-        (_trained(last, config) if config.run.updates else _warmed(last, folder, options)) + f"Run: {folder}\n"
-    )
-
-
-def _trained(last: Metrics, config: Config) -> str:
-    figures = "  ".join(Status(versus=is_versus(config.task.env)).success(last))
-    done = int(last.get("update", 0))
-    return f"{done} update{'' if done == 1 else 's'} done{f'; the last one: {figures}' if figures else ''}\n"
+    if config.run.updates:
+        done, success = int(last.get("update", 0)), "  ".join(Status(versus=is_versus(config.task.env)).success(last))
+        summary = f"{done} update{'s' * (done != 1)} done{success and f'; the last one: {success}'}\n"
+    else:
+        summary = _warmed(last, folder, options)
+    sys.stdout.write(f"{summary}Run: {folder}\n")
 
 
 def _warmed(last: Metrics, folder: Path, options: argparse.Namespace) -> str:
     """The summary of a warm start alone: its result, where its weights are, and how to start from them."""
-    shown = "  ".join(f"p@{k} {100 * share:.1f}" for k, share in shares(last, "validation/p@"))
+    success = "  ".join(f"p@{k} {100 * share:.1f}" for k, share in shares(last, "validation/p@"))
     weights = folder / "checkpoints" / "update-00000" / "weights.safetensors"
-    preset, file = options.preset or ("" if options.config or options.resume else "cpu"), options.config
-    again = f"{f'--preset {preset} ' if preset else ''}{f'--config {file} ' if file else ''}"
+    preset = options.preset or ("" if options.config or options.resume else "cpu")
+    given = [f"--preset {preset} "] if preset else []
+    given += [f"--config {options.config} "] if options.config else []
     return (
-        f"warm start done{f'; on validation tasks: {shown}' if shown else ''}\n"
-        f"Weights: {weights}; other runs begin there with {again}--model.name {folder} --warmstart.steps 0\n"
+        f"warm start done{success and f'; on validation tasks: {success}'}\n"
+        f"Weights: {weights}; other runs begin there with {''.join(given)}--model.name {folder} --warmstart.steps 0\n"
     )
 
 
-# ---- help
+def _to_tensorboard(folder: Path, stack: ExitStack) -> OnUpdate:
+    """The callback that writes an update for TensorBoard, inside the run folder."""
+    writer = _import("torch.utils.tensorboard", "tensorboard").SummaryWriter(str(folder / "tensorboard"))
+    stack.callback(writer.close)
+
+    def log(numbers: dict[str, float], update: int) -> None:
+        for name, value in numbers.items():
+            writer.add_scalar(name, value, update)
+
+    return _numbers_to(log)
+
+
+def _to_wandb(folder: Path, config: Config, stack: ExitStack) -> OnUpdate:
+    """The callback that sends an update to Weights & Biases; a resumed run goes on there too."""
+    from mulligan.training.resolve import to_tree
+
+    wandb = _import("wandb", "wandb")
+    folder.mkdir(parents=True, exist_ok=True)
+    name, settings = folder.resolve().name, to_tree(config)
+    session = wandb.init(project="mulligan", name=name, id=name, resume="allow", dir=str(folder), config=settings)
+    stack.callback(session.finish)
+    return _numbers_to(lambda numbers, update: session.log(numbers, step=update))
+
+
+def _import(module: str, extra: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingExtra(f"--{extra}", extra) from error
+
+
+def _numbers_to(log: Callable[[dict[str, float], int], None]) -> OnUpdate:
+    """Passes on the metrics of an update that can be plotted; none of the warm start's."""
+
+    def on_update(metrics: Metrics) -> None:
+        if "update" in metrics:
+            numbers = {name: each for name, each in metrics.items() if isinstance(each, int | float)}
+            log({name: each for name, each in numbers.items() if name != "updates"}, metrics["update"])
+
+    return on_update
 
 
 def _overview() -> str:
-    """The presets, and the settings section by section."""
-    from mulligan.training.config import Config, settings
+    """The presets, and how settings are given."""
     from mulligan.training.resolve import presets
 
     lines = ["presets (cpu, where neither a preset, a file nor a model is named):"]
     width = max(map(len, presets()))
     lines += [f"  {name:<{width}}  {summary}" for name, summary in presets().items()]
     lines += ["", "settings: --SECTION.NAME VALUE, or NAME = VALUE under [SECTION] in a file; --settings explains them"]
-    for section in fields(Config):
-        keys = [key for key in settings() if key.startswith(f"{section.name}.")]
-        shown = [f"{key.partition('.')[2]}={settings()[key].shown(settings()[key].default)}" for key in keys]
-        lines.append(f"  {section.name}: {(getattr(Config(), section.name).__doc__ or '').partition(chr(10))[0]}")
-        lines += textwrap.wrap("  ".join(shown), 100, initial_indent="    ", subsequent_indent="    ")
-    lines.append("  env: parameters of the environment: --env.NAME VALUE, e.g. --env.mines 5")
+    lines.append("parameters of the environment: --env.NAME VALUE, e.g. --env.mines 5")
     return "\n".join(lines)
 
 

@@ -9,25 +9,23 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from mulligan.errors import ParameterError, UnknownName, UsageError
 from mulligan.eval.plan import CONTROLS
 from mulligan.players import as_trained
-from mulligan.report.run import RunFolder
-from mulligan.rollout.groups import Mixture
 from mulligan.rollout.tasksets import tasks_of
 from mulligan.settings import settings_of, with_values
-from mulligan.training.compare import changed_settings, differences, flat_settings, in_words
+from mulligan.training.compare import differences, flat_settings, in_words
 from mulligan.training.config import Config, shown_memories
-from mulligan.training.resolve import as_table, from_run, read_toml, resolve
+from mulligan.training.resolve import as_table, read_toml, resolve
 from mulligan.trial.settings import TrialSettings
 
 WARM_START = "warm start"
-RESULT = "arm.json"
-"""What an arm leaves in its folder when it is done."""
+ORDER, RESULT = "order.json", "arm.json"
+"""What an arm has in its folder when it is begun, and when it is done."""
 
 
 @dataclass(frozen=True)
@@ -60,41 +58,32 @@ class Sweep:
     `controls`."""
 
     def __post_init__(self) -> None:
-        _check_list("seeds", self.seeds, int)
-        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
+        if (
+            not self.seeds
+            or len(set(self.seeds)) < len(self.seeds)
+            or any(type(seed) is not int for seed in self.seeds)
+        ):
             raise ParameterError(f"seeds must be one or more different numbers (got {list(self.seeds)})")
-        self._check_also()
         names = [arm.name for arm in self.arms]
         if not names or len(set(names)) < len(names):
             raise ParameterError(f"a sweep needs one or more arms with different names (got {names})")
-        for arm in self.arms:
-            self._check_arm(arm)
-
-    def _check_also(self) -> None:
         folders = [further_name(name) for name in self.also]
-        for name, folder in zip(self.also, folders, strict=True):
-            if not folder or folders.count(folder) > 1:
-                raise ParameterError(
-                    f"the names of further evaluations must differ in letters or digits (got {name!r})"
-                )
-        for where, controls in (
-            ("controls", self.controls),
-            *((f"also.{name}.controls", changes.get("controls", ())) for name, changes in self.also.items()),
-        ):
-            _check_list(where, controls, str)
+        if "" in folders or len(set(folders)) < len(folders):
+            raise ParameterError(
+                f"the names of further evaluations must differ in letters or digits (got {list(self.also)})"
+            )
+        for controls in (self.controls, *(changes.get("controls", ()) for changes in self.also.values())):
             for control in controls:
                 if control not in CONTROLS:
                     raise UnknownName("control", control, CONTROLS)
-
-    def _check_arm(self, arm: Arm) -> None:
-        if arm.name.startswith(WARM_START):
-            raise ParameterError(f"an arm cannot be called {arm.name!r}: warm starts are listed under that name")
-        if "run.seed" in {**self.settings, **arm.settings}:
-            raise ParameterError(f"arm {arm.name!r} cannot set run.seed: the sweep has seeds = […] for that")
-        _check_list(f"arms.{arm.name}.also", arm.also, str)
-        for name in arm.also:
-            if name not in self.also:
-                raise UnknownName("further evaluation", name, self.also)
+        for arm in self.arms:
+            if arm.name.startswith(WARM_START):
+                raise ParameterError(f"the name of an arm must not begin with {WARM_START!r} (got {arm.name!r})")
+            if "run.seed" in {**self.settings, **arm.settings}:
+                raise ParameterError(f"arm {arm.name!r} must not set run.seed: the sweep has seeds = […] for that")
+            for name in arm.also:
+                if name not in self.also:
+                    raise UnknownName("further evaluation", name, self.also)
 
 
 @dataclass(frozen=True)
@@ -113,8 +102,11 @@ class Work:
     threads: int = 1
 
     @property
-    def is_warm_start(self) -> bool:
-        return self.name.startswith(WARM_START)
+    def order(self) -> dict[str, Any]:
+        """What the process is told, as plain data."""
+        order = {name: getattr(self, name) for name in ("name", "preset", "settings", "evaluation")}
+        plain: dict[str, Any] = json.loads(json.dumps({**order, "folder": str(self.folder)}))
+        return plain
 
 
 def read_sweep(path: str | Path) -> Sweep:
@@ -125,39 +117,22 @@ def read_sweep(path: str | Path) -> Sweep:
     """
     tree, where = read_toml(Path(path), "a sweep"), f" in {path}"
     kinds = {"title": str, "preset": str, "seeds": list, "tasks": int, "seed_set": str, "controls": list}
+    kinds |= {"settings": dict, "also": dict, "arms": dict}
     for name, value in tree.items():
-        if name not in (*kinds, "settings", "also", "arms"):
-            raise UnknownName(f"entry{where}", name, [*kinds, "settings", "also", "arms"])
-        if name in kinds and type(value) is not kinds[name]:
+        if name not in kinds:
+            raise UnknownName(f"entry{where}", name, kinds)
+        if type(value) is not kinds[name]:
             raise ParameterError(f"{name}{where} must be a {kinds[name].__name__} (got {value!r})")
     arms = []
-    for name, table in as_table(tree.get("arms", {}), "arms", where).items():
+    for name, table in tree.pop("arms", {}).items():
         settings = dict(as_table(table, f"arms.{name}", where))
         also = settings.pop("also", ())
         arms.append(Arm(name, _flags(settings, f"arms.{name}", where), also))
-    further = as_table(tree.get("also", {}), "also", where)
-    return Sweep(
-        arms,
-        settings=_flags(as_table(tree.get("settings", {}), "settings", where), "settings", where),
-        also={name: as_table(changes, f"also.{name}", where) for name, changes in further.items()},
-        **{name: tree[name] for name in kinds if name in tree},
-    )
+    return Sweep(arms, **{**tree, "settings": _flags(tree.get("settings", {}), "settings", where)})
 
 
-def plan_work(
-    sweep: Sweep,
-    folder: Path,
-    *,
-    warm_threads: int = 1,
-    only: Sequence[str] = (),
-    seeds: Sequence[int] | None = None,
-) -> list[Work]:
-    """Everything to run, in an order in which nothing waits for what comes later; all settings are checked here.
-
-    only   names of arms; empty for all.
-    seeds  of the sweep's, these; None for all.
-    What is chosen is planned as it is among all the others: in the same folder, with the same settings.
-    """
+def plan_work(sweep: Sweep, folder: Path, *, warm_threads: int = 1) -> list[Work]:
+    """Everything to run, in an order in which nothing waits for what comes later; all settings are checked here."""
     protocol = {"tasks": sweep.tasks, "seed_set": sweep.seed_set, "controls": list(sweep.controls)}
     settings = {arm.name: _settings(sweep, arm) for arm in sweep.arms}
     configs = {name: resolve(sweep.preset, None, flags) for name, flags in settings.items()}
@@ -182,40 +157,30 @@ def plan_work(
             short = re.sub(r"[^a-z0-9.]+", "-", arm.name.lower()).strip("-")
             path = folder / f"{arm_number:02d}-{short}-seed{seed}"
             planned[path] = Work(arm.name, seed, path, flags, sweep.preset, start, evaluation)
+    return list(planned.values())
+
+
+def chosen(work: Sequence[Work], only: Sequence[str], seeds: Sequence[int]) -> list[Work]:
+    """Of a plan, the arms of these names (all, where none is given) with these seeds, and what they start from."""
+    arms = [each for each in work if not each.name.startswith(WARM_START)]
+    names = dict.fromkeys(each.name for each in arms)
     for name in only:
-        if name not in settings:
-            raise UnknownName("arm", name, settings)
-    arms = [each for each in planned.values() if not each.is_warm_start]
-    chosen = [each for each in arms if each.name in (only or settings) and each.seed in (seeds or sweep.seeds)]
-    needed = {each.folder for each in chosen} | {each.after for each in chosen}
-    return [each for each in planned.values() if each.folder in needed]
+        if name not in names:
+            raise UnknownName("arm", name, names)
+    picked = [each for each in arms if each.name in (only or names) and each.seed in seeds]
+    needed = {each.folder for each in picked} | {each.after for each in picked}
+    return [each for each in work if each.folder in needed]
 
 
 def refuse_edits(work: Sequence[Work]) -> None:
-    """Refuse to go on where the sweep's file has changed since arms of it were run: by arm and setting."""
-    planned = {each.folder for each in work}
-    for each in sorted(work, key=lambda each: each.is_warm_start):
-        name = each.folder.name.partition("-")[2]
-        for other in each.folder.parent.glob(f"*-{name}"):
-            if other not in planned and other.name.partition("-")[2] == name:
-                raise UsageError(
-                    f"arm {each.name!r} was run as {other.name}, and is {each.folder.name} now; keep the order of the "
-                    "arms, add new ones at the end, or choose another --run"
-                )
-        if not (each.folder / "config.toml").is_file():
-            continue
-        before, config = from_run(RunFolder.open(each.folder)), resolve(each.preset, None, each.settings)
-        if not config.engine.context:  # left open: the run has fixed it
-            config = replace(config, engine=replace(config.engine, context=before.engine.context))
-        changes = changed_settings(before, config)
-        if (result := read_result(each.folder)) is not None:
-            evaluation = json.loads(json.dumps(each.evaluation))  # tuples are lists in a file
-            changes |= {
-                f"evaluation.{key}": pair for key, pair in differences(result["evaluation"], evaluation).items()
-            }
-        if changes:
+    """Refuse to go on where the sweep's file has changed since arms of it were begun: by arm and setting."""
+    for each in work:
+        path = each.folder / ORDER
+        before, now = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else each.order, each.order
+        old, new = ({"preset": o["preset"], **o["settings"], **o["evaluation"]} for o in (before, now))
+        if changes := in_words(differences(old, new)):
             raise UsageError(
-                f"arm {each.name!r} with seed {each.seed} was run with other settings: {'; '.join(in_words(changes))}; "
+                f"arm {each.name!r} with seed {each.seed} was begun with other settings: {'; '.join(changes)}; "
                 "put them back, or choose another --run"
             )
 
@@ -249,13 +214,10 @@ def _warm_starts(sweep: Sweep, configs: Mapping[str, Config]) -> dict[str, tuple
 
 
 def _settings(sweep: Sweep, arm: Arm) -> dict[str, str]:
-    """The settings of an arm, whatever the seed; one environment with a weight is that environment."""
+    """The settings of an arm, whatever the seed."""
     settings = {"run.threads": "1", **sweep.settings, **arm.settings}
-    if env := settings.get("task.env"):
-        weights = Mixture.parse(env, {}).weights
-        if len(weights) > 1:
-            raise ParameterError(f"task.env of arm {arm.name!r} must be one environment, not a mixture (got {env})")
-        settings["task.env"] = weights[0][0]
+    if "," in (env := settings.get("task.env", "")):
+        raise ParameterError(f"task.env of arm {arm.name!r} must be one environment, not a mixture (got {env})")
     return settings
 
 
@@ -299,8 +261,3 @@ def _flags(table: Mapping[str, Any], name: str, where: str) -> dict[str, str]:
         else:
             raise ParameterError(f"{name}.{key}{where} must be a number or a text (got {value!r})")
     return flags
-
-
-def _check_list(name: str, entries: object, kind: type) -> None:
-    if not isinstance(entries, list | tuple) or any(type(entry) is not kind for entry in entries):
-        raise ParameterError(f"{name} must be a list of {'names' if kind is str else 'numbers'} (got {entries!r})")

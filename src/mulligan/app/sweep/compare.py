@@ -79,25 +79,20 @@ class Entry:
 
     def summaries(self) -> list[Row]:
         """As `eval.intervals.over_seeds` takes them: what tables leave out is filled in."""
-        return [
-            {
-                "tasks_digest": "",
-                "worlds": [*range(part["tasks"])],
-                "effective": [part["tasks"]] * self.episodes,
-                **part,
-                "trials": part["tasks"],
-            }
-            for _, part in sorted(self.parts.items())
-        ]
+        summaries = []
+        for _, part in sorted(self.parts.items()):
+            count = part["tasks"]
+            left_out = {"tasks_digest": "", "worlds": [*range(count)], "effective": [count] * self.episodes}
+            summaries.append({**left_out, **part, "trials": count})
+        return summaries
 
     def figures(self) -> list[float]:
         """p@1 … p@N, or the mean returns of games: means over seeds."""
-        if self.versus and self.has_outcomes:
-            by_seed = [[np.nanmean(returns_in(part["outcomes"], n)) for part in self.parts.values()]
-                       for n in range(self.episodes)]  # fmt: skip
-        else:
-            by_seed = [[part["p"][n] for part in self.parts.values()] for n in range(self.episodes)]
-        return [float(np.mean(each)) for each in by_seed]
+        by_seed = [
+            [np.nanmean(returns_in(part["outcomes"], n)) for n in range(self.episodes)] if self.versus else part["p"]
+            for part in self.parts.values()
+        ]
+        return [float(mean) for mean in np.mean(by_seed, axis=0)]
 
 
 def compare(rows: Sequence[Row], against: str | None = None, *, show_all: bool = False) -> dict[str, Any]:
@@ -106,7 +101,8 @@ def compare(rows: Sequence[Row], against: str | None = None, *, show_all: bool =
     Rows of one environment on different tasks are refused; with `show_all` (the table of a sweep) each list of tasks
     has a section, also where only one row was played on it.
     """
-    mains = [entry for entry in entries(rows) if not entry.further and not entry.control]
+    evaluations = list(entries(rows))
+    mains = [entry for entry in evaluations if not entry.further and not entry.control]
     for entry in mains:
         first = next(each for each in mains if each.row["env"] == entry.row["env"])
         if not show_all and (first.section, _task_set(first)) != (entry.section, _task_set(entry)):
@@ -115,14 +111,14 @@ def compare(rows: Sequence[Row], against: str | None = None, *, show_all: bool =
                 f"({_task_set(entry)}); compare them one set at a time"
             )
     sections: dict[tuple[str, str, str, int], list[Entry]] = {entry.section: [] for entry in mains}
-    for entry in entries(rows):
+    for entry in evaluations:
         sections.setdefault(entry.section, []).append(entry)
     if against is not None and not any(_named(against, each) for each in sections.values()):
-        raise UnknownName("row", against, [entry.label for entry in entries(rows)])
+        raise UnknownName("row", against, [entry.label for entry in evaluations])
     return {
         "sections": [_section(each, against) for each in sections.values() if show_all or not _is_lonely_further(each)],
         "settings": differing_settings(mains),
-        "curves": [curve for entry in mains if (curve := _curve(entry, rows))],
+        "curves": [curve for entry in mains if (curve := _curve(entry))],
     }
 
 
@@ -178,8 +174,8 @@ def _shown(section: Sequence[Entry]) -> list[Entry]:
 
 def _is_lonely_further(section: Sequence[Entry]) -> bool:
     """Whether the only row is a further evaluation that no other has."""
-    shown = _shown(section)
-    return bool(shown[0].further) and len(shown) < 2
+    first, *others = _shown(section)
+    return bool(first.further) and not others
 
 
 def _section(section: Sequence[Entry], against: str | None) -> dict[str, Any]:
@@ -204,9 +200,7 @@ def _section(section: Sequence[Entry], against: str | None) -> dict[str, Any]:
 
 def _reference(section: Sequence[Entry], against: str | None) -> Entry | None:
     """What the others are compared with: the entry of this name, or the best RL."""
-    candidates = (
-        [entry for entry in section if entry.row["method"] == "RL"] if against is None else _named(against, section)
-    )
+    candidates = _named(against, section) if against else [e for e in section if e.row["method"] == "RL"]
     return max(candidates, key=lambda entry: entry.figures()[-1], default=None)
 
 
@@ -235,15 +229,13 @@ def _row(entry: Entry, retry: Entry | None, reference: Entry | None) -> dict[str
         "by_seed": by_seed or [entry.parts[seed]["p"][-1] for seed in seeds],
         "has_outcomes": entry.has_outcomes,
         "retry": retry.figures()[-1] if retry else None,
-        "difference": None if reference in (None, entry) else _difference(entry, reference),
+        "difference": _difference(entry, reference) if reference and reference is not entry else None,
         **({} if entry.further or entry.control else {name: _mean(entry, name) for name in _COST}),
     }
 
 
-def _difference(entry: Entry, reference: Entry | None) -> dict[str, Any] | None:
+def _difference(entry: Entry, reference: Entry) -> dict[str, Any]:
     """entry − reference at the last episode: paired by task, and by seed where both have the same seeds."""
-    if reference is None:
-        return None
     same_seeds = set(entry.parts) == set(reference.parts)
     if not (entry.has_outcomes and reference.has_outcomes):
         return {"mean": entry.figures()[-1] - reference.figures()[-1], "ci": None, "same_seeds": same_seeds}
@@ -269,23 +261,18 @@ def _task_set(entry: Entry) -> str:
 def differing_settings(mains: Sequence[Entry]) -> dict[str, dict[str, list[str]]]:
     """Setting -> its values -> the rows that have them; where a row does not set it, the preset's own: ""."""
     configured = [entry for entry in mains if entry.row.get("settings")]
-    names = dict.fromkeys(name for entry in configured for name in entry.row["settings"])
-    table: dict[str, dict[str, list[str]]] = {}
-    for name in names:
-        values: dict[str, list[str]] = {}
+    table: dict[str, dict[str, list[str]]] = {name: {} for entry in configured for name in entry.row["settings"]}
+    for name, values in table.items():
         for entry in configured:
             values.setdefault(str(entry.row["settings"].get(name, "")), []).append(entry.label)
-        if len(values) > 1:
-            table[name] = values
-    return table
+    return {name: values for name, values in table.items() if len(values) > 1}
 
 
-def _curve(entry: Entry, rows: Sequence[Row]) -> dict[str, Any] | None:
+def _curve(entry: Entry) -> dict[str, Any] | None:
     """p@N on validation tasks over the updates, of every seed."""
-    arm_rows = [row for row in rows if (row["env"], row["name"]) == (entry.row["env"], entry.row["name"])]
     seeds = {
-        str(row["seed"]): [[point["update"], point["p"][-1]] for point in row["curve"]]
-        for row in arm_rows
+        str(seed): [[point["update"], point["p"][-1]] for point in row["curve"]]
+        for seed, row in entry.parts.items()
         if row.get("curve")
     }
     is_main = bool(entry.row.get("main", True))

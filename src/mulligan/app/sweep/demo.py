@@ -91,9 +91,8 @@ def gather(sweep: Sweep, work: Sequence[Work], results: Mapping[Path, Mapping[st
 
 def _row(name: str, summary: Mapping[str, Any], updates: int) -> dict[str, Any]:
     """A line of the table, from the summary of an evaluation; the interval is over the boards' worlds."""
-    tasks, intervals = summary["trials"], over_seeds([summary])
-    row = {"method": name, "p": summary["p"], "ci": intervals, "tasks": tasks, "valid": summary["valid"]}
-    return {**row, "updates": updates}
+    row = {"method": name, "p": summary["p"], "ci": over_seeds([summary]), "tasks": summary["trials"]}
+    return {**row, "valid": summary["valid"], "updates": updates}
 
 
 ABOUT = [
@@ -138,7 +137,5 @@ def _to_read(rl: Sequence[Trial], meta: Sequence[Trial]) -> list[dict[str, Any]]
     for failed, solved in zip(rl, meta, strict=True):
         if failed.solved_at is None and solved.solved_at:
             pair = ((RL, failed), (META, solved))
-            return [
-                {"method": name, "task": str(trial.task.seed), "trial": trial_to_dict(trial)} for name, trial in pair
-            ]
+            return [{"method": name, "task": str(t.task.seed), "trial": trial_to_dict(t)} for name, t in pair]
     return []

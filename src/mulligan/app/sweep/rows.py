@@ -60,48 +60,54 @@ def as_table(rows: Sequence[Row]) -> str:
 
 
 def _read(path: Path, classes: bool) -> list[Row]:
-    if path.is_file():
-        data = _json(path)
-        if isinstance(data, list) and all(isinstance(row, dict) and all(n in row for n in _NAMED) for row in data):
-            return data
-        if not isinstance(data, dict) or path.name not in (RESULT, EVALUATION):
-            raise UsageError(f"{path} is no table of results: a list of rows with {', '.join(_NAMED)}")
-        path = path.parent
-    for name in (RESULT, EVALUATION):
-        if (path / name).is_file():
-            return _of_folder(path, name, classes)
-    inside = sorted((*path.glob(f"*/{RESULT}"), *path.glob(f"*/{EVALUATION}")))
-    if not inside and (path / TABLE).is_file():  # beside runs, a table may be older than they are
-        return _read(path / TABLE, classes)
-    if not inside:
+    if path.is_file() and path.name not in (RESULT, EVALUATION):
+        return _table(path)
+    folder = path.parent if path.is_file() else path
+    files = [folder / name for name in (RESULT, EVALUATION) if (folder / name).is_file()][:1]
+    files = files or sorted((*folder.glob(f"*/{RESULT}"), *folder.glob(f"*/{EVALUATION}")))
+    if not files and (folder / TABLE).is_file():  # beside runs, a table may be older than they are
+        return _table(folder / TABLE)
+    if not files:
         raise UsageError(
             f"{path} holds no results: give a sweep's folder (*/{RESULT}), an evaluation's ({EVALUATION}) or a {TABLE}"
         )
-    return [row for file in inside for row in _of_folder(file.parent, file.name, classes)]
+    return [row for file in files for row in _rows_of(file, classes)]
 
 
-def _of_folder(folder: Path, name: str, classes: bool) -> list[Row]:
-    data = _json(folder / name)
+def _table(path: Path) -> list[Row]:
+    rows = _json(path)
+    if not isinstance(rows, list) or any(name not in row for row in rows for name in _NAMED):
+        raise UsageError(f"{path} is no table of results: a list of rows with {', '.join(_NAMED)}")
+    return rows
+
+
+def _rows_of(file: Path, classes: bool) -> list[Row]:
+    make = evaluation_rows if file.name == EVALUATION else arm_rows
     try:
-        return [arm_row(data, folder, classes)] if name == RESULT else evaluation_rows(data, folder, classes)
+        return make(_json(file), file.parent, classes)
     except (KeyError, TypeError) as error:
-        raise UsageError(f"{folder / name} is not what this version writes: {error!r}") from error
+        raise UsageError(f"{file} is not what this version writes: {error!r}") from error
 
 
 def _json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise UsageError(f"{path} is no JSON: {error}") from error
 
 
-def arm_row(arm: Mapping[str, Any], folder: Path, classes: bool = False) -> Row:
+def arm_rows(arm: Mapping[str, Any], folder: Path, classes: bool) -> list[Row]:
     """An arm of a sweep as a row."""
     config, name = _config(arm, folder), arm["name"]
     is_warm_start = name.startswith(WARM_START)
     method = WARM_START if is_warm_start else "RL" if config.trial.episodes == 1 else "meta-RL"
     changes = {key: value for key, value in arm["settings"].items() if key not in _OF_A_SEED}
-    return {
+    further = arm.get("also", {})
+    also = _classes(arm) if classes else {}
+    also |= {name: _evaluation(each["main"], each["controls"]) for name, each in further.items()}
+    for name_of_further, each in further.items() if classes else ():
+        also |= {f"{name_of_further}, {name_of_class}": part for name_of_class, part in _classes(each).items()}
+    row = {
         "env": config.task.env,
         "name": name,
         "method": method,
@@ -119,19 +125,12 @@ def arm_row(arm: Mapping[str, Any], folder: Path, classes: bool = False) -> Row:
         "settings": {"preset": arm["preset"], **changes},
         "diversity": [point["diversity"] for point in arm["curve"] if "diversity" in point],
         "curve": [{"update": point["update"], "p": point["p"]} for point in arm["curve"]],
-        "also": {
-            **(_classes(arm) if classes else {}),
-            **{name: _evaluation(each["main"], each["controls"]) for name, each in arm.get("also", {}).items()},
-            **{
-                f"{further}, {name}": part
-                for further, each in arm.get("also", {}).items()
-                for name, part in (_classes(each) if classes else {}).items()
-            },
-        },
+        "also": also,
     }
+    return [row]
 
 
-def evaluation_rows(result: Mapping[str, Any], folder: Path, classes: bool = False) -> list[Row]:
+def evaluation_rows(result: Mapping[str, Any], folder: Path, classes: bool) -> list[Row]:
     """What ``mulligan eval`` left: a row for its policy, named by style and memory too, and one for each scripted
     player of the room."""
     config = RunFolder.open(folder).config()
@@ -174,8 +173,7 @@ def _evaluation(main: Mapping[str, Any], controls: Mapping[str, Mapping[str, Any
 
 def _trained(folder: Path) -> Row:
     """What training played and wrote, where its metrics are at hand."""
-    path = folder / "metrics.jsonl"
-    lines = MetricsFile(path).read() if path.is_file() else []
+    lines = MetricsFile(folder / "metrics.jsonl").read()
     totals = {"episodes": "episodes", "tokens": "tokens/sampled"}
     return {name: sum(line.get(key, 0) for line in lines) for name, key in totals.items()} if lines else {}
 

@@ -11,11 +11,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from mulligan.app.sweep.arms import Work, read_result
+from mulligan.app.progress import shown
+from mulligan.app.sweep.arms import ORDER, Work, read_result
 from mulligan.app.sweep.worker import EVALUATING, LEFT, MEMORY_FULL
 from mulligan.errors import MulliganError
 
@@ -61,6 +62,26 @@ def run_work(
     return {each.folder: result for each in work if (result := read_result(each.folder)) is not None}
 
 
+@contextlib.contextmanager
+def work_progress(work: Sequence[Work], *, quiet: bool = False) -> Iterator[OnProgress]:
+    """Gives the callback that `run_work` calls: it shows each run under way, and says which are done."""
+    several_seeds = len({each.seed for each in work}) > 1
+    done = sum(read_result(each.folder) is not None for each in work)
+    with shown(quiet=quiet) as display:
+
+        def show(one: Work, stage: str, count: int, total: int) -> None:
+            nonlocal done
+            name = f"{one.name} (seed {one.seed})" if several_seeds else one.name
+            if stage != "done":
+                display.show(name, f"{stage} {count} of {total}", count, total)
+                return
+            done += 1
+            if not quiet:
+                display.note(f"{name}: done, {done} of {len(work)} runs")
+
+        yield show
+
+
 class _Scheduler:
     """What waits, what runs, and what has failed."""
 
@@ -84,8 +105,6 @@ class _Scheduler:
                 self.running[each.folder] = _Process(each, self.reports)
                 for process in self.running.values():
                     process.is_alone = len(self.running) == 1
-        if not self.running:
-            raise MulliganError(f"{self.waiting[0].name!r} waits for {self.waiting[0].after}, which nothing makes")
 
     def take_report(self, timeout: float | None) -> None:
         """Wait for progress of a worker, or for its end."""
@@ -110,11 +129,9 @@ class _Scheduler:
 
     def _give_up(self, work: Work, failure: str) -> None:
         """Note a failure, and leave out whoever waits to start from it."""
-        lost = [each for each in self.waiting if each.after == work.folder]
-        self.waiting = [each for each in self.waiting if each not in lost]
-        if lost:
-            names = ", ".join(f"{each.name!r} with seed {each.seed}" for each in lost)
-            failure = f"{failure}; not begun without it: {names}"
+        if lost := [each for each in self.waiting if each.after == work.folder]:
+            self.waiting = [each for each in self.waiting if each not in lost]
+            failure = f"{failure}; not begun without it: {', '.join(map(_in_words, lost))}"
         self.failures.append(failure)
         if self.waiting or self.running:
             sys.stderr.write(f"{failure}; the others go on\n")
@@ -146,12 +163,9 @@ class _Process:
         work.folder.mkdir(parents=True, exist_ok=True)
         self.log = work.folder / _LOG
         threads = str(work.threads)
-        environment = {
-            "OMP_WAIT_POLICY": "PASSIVE",  # where cores are shared with others, threads that spin cost seven times more
-            **os.environ,
-            "OMP_NUM_THREADS": threads,
-            "MKL_NUM_THREADS": threads,
-        }
+        # Where cores are shared with others, threads that spin cost seven times more.
+        environment = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ}
+        environment |= {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
         with self.log.open("a", encoding="utf-8") as log:
             self.process = subprocess.Popen(
                 [sys.executable, *_WORKER],
@@ -161,9 +175,9 @@ class _Process:
                 encoding="utf-8",
                 env=environment,
             )
-        order = {name: getattr(work, name) for name in ("name", "preset", "settings", "evaluation")}
-        # The pipe stays open: its end tells the worker that nobody listens any more.
-        self.tell(json.dumps({**order, "folder": str(work.folder)}))
+        order = json.dumps(work.order)
+        (work.folder / ORDER).write_text(order, encoding="utf-8")
+        self.tell(order)  # the pipe stays open: its end tells the worker that nobody listens any more
         self.listener = threading.Thread(target=self._listen, args=(reports,), daemon=True)
         self.listener.start()
 
@@ -189,8 +203,7 @@ class _Process:
         lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         last = lines[-1] if lines else "no output"
         return (
-            f"{self.work.name!r} with seed {self.work.seed} failed (exit code {self.process.returncode}): {last}; "
-            f"its output is in {self.log}"
+            f"{_in_words(self.work)} failed (exit code {self.process.returncode}): {last}; its output is in {self.log}"
         )
 
     def tell(self, line: str) -> None:
@@ -209,3 +222,7 @@ class _Process:
             if pipe is not None:
                 with contextlib.suppress(OSError):  # it ended before it read the last line
                     pipe.close()
+
+
+def _in_words(work: Work) -> str:
+    return f"{work.name!r} with seed {work.seed}"

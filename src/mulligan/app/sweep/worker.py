@@ -1,8 +1,8 @@
 """One arm in a process of its own: train or go on training, evaluate, write ``arm.json``.
 
 ``python -m mulligan.app.sweep.worker`` reads its order as a JSON line from standard input and reports progress as JSON
-lines on standard output. Another line on standard input asks it to leave: it saves what it has trained first, and ends
-at once while demonstrations are played. When standard input ends, the scheduler is gone, and the worker exits at once.
+lines on standard output. Another line on standard input asks it to leave: it saves what it has trained first. When
+standard input ends, the scheduler is gone, and the worker exits at once.
 """
 
 from __future__ import annotations
@@ -29,87 +29,60 @@ if TYPE_CHECKING:
 
 SPENT = "spent.json"
 """Seconds that a run has been trained, in its folder."""
-WARMING, TRAINING, EVALUATING = "warm start", "training", "evaluation"
+EVALUATING = "evaluation"
+"""The stage in which others can start from the weights."""
 LEFT = 75
 """Exit code of a worker that was asked to leave before it was done."""
 MEMORY_FULL = 73
 """Exit code of a worker that found too little memory free: it may fit when others have ended."""
 CONCURRENCY = 256
 """Trials of an evaluation under way at a time."""
-_PATIENCE = 10.0
-"""Seconds in which the main thread has to come to an end."""
-Report = Callable[[Mapping[str, Any]], None]
+Report = Callable[[Mapping[str, Any]], object]
 """Passes progress on: stage, done, total."""
 
 
 def main() -> None:
     """Work off the order on standard input."""
-    leaving = _Leaving()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all of a terminal's processes; one of them decides
-    signal.signal(signal.SIGTERM, leaving.on_signal)  # schedulers send this to the whole group, too
+    # Both reach all processes of a terminal or a job, and the scheduler decides. The processes that this one starts
+    # inherit what is ignored, and must end on SIGTERM.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: None)
     order = json.loads(_first_line())
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever an environment prints goes to the log, not between the lines of progress
     import torch  # noqa: F401  (on Windows, loading it while another thread reads standard input never ends)
 
-    threading.Thread(target=leaving.listen, daemon=True).start()
+    leaving = threading.Event()
+
+    def listen() -> None:
+        while os.read(0, 1):  # not through sys.stdin: its lock would be held when this process ends by itself
+            leaving.set()
+        os._exit(1)
 
     def report(progress: Mapping[str, Any]) -> None:
-        leaving.note(progress)  # first: who reads the line may ask to leave at once
         out.write(json.dumps(progress) + "\n")
         out.flush()
-        leaving.exit_if_nothing_is_lost(progress)
+        if leaving.is_set() and progress["stage"] == EVALUATING:  # which has kept every trial
+            sys.exit(LEFT)
 
+    threading.Thread(target=listen, daemon=True).start()
     try:
-        work(order, report, leaving.asked.is_set)
+        work(order, report, leaving.is_set)
     except (MulliganError, RuntimeError) as error:
         traceback.print_exc()
-        # Memory may also run out in every trial, in a step of the optimiser, or in CUDA's first call.
-        sys.exit(MEMORY_FULL if isinstance(error, MemoryFull) or lacks_memory(str(error)) else 1)
-    if leaving.asked.is_set():
+        sys.exit(exit_code(error))
+    if leaving.is_set():
         sys.exit(LEFT)
 
 
-class _Leaving:
-    """Whether this process was asked to leave, and whether it has anything to save."""
-
-    def __init__(self) -> None:
-        self.asked = threading.Event()
-        self.has_nothing = self.at_once = False
-
-    def note(self, progress: Mapping[str, Any]) -> None:
-        self.has_nothing = progress["stage"] == WARMING and not progress.get("begun")
-
-    def exit_if_nothing_is_lost(self, progress: Mapping[str, Any]) -> None:
-        """Exit if that was asked for: an evaluation has kept every trial, and a warm start may not have begun."""
-        self.note(progress)
-        if self.asked.is_set() and (self.has_nothing or progress["stage"] == EVALUATING):
-            sys.exit(LEFT)
-
-    def listen(self) -> None:
-        while os.read(0, 1):  # not through sys.stdin: its lock would be held when this process ends by itself
-            self.asked.set()
-            if self.has_nothing:
-                self._end()
-        os._exit(1)
-
-    def on_signal(self, *_: object) -> None:
-        if self.at_once:
-            sys.exit(LEFT)
-
-    def _end(self) -> None:
-        """End the main thread, wherever it is: it then ends the processes that play demonstrations for it."""
-        self.at_once = True
-        if hasattr(signal, "pthread_kill"):
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
-            time.sleep(_PATIENCE)
-        os._exit(LEFT)
+def exit_code(error: Exception) -> int:
+    """Memory may also run out in every trial, in a step of the optimiser, or in CUDA's first call."""
+    return MEMORY_FULL if isinstance(error, MemoryFull) or lacks_memory(str(error)) else 1
 
 
 def work(order: Mapping[str, Any], report: Report, stop: Callable[[], bool] = lambda: False) -> None:
     """Train and evaluate one arm; what earlier processes got done is not done again. `stop` ends it after an update."""
     from mulligan.report.run import RunFolder, to_json
-    from mulligan.training.checkpoint import newest
     from mulligan.training.loop import train
     from mulligan.training.metrics import MetricsFile
     from mulligan.training.resolve import resolve
@@ -125,13 +98,10 @@ def work(order: Mapping[str, Any], report: Report, stop: Callable[[], bool] = la
 
     def on_update(metrics: Mapping[str, Any]) -> None:
         if "update" in metrics:
-            report({"stage": TRAINING, "done": metrics["update"], "total": metrics["updates"]})
+            report({"stage": "training", "done": metrics["update"], "total": metrics["updates"]})
         else:
-            begun = {} if "demonstrations" in metrics else {"begun": True}
-            report({"stage": WARMING, "done": metrics["warmstart"], "total": metrics["steps"], **begun})
+            report({"stage": "warm start", "done": metrics["warmstart"], "total": metrics["steps"]})
 
-    if config.warmstart.steps and newest(folder) is None:
-        report({"stage": WARMING, "done": 0, "total": config.warmstart.steps})
     try:
         train(None if is_begun else config, folder, resume=is_begun, on_update=on_update, stop=stop)
     finally:
@@ -182,7 +152,7 @@ def _evaluate(config: Config, folder: Path, protocol: Mapping[str, Any], report:
         )
     total = sum(plan.tasks * len(plan.arms()) for plan in plans.values())
     counts: dict[tuple[str, str], int] = {}
-    report({"stage": EVALUATING, "done": 0, "total": total})  # what starts from these weights may begin
+    report({"stage": EVALUATING, "done": 0, "total": total})
 
     def play(name: str, plan: EvalPlan) -> EvalResult:
         def progress(arm: str, done: int, of: int) -> None:
@@ -191,8 +161,8 @@ def _evaluate(config: Config, folder: Path, protocol: Mapping[str, Any], report:
                 report({"stage": EVALUATING, "done": sum(counts.values()), "total": total})
 
         run = folder / (f"evaluation-{further_name(name)}" if name else "evaluation")
-        begun = open_folder(plan, player.name, run) if (run / "config.toml").is_file() else None
-        into = begun or partial(create_folder, plan, player.name, run)
+        is_begun = (run / "config.toml").is_file()
+        into = open_folder(plan, player.name, run) if is_begun else partial(create_folder, plan, player.name, run)
         result = run_plan(plan, player, into, CONCURRENCY, progress=progress)
         for summary in (result.main, *result.controls.values()):
             if lacks_memory(summary.failure):  # no result; the trials that did not fail are kept
@@ -201,13 +171,10 @@ def _evaluate(config: Config, folder: Path, protocol: Mapping[str, Any], report:
 
     results = {name: play(name, plan) for name, plan in plans.items()}
     main = results.pop("")
-    also = {name: _summaries(result) for name, result in results.items()}
-    return {
-        **_summaries(main),
-        "memory": main.plan.settings.memory_mode,
-        "seed_set": protocol["seed_set"],
-        **({"also": also} if also else {}),
-    }
+    summaries = {**_summaries(main), "memory": main.plan.settings.memory_mode, "seed_set": protocol["seed_set"]}
+    if results:
+        summaries["also"] = {name: _summaries(result) for name, result in results.items()}
+    return summaries
 
 
 def _summaries(result: EvalResult) -> dict[str, Any]:
@@ -218,11 +185,10 @@ def _summaries(result: EvalResult) -> dict[str, Any]:
 
 def _point(line: Mapping[str, Any]) -> dict[str, Any] | None:
     """A point of the learning curve: p@1 … on validation tasks, and how diverse play is where that was measured."""
-    names = [name for name in line if name.startswith("validation/p@")]
-    if not names:
-        return None
-    diversity = {"diversity": line["validation/diversity"]} if "validation/diversity" in line else {}
-    return {"update": line["update"], "p": [line[name] for name in names], **diversity}
+    point = {"update": line["update"], "p": [line[name] for name in line if name.startswith("validation/p@")]}
+    if "validation/diversity" in line:
+        point["diversity"] = line["validation/diversity"]
+    return point if point["p"] else None
 
 
 def _first_line() -> bytes:
