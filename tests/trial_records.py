@@ -29,7 +29,6 @@ class TrialRecord:
     task_class: str = ""
     opponent: str | None = None
     seat: int | None = None
-    agent: str = "agent"
 
     def episode(self, n: int) -> Episode:
         turns = tuple(
@@ -52,7 +51,7 @@ class TrialRecord:
 
 
 def batch_from_records(records: Sequence[TrialRecord], **options) -> StepBatch:
-    """The batch of these trials, each in a group of its own: what is compared is decided by task and agent."""
+    """The batch of these trials, each in a group of its own: what is compared is decided by the task."""
     seeds: dict[Hashable, int] = {}
     groups = []
     for record in records:
@@ -65,6 +64,5 @@ def batch_from_records(records: Sequence[TrialRecord], **options) -> StepBatch:
         groups,
         shaping_weight=1.0,
         invalid_penalty=REFLECTION_PENALTY,
-        agents=[record.agent for record in records],
         **options,
     )

@@ -1,11 +1,10 @@
-"""What is remembered from earlier updates: running baselines, and the spread of each agent's own returns.
+"""What is remembered from earlier updates: running baselines, and the spread of the agent's own returns.
 
 Two uses (MAGE, arXiv 2603.03680, for the second):
 
 baselines  where a group is too small to be its own baseline, the running mean of (task class, opponent, seat, n, phase)
            stands in
-agents     σ_a, the spread of agent a's own returns per (agent, n, phase), scales its advantages, so that an agent paid
-           in hundreds does not drown one paid in units; the population's spread is never used. Optionally its own mean
+agents     σ_a, the spread of the agent's own returns per (n, phase), scales its advantages. Optionally its own mean
            μ_a centres them too
 
 Estimators only read a `History`; the training loop calls `observe` once the update's advantages have been computed, so
@@ -85,34 +84,30 @@ class History:
     """All that advantages take from earlier updates."""
 
     baselines: RunningStatistics = field(default_factory=RunningStatistics)
-    """Per (task class, opponent, seat, agent, n, phase)."""
+    """Per (task class, opponent, seat, n, phase)."""
     agents: RunningStatistics = field(default_factory=RunningStatistics)
-    """Per (agent, n, phase)."""
+    """Per (n, phase)."""
 
     def observe(self, batch: StepBatch) -> None:
         """Take in the returns of an update, each trial one sample, after its advantages have been computed."""
         samples = samples_of(batch)
-        for statistics, column, labels in (
-            (self.baselines, samples.task_class, batch.class_labels),
-            (self.agents, samples.agent, batch.agent_labels),
-        ):
-            ids, first = dense_ids(column, samples.episode, samples.phase)
-            statistics.observe(_keys(samples, column, labels, first), ids, first, samples.value)
+        self.baselines.observe(*_class_keys(batch, samples), samples.value)
+        self.agents.observe(*_agent_keys(samples), samples.value)
 
     def baseline(self, batch: StepBatch, samples: Samples) -> FloatArray:
         """Running mean of each sample's (task class, opponent, seat, n, phase); nan where there is none. [sample]."""
-        ids, first = dense_ids(samples.task_class, samples.episode, samples.phase)
-        return self.baselines.mean(_keys(samples, samples.task_class, batch.class_labels, first))[ids]
+        keys, ids, _ = _class_keys(batch, samples)
+        return self.baselines.mean(keys)[ids]
 
-    def agent_mean(self, batch: StepBatch, samples: Samples) -> FloatArray:
-        """μ_a of each sample's (agent, n, phase); nan where there is none. -> [sample]."""
-        ids, first = dense_ids(samples.agent, samples.episode, samples.phase)
-        return self.agents.mean(_keys(samples, samples.agent, batch.agent_labels, first))[ids]
+    def agent_mean(self, samples: Samples) -> FloatArray:
+        """μ_a of each sample's (n, phase); nan where there is none. -> [sample]."""
+        keys, ids, _ = _agent_keys(samples)
+        return self.agents.mean(keys)[ids]
 
-    def agent_spread(self, batch: StepBatch, samples: Samples) -> FloatArray:
-        """σ_a of each sample's (agent, n, phase); nan where there is none, or none above 0. -> [sample]."""
-        ids, first = dense_ids(samples.agent, samples.episode, samples.phase)
-        return self.agents.spread(_keys(samples, samples.agent, batch.agent_labels, first))[ids]
+    def agent_spread(self, samples: Samples) -> FloatArray:
+        """σ_a of each sample's (n, phase); nan where there is none, or none above 0. -> [sample]."""
+        keys, ids, _ = _agent_keys(samples)
+        return self.agents.spread(keys)[ids]
 
     def state_dict(self) -> dict[str, Any]:
         """Everything remembered, as plain data that JSON can carry."""
@@ -124,7 +119,16 @@ class History:
         self.agents.load_state_dict(state["agents"])
 
 
-def _keys(samples: Samples, column: IntArray, labels: Sequence[str], first: IntArray) -> list[str]:
-    """A name for each (label, n, phase), read off the first sample that has it. first: [key] -> [key]."""
+def _class_keys(batch: StepBatch, samples: Samples) -> tuple[list[str], IntArray, IntArray]:
+    return _keys(samples, samples.task_class, batch.class_labels)
+
+
+def _agent_keys(samples: Samples) -> tuple[list[str], IntArray, IntArray]:
+    return _keys(samples, np.zeros_like(samples.episode), ["agent"])
+
+
+def _keys(samples: Samples, column: IntArray, labels: Sequence[str]) -> tuple[list[str], IntArray, IntArray]:
+    """A name for each (label, n, phase), the number of each sample's, and the first sample of each."""
+    ids, first = dense_ids(column, samples.episode, samples.phase)
     rows = zip(column[first].tolist(), samples.episode[first].tolist(), samples.phase[first].tolist(), strict=True)
-    return [f"{labels[label]}/episode {episode}/{PHASES[phase]}" for label, episode, phase in rows]
+    return [f"{labels[label]}/episode {episode}/{PHASES[phase]}" for label, episode, phase in rows], ids, first

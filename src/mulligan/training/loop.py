@@ -18,8 +18,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from mulligan.algo.advantage import Options, estimator
-from mulligan.algo.advantage.base import Advantages
+from mulligan.algo.advantage import ESTIMATORS, Advantages, Options
 from mulligan.algo.advantage.ppo import heads
 from mulligan.algo.batch import StepBatch
 from mulligan.algo.build import batch_from_groups
@@ -278,7 +277,7 @@ class Trainer:
         values = self.learner.look_over(rows, steps, update)
         if values is not None:
             batch = replace(batch, critic=values.double().cpu().numpy())
-        advantages = estimator(self.config.algo.estimator)(batch, self.options, self.history)
+        advantages = ESTIMATORS[self.config.algo.estimator](batch, self.options, self.history)
         self.history.observe(batch)
         targets = advantages.targets
         data = UpdateData(

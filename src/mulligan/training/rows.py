@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from mulligan.algo.build import own_reflection
 from mulligan.errors import UsageError
 from mulligan.types import Completion, Trial
 
@@ -41,16 +42,12 @@ class Row:
 
 
 def steps_of(trial: Trial) -> Iterator[tuple[Completion, bool]]:
-    """The replies of a trial in order of play, each with whether it is a reflection.
-
-    As `mulligan.algo.build` counts steps: a reflection the agent did not write, or that no episode follows, is none.
-    """
-    for episode in trial.episodes:
+    """The replies of a trial in order of play, each with whether it is a reflection."""
+    for n, episode in enumerate(trial.episodes):
         for turn in episode.turns:
             yield turn.reply, False
-        reflection = episode.reflection
-        is_last = episode.index + 1 >= len(trial.episodes)
-        if not is_last and reflection is not None and reflection.completion is not None:
+        reflection = own_reflection(trial, n)
+        if reflection is not None and reflection.completion is not None:
             yield reflection.completion, True
 
 

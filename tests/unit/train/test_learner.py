@@ -7,6 +7,7 @@ import json
 import pytest
 import torch
 
+from mulligan.algo.loss import CLIP_HIGH, CLIP_LOW
 from mulligan.errors import MulliganError
 from mulligan.models.load import LoraSettings, load, save
 from mulligan.training import head as head_module
@@ -47,7 +48,7 @@ def slow_loss(model, rows, advantages, config):
                 new = logp[span.start + place - 1, token]
                 ratio = (new - span.logprobs[place]).exp()
                 advantage = advantages[span.step]
-                clipped = ratio.clamp(1 - step_module.CLIP_LOW, 1 + step_module.CLIP_HIGH)
+                clipped = ratio.clamp(1 - CLIP_LOW, 1 + CLIP_HIGH)
                 distribution = logp[span.start + place - 1]
                 entropy = -(distribution.exp() * distribution).sum()
                 total = total - torch.minimum(ratio * advantage, clipped * advantage) / tokens
@@ -141,7 +142,7 @@ def test_better_than_expected_becomes_likelier(lora, checkpointing):
     change = torch.zeros(2)
     for batch in pack(rows, 100_000):
         with torch.no_grad():
-            moved = learner.score(batch, 1.0).logp - batch.logp_sampler
+            moved = learner.head.score(batch, 1.0).logp - batch.logp_sampler
         change[1] += moved[advantages[batch.step] > 0].mean()
         change[0] += moved[advantages[batch.step] < 0].mean()
     assert change[1] > 0.01
@@ -192,7 +193,7 @@ def test_kl_holds_the_policy_back(monkeypatch):
         good_update(learner, UpdateData(rows, advantages), update=0)
         (batch,) = pack(rows, 100_000)
         with torch.no_grad():
-            return (learner.score(batch, 1.0).logp - batch.logp_sampler).abs().mean().item()
+            return (learner.head.score(batch, 1.0).logp - batch.logp_sampler).abs().mean().item()
 
     assert moved(5.0) < 0.6 * moved(0.0)
 

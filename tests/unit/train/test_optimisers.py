@@ -50,7 +50,7 @@ def test_muon_steps_the_maps_inside_the_layers_and_adamw_all_else(adapter):
     learner = Learner(loaded.model, config(warmstart=WarmstartConfig(optimiser="muon")))
     found = learner.warm_optimisers()
     stepped = [id(p) for optimiser in found for group in optimiser.param_groups for p in group["params"]]
-    assert sorted(stepped) == sorted(map(id, learner.trainable()))  # each once
+    assert sorted(stepped) == sorted(map(id, learner.weights().values()))  # each once
     maps = {
         id(p)
         for each in found

@@ -66,7 +66,7 @@ def unclipped(monkeypatch):
 def gradient(learner: Learner, rows, advantages) -> torch.Tensor:
     learner.optimiser.step = lambda: None  # look at the gradient, keep the weights
     good_update(learner, UpdateData(rows, advantages), update=0)
-    return torch.cat([p.grad.flatten() for p in learner.trainable()])
+    return torch.cat([p.grad.flatten() for p in learner.weights().values()])
 
 
 # Precision ----------------------------------------------------------------------------------------------------------
