@@ -76,15 +76,8 @@ def batch_from_groups(
             penalised = penalty(reflection.valid, tokens, reflection_limit or length_limit)
             paid.append((entries[number + 1] + penalised, 0.0, penalised, forfeited[number]))
     positions, labels = _positions(trials)
-    return StepBatch(
-        *np.array(paid, dtype=np.float64).reshape(-1, 4).T.copy(),
-        *positions,
-        class_labels=labels,
-        source=tuple(source),
-        gamma_step=gamma_step,
-        gamma_traj=gamma_traj,
-        form=form,
-    )
+    columns = (*np.array(paid, dtype=np.float64).reshape(-1, 4).T.copy(), *positions)  # in the order of the fields
+    return StepBatch(*columns, labels, tuple(source), gamma_step, gamma_traj, form)
 
 
 def own_reflection(trial: Trial, n: int) -> Reflection | None:

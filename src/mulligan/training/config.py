@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Annotated, Any, Literal, get_args
 
 from mulligan.errors import ParameterError, UnknownName
@@ -194,8 +194,12 @@ class Config:
     optim: OptimConfig = OptimConfig()
 
     def __post_init__(self) -> None:
-        for key, setting in settings().items():
-            setting.check(value_at(self, key))
+        for key, setting in settings().items():  # NumPy's numbers become Python's, which files can hold
+            *groups, name = key.partition(".")[0], *setting.path
+            object.__setattr__(reduce(getattr, groups, self), name, setting.check(value_at(self, key)))
+        params: dict[str, Any] = {**self.task.params}
+        numbers = {name: value.item() if hasattr(value, "dtype") else value for name, value in params.items()}
+        object.__setattr__(self.task, "params", numbers)
         sampling = self.trial.sampling
         if not sampling.temperature > 0:
             raise ParameterError(f"trial.temperature must be > 0 in training (got {sampling.temperature:g})")

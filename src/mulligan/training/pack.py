@@ -46,18 +46,12 @@ class MicroBatch:
     """[K] the reference policy's log-probabilities, where they are used."""
     step: Tensor
     """[K] number of the turn or reflection each belongs to."""
-    trial: Tensor
-    """[K] number of its trial."""
     reflects: Tensor
     """[K] True for tokens of a reflection."""
     first: Tensor
     """[S] index among the K of the first token of each span, which is predicted at the last prompt token."""
     spans: Sequence[Span]
     """In the order of the sampled tokens."""
-
-    @property
-    def tokens(self) -> int:
-        return len(self.ids)
 
 
 def pack(
@@ -116,18 +110,20 @@ class Budget:
 
 
 def token_budget(config: Any, device: torch.device, *, checkpointing: bool) -> int:
-    """Tokens of a micro-batch for a model of this configuration (of transformers) on this device.
-
-    A layer keeps about 8 vectors of the hidden and 4 of the inner size for each token, or with checkpointing the one
-    it was given.
-    """
+    """Tokens of a micro-batch for a model of this configuration (of transformers) on this device."""
     if device.type != "cuda":
         return MOST_TOKENS["cpu"]
-    inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
-    kept = config.hidden_size if checkpointing else 8 * config.hidden_size + 4 * inner
+    kept = config.hidden_size if checkpointing else layer_numbers(config)
     room = SHARE_OF_MEMORY * torch.cuda.get_device_properties(device).total_memory
     fitting = int(room / (2 * config.num_hidden_layers * kept))
     return min(MOST_TOKENS["cuda"], 1 << max(fitting, 1024).bit_length() - 1)
+
+
+def layer_numbers(config: Any) -> int:
+    """Numbers that a layer keeps for each token: about 8 vectors of the hidden and 4 of the inner size. With
+    checkpointing it keeps the one vector that it was given."""
+    inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
+    return int(8 * config.hidden_size + 4 * inner)
 
 
 def _cuts(sizes: Sequence[int], tokens: int) -> list[tuple[int, int]]:
@@ -205,7 +201,6 @@ def _join(rows: Sequence[Row], opening: int) -> _Joined:
         keep,
         ids[keep + 1],
         each(span.step for span in spans),
-        each(span.trial for span in spans),
         each(span.reflects for span in spans),
         first,
         np.concatenate([[0], lengths.cumsum()]),
@@ -215,7 +210,7 @@ def _join(rows: Sequence[Row], opening: int) -> _Joined:
 
 
 def _on_device(joined: _Joined, integers: Sequence[Tensor], floats: Iterator[Tensor]) -> MicroBatch:
-    ids, positions, keep, target, step, trial, reflects, first, ends, *shared = integers
+    ids, positions, keep, target, step, reflects, first, ends, *shared = integers
     opening: SharedPrefix | bool = False
     if joined.opening:
         keys, own, copies, key_ends = shared
@@ -230,7 +225,6 @@ def _on_device(joined: _Joined, integers: Sequence[Tensor], floats: Iterator[Ten
         logp_old=next(floats) if joined.spans[0].old is not None else None,
         logp_ref=next(floats) if joined.spans[0].reference is not None else None,
         step=step,
-        trial=trial,
         reflects=reflects.bool(),
         first=first,
         spans=joined.spans,

@@ -168,13 +168,9 @@ class Learner:
         fused = self.device.type == "cuda"
         return optimisers.for_warm_start(self.model, self.weights(), self.config, fused=fused)
 
-    def keep_reference(self) -> None:
-        """Copy the weights as they are now: KL is measured to them."""
-        self.reference = {
-            name: parameter.detach().clone()
-            for name, parameter in self.model.named_parameters()
-            if parameter.requires_grad
-        }
+    def reference_weights(self) -> dict[str, Tensor]:
+        """A copy of the weights as they are now, as `reference` holds those that KL is measured to."""
+        return {name: each.detach().clone() for name, each in self.model.named_parameters() if each.requires_grad}
 
     def look_over(self, rows: Sequence[Row], steps: int, update: int) -> Tensor | None:
         """Compute logp_old and logp_ref before the first step of an update, and write them onto the spans.
@@ -189,7 +185,7 @@ class Learner:
     def _look_over(self, rows: Sequence[Row], steps: int, update: int) -> Tensor | None:
         self.model.eval()
         temperature, critic = self.config.trial.sampling.temperature, self.critic
-        later = [row for part in self._minibatches(rows, update)[1:] for row in part] if self.uses_own_logp else []
+        later = self._later_rows(rows, update) if self.uses_own_logp else []
         values = None if critic is None else torch.zeros(steps, critic.out_features, device=self.device)
         packed = self._packed(rows if critic is not None or self.config.algo.kl_weight else later)
         if later or critic is not None:
@@ -251,6 +247,10 @@ class Learner:
         generator(self.config.run.seed, "minibatches", update).shuffle(trials)
         step_of = {trial: number % count for number, trial in enumerate(trials)}
         return [[row for row in rows if step_of[row.spans[0].trial] == step] for step in range(count)]
+
+    def _later_rows(self, rows: Sequence[Row], update: int) -> list[Row]:
+        """The rows after the update's first step."""
+        return [row for part in self._minibatches(rows, update)[1:] for row in part]
 
     def _step(self, minibatch: _Minibatch, data: UpdateData, entropy_weight: float) -> dict[str, float]:
         """One optimiser step: its gradients in micro-batches that fit, and then the step itself, once.

@@ -7,7 +7,7 @@ import json
 import pytest
 import torch
 
-from mulligan.algo.loss import CLIP_HIGH, CLIP_LOW
+from mulligan.algo import loss as loss_module
 from mulligan.errors import MulliganError
 from mulligan.models.load import LoraSettings, load, save
 from mulligan.training import head as head_module
@@ -48,7 +48,7 @@ def slow_loss(model, rows, advantages, config):
                 new = logp[span.start + place - 1, token]
                 ratio = (new - span.logprobs[place]).exp()
                 advantage = advantages[span.step]
-                clipped = ratio.clamp(1 - CLIP_LOW, 1 + CLIP_HIGH)
+                clipped = ratio.clamp(1 - loss_module.CLIP_LOW, 1 + loss_module.CLIP_HIGH)
                 distribution = logp[span.start + place - 1]
                 entropy = -(distribution.exp() * distribution).sum()
                 total = total - torch.minimum(ratio * advantage, clipped * advantage) / tokens
@@ -159,7 +159,7 @@ def test_a_shared_beginning_changes_nothing_but_the_work(lora, tokens):
         rows, advantages = hand_made_rows(loaded)
         optim = OptimConfig(lr=1e-3, warmup=1, epochs=2, lr_end=1.0, tokens=tokens)
         learner = Learner(loaded.model, config(optim=optim), shares_openings=share)
-        seen.append(sum(batch.tokens for batch in learner._packed(rows)))
+        seen.append(sum(len(batch.ids) for batch in learner._packed(rows)))
         found.append(good_update(learner, UpdateData(rows, advantages), update=0))
         after.append(weights(loaded.model))
     assert seen[1] < 0.9 * seen[0]
@@ -178,15 +178,15 @@ def test_lora_trains_the_adapter_alone():
 
 
 def test_kl_holds_the_policy_back(monkeypatch):
-    monkeypatch.setattr(step_module, "CLIP_LOW", 1.0)
-    monkeypatch.setattr(step_module, "CLIP_HIGH", 1e6)
+    monkeypatch.setattr(loss_module, "CLIP_LOW", 1.0)
+    monkeypatch.setattr(loss_module, "CLIP_HIGH", 1e6)
 
     def moved(kl_weight):
         loaded = load(TINY)
         rows, advantages = hand_made_rows(loaded)
         algo = AlgoConfig(kl_weight=kl_weight)
         learner = Learner(loaded.model, config(algo=algo, optim=OptimConfig(lr=2e-3, warmup=1, epochs=12, lr_end=1.0)))
-        learner.keep_reference()
+        learner.reference = learner.reference_weights()
         start = weights(loaded.model)
         learner.look_over(rows, len(advantages), 0)
         assert torch.equal(weights(loaded.model), start)  # looking changes nothing

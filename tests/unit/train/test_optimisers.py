@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from mulligan.models.load import LoraSettings, load
-from mulligan.training import muon, optimisers
+from mulligan.training import optimisers
 from mulligan.training.config import OptimConfig, WarmstartConfig
-from mulligan.training.muon import Float32Muon
+from mulligan.training.optimisers import Float32Muon
 from mulligan.training.step import Learner, UpdateData
 from small_updates import TINY, config, good_update, hand_made_rows
 
@@ -83,5 +83,5 @@ def test_muon_in_float32_steps_as_torchs_does(shape):
 
 @pytest.mark.parametrize(("native", "expected"), [(True, torch.optim.Muon), (False, Float32Muon)])
 def test_muon_is_torchs_own_where_the_processor_multiplies_bfloat16(native, expected, monkeypatch):
-    monkeypatch.setattr(muon, "multiplies_bfloat16", lambda device: native)
-    assert type(muon.muon([torch.nn.Parameter(torch.eye(3))], lr=0.1, weight_decay=0.0)) is expected
+    monkeypatch.setattr(optimisers, "multiplies_bfloat16", lambda device: native)
+    assert type(optimisers.muon([torch.nn.Parameter(torch.eye(3))], lr=0.1, weight_decay=0.0)) is expected

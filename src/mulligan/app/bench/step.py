@@ -115,7 +115,7 @@ def at_full_length(
     loaded = _drawn_at_random(shape, Way("", "off", config.model.gradient_checkpointing, config.model.lora_rank))
     with _trainer(config, loaded) as trainer:
         if config.algo.kl_weight:
-            trainer.learner.keep_reference()
+            trainer.learner.reference = trainer.learner.reference_weights()
         metrics: dict[str, Any] = {}
         spent = gpu_seconds(lambda: metrics.update(trainer._update(0)))
         context, slots = trainer.engine.context, trainer.engine.slots

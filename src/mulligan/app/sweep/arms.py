@@ -20,9 +20,17 @@ from mulligan.report.run import RunFolder
 from mulligan.rollout.groups import Mixture
 from mulligan.rollout.tasksets import tasks_of
 from mulligan.settings import settings_of, with_values
-from mulligan.training.compare import changed_settings, differences, flat_settings, in_words
 from mulligan.training.config import Config, shown_memories
-from mulligan.training.resolve import as_table, from_run, read_toml, resolve
+from mulligan.training.resolve import (
+    as_table,
+    changed_settings,
+    differences,
+    flat_settings,
+    from_run,
+    in_words,
+    read_toml,
+    resolve,
+)
 from mulligan.trial.settings import TrialSettings
 
 WARM_START = "warm start"
