@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Sequence
+from dataclasses import fields
 
 import numpy as np
 
@@ -76,8 +77,10 @@ def batch_from_groups(
             penalised = penalty(reflection.valid, tokens, reflection_limit or length_limit)
             paid.append((entries[number + 1] + penalised, 0.0, penalised, forfeited[number]))
     positions, labels = _positions(trials)
-    columns = (*np.array(paid, dtype=np.float64).reshape(-1, 4).T.copy(), *positions)  # in the order of the fields
-    return StepBatch(*columns, labels, tuple(source), gamma_step, gamma_traj, form)
+    columns = [*np.array(paid, dtype=np.float64).reshape(-1, 4).T.copy(), *positions]  # in the order of the fields
+    others = labels, tuple(source), gamma_step, gamma_traj, form
+    names = [field.name for field in fields(StepBatch)]
+    return StepBatch(**dict(zip(names, [*columns, *others], strict=False)))
 
 
 def own_reflection(trial: Trial, n: int) -> Reflection | None:

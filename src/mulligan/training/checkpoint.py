@@ -32,6 +32,7 @@ from mulligan.training.metrics import MetricsFile
 from mulligan.training.resolve import changed_since, from_run, from_tree, to_tree
 from mulligan.training.schedule import Schedule
 from mulligan.training.step import Learner
+from mulligan.training.validation import VALIDATION_EPISODES
 
 _CRITIC = "critic."
 _UPDATE, _WARM = "update", "warmstart"
@@ -97,21 +98,19 @@ def restore(checkpoint: Path, learner: Learner, history: History) -> int:
 
     Folders that a killed `save` left half written or half deleted are deleted.
     """
-    state = _put_back(checkpoint, learner, [learner.optimiser])
+    state, run = _put_back(checkpoint, learner, [learner.optimiser]), checkpoint.parent.parent
     history.load_state_dict(state["history"])
     learner.schedule = Schedule(_planned(state) or learner.config.run.updates)
-    run = checkpoint.parent.parent
     _tidy(run, kept(run)[-learner.config.run.keep :])
     return int(state["update"])
 
 
 def restore_warm_start(run: Path, learner: Learner, optimisers: Sequence[torch.optim.Optimizer]) -> Warmed:
     """Put the saved state of a warm start back, if there is one; returns how far it is."""
-    checkpoints = kept(run, _WARM)
-    if not checkpoints:
-        return Warmed()
-    state = _put_back(checkpoints[-1], learner, optimisers)
-    return Warmed(state["steps"], state["loss"], state["seconds"])
+    for checkpoint in kept(run, _WARM)[-1:]:
+        state = _put_back(checkpoint, learner, optimisers)
+        return Warmed(state["steps"], state["loss"], state["seconds"])
+    return Warmed()
 
 
 def _put_back(checkpoint: Path, learner: Learner, optimisers: Sequence[torch.optim.Optimizer]) -> dict[str, Any]:
@@ -220,8 +219,7 @@ def load_reference(run: Path, learner: Learner) -> None:
 
 def newest(run: Path) -> Path | None:
     """The newest complete checkpoint of a run."""
-    checkpoints = kept(run)
-    return checkpoints[-1] if checkpoints else None
+    return next(reversed(kept(run)), None)
 
 
 def find(run: Path, name: str = "") -> Path:
@@ -229,8 +227,7 @@ def find(run: Path, name: str = "") -> Path:
     by_update = {_number(path): path for path in kept(run)}
     if not by_update:
         raise RunFolderError(f"{run} has no checkpoint yet")
-    if not name:
-        return by_update[max(by_update)]
+    name = name or str(max(by_update))
     if name != "best" and not name.isdecimal():
         raise UsageError(f"checkpoint must be a number of updates or 'best' (got {run}@{name})")
     update = _best_update(run) if name == "best" else int(name)
@@ -246,11 +243,8 @@ def find(run: Path, name: str = "") -> Path:
 
 def _best_update(run: Path) -> int:
     """The update after which validation found the highest p@N; the first of equal ones."""
-    shares = {}
-    for line in MetricsFile(run / "metrics.jsonl").read():
-        validated = {name: value for name, value in line.items() if name.startswith("validation/p@")}
-        if validated:
-            shares[line["update"]] = validated[max(validated, key=lambda name: int(name.partition("@")[2]))]
+    lines, name = MetricsFile(run / "metrics.jsonl").read(), f"validation/p@{VALIDATION_EPISODES}"
+    shares = {line["update"]: line[name] for line in lines if name in line}
     if not shares:
         raise RunFolderError(f"{run} has no best checkpoint: it was trained without validation (run.validate_every)")
     return int(max(shares, key=lambda update: shares[update]))

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ from mulligan.training.resolve import checked, from_run, to_tree
 from mulligan.training.rows import Row, rows_of
 from mulligan.training.step import Learner, UpdateData
 from mulligan.training.validation import RETRIES, TRIALS_AT_A_TIME, Validation
-from mulligan.training.warmstart import WarmStart, demonstrate
+from mulligan.training.warmstart import demonstrate, warm_start
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Group, Trial
 
@@ -138,7 +139,7 @@ class Trainer:
         self.metrics = MetricsFile(folder.path / "metrics.jsonl")
         self.validation = None
         if config.run.validate_every or not config.run.updates:  # a warm start alone is validated once
-            self.validation = Validation(config, self.mixture, self.settings, self.policy, self.loop.run)
+            self.validation = Validation(config, self.mixture, self.policy, self.loop.run)
 
     def run(self) -> None:
         """From the newest checkpoint, or from the beginning, to the last update."""
@@ -185,10 +186,10 @@ class Trainer:
     def _begin(self) -> bool:
         """Warm start, then the first checkpoint; returns False where it was stopped before."""
         if self.config.warmstart.steps:
-            warming = WarmStart(self.config, self.learner, self.folder, self.on_update, notices=self.notices)
-            self.notices = []
-            trials = demonstrate(self.config, self.mixture, self.settings, self.loaded.renderer)
-            if not warming.train(trials, self.engine.context, self.stop):
+            notices, self.notices = self.notices, []
+            play = partial(demonstrate, self.config, self.mixture, self.settings, self.loaded.renderer)
+            context, on_update = self.engine.context, self.on_update
+            if not warm_start(self.config, self.learner, self.folder, play, context, on_update, self.stop, notices):
                 return False
         if self.config.algo.kl_weight:
             checkpoint.save_reference(self.folder.path, self.learner)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 from typing import Any
 
 import numpy as np
@@ -62,7 +62,7 @@ def pack(
     As few as can be in that order, and of about one size. `share`: the common opening of all rows stands once in each.
     """
     trained = sorted((row for row in rows if row.spans), key=lambda row: -len(row.ids))
-    opening = _opening(trained, tokens) if share else 0
+    opening = _opening(trained, tokens) if share and len(trained) > 1 else 0
     sizes = [len(row.ids) - opening for row in trained]
     joined = [_join(trained[begin:end], opening) for begin, end in _cuts(sizes, tokens - opening)]
     # One transfer of all integers and one of all floats, which the host does not wait for.
@@ -71,10 +71,15 @@ def pack(
     return [_on_device(each, [next(integers) for _ in each.integers], floats) for each in joined]
 
 
+def note(packed: Sequence[MicroBatch], name: str, logp: Sequence[Tensor]) -> None:
+    """Write log-probabilities of micro-batches onto their spans."""
+    values = iter(torch.cat(list(logp)).tolist() if packed else ())
+    for span in (span for batch in packed for span in batch.spans):
+        setattr(span, name, list(islice(values, len(span.ids))))
+
+
 def _opening(rows: Sequence[Row], tokens: int) -> int:
     """How many first tokens all rows have in common, before anything that is trained on is predicted."""
-    if len(rows) < 2:
-        return 0
     most = min(min(row.spans[0].start for row in rows) - 1, tokens // 2)
     common = min(most, common_prefix_length([row.ids for row in rows]))
     return common if common >= LEAST_OPENING else 0

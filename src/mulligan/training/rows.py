@@ -13,6 +13,10 @@ from mulligan.algo.build import own_reflection
 from mulligan.errors import UsageError
 from mulligan.types import Completion, Trial
 
+SETTLING_ROWS, SETTLING_ROW, SETTLING_ALIKE = 7, 157, 37
+"""Rows that code is compiled on, the tokens of each, and how many of them are the same in all. No product or sum of
+them is a size of a usual model: sizes that happen to be equal are compiled as one, and other rows compile again."""
+
 
 @dataclass(slots=True)
 class Span:
@@ -70,3 +74,13 @@ def rows_of(trials: Sequence[Trial]) -> tuple[list[Row], int]:
             row.ids += reply.ids
             step += 1
     return rows, step
+
+
+def settling_rows(count_alike: int) -> list[Row]:
+    """Rows of fixed tokens, the first `count_alike` of which are the same in all."""
+    rows = []
+    for number in range(SETTLING_ROWS):
+        ids = [0] * count_alike + [1 + number % 2] * (SETTLING_ROW - count_alike)
+        sampled = tuple(ids[count_alike + 1 :])
+        rows.append(Row(ids, [Span(count_alike + 1, sampled, (0.0,) * len(sampled), number, number, reflects=False)]))
+    return rows

@@ -26,16 +26,13 @@ from mulligan.seeding import generator
 from mulligan.training import masters, optimisers
 from mulligan.training.config import Config
 from mulligan.training.head import Head, Scores
-from mulligan.training.pack import Budget, MicroBatch, pack, token_budget
-from mulligan.training.rows import Row, Span
+from mulligan.training.pack import Budget, MicroBatch, note, pack, token_budget
+from mulligan.training.rows import SETTLING_ALIKE, Row, settling_rows
 from mulligan.training.schedule import Schedule
 
 Result = TypeVar("Result")
 SMALLEST_BUDGET = 64
 """Micro-batches of so many tokens are not halved again: running out of memory is then an error."""
-SETTLING_ROWS, SETTLING_ROW, SETTLING_ALIKE = 7, 157, 37
-"""Rows that code is compiled on, the tokens of each, and how many of them are the same in all. No product or sum of
-them is a size of a usual model: sizes that happen to be equal are compiled as one, and other rows compile again."""
 GRAD_CLIP = 1.0
 """Norm that gradients are clipped to, in the warm start too; as in LaMer's and MAGE's scripts."""
 MAX_BAD_STEPS = 3
@@ -114,10 +111,9 @@ class Learner:
             compile_layers(model, backend)
         size = model.config.hidden_size
         self.critic = torch.nn.Linear(size, heads, device=self.device) if heads else None
-        if self.critic is not None:
-            torch.nn.init.zeros_(self.critic.weight)
-            torch.nn.init.zeros_(self.critic.bias)
-        self.reference: dict[str, Tensor] | None = None
+        for parameter in self.critic.parameters() if self.critic is not None else ():
+            torch.nn.init.zeros_(parameter)
+        self.reference: dict[str, Tensor] = {}
         self.masters = masters.copies(model)
         self.optimiser = optimisers.for_updates(self.weights(), self.critic, config, fused=self.device.type == "cuda")
         if compiled:
@@ -132,7 +128,7 @@ class Learner:
         few, self.head.few = self.head.few, 0  # its slices are compiled too, however few the logits are
         temperatures = dict.fromkeys((1.0, self.config.trial.sampling.temperature))  # of the warm start, and of updates
         for count_alike in (0, SETTLING_ALIKE):
-            for batch, temperature in product(self._packed(_settling_rows(count_alike)), temperatures):
+            for batch, temperature in product(self._packed(settling_rows(count_alike)), temperatures):
                 self._settle(batch, temperature)
         self.head.few = few
         self._no_gradient()
@@ -158,9 +154,7 @@ class Learner:
     def weights(self) -> dict[str, torch.nn.Parameter]:
         """The trained weights of the model by name, or their float32 copies."""
         return {
-            name: self.masters.get(name, parameter)
-            for name, parameter in self.model.named_parameters()
-            if parameter.requires_grad
+            name: self.masters.get(name, each) for name, each in self.model.named_parameters() if each.requires_grad
         }
 
     def warm_optimisers(self) -> list[torch.optim.Optimizer]:
@@ -196,25 +190,23 @@ class Learner:
                 if values is not None and critic is not None:
                     values[batch.step[batch.first]] = critic(scores.hidden[batch.first].float())
             if self.uses_own_logp:
-                _note(packed, "old", logps)
+                note(packed, "old", logps)
         if self.config.algo.kl_weight:
             with self._reference_weights():
-                _note(packed, "reference", [self.head.score(batch, temperature).logp for batch in packed])
+                note(packed, "reference", [self.head.score(batch, temperature).logp for batch in packed])
         return values
 
     @contextmanager
     def _reference_weights(self) -> Iterator[None]:
         """Inside, the model has the reference weights."""
-        assert self.reference is not None, "there are no reference weights"
-        parameters = {name: each for name, each in self.model.named_parameters() if name in self.reference}
-        current = {name: parameter.detach().clone() for name, parameter in parameters.items()}
+        current, parameters = self.reference_weights(), dict(self.model.named_parameters())
         try:
-            for name, parameter in parameters.items():
-                parameter.copy_(self.reference[name])
+            for name, weight in self.reference.items():
+                parameters[name].copy_(weight)
             yield
         finally:
-            for name, parameter in parameters.items():
-                parameter.copy_(current[name])
+            for name, weight in current.items():
+                parameters[name].copy_(weight)
 
     def update(self, data: UpdateData, *, update: int) -> dict[str, float]:
         """All optimiser steps of one update; returns the metrics of the last pass.
@@ -295,16 +287,16 @@ class Learner:
         if minibatch.budget == self.tokens:
             return
         if len(minibatch.old) == len(minibatch.packed):  # the first pass was finished
-            _note(minibatch.packed, "old", minibatch.old)
+            note(minibatch.packed, "old", minibatch.old)
         minibatch.old = []
         minibatch.packed = self._packed(minibatch.rows)
         minibatch.budget = self.tokens
 
     def _logp_old(self, minibatch: _Minibatch, number: int, scores: Scores) -> Tensor | None:
         """The trainer's log-probabilities of a micro-batch before the update; None where the sampler's are used."""
-        batch = minibatch.packed[number]
-        if batch.logp_old is not None or not self.uses_own_logp:
-            return batch.logp_old
+        given = minibatch.packed[number].logp_old
+        if given is not None or not self.uses_own_logp:
+            return given
         if number == len(minibatch.old):
             minibatch.old.append(scores.logp.detach())
         return minibatch.old[number]
@@ -414,29 +406,6 @@ class Learner:
                 loss.backward()  # type: ignore[no-untyped-call]
                 total = total + loss.detach()
         return total
-
-
-def _settling_rows(count_alike: int) -> list[Row]:
-    """Rows of fixed tokens, the first `count_alike` of which are the same in all."""
-    rows = []
-    for number in range(SETTLING_ROWS):
-        ids = [0] * count_alike + [1 + number % 2] * (SETTLING_ROW - count_alike)
-        start = count_alike + 1
-        sampled = tuple(ids[start:])
-        rows.append(Row(ids, [Span(start, sampled, (0.0,) * len(sampled), number, number, reflects=False)]))
-    return rows
-
-
-def _note(packed: Sequence[MicroBatch], name: str, logp: Sequence[Tensor]) -> None:
-    """Write log-probabilities of micro-batches onto their spans."""
-    if not packed:
-        return
-    values = torch.cat(list(logp)).tolist()
-    start = 0
-    for batch in packed:
-        for span in batch.spans:
-            setattr(span, name, values[start : start + len(span.ids)])
-            start += len(span.ids)
 
 
 def _out_of_memory(error: BaseException) -> bool:

@@ -242,7 +242,7 @@ def test_validation_over_related_tasks_keeps_to_the_class():
     task = TaskConfig(env="alfworld", params={"kind": "all"}, related=True)
     config = small(task=task, run=replace(small().run, validate_every=1, validation_tasks=24))
     mixture = Mixture.parse("alfworld", task.params)
-    (jobs,) = Validation(config, mixture, config.trial, None, None).jobs.values()
+    (jobs,) = Validation(config, mixture, None, None).jobs.values()
     assert len({job.task.task_class for job in jobs}) > 3
     assert all(len(job.related) == 2 for job in jobs)
     assert all(other.task_class == job.task.task_class for job in jobs for other in job.related)
