@@ -234,7 +234,7 @@ def find(run: Path, name: str = "") -> Path:
     if update not in by_update:
         config = from_run(RunFolder.open(run)).run
         raise RunFolderError(
-            f"{run} has no checkpoint {name!r} (update {update}); kept: {', '.join(map(str, by_update))}. Training "
+            f"{run} has no checkpoint after update {update}; kept: {', '.join(map(str, by_update))}. Training "
             f"saves one every run.checkpoint_every={config.checkpoint_every} updates and keeps the newest "
             f"run.keep={config.keep}"
         )

@@ -214,6 +214,7 @@ def test_reinforce_pp_takes_its_spread_over_turns_alone():
     assert result.values == pytest.approx(expected, rel=1e-5)
 
 
+@settings(max_examples=40)
 @given(
     records=trials(),
     gamma_traj=st.sampled_from([0.0, 0.6, 1.0]),

@@ -21,7 +21,7 @@ from small_updates import TINY, config, good_update, hand_made_rows
 def test_engines_can_see_that_weights_were_written_to(lora, dtype, fused):
     """By the versions that torch counts: keys and values of earlier weights must not be used again."""
     loaded = load(TINY, lora=lora)
-    rows, advantages = hand_made_rows(loaded)
+    rows, advantages = hand_made_rows()
     model = loaded.model.to(dtype)
     learner = Learner(model, config())
     learner.optimiser = optimisers.for_updates(learner.weights(), None, config(), fused=fused)
@@ -33,7 +33,7 @@ def test_engines_can_see_that_weights_were_written_to(lora, dtype, fused):
 def test_small_steps_are_not_lost_in_bfloat16():
     """The optimiser works on float32 copies: nearly every weight moves, however small the step."""
     loaded = load(TINY, dtype="bfloat16")
-    rows, advantages = hand_made_rows(loaded)
+    rows, advantages = hand_made_rows()
     learner = Learner(loaded.model, config(optim=OptimConfig(lr=1e-6, warmup=1, epochs=1)))
     before = {name: weight.detach().clone() for name, weight in learner.weights().items()}
     learner.look_over(rows, len(advantages), 0)

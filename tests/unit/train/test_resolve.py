@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -314,6 +315,7 @@ def _configs() -> st.SearchStrategy[Config]:
     return st.builds(_config, values, _PARAMS)
 
 
+@hypothesis.settings(max_examples=25)
 @given(_configs())
 def test_any_configuration_survives_the_disk_exactly(config):
     again = from_tree(tomllib.loads(to_toml(to_tree(config))))
