@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
+from mulligan.algo.advantage import ESTIMATORS, Advantages, Options
 from mulligan.algo.batch import StepBatch
 from mulligan.algo.build import batch_from_groups
+from mulligan.algo.normalise import History
 from mulligan.errors import StopReason
 from mulligan.types import Completion, Episode, Group, Reflection, Task, Trial, Turn
 
@@ -66,3 +68,8 @@ def batch_from_records(records: Sequence[TrialRecord], **options) -> StepBatch:
         invalid_penalty=REFLECTION_PENALTY,
         **options,
     )
+
+
+def estimate(name: str, batch: StepBatch, options: Options | None = None, history: History | None = None) -> Advantages:
+    """The advantages of a batch, by default as at the first update."""
+    return ESTIMATORS[name](batch, options or Options(), history or History())

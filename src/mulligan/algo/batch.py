@@ -57,11 +57,6 @@ class StepBatch:
     def __len__(self) -> int:
         return len(self.value)
 
-    @property
-    def trial_lengths(self) -> IntArray:
-        """[trial] Steps of each trial."""
-        return np.bincount(self.trial, minlength=len(self.source)).astype(np.int64)
-
 
 class Samples(NamedTuple):
     """What is compared: one sample for each (trial, episode, phase), never one for each turn. Arrays are [sample]."""

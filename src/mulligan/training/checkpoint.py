@@ -29,8 +29,8 @@ from mulligan.models.load import Loaded, LoraSettings, Precision, as_asked, load
 from mulligan.report.run import RunFolder
 from mulligan.training.config import Config
 from mulligan.training.metrics import MetricsFile
+from mulligan.training.optimisers import Schedule
 from mulligan.training.resolve import changed_since, from_run, from_tree, to_tree
-from mulligan.training.schedule import Schedule
 from mulligan.training.step import Learner
 from mulligan.training.validation import VALIDATION_EPISODES
 

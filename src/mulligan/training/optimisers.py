@@ -1,14 +1,15 @@
-"""The optimisers of updates and of the warm start."""
+"""The optimisers of updates and of the warm start, and the schedule of a run."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from mulligan.training.config import Config
+from mulligan.training.config import AlgoConfig, Config, OptimConfig
 
 BETA1 = 0.9
 """Decay of the mean of gradients: every paper's and PyTorch's default."""
@@ -16,6 +17,36 @@ WARM_WEIGHT_DECAY = 0.01
 """Weight decay of the warm start: PyTorch's default for AdamW."""
 COEFFICIENTS, STEPS, EPS = (3.4445, -4.775, 2.0315), 5, 1e-7
 """Of Newton's and Schulz's iteration, as in `torch.optim.Muon`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """What changes in the course of a run: a function of the update and of the length that the run was planned with.
+
+    A run that is resumed with another `run.updates` keeps its plan: the rate never jumps, whenever the run was
+    interrupted. Planned are 81 updates in which the rate falls from 1 to 0.2, 0.01 an update; the run is interrupted at
+    update 40, with rate 0.6:
+
+        resumed with 160 updates   from update 80 on the rate stays at 0.2
+        resumed with 61 updates    the run ends early, at update 60 with rate 0.4
+    """
+
+    updates: int
+    """`run.updates` at the first update. Checkpoints hold it."""
+
+    def progress(self, update: int) -> float:
+        """From 0 at the first update to 1 at the last planned one; 1 after that."""
+        return min(1.0, update / max(1, self.updates - 1))
+
+    def rate(self, update: int, optim: OptimConfig) -> float:
+        """Share of the learning rate: rises over `warmup` updates and falls linearly to `lr_end`."""
+        rise = min(1.0, (update + 1) / max(1, optim.warmup))
+        return rise * (1.0 - (1.0 - optim.lr_end) * self.progress(update))
+
+    def entropy_weight(self, update: int, algo: AlgoConfig) -> float:
+        """From `entropy_weight` to `entropy_end`, linearly."""
+        end = algo.entropy_weight if algo.entropy_end is None else algo.entropy_end
+        return algo.entropy_weight + (end - algo.entropy_weight) * self.progress(update)
 
 
 def for_updates(

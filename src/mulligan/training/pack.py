@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -155,17 +155,14 @@ def _filled(sizes: Sequence[int], limit: int) -> list[tuple[int, int]]:
     return [*cuts, (begin, len(sizes))] if sizes else []
 
 
-@dataclass(frozen=True, slots=True)
-class _Joined:
+class _Joined(NamedTuple):
     """A micro-batch on the host."""
 
-    lengths: list[int]
-    """Of the opening, if there is one, and of each row without it."""
+    lengths: list[int]  # of the opening, if there is one, and of each row without it
     spans: list[Span]
     integers: list[NDArray[np.int64]]
     floats: list[NDArray[np.float32]]
-    opening: int
-    """Tokens of the common opening; 0 for none."""
+    opening: int  # tokens of the common opening; 0 for none
 
 
 def _join(rows: Sequence[Row], opening: int) -> _Joined:

@@ -239,12 +239,11 @@ def changed_since(then: Config, now: Config) -> list[str]:
 def with_resume_flags(config: Config, flags: Mapping[str, str]) -> Config:
     """The settings of a run that goes on with other ones; those that would make it another run are refused by name."""
     changed = checked(_applied(config, [Layer("", flags, is_text=True)]))
-    for name, (before, after) in changed_settings(config, changed).items():
-        if name not in MAY_CHANGE:
-            raise UsageError(
-                f"{name} cannot be changed on resume (it is {before}, got {after}); begin another run with "
-                "--model.name RUN, which starts from its weights"
-            )
+    if refused := changed_since(config, changed):
+        raise UsageError(
+            f"a resumed run must keep its settings ({'; '.join(refused)}); begin another run with --model.name RUN, "
+            "which starts from its weights"
+        )
     return changed
 
 

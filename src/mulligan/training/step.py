@@ -28,7 +28,6 @@ from mulligan.training.config import Config
 from mulligan.training.head import Head, Scores
 from mulligan.training.pack import Budget, MicroBatch, note, pack, token_budget
 from mulligan.training.rows import SETTLING_ALIKE, Row, settling_rows
-from mulligan.training.schedule import Schedule
 
 Result = TypeVar("Result")
 SMALLEST_BUDGET = 64
@@ -90,7 +89,7 @@ class Learner:
             if isinstance(layer, torch.nn.Dropout):
                 layer.p = 0.0
         self.model, self.config = model, config
-        self.schedule = Schedule(config.run.updates)
+        self.schedule = optimisers.Schedule(config.run.updates)
         """A checkpoint replaces it by the one that the run began with."""
         weight = next(model.parameters())
         self.device = weight.device

@@ -43,7 +43,6 @@ def test_steps_stand_in_order_of_play_with_their_returns():
     assert batch.turn.tolist() == [0, 1, 0, 0, 1, 0]
     assert batch.state.tolist()[0] == batch.state.tolist()[2] == batch.state.tolist()[3] == -1  # turn 0 has no anchor
     assert batch.state[1] != batch.state[4]
-    assert batch.trial_lengths.tolist() == [5, 1]
     assert samples_of(batch).value.tolist() == [2, 4, 4, 3]
 
 

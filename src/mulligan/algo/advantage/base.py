@@ -8,9 +8,9 @@ valid baseline.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -44,11 +44,6 @@ class Options:
     """λ of ppo's generalised advantage estimation."""
 
 
-DEFAULTS = Options()
-NO_HISTORY = History()
-"""Of the first update. Estimators read a history and never change it."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Advantages:
     """What an estimator gives back."""
@@ -60,10 +55,7 @@ class Advantages:
     """[step, head] What the critic should have said; `ppo` alone has them."""
 
 
-class Estimator(Protocol):
-    """The one signature all estimators have."""
-
-    def __call__(self, batch: StepBatch, options: Options = ..., history: History = ...) -> Advantages: ...
+Estimator = Callable[[StepBatch, Options, History], Advantages]
 
 
 class Baselines(NamedTuple):

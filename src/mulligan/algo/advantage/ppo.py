@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mulligan.algo.advantage.base import DEFAULTS, NO_HISTORY, Advantages, Options, ScaleName, divisors, group_metrics
+from mulligan.algo.advantage.base import Advantages, Options, ScaleName, divisors, group_metrics
 from mulligan.algo.arrays import FloatArray, IntArray, dense_ids, discounted_suffix_sums, next_values
 from mulligan.algo.batch import PLAY, StepBatch, samples_of
 from mulligan.algo.normalise import History
@@ -43,7 +43,7 @@ def heads(form: str) -> int:
     return HEADS[form]
 
 
-def estimate(batch: StepBatch, options: Options = DEFAULTS, history: History = NO_HISTORY) -> Advantages:
+def estimate(batch: StepBatch, options: Options, history: History) -> Advantages:
     """One advantage for each step of `batch`, from `batch.critic` [step, head], and the critic's targets."""
     critic = batch.critic
     assert critic is not None, "the trainer sets the critic's values"
@@ -86,7 +86,7 @@ def _chained(batch: StepBatch, value: FloatArray, lam: float) -> FloatArray:
     # A forfeit is paid once: at the reflection, where there is one between the turn and the forfeited episode.
     reflects_next = np.append((np.diff(batch.phase) > 0) & (np.diff(batch.trial) == 0), False)
     reward = batch.reward + np.where(reflects_next, 0.0, batch.forfeit)
-    return _gae(reward, value, discount, batch.trial_lengths, lam)
+    return _gae(reward, value, discount, np.bincount(batch.trial, minlength=len(batch.source)), lam)
 
 
 def _shaping_returns(batch: StepBatch) -> FloatArray:

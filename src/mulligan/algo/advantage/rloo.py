@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from mulligan.algo.advantage.base import DEFAULTS, NO_HISTORY, Advantages, Options, baselines, divisors, group_metrics
+from mulligan.algo.advantage.base import Advantages, Options, baselines, divisors, group_metrics
 from mulligan.algo.batch import StepBatch, samples_of
 from mulligan.algo.normalise import History
 
 
-def estimate(batch: StepBatch, options: Options = DEFAULTS, history: History = NO_HISTORY) -> Advantages:
+def estimate(batch: StepBatch, options: Options, history: History) -> Advantages:
     """One advantage for each step of `batch`."""
     samples = samples_of(batch)
     compared = baselines(batch, samples, options, history)
