@@ -119,9 +119,13 @@ class Setting:
         return ParameterError(f"{self.name}{where} must be {self.allowed} (got {value!r})")
 
 
+def settings_of(kind: Any, prefix: str = "") -> Mapping[str, Setting]:
+    """Every setting of a section (a dataclass) by name, in the order of its fields; names begin with `prefix`."""
+    return _read(kind, prefix)
+
+
 @cache  # reading annotations takes a millisecond, and trials are made by the thousand
-def settings_of(kind: type, prefix: str = "") -> Mapping[str, Setting]:
-    """Every setting of a section by name, in the order of its fields; names begin with `prefix`."""
+def _read(kind: type, prefix: str) -> Mapping[str, Setting]:
     return {setting.name: setting for setting in _settings(kind, prefix, ())}
 
 
@@ -144,7 +148,7 @@ def _settings(kind: type, prefix: str, path: tuple[str, ...]) -> Iterator[Settin
         yield Setting(prefix + field.name, setting_path, value_kind, field.default, text, choices, optional, bounds)
 
 
-def check_fields(section: object) -> None:
+def check_fields(section: Any) -> None:
     """Check the settings of a frozen section, and convert NumPy numbers; for its ``__post_init__``."""
     for setting in settings_of(type(section)).values():
         if len(setting.path) == 1:  # a group checks its own
@@ -153,12 +157,12 @@ def check_fields(section: object) -> None:
 
 def with_values(section: Section, values: Mapping[str, Any]) -> Section:
     """`section` with these settings changed."""
+    base: Any = section
     groups: dict[str, dict[str, Any]] = {}
     changes: dict[str, Any] = {}
     for name, value in values.items():
-        *group, field_name = settings_of(type(section))[name].path
+        *group, field_name = settings_of(type(base))[name].path
         (groups.setdefault(group[0], {}) if group else changes)[field_name] = value
-    base: Any = section
     changes |= {name: replace(getattr(base, name), **group_values) for name, group_values in groups.items()}
     result: Section = replace(base, **changes)
     return result

@@ -189,7 +189,7 @@ def settings() -> Mapping[str, Setting]:
     """
     tree: dict[str, Setting] = {}
     for section in fields(Config):
-        default = TaskConfig() if section.name == "task" else section.default
+        default: Any = TaskConfig() if section.name == "task" else section.default
         for key, setting in settings_of(type(default), f"{section.name}.").items():
             if key != "trial.top_p":
                 tree[key] = replace(setting, default=setting.of(default))
