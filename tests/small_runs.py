@@ -37,7 +37,7 @@ def small(**sections) -> Config:
         trial=trial(episodes=3, memory="history", style="bare", max_tokens=2, reflection_tokens=3),
         model=ModelConfig(name=TINY),
         engine=EngineConfig(slots=16),
-        warmstart=WarmstartConfig(steps=25, trials=40, batch=16, lr=1.1e-2, warmup=1),
+        warmstart=WarmstartConfig(steps=10, trials=40, batch=16, lr=2e-2, warmup=1),
         optim=OptimConfig(lr=1e-3, warmup=1, epochs=2),
     )
     return replace(base, **sections)

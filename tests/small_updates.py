@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import replace
+from functools import cache
 
 import torch
 
 import mulligan
 from mulligan.engine.slots import SlotEngine
+from mulligan.models.load import load
 from mulligan.policy.local import LocalPolicy
 from mulligan.training.config import AlgoConfig, Config, ModelConfig, OptimConfig, RunConfig
 from mulligan.training.rows import rows_of
@@ -57,9 +59,15 @@ def play(loaded, *, memory="both", trials=4, temperature=1.0, style="plain", env
     return Group(task, tuple(asyncio.run(all_of_them())))
 
 
-def hand_made_rows(loaded):
-    group = play(loaded, trials=3, memory="reflection", episodes=2)
-    rows, steps = rows_of(group.trials)
+@cache
+def _reflective_trials():
+    return play(load(TINY), trials=3, memory="reflection", episodes=2).trials
+
+
+def hand_made_rows(loaded=None):
+    """Rows of `loaded`, or of an untrained model: those of a name all reply alike, so that it plays once."""
+    played = _reflective_trials() if loaded is None else play(loaded, trials=3, memory="reflection", episodes=2).trials
+    rows, steps = rows_of(played)
     rng = random.Random(0)
     return rows, torch.tensor([rng.uniform(-1, 1) for _ in range(steps)])
 

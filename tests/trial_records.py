@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
+from mulligan.algo.advantage import ESTIMATORS, Advantages, Options
 from mulligan.algo.batch import StepBatch
 from mulligan.algo.build import batch_from_groups
+from mulligan.algo.normalise import History
 from mulligan.errors import StopReason
 from mulligan.types import Completion, Episode, Group, Reflection, Task, Trial, Turn
 
@@ -29,7 +31,6 @@ class TrialRecord:
     task_class: str = ""
     opponent: str | None = None
     seat: int | None = None
-    agent: str = "agent"
 
     def episode(self, n: int) -> Episode:
         turns = tuple(
@@ -52,7 +53,7 @@ class TrialRecord:
 
 
 def batch_from_records(records: Sequence[TrialRecord], **options) -> StepBatch:
-    """The batch of these trials, each in a group of its own: what is compared is decided by task and agent."""
+    """The batch of these trials, each in a group of its own: what is compared is decided by the task."""
     seeds: dict[Hashable, int] = {}
     groups = []
     for record in records:
@@ -65,6 +66,10 @@ def batch_from_records(records: Sequence[TrialRecord], **options) -> StepBatch:
         groups,
         shaping_weight=1.0,
         invalid_penalty=REFLECTION_PENALTY,
-        agents=[record.agent for record in records],
         **options,
     )
+
+
+def estimate(name: str, batch: StepBatch, options: Options | None = None, history: History | None = None) -> Advantages:
+    """The advantages of a batch, by default as at the first update."""
+    return ESTIMATORS[name](batch, options or Options(), history or History())

@@ -14,7 +14,7 @@ import math
 import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import reduce
+from functools import cache, reduce
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from mulligan.errors import ParameterError
@@ -107,9 +107,9 @@ class Setting:
             value = int(value)
         if self.optional and isinstance(value, str) and value.lower() == self.none_word:
             return None
-        if type(value) is not self.kind or value != value or (self.choices and value not in self.choices):
-            raise self._refusal(value, where)
-        if isinstance(value, str) and not is_one_line(value):
+        is_unknown = bool(self.choices) and value not in self.choices
+        is_odd_text = isinstance(value, str) and not is_one_line(value)
+        if type(value) is not self.kind or value != value or is_unknown or is_odd_text:
             raise self._refusal(value, where)
         if self.range is not None and isinstance(value, int | float) and value not in self.range:
             raise ParameterError(f"{self.name}{where} must be {self.range} (got {value:g})")
@@ -119,16 +119,14 @@ class Setting:
         return ParameterError(f"{self.name}{where} must be {self.allowed} (got {value!r})")
 
 
-def settings_of(kind: type, prefix: str = "") -> Mapping[str, Setting]:
-    """Every setting of a section by name, in the order of its fields; names begin with `prefix`."""
-    key = kind, prefix
-    if key not in _READ:
-        _READ[key] = {setting.name: setting for setting in _settings(kind, prefix, ())}
-    return _READ[key]
+def settings_of(kind: Any, prefix: str = "") -> Mapping[str, Setting]:
+    """Every setting of a section (a dataclass) by name, in the order of its fields; names begin with `prefix`."""
+    return _read(kind, prefix)
 
 
-_READ: dict[tuple[type, str], Mapping[str, Setting]] = {}
-"""Reading annotations takes a millisecond, and trials are made by the thousand."""
+@cache  # reading annotations takes a millisecond, and trials are made by the thousand
+def _read(kind: type, prefix: str) -> Mapping[str, Setting]:
+    return {setting.name: setting for setting in _settings(kind, prefix, ())}
 
 
 def _settings(kind: type, prefix: str, path: tuple[str, ...]) -> Iterator[Setting]:
@@ -142,23 +140,15 @@ def _settings(kind: type, prefix: str, path: tuple[str, ...]) -> Iterator[Settin
         if text is None:
             continue
         bounds = next((note for note in notes if isinstance(note, Range)), None)
-        base, optional = _without_none(get_args(hint)[0])
+        base = get_args(hint)[0]
+        if optional := type(None) in get_args(base):
+            (base,) = (part for part in get_args(base) if part is not type(None))
         choices = get_args(base) if get_origin(base) is Literal else ()
-        own_path = (*path, field.name)
-        yield Setting(
-            prefix + field.name, own_path, str if choices else base, field.default, text, choices, optional, bounds
-        )
+        setting_path, value_kind = (*path, field.name), str if choices else base
+        yield Setting(prefix + field.name, setting_path, value_kind, field.default, text, choices, optional, bounds)
 
 
-def _without_none(hint: Any) -> tuple[Any, bool]:
-    """``int | None`` -> int, True."""
-    if get_origin(hint) is Literal or type(None) not in get_args(hint):
-        return hint, False
-    (base,) = (part for part in get_args(hint) if part is not type(None))
-    return base, True
-
-
-def check_fields(section: object) -> None:
+def check_fields(section: Any) -> None:
     """Check the settings of a frozen section, and convert NumPy numbers; for its ``__post_init__``."""
     for setting in settings_of(type(section)).values():
         if len(setting.path) == 1:  # a group checks its own
@@ -167,12 +157,12 @@ def check_fields(section: object) -> None:
 
 def with_values(section: Section, values: Mapping[str, Any]) -> Section:
     """`section` with these settings changed."""
+    base: Any = section
     groups: dict[str, dict[str, Any]] = {}
     changes: dict[str, Any] = {}
     for name, value in values.items():
-        *group, own_name = settings_of(type(section))[name].path
-        (groups.setdefault(group[0], {}) if group else changes)[own_name] = value
-    base: Any = section
+        *group, field_name = settings_of(type(base))[name].path
+        (groups.setdefault(group[0], {}) if group else changes)[field_name] = value
     changes |= {name: replace(getattr(base, name), **group_values) for name, group_values in groups.items()}
     result: Section = replace(base, **changes)
     return result

@@ -12,14 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from mulligan.algo.arrays import FloatArray, IntArray, dense_ids
-from mulligan.errors import UsageError
 
 PLAY, REFLECT = 0, 1
 PHASES = ("play", "reflect")
-PER_STEP = (
-    "value", "reward", "shaping", "forfeit", "trial", "group", "episode", "phase", "turn", "state", "task_class",
-    "agent"
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +32,7 @@ class StepBatch:
     trial: IntArray
     """0, 1, … in order; `source` says which trial that was."""
     group: IntArray
-    """Number of the (task, opponent, seat, agent): only steps of one group are compared."""
+    """Number of the task, with its opponent and seat: only steps of one group are compared."""
     episode: IntArray
     """n, from 0; of a reflection, the episode it follows."""
     phase: IntArray
@@ -48,11 +43,8 @@ class StepBatch:
     """Number of the turn's `state_key`; -1 where it has none, at turn 0 and for reflections."""
     task_class: IntArray
     """Index into `class_labels`."""
-    agent: IntArray
-    """Index into `agent_labels`."""
     class_labels: tuple[str, ...]
-    """What running baselines are kept by: (task class, opponent, seat, agent), as JSON."""
-    agent_labels: tuple[str, ...]
+    """What running baselines are kept by: (task class, opponent, seat, "agent"), as JSON."""
     source: tuple[tuple[int, int], ...]
     """[trial] (index of the group, index in the group) of the trial in what the batch was built from."""
     gamma_step: float
@@ -62,22 +54,8 @@ class StepBatch:
     critic: FloatArray | None = None
     """[step, head] The critic's values, where the estimator is `ppo`; set with `dataclasses.replace`."""
 
-    def __post_init__(self) -> None:
-        sizes = {name: len(getattr(self, name)) for name in PER_STEP}
-        if len(set(sizes.values())) > 1:
-            raise UsageError(f"the arrays of a batch must have one length; got {sizes}")
-        change = np.diff(np.stack([self.trial, self.episode, self.phase, self.turn]), axis=1)
-        most_significant = np.take_along_axis(change, np.argmax(change != 0, axis=0)[None], axis=0)
-        if np.any(most_significant <= 0):
-            raise UsageError("steps must stand in order of play: by trial, episode, phase and turn, each of them once")
-
     def __len__(self) -> int:
         return len(self.value)
-
-    @property
-    def trial_lengths(self) -> IntArray:
-        """[trial] Steps of each trial."""
-        return np.bincount(self.trial, minlength=len(self.source)).astype(np.int64)
 
 
 class Samples(NamedTuple):
@@ -95,7 +73,6 @@ class Samples(NamedTuple):
     episode: IntArray
     phase: IntArray
     task_class: IntArray
-    agent: IntArray
     of_step: IntArray
     """[step] The sample that each step of the batch belongs to."""
 
@@ -115,6 +92,5 @@ def samples_of(batch: StepBatch) -> Samples:
         episode=batch.episode[row],
         phase=batch.phase[row],
         task_class=batch.task_class[row],
-        agent=batch.agent[row],
         of_step=np.cumsum(new) - 1,
     )

@@ -4,30 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Sequence
-from typing import NamedTuple
+from dataclasses import fields
 
 import numpy as np
-import numpy.typing as npt
 
-from mulligan.algo.arrays import BoolArray, FloatArray, IntArray, discounted_suffix_sums, next_values, starts
+from mulligan.algo.arrays import IntArray, discounted_suffix_sums, next_values
 from mulligan.algo.batch import PLAY, REFLECT, StepBatch
-from mulligan.algo.credit import flat_shaped_returns
-from mulligan.errors import ParameterError, UsageError
-from mulligan.types import Group, Turn
-
-
-class _Played(NamedTuple):
-    """All that was played, flat."""
-
-    turns: list[Turn]
-    shaping: FloatArray  # [turn] progress less penalties
-    turn_counts: IntArray  # [episode]
-    episode_counts: IntArray  # [trial]
-    reflected: BoolArray  # [episode] whether a reflection follows that is a step
-    reflection_penalty: FloatArray  # [reflection]
-    forfeits: FloatArray  # [episode]
-    players: list[tuple[Hashable, str, str | None, int | None, str]]  # [trial] task, its class, opponent, seat, agent
-    source: tuple[tuple[int, int], ...]  # [trial]
+from mulligan.algo.credit import flat_returns
+from mulligan.errors import UsageError
+from mulligan.types import Group, Reflection, Trial
 
 
 def batch_from_groups(
@@ -39,142 +24,93 @@ def batch_from_groups(
     shaping_weight: float = 0.0,
     invalid_penalty: float = 0.0,
     length_penalty: float = 0.0,
-    length_limit: int = 0,
+    length_limit: int = 1,
     reflection_limit: int = 0,
-    agents: Sequence[str] | None = None,
 ) -> StepBatch:
     """The steps of `groups`. Trials that failed outside agent and task are left out, and so out of every baseline.
 
     Shaping is `shaping_weight` times `Turn.shaping`, less the penalties; they fall on reflections as on turns.
-    `length_limit`, the most tokens a reply may have, is needed with `length_penalty`; `reflection_limit` is that of
-    reflections, the same where it is 0. A reflection is a step if the agent wrote it itself (its `completion` is not
-    None) and an episode follows it. `agents` names each group's agent, where there are several.
+    `length_limit` is the most tokens a reply may have, `reflection_limit` that of reflections, the same where it is 0.
     """
     source = [(g, i) for g, group in enumerate(groups) for i, trial in enumerate(group.trials) if not trial.failed]
     trials = [groups[g].trials[i] for g, i in source]
     episodes = [episode for trial in trials for episode in trial.episodes]
     turns = [turn for episode in episodes for turn in episode.turns]
+    turn_counts = np.array([len(episode.turns) for episode in episodes], dtype=np.int64)
     episode_counts = np.array([len(trial.episodes) for trial in trials], dtype=np.int64)
-    reflections = [episode.reflection for episode in episodes]
-    replies = [reflection.completion if reflection else None for reflection in reflections]
-    reflected = np.array([reply is not None for reply in replies], dtype=np.bool_)
-    reflected[np.cumsum(episode_counts)[episode_counts > 0] - 1] = False  # no episode shows what that one was worth
+    forfeits = np.array([episode.forfeit for episode in episodes], dtype=np.float64)
 
-    def penalties(valid: Sequence[bool], tokens: Sequence[int], limit: int) -> FloatArray:
-        penalty = np.where(np.array(valid, dtype=bool), 0.0, -invalid_penalty)
-        return penalty + penalty_for_length(tokens, limit, length_penalty) if length_penalty else penalty
+    def penalty(valid: bool, tokens: int, limit: int) -> float:
+        return (0.0 if valid else -invalid_penalty) + penalty_for_length(tokens, limit, length_penalty)
 
-    played = _Played(
-        turns=turns,
-        shaping=shaping_weight * np.array([turn.shaping for turn in turns], dtype=np.float64)
-        + penalties([turn.valid for turn in turns], [turn.reply.completion_tokens for turn in turns], length_limit),
-        turn_counts=np.array([len(episode.turns) for episode in episodes], dtype=np.int64),
-        episode_counts=episode_counts,
-        reflected=reflected,
-        reflection_penalty=penalties(
-            [reflection is None or reflection.valid for reflection in reflections],
-            [reply.completion_tokens if reply else 0 for reply in replies],
-            reflection_limit or length_limit,
-        )[reflected],
-        forfeits=np.array([episode.forfeit for episode in episodes], dtype=np.float64),
-        players=[
-            (task, task.task_class, task.opponent, task.seat, agents[g] if agents is not None else "agent")
-            for task, (g, _) in zip([trial.task for trial in trials], source, strict=True)
-        ],
-        source=tuple(source),
-    )
-    return _assemble(played, gamma_step, gamma_traj, form)
-
-
-def penalty_for_length(tokens: npt.ArrayLike, limit: int, penalty: float) -> FloatArray:
-    """0 up to half the limit, from there linearly down to ``-penalty`` at the limit. tokens: [step] -> [step]."""
-    if limit < 1:
-        raise ParameterError(f"length_limit must be >= 1 with a length penalty (got {limit})")
-    half = limit / 2
-    return 0.0 - penalty * np.clip((np.asarray(tokens, dtype=np.float64) - half) / half, 0.0, 1.0)
-
-
-def _assemble(played: _Played, gamma_step: float, gamma_traj: float, form: str) -> StepBatch:
-    turn_counts, episode_counts, reflected = played.turn_counts, played.episode_counts, played.reflected
-    rewards = np.array([turn.reward for turn in played.turns], dtype=np.float64)
-    _check_finite(played, rewards)
-    returns = flat_shaped_returns(
-        rewards,
-        played.shaping,
+    shaping = [
+        shaping_weight * turn.shaping + penalty(turn.valid, turn.reply.completion_tokens, length_limit)
+        for turn in turns
+    ]
+    if not np.isfinite(shaping).all():
+        raise UsageError("the shaping of a turn must be finite")
+    returns = flat_returns(
+        np.array([turn.reward for turn in turns], dtype=np.float64),
         turn_counts,
         episode_counts,
         gamma_step=gamma_step,
         gamma_traj=gamma_traj,
         form=form,
-        forfeits=played.forfeits,
+        forfeits=forfeits,
+        shaping=np.array(shaping, dtype=np.float64),
     )
-    # An episode of two turns and a reflection, then one of one turn: `steps` is [3, 1], the turns are the steps 0, 1
-    # and 3, the reflection is step 2.
-    steps = turn_counts + reflected  # [episode]
-    turn = np.arange(len(rewards)) - np.repeat(starts(turn_counts), turn_counts)  # [turn] its number in the episode
-    step_of_turn = np.repeat(starts(steps), turn_counts) + turn
-    step_of_reflection = (starts(steps) + turn_counts)[reflected]
+    # What episodes without a turn paid that follow each episode at once.
+    entered = discounted_suffix_sums(forfeits, np.where(turn_counts == 0, gamma_traj, 0.0), episode_counts)
+    forfeited = next_values(entered, episode_counts).tolist()
 
-    def floats(at_turns: FloatArray, at_reflections: FloatArray | float) -> FloatArray:
-        column = np.empty(int(steps.sum()))
-        column[step_of_turn], column[step_of_reflection] = at_turns, at_reflections
-        return column
-
-    def integers(at_turns: IntArray | int, at_reflections: int) -> IntArray:
-        column = np.empty(int(steps.sum()), dtype=np.int64)
-        column[step_of_turn], column[step_of_reflection] = at_turns, at_reflections
-        return column
-
-    group, _ = _numbered([(task, *rest) for task, _, *rest in played.players])
-    task_class, classes = _numbered([tuple(rest) for _, *rest in played.players])
-    agent, agents = _numbered([agent for *_, agent in played.players])
-    state_numbers = {"": -1}  # the empty key says nothing about the state
-    states = [state_numbers.setdefault(turn.state_key, len(state_numbers) - 1) for turn in played.turns]
-    trial_of_step = np.repeat(np.repeat(np.arange(len(episode_counts)), episode_counts), steps)
-    episode = np.arange(len(turn_counts)) - np.repeat(starts(episode_counts), episode_counts)
-    return StepBatch(
-        value=floats(returns.turn, returns.entry[np.flatnonzero(reflected) + 1] + played.reflection_penalty),
-        reward=floats(rewards, 0.0),
-        shaping=floats(played.shaping, played.reflection_penalty),
-        forfeit=floats(*_forfeits_after(played, gamma_traj)),
-        trial=trial_of_step,
-        group=group[trial_of_step],
-        episode=np.repeat(episode, steps),
-        phase=integers(PLAY, REFLECT),
-        turn=integers(turn, 0),
-        state=integers(np.where(turn > 0, np.array(states, dtype=np.int64), -1), -1),
-        task_class=task_class[trial_of_step],
-        agent=agent[trial_of_step],
-        class_labels=tuple(json.dumps(label) for label in classes),
-        agent_labels=tuple(str(label) for label in agents),
-        source=played.source,
-        gamma_step=gamma_step,
-        gamma_traj=gamma_traj,
-        form=form,
-    )
+    paid: list[tuple[float, float, float, float]] = []  # value, reward, shaping, forfeit of each step
+    returns_and_shaping = zip(returns.turn.tolist(), shaping, strict=True)
+    entries = returns.entry.tolist()
+    reflections = [own_reflection(trial, n) for trial in trials for n in range(len(trial.episodes))]
+    for number, (episode, reflection) in enumerate(zip(episodes, reflections, strict=True)):
+        for t, turn in enumerate(episode.turns, 1):
+            value, shaped = next(returns_and_shaping)
+            forfeit = gamma_traj * forfeited[number] if t == len(episode.turns) else 0.0
+            paid.append((value, turn.reward, shaped, forfeit))
+        if reflection is not None:
+            tokens = reflection.completion.completion_tokens if reflection.completion else 0
+            penalised = penalty(reflection.valid, tokens, reflection_limit or length_limit)
+            paid.append((entries[number + 1] + penalised, 0.0, penalised, forfeited[number]))
+    positions, labels = _positions(trials)
+    columns = [*np.array(paid, dtype=np.float64).reshape(-1, 4).T.copy(), *positions]  # in the order of the fields
+    others = labels, tuple(source), gamma_step, gamma_traj, form
+    names = [field.name for field in fields(StepBatch)]
+    return StepBatch(**dict(zip(names, [*columns, *others], strict=False)))
 
 
-def _forfeits_after(played: _Played, gamma_traj: float) -> tuple[FloatArray, FloatArray]:
-    """What episodes without a turn paid that follow a turn, or a reflection, at once. -> [turn], [reflection]."""
-    turn_counts, episode_counts = played.turn_counts, played.episode_counts
-    entered = discounted_suffix_sums(played.forfeits, np.where(turn_counts == 0, gamma_traj, 0.0), episode_counts)
-    after = next_values(entered, episode_counts)
-    at_turns = np.zeros(len(played.turns))
-    at_turns[(np.cumsum(turn_counts) - 1)[turn_counts > 0]] = gamma_traj * after[turn_counts > 0]
-    return at_turns, after[played.reflected]
+def own_reflection(trial: Trial, n: int) -> Reflection | None:
+    """The reflection after episode n where it is a step: the agent wrote it, and an episode shows what it was worth."""
+    reflection = trial.episodes[n].reflection
+    is_own = reflection is not None and reflection.completion is not None
+    return reflection if is_own and n + 1 < len(trial.episodes) else None
 
 
-def _numbered(labels: Sequence[Hashable]) -> tuple[IntArray, list[Hashable]]:
-    """Number the distinct labels in order of appearance; returns the number of each, and the distinct ones."""
-    numbers: dict[Hashable, int] = {}
-    ids = np.array([numbers.setdefault(label, len(numbers)) for label in labels], dtype=np.int64)
-    return ids, list(numbers)
+def _positions(trials: Sequence[Trial]) -> tuple[IntArray, tuple[str, ...]]:
+    """Trial, group, episode, phase, turn, state and task class of each step, [7, step]; and the labels of classes."""
+    positions: list[tuple[int, ...]] = []
+    tasks: dict[Hashable, int] = {}
+    classes: dict[str, int] = {}
+    states = {"": -1}  # the empty key says nothing about the state
+    for number, trial in enumerate(trials):
+        task = trial.task
+        group = tasks.setdefault(task, len(tasks))
+        label = json.dumps([task.task_class, task.opponent, task.seat, "agent"])
+        task_class = classes.setdefault(label, len(classes))
+        for n, episode in enumerate(trial.episodes):
+            for t, turn in enumerate(episode.turns):
+                state = states.setdefault(turn.state_key, len(states) - 1)
+                positions.append((number, group, n, PLAY, t, state if t else -1, task_class))
+            if own_reflection(trial, n) is not None:
+                positions.append((number, group, n, REFLECT, 0, -1, task_class))
+    return np.array(positions, dtype=np.int64).reshape(-1, 7).T.copy(), tuple(classes)
 
 
-def _check_finite(played: _Played, rewards: FloatArray) -> None:
-    for name, values in (("reward", rewards), ("shaping", played.shaping)):
-        wrong = np.flatnonzero(~np.isfinite(values))
-        if len(wrong):
-            episode = np.repeat(np.arange(len(played.turn_counts)), played.turn_counts)[wrong[0]]
-            trial = np.repeat(np.arange(len(played.episode_counts)), played.episode_counts)[episode]
-            raise UsageError(f"{name} must be finite (got {values[wrong[0]]} in {played.players[trial][1]!r})")
+def penalty_for_length(tokens: int, limit: int, penalty: float) -> float:
+    """0 up to half the limit, from there linearly down to ``-penalty`` at the limit."""
+    half = limit / 2
+    return 0.0 - penalty * min(max((tokens - half) / half, 0.0), 1.0)

@@ -14,24 +14,16 @@ final       only the last episode L that was played counts: γ_traj^(L-n) · g_0
 A reflection between n and n+1 is trained with the return on entering n+1: G_0^(n+1) in the paper form, and likewise in
 the others. An episode without a turn (the context was full at once) counts as a border like any other and earns 0 or,
 in a game, what it forfeits: then it counts as played, with one turn that paid that.
-
-The list forms serve one trial; `flat_returns` serves all trials of an update at once and gives the same numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import accumulate, chain, pairwise
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from mulligan.algo.arrays import FloatArray, IntArray, discounted_suffix_sums, next_values, starts
-from mulligan.errors import ParameterError, UnknownName, UsageError
-
-Form = Literal["paper", "chained", "difference", "final"]
-Rewards = Sequence[Sequence[float]]
-"""[episode][turn] of one trial."""
 
 
 class Returns(NamedTuple):
@@ -43,53 +35,6 @@ class Returns(NamedTuple):
     """[episode] The return on entering the episode, which is what the reflection just before it is trained with."""
 
 
-def cross_episode_returns(
-    rewards: Rewards, *, gamma_step: float, gamma_traj: float, form: str = "paper"
-) -> list[list[float]]:
-    """G_t^(n) of one trial, ``[episode][turn]`` like `rewards`."""
-    turn_returns = _of_one_trial(rewards, gamma_step, gamma_traj, form).turn.tolist()
-    bounds = [0, *accumulate(map(len, rewards))]
-    return [turn_returns[begin:end] for begin, end in pairwise(bounds)]
-
-
-def reflection_returns(rewards: Rewards, *, gamma_step: float, gamma_traj: float, form: str = "paper") -> list[float]:
-    """What the reflection in each of the N-1 gaps between episodes is trained with."""
-    entry_returns: list[float] = _of_one_trial(rewards, gamma_step, gamma_traj, form).entry.tolist()
-    return entry_returns[1:]
-
-
-def _of_one_trial(rewards: Rewards, gamma_step: float, gamma_traj: float, form: str) -> Returns:
-    turn_counts = np.fromiter(map(len, rewards), dtype=np.int64, count=len(rewards))
-    flat_rewards = np.fromiter(chain.from_iterable(rewards), dtype=np.float64)
-    episode_counts = np.array([len(rewards)], dtype=np.int64)
-    return flat_returns(
-        flat_rewards, turn_counts, episode_counts, gamma_step=gamma_step, gamma_traj=gamma_traj, form=form
-    )
-
-
-def flat_shaped_returns(
-    rewards: FloatArray,
-    shaping: FloatArray,
-    turn_counts: IntArray,
-    episode_counts: IntArray,
-    *,
-    gamma_step: float,
-    gamma_traj: float,
-    form: str = "paper",
-    forfeits: FloatArray | None = None,
-) -> Returns:
-    """``G = returns(task rewards, γ_traj) + returns(shaping and penalties, γ_traj = 0, paper form)``.
-
-    If shaping crossed the border, failing first would pay: with 0.3 · progress, a near miss and then a win would be
-    worth more than winning now as soon as γ_traj > 1/1.3. A reflection sees the shaping of the episode it prepares,
-    and of no other. Axes as in `flat_returns`.
-    """
-    counts = turn_counts, episode_counts
-    task = flat_returns(rewards, *counts, gamma_step=gamma_step, gamma_traj=gamma_traj, form=form, forfeits=forfeits)
-    inside = flat_returns(shaping, *counts, gamma_step=gamma_step, gamma_traj=0.0, form="paper")
-    return Returns(task.turn + inside.turn, task.entry + inside.entry)
-
-
 def flat_returns(
     rewards: FloatArray,
     turn_counts: IntArray,
@@ -99,33 +44,28 @@ def flat_returns(
     gamma_traj: float,
     form: str = "paper",
     forfeits: FloatArray | None = None,
+    shaping: FloatArray | None = None,
 ) -> Returns:
-    """Returns of many trials at once.
+    """Returns of many trials at once: ``G = returns(task rewards) + in-episode returns(shaping and penalties)``.
 
-    rewards: [turn] of all episodes one after the other; turn_counts: [episode] turns of each; episode_counts: [trial]
-    episodes of each; forfeits: [episode] what each paid that had no turn, None for nothing.
+    rewards, shaping: [turn] of all episodes one after the other; turn_counts: [episode] turns of each; episode_counts:
+    [trial] episodes of each; forfeits: [episode] what each paid that had no turn.
+
+    If shaping crossed the border, failing first would pay: with 0.3 · progress, a near miss and then a win would be
+    worth more than winning now as soon as γ_traj > 1/1.3. A reflection sees the shaping of the episode it prepares.
     """
-    if form not in FORMS:
-        raise UnknownName("form of return", form, FORMS)
-    for name, gamma in (("gamma_step", gamma_step), ("gamma_traj", gamma_traj)):
-        if not 0.0 <= gamma <= 1.0:
-            raise ParameterError(f"{name} must be in [0, 1] (got {gamma!r})")
-    if int(turn_counts.sum()) != len(rewards) or int(episode_counts.sum()) != len(turn_counts):
-        raise UsageError(
-            f"{len(rewards)} rewards in {len(turn_counts)} episodes do not fit counts of {int(turn_counts.sum())} "
-            f"turns and {int(episode_counts.sum())} episodes"
-        )
-    compute = FORMS[form]
     paid = np.zeros(len(turn_counts)) if forfeits is None else forfeits
     # An episode without a turn is lent one that pays what was forfeited, and gives it back afterwards.
     borrowers = np.flatnonzero((turn_counts == 0) & ((paid != 0) | (form in _NEEDS_A_TURN)))
-    if len(borrowers) == 0:
-        return compute(rewards, turn_counts, episode_counts, gamma_step, gamma_traj)
     filled_counts = turn_counts.copy()
     filled_counts[borrowers] = 1
     filled_rewards = np.insert(rewards, starts(turn_counts)[borrowers], paid[borrowers])
-    returns = compute(filled_rewards, filled_counts, episode_counts, gamma_step, gamma_traj)
-    return Returns(np.delete(returns.turn, starts(filled_counts)[borrowers]), returns.entry)
+    returns = FORMS[form](filled_rewards, filled_counts, episode_counts, gamma_step, gamma_traj)
+    turn, entry = np.delete(returns.turn, starts(filled_counts)[borrowers]), returns.entry
+    if shaping is None:
+        return Returns(turn, entry)
+    inside = _inside(shaping, turn_counts, gamma_step)
+    return Returns(turn + inside, entry + _first(inside, turn_counts))
 
 
 def _paper(rewards: FloatArray, turns: IntArray, episodes: IntArray, gamma_step: float, gamma_traj: float) -> Returns:

@@ -9,41 +9,26 @@ of the sampling distribution, after temperature. Where sampler and trainer are t
 sampler's; where they differ, it is the trainer's own first pass, and w corrects for the rest.
 
 Only sampled tokens are passed in. Each has its share of the *whole optimiser step*, and the losses of all micro-batches
-add up, so that cutting a step into one or eight of them
-gives the same gradient. The factor γ_traj^n of the exact gradient is left out, as usual.
+add up, so that cutting a step into one or eight of them gives the same gradient. The factor γ_traj^n of the exact
+gradient is left out, as usual.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from mulligan.errors import UsageError
-
 LARGEST_LOG_RATIO = 20.0
 """Log-ratios are cut here, so that one absurd token cannot make the loss infinite."""
+CLIP_LOW = CLIP_HIGH = 0.2
+"""The ratio is clipped below 1 - CLIP_LOW and above 1 + CLIP_HIGH: PPO's values, and those of both papers."""
+LARGEST_SAMPLER_WEIGHT = 2.0
+"""C: the most that w may be."""
 MISMATCH_TO_WARN_ABOUT = 0.02
 """Mean |logp_old - logp_sampler| above which sampler and trainer no longer agree."""
-
-
-@dataclass(frozen=True, slots=True)
-class LossOptions:
-    """Weights and bounds of the policy loss."""
-
-    clip_low: float = 0.2
-    """The ratio counts down to 1 - clip_low."""
-    clip_high: float = 0.2
-    """The ratio counts up to 1 + clip_high."""
-    kl_weight: float = 0.0
-    """β_KL; above 0 it needs logp_ref."""
-    entropy_weight: float = 0.0
-    """β_H; above 0 it needs entropy."""
-    sampler_weight_limit: float = 2.0
-    """C: the most that w may be."""
 
 
 class Tokens(NamedTuple):
@@ -55,8 +40,8 @@ class Tokens(NamedTuple):
     """Under the policy before the first step of the update."""
     advantage: Tensor
     """That of the token's turn or reflection."""
-    share: Tensor
-    """Of the loss of the whole optimiser step, whose shares add up to 1: 1 / its tokens, since all count alike."""
+    share: float
+    """Of each token in the loss of the whole optimiser step: 1 / its tokens, since all count alike."""
     logp_ref: Tensor | None = None
     """Under the reference policy."""
     logp_sampler: Tensor | None = None
@@ -65,32 +50,33 @@ class Tokens(NamedTuple):
     """Of the distribution the token was drawn from, under the policy that is trained; carries the gradient."""
 
 
-def policy_loss(tokens: Tokens, options: LossOptions) -> tuple[Tensor, dict[str, Tensor]]:
+def policy_loss(
+    tokens: Tokens, kl_weight: float = 0.0, entropy_weight: float = 0.0
+) -> tuple[Tensor, dict[str, Tensor]]:
     """The micro-batch's part of the step's loss, and sums of metrics for `summarise`."""
-    _check(tokens, options)
-    advantage, share = tokens.advantage, tokens.share
+    advantage = tokens.advantage
     ratio = (tokens.logp_new - tokens.logp_old).clamp(-LARGEST_LOG_RATIO, LARGEST_LOG_RATIO).exp()
-    clipped = ratio.clamp(1.0 - options.clip_low, 1.0 + options.clip_high)
+    clipped = ratio.clamp(1.0 - CLIP_LOW, 1.0 + CLIP_HIGH)
     loss = -torch.minimum(ratio * advantage, clipped * advantage)
     with torch.no_grad():
         sums = {
-            "tokens": torch.full((), float(len(share)), device=share.device),  # torch.tensor would wait for a GPU
+            "tokens": torch.full((), float(len(ratio)), device=ratio.device),  # torch.tensor would wait for a GPU
             "clip": (clipped * advantage < ratio * advantage).float().sum(),
             "kl_old": k3(tokens.logp_new, tokens.logp_old).sum(),
         }
     if tokens.logp_sampler is not None:
         log_ratio = (tokens.logp_old - tokens.logp_sampler).detach()
-        sampler_weight = log_ratio.clamp(max=LARGEST_LOG_RATIO).exp().clamp(max=options.sampler_weight_limit)
+        sampler_weight = log_ratio.clamp(max=LARGEST_LOG_RATIO).exp().clamp(max=LARGEST_SAMPLER_WEIGHT)
         loss = sampler_weight * loss
         sums["sampler/mismatch"], sums["sampler/weight"] = log_ratio.abs().sum(), sampler_weight.sum()
     if tokens.logp_ref is not None:
         kl = k3(tokens.logp_ref, tokens.logp_new)
-        loss = loss + options.kl_weight * kl
+        loss = loss + kl_weight * kl
         sums["kl_ref"] = kl.detach().sum()
     if tokens.entropy is not None:
-        loss = loss - options.entropy_weight * tokens.entropy
+        loss = loss - entropy_weight * tokens.entropy
         sums["entropy"] = tokens.entropy.detach().sum()
-    total = (share * loss).sum()
+    total = (tokens.share * loss).sum()
     sums["loss"] = total.detach()
     return total, sums
 
@@ -101,12 +87,9 @@ def k3(logp_ref: Tensor, logp_new: Tensor) -> Tensor:
     return log_ratio.exp() - log_ratio - 1.0
 
 
-def value_loss(value: Tensor, target: Tensor, share: Tensor) -> Tensor:
-    """Half the squared error of the critic, heads added up.
-
-    value, target: [step, head]; share: [step] of the whole optimiser step, adding up to 1.
-    """
-    return 0.5 * (share.unsqueeze(1) * (value - target).square()).sum()
+def value_loss(value: Tensor, target: Tensor, share: float) -> Tensor:
+    """Half the squared error of the critic, heads added up. value, target: [step, head]; share: of each step."""
+    return 0.5 * (share * (value - target).square()).sum()
 
 
 def summarise(parts: Iterable[Mapping[str, Tensor]]) -> dict[str, float]:
@@ -135,13 +118,3 @@ def mismatch_warning(metrics: Mapping[str, float]) -> str | None:
         f"sampler and trainer differ by {mismatch:.3f} nats a token on average (more than {MISMATCH_TO_WARN_ABOUT}); "
         "check that both use the same weights, precision and temperature"
     )
-
-
-def _check(tokens: Tokens, options: LossOptions) -> None:
-    shapes = {name: tuple(x.shape) for name, x in tokens._asdict().items() if x is not None}
-    if len(set(shapes.values())) > 1 or tokens.logp_new.dim() != 1:
-        raise UsageError(f"the tensors of a loss must all be [token]; got {shapes}")
-    if options.kl_weight and tokens.logp_ref is None:
-        raise UsageError(f"kl_weight={options.kl_weight} needs logp_ref, the reference policy's log-probabilities")
-    if options.entropy_weight and tokens.entropy is None:
-        raise UsageError(f"entropy_weight={options.entropy_weight} needs the entropy of each token's distribution")

@@ -1,11 +1,10 @@
-"""What is remembered from earlier updates: running baselines, and the spread of each agent's own returns.
+"""What is remembered from earlier updates: running baselines, and the spread of the agent's own returns.
 
 Two uses (MAGE, arXiv 2603.03680, for the second):
 
 baselines  where a group is too small to be its own baseline, the running mean of (task class, opponent, seat, n, phase)
            stands in
-agents     σ_a, the spread of agent a's own returns per (agent, n, phase), scales its advantages, so that an agent paid
-           in hundreds does not drown one paid in units; the population's spread is never used. Optionally its own mean
+agents     σ_a, the spread of the agent's own returns per (n, phase), scales its advantages. Optionally its own mean
            μ_a centres them too
 
 Estimators only read a `History`; the training loop calls `observe` once the update's advantages have been computed, so
@@ -14,29 +13,17 @@ that what an update is compared with never contains the update itself.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from mulligan.algo.arrays import FloatArray, IntArray, dense_ids, deviation_by, mean_by
 from mulligan.algo.batch import PHASES, Samples, StepBatch, samples_of
 
-
-class Moments(NamedTuple):
-    """Number, mean and sum of squared deviations of some samples; in exponential averages the number is a faded one."""
-
-    weight: float
-    mean: float
-    squares: float
-
-    def merged(self, other: Moments) -> Moments:
-        """The moments of both sets of samples together (Chan, Golub and LeVeque 1983)."""
-        weight = self.weight + other.weight
-        gap = other.mean - self.mean
-        between = gap * gap * self.weight * other.weight / weight
-        return Moments(weight, self.mean + gap * other.weight / weight, self.squares + other.squares + between)
+_NEVER_SEEN = (1.0, math.nan, 0.0)
 
 
 class RunningStatistics:
@@ -47,28 +34,32 @@ class RunningStatistics:
 
     def __init__(self, *, decay: float = 0.9) -> None:
         self.decay = decay
-        self._moments: dict[str, Moments] = {}
+        self._moments: dict[str, tuple[float, float, float]] = {}
+        """Of each key: the number of samples, faded; their mean; the sum of their squared deviations."""
 
     def observe(self, keys: Sequence[str], ids: IntArray, first: IntArray, values: FloatArray) -> None:
         """Take in one update. keys: [key]; ids, values: [sample]; first: [key], a sample of each key."""
         counts = np.bincount(ids, minlength=len(keys))
-        squares = deviation_by(ids, first, values) ** 2 * np.maximum(counts - 1, 1)
-        for key, *numbers in zip(
-            keys, counts.tolist(), mean_by(ids, first, values).tolist(), squares.tolist(), strict=True
-        ):
-            new, old = Moments(*numbers), self._moments.get(key)
-            faded = old and Moments(old.weight * self.decay, old.mean, old.squares * self.decay)
-            self._moments[key] = faded.merged(new) if faded else new
+        sums = deviation_by(ids, first, values) ** 2 * np.maximum(counts - 1, 1)
+        columns = counts.tolist(), mean_by(ids, first, values).tolist(), sums.tolist()
+        for key, weight, mean, squares in zip(keys, *columns, strict=True):
+            new: tuple[float, float, float] = weight, mean, squares
+            if key in self._moments:  # both sets of samples together (Chan, Golub and LeVeque 1983)
+                old_weight, old_mean, old_squares = self._moments[key]
+                faded, gap = old_weight * self.decay, mean - old_mean
+                total = faded + weight
+                between = gap * gap * faded * weight / total
+                new = total, old_mean + gap * weight / total, old_squares * self.decay + squares + between
+            self._moments[key] = new
 
     def mean(self, keys: Sequence[str]) -> FloatArray:
         """Mean of each key; nan where it was never seen. -> [key]."""
-        moments = map(self._moments.get, keys)
-        return np.array([each.mean if each else np.nan for each in moments], dtype=np.float64)
+        return np.array([self._moments.get(key, _NEVER_SEEN)[1] for key in keys], dtype=np.float64)
 
     def spread(self, keys: Sequence[str]) -> FloatArray:
         """Standard deviation of each key (ddof 0); nan where it was never seen or nothing ever differed. -> [key]."""
-        moments = map(self._moments.get, keys)
-        spread = [(each.squares / each.weight) ** 0.5 if each else 0.0 for each in moments]
+        moments = [self._moments.get(key, _NEVER_SEEN) for key in keys]
+        spread = [(squares / weight) ** 0.5 for weight, _, squares in moments]
         return np.array([value if value > 0 else np.nan for value in spread], dtype=np.float64)
 
     def state_dict(self) -> dict[str, Any]:
@@ -77,7 +68,7 @@ class RunningStatistics:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state_dict` returned; `decay` stays as it is here."""
-        self._moments = {key: Moments(*map(float, moments)) for key, (moments,) in state.items()}
+        self._moments = {key: (float(w), float(mean), float(squares)) for key, ((w, mean, squares),) in state.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,34 +76,30 @@ class History:
     """All that advantages take from earlier updates."""
 
     baselines: RunningStatistics = field(default_factory=RunningStatistics)
-    """Per (task class, opponent, seat, agent, n, phase)."""
+    """Per (task class, opponent, seat, n, phase)."""
     agents: RunningStatistics = field(default_factory=RunningStatistics)
-    """Per (agent, n, phase)."""
+    """Per (n, phase)."""
 
     def observe(self, batch: StepBatch) -> None:
         """Take in the returns of an update, each trial one sample, after its advantages have been computed."""
         samples = samples_of(batch)
-        for statistics, column, labels in (
-            (self.baselines, samples.task_class, batch.class_labels),
-            (self.agents, samples.agent, batch.agent_labels),
-        ):
-            ids, first = dense_ids(column, samples.episode, samples.phase)
-            statistics.observe(_keys(samples, column, labels, first), ids, first, samples.value)
+        self.baselines.observe(*_class_keys(batch, samples), samples.value)
+        self.agents.observe(*_agent_keys(samples), samples.value)
 
     def baseline(self, batch: StepBatch, samples: Samples) -> FloatArray:
         """Running mean of each sample's (task class, opponent, seat, n, phase); nan where there is none. [sample]."""
-        ids, first = dense_ids(samples.task_class, samples.episode, samples.phase)
-        return self.baselines.mean(_keys(samples, samples.task_class, batch.class_labels, first))[ids]
+        keys, ids, _ = _class_keys(batch, samples)
+        return self.baselines.mean(keys)[ids]
 
-    def agent_mean(self, batch: StepBatch, samples: Samples) -> FloatArray:
-        """μ_a of each sample's (agent, n, phase); nan where there is none. -> [sample]."""
-        ids, first = dense_ids(samples.agent, samples.episode, samples.phase)
-        return self.agents.mean(_keys(samples, samples.agent, batch.agent_labels, first))[ids]
+    def agent_mean(self, samples: Samples) -> FloatArray:
+        """μ_a of each sample's (n, phase); nan where there is none. -> [sample]."""
+        keys, ids, _ = _agent_keys(samples)
+        return self.agents.mean(keys)[ids]
 
-    def agent_spread(self, batch: StepBatch, samples: Samples) -> FloatArray:
-        """σ_a of each sample's (agent, n, phase); nan where there is none, or none above 0. -> [sample]."""
-        ids, first = dense_ids(samples.agent, samples.episode, samples.phase)
-        return self.agents.spread(_keys(samples, samples.agent, batch.agent_labels, first))[ids]
+    def agent_spread(self, samples: Samples) -> FloatArray:
+        """σ_a of each sample's (n, phase); nan where there is none, or none above 0. -> [sample]."""
+        keys, ids, _ = _agent_keys(samples)
+        return self.agents.spread(keys)[ids]
 
     def state_dict(self) -> dict[str, Any]:
         """Everything remembered, as plain data that JSON can carry."""
@@ -124,7 +111,16 @@ class History:
         self.agents.load_state_dict(state["agents"])
 
 
-def _keys(samples: Samples, column: IntArray, labels: Sequence[str], first: IntArray) -> list[str]:
-    """A name for each (label, n, phase), read off the first sample that has it. first: [key] -> [key]."""
+def _class_keys(batch: StepBatch, samples: Samples) -> tuple[list[str], IntArray, IntArray]:
+    return _keys(samples, samples.task_class, batch.class_labels)
+
+
+def _agent_keys(samples: Samples) -> tuple[list[str], IntArray, IntArray]:
+    return _keys(samples, np.zeros_like(samples.episode), ["agent"])
+
+
+def _keys(samples: Samples, column: IntArray, labels: Sequence[str]) -> tuple[list[str], IntArray, IntArray]:
+    """A name for each (label, n, phase), the number of each sample's, and the first sample of each."""
+    ids, first = dense_ids(column, samples.episode, samples.phase)
     rows = zip(column[first].tolist(), samples.episode[first].tolist(), samples.phase[first].tolist(), strict=True)
-    return [f"{labels[label]}/episode {episode}/{PHASES[phase]}" for label, episode, phase in rows]
+    return [f"{labels[label]}/episode {episode}/{PHASES[phase]}" for label, episode, phase in rows], ids, first

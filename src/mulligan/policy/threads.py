@@ -7,7 +7,6 @@ import contextvars
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from typing import Any, TypeVar
 
 Argument = TypeVar("Argument")
@@ -46,25 +45,49 @@ async def call_in_thread(
         raise Hung from None
 
 
-def run_async(start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-    """The result of a coroutine, from synchronous code; inside a running event loop (a notebook) it gets a thread."""
-    if not loop_is_running():
-        return asyncio.run(start())
-    tasks: list[asyncio.Task[Any]] = []
+class EventLoop:
+    """Runs coroutines from synchronous code; what is under way when one ends is continued with the next one.
 
-    async def work() -> Result:
-        tasks.extend(asyncio.all_tasks())  # this one
-        return await start()
+    Where this thread is inside an event loop already (a notebook), it is in a thread of its own.
+    """
 
-    with ThreadPoolExecutor(max_workers=1) as executor:
-        result = executor.submit(lambda: asyncio.run(work()))
+    def __init__(self) -> None:
+        self.thread = ThreadPoolExecutor(max_workers=1) if loop_is_running() else None
+        self.runner = asyncio.Runner()
+
+    def run(self, start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        """The result of the coroutine."""
+        if self.thread is None:
+            return self.runner.run(start())
+        under_way: list[asyncio.Task[Any] | None] = []
+
+        async def work() -> Result:
+            under_way.append(asyncio.current_task())
+            return await start()
+
+        result = self.thread.submit(lambda: self.runner.run(work()))
         try:
             return result.result()
         except KeyboardInterrupt:  # a notebook interrupts its own thread only: the other one would go on to the end
-            for task in tasks:
-                with suppress(RuntimeError):  # its loop has just closed
-                    task.get_loop().call_soon_threadsafe(task.cancel)
+            for task in filter(None, under_way):
+                self.runner.get_loop().call_soon_threadsafe(task.cancel)
             raise
+
+    def close(self) -> None:
+        if self.thread is None:
+            self.runner.close()
+        else:
+            self.thread.submit(self.runner.close).result()
+            self.thread.shutdown()
+
+
+def run_async(start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+    """The result of one coroutine, from synchronous code."""
+    loop = EventLoop()
+    try:
+        return loop.run(start)
+    finally:
+        loop.close()
 
 
 def loop_is_running() -> bool:

@@ -27,17 +27,17 @@ from mulligan.algo.normalise import History
 from mulligan.errors import RunFolderError, UsageError
 from mulligan.models.load import Loaded, LoraSettings, Precision, load, use_checkpointing
 from mulligan.report.run import RunFolder
-from mulligan.training.compare import changed_since
 from mulligan.training.config import Config
 from mulligan.training.metrics import MetricsFile
-from mulligan.training.resolve import from_run, from_tree, to_tree
-from mulligan.training.schedule import Schedule
-from mulligan.training.start import find_start
+from mulligan.training.optimisers import Schedule
+from mulligan.training.resolve import changed_since, from_run, from_tree, to_tree
 from mulligan.training.step import Learner
+from mulligan.training.validation import VALIDATION_EPISODES
 
 _CRITIC = "critic."
 _UPDATE, _WARM = "update", "warmstart"
 _FILES = ("weights.safetensors", "optimiser.pt", "state.json")
+_MODELS = ("nano", "smollm2", "hf")
 _OURS = re.compile(rf"({_UPDATE}|{_WARM})-\d+|\.({_UPDATE}|{_WARM})-\d+\.tmp")
 
 
@@ -98,21 +98,19 @@ def restore(checkpoint: Path, learner: Learner, history: History) -> int:
 
     Folders that a killed `save` left half written or half deleted are deleted.
     """
-    state = _put_back(checkpoint, learner, [learner.optimiser])
+    state, run = _put_back(checkpoint, learner, [learner.optimiser]), checkpoint.parent.parent
     history.load_state_dict(state["history"])
     learner.schedule = Schedule(_planned(state) or learner.config.run.updates)
-    run = checkpoint.parent.parent
     _tidy(run, kept(run)[-learner.config.run.keep :])
     return int(state["update"])
 
 
 def restore_warm_start(run: Path, learner: Learner, optimisers: Sequence[torch.optim.Optimizer]) -> Warmed:
     """Put the saved state of a warm start back, if there is one; returns how far it is."""
-    checkpoints = _complete(run, _WARM)
-    if not checkpoints:
-        return Warmed()
-    state = _put_back(checkpoints[-1], learner, optimisers)
-    return Warmed(state["steps"], state["loss"], state["seconds"])
+    for checkpoint in kept(run, _WARM)[-1:]:
+        state = _put_back(checkpoint, learner, optimisers)
+        return Warmed(state["steps"], state["loss"], state["seconds"])
+    return Warmed()
 
 
 def _put_back(checkpoint: Path, learner: Learner, optimisers: Sequence[torch.optim.Optimizer]) -> dict[str, Any]:
@@ -133,7 +131,7 @@ def _put_back(checkpoint: Path, learner: Learner, optimisers: Sequence[torch.opt
 
 def check_settings(config: Config, run: Path) -> None:
     """Raise where the newest checkpoint of `run` was made with settings that a resumed run may not change."""
-    checkpoints = kept(run) or _complete(run, _WARM)
+    checkpoints = kept(run) or kept(run, _WARM)
     if not checkpoints:
         return
     state = _state(checkpoints[-1])
@@ -202,14 +200,13 @@ def _damaged(checkpoint: Path, error: Exception) -> RunFolderError:
     )
 
 
-def save_reference(run: Path, model: Any) -> None:
+def save_reference(run: Path, learner: Learner) -> None:
     """Keep the weights that training starts from: KL is measured to them, also after a resume."""
     from safetensors.torch import save_file
 
     target = run / "reference"
     target.mkdir(exist_ok=True)
-    weights = {name: p.detach().contiguous() for name, p in model.named_parameters() if p.requires_grad}
-    save_file(weights, target / "weights.tmp")
+    save_file(learner.reference_weights(), target / "weights.tmp")
     _sync(target / "weights.tmp")
     os.replace(target / "weights.tmp", target / "weights.safetensors")
 
@@ -220,15 +217,9 @@ def load_reference(run: Path, learner: Learner) -> None:
     learner.reference = {name: value.to(learner.device) for name, value in weights.items()}
 
 
-def kept(run: Path) -> list[Path]:
-    """Every complete checkpoint of an update, the oldest first."""
-    return _complete(run, _UPDATE)
-
-
 def newest(run: Path) -> Path | None:
     """The newest complete checkpoint of a run."""
-    checkpoints = kept(run)
-    return checkpoints[-1] if checkpoints else None
+    return next(reversed(kept(run)), None)
 
 
 def find(run: Path, name: str = "") -> Path:
@@ -236,29 +227,24 @@ def find(run: Path, name: str = "") -> Path:
     by_update = {_number(path): path for path in kept(run)}
     if not by_update:
         raise RunFolderError(f"{run} has no checkpoint yet")
-    if not name:
-        return by_update[max(by_update)]
+    name = name or str(max(by_update))
     if name != "best" and not name.isdecimal():
         raise UsageError(f"checkpoint must be a number of updates or 'best' (got {run}@{name})")
-    update = best_update(run) if name == "best" else int(name)
+    update = _best_update(run) if name == "best" else int(name)
     if update not in by_update:
-        is_best = ", that of its best validation" if name == "best" else ""
         config = from_run(RunFolder.open(run)).run
         raise RunFolderError(
-            f"{run} has no checkpoint after update {update}{is_best}; kept: {', '.join(map(str, by_update))}. Training "
+            f"{run} has no checkpoint after update {update}; kept: {', '.join(map(str, by_update))}. Training "
             f"saves one every run.checkpoint_every={config.checkpoint_every} updates and keeps the newest "
             f"run.keep={config.keep}"
         )
     return by_update[update]
 
 
-def best_update(run: Path) -> int:
+def _best_update(run: Path) -> int:
     """The update after which validation found the highest p@N; the first of equal ones."""
-    shares = {}
-    for line in MetricsFile(run / "metrics.jsonl").read():
-        validated = {name: value for name, value in line.items() if name.startswith("validation/p@")}
-        if validated:
-            shares[line["update"]] = validated[max(validated, key=lambda name: int(name.partition("@")[2]))]
+    lines, name = MetricsFile(run / "metrics.jsonl").read(), f"validation/p@{VALIDATION_EPISODES}"
+    shares = {line["update"]: line[name] for line in lines if name in line}
     if not shares:
         raise RunFolderError(f"{run} has no best checkpoint: it was trained without validation (run.validate_every)")
     return int(max(shares, key=lambda update: shares[update]))
@@ -307,7 +293,40 @@ def load_base(config: Config, device: str, run: Path) -> Loaded:
     )
 
 
-def _complete(run: Path, kind: str) -> list[Path]:
+def as_kept(config: Config, run: Path) -> Config:
+    """`config` as the folder `run` keeps it: where it starts from a run folder beside it, that is named
+    ``../NAME``, so that folders which are moved together still fit."""
+    name = config.model.name
+    is_kept_already = name.startswith("../") and _is_run(run.parent / name.removeprefix("../"))
+    if _is_model(name) or is_kept_already or not _is_run(Path(name)):
+        return config
+    start = Path(os.path.abspath(name))
+    is_beside = start.parent.resolve() == Path(run).resolve().parent  # as seen through a link, too
+    return replace(config, model=replace(config.model, name=f"../{start.name}" if is_beside else str(start)))
+
+
+def find_start(name: str, run: Path) -> Path | None:
+    """The run folder that `run` starts from; None where `name` is that of a model."""
+    if _is_model(name):
+        return None
+    for folder in (run / name, Path(name)):
+        if _is_run(folder) and folder.resolve() != run.resolve():
+            return folder
+    if len(Path(name).parts) > 1 and not Path(name).is_dir():
+        raise RunFolderError(f"{run} starts from {name}, which is missing; put that run folder back")
+    return None
+
+
+def _is_model(name: str) -> bool:
+    """Whether it names a model, even where a folder is called so too."""
+    return name.partition(":")[0] in _MODELS
+
+
+def _is_run(folder: Path) -> bool:
+    return (folder / "config.toml").is_file()
+
+
+def kept(run: Path, kind: str = _UPDATE) -> list[Path]:
     """Every complete checkpoint of a kind, the oldest first."""
     folders = (path for path in (run / "checkpoints").glob(f"{kind}-*") if _OURS.fullmatch(path.name))
     return sorted((path for path in folders if all((path / file).is_file() for file in _FILES)), key=_number)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import lru_cache
-from typing import Annotated, Any, Literal, get_args
+from functools import lru_cache, reduce
+from typing import Annotated, Any, Literal, cast, get_args
 
 from mulligan.errors import ParameterError, UnknownName
 from mulligan.settings import AT_LEAST_0, AT_LEAST_1, LESS_THAN_1, POSITIVE, SHARE, Setting, settings_of
@@ -27,17 +27,14 @@ class RunConfig:
     seed: Annotated[int, "Root of all randomness of the run."] = 0
     updates: Annotated[
         int,
-        "Updates of the policy; 0: a warm start alone, evaluated once on validation tasks. A run resumed with another "
-        "number keeps its schedules: added updates have the last learning rate and entropy weight.",
+        "Updates; 0: a warm start alone, validated once. A resumed run of another length keeps its schedules.",
         AT_LEAST_0,
     ] = 80
     tasks: Annotated[int, "Tasks an update plays.", AT_LEAST_1] = 32
     group: Annotated[int, "Trials of each task.", AT_LEAST_1] = 8
     staleness: Annotated[
         int,
-        "Updates whose trials may begin while the last trials of this update are played, so that the device does not "
-        "wait for the slowest: their weights are at most so many updates old. A resumed run then differs in its last "
-        "bits. 0: every trial is played with the newest weights.",
+        "Updates ahead that trials may begin, with older weights; a resumed run then differs in its last bits.",
         AT_LEAST_0,
     ] = 0
     threads: Annotated[int, "Threads of torch on CPU; 0: torch chooses.", AT_LEAST_0] = 0
@@ -47,7 +44,7 @@ class RunConfig:
     validate_every: Annotated[int, "Updates between two evaluations on validation tasks; 0: none.", AT_LEAST_0] = 0
     validation_tasks: Annotated[int, "Tasks of such an evaluation, of each environment.", AT_LEAST_1] = 100
     diversity_tasks: Annotated[
-        int, "Of them, tasks that are played 32 times to measure how diverse play is; 0: none.", AT_LEAST_0
+        int, "Of them, tasks played 32 times to measure how diverse play is; 0: none.", AT_LEAST_0
     ] = 0
 
 
@@ -86,12 +83,8 @@ class ModelConfig:
 class EngineConfig:
     """How replies are sampled."""
 
-    slots: Annotated[
-        int, "Sequences at a time; on a GPU, as many of them as its memory holds at the run's context.", AT_LEAST_1
-    ] = 256
-    context: Annotated[
-        int, "Longest sequence; 0: what a trial can need, fixed when the run begins and kept in its folder.", AT_LEAST_0
-    ] = 0
+    slots: Annotated[int, "Sequences at a time; on a GPU, at most as many as its memory holds.", AT_LEAST_1] = 256
+    context: Annotated[int, "Longest sequence; 0: what a trial can need, fixed when the run begins.", AT_LEAST_0] = 0
 
 
 @dataclass(frozen=True)
@@ -101,26 +94,14 @@ class WarmstartConfig:
     steps: Annotated[int, "Optimiser steps; 0: no warm start.", AT_LEAST_0] = 0
     trials: Annotated[int, "Demonstrated trials, of three episodes each.", AT_LEAST_1] = 4000
     processes: Annotated[int, "Processes that play them: the same trials, sooner.", AT_LEAST_1] = 1
-    player: Annotated[
-        str, "Who demonstrates: the environment's expert, or another scripted player it has (Sokoban: hasty)."
-    ] = "expert"
+    player: Annotated[str, "Who demonstrates: the expert, or another scripted player (Sokoban: hasty)."] = "expert"
     skill: Annotated[float, "Share of the demonstrator's good moves; the others are random or hasty.", SHARE] = 0.7
     recall: Annotated[float, "Share of its moves that use what earlier episodes showed.", SHARE] = 0.2
-    params: Annotated[
-        str,
-        "Parameters of the environment that differ in demonstrations: kind=all. So what training leaves out for "
-        "evaluation can be demonstrated and not reinforced.",
-    ] = ""
-    memory: Annotated[
-        str,
-        "Memories of demonstrated trials, in turn: history,reflection. Agents with any of them can be trained from "
-        "one warm start. Empty: as trial.memory says.",
-    ] = ""
+    params: Annotated[str, "Parameters that differ in demonstrations: kind=all shows what training leaves out."] = ""
+    memory: Annotated[str, "Memories of demonstrated trials, in turn: history,reflection; empty: trial.memory."] = ""
     batch: Annotated[int, "Sequences a step.", AT_LEAST_1] = 192
     optimiser: Annotated[
-        Literal["adamw", "muon"],
-        "muon steps the matrices inside the layers by Muon and the rest by AdamW; a model trained from nothing needs "
-        "fewer steps with it.",
+        Literal["adamw", "muon"], "muon: for the matrices inside the layers, with AdamW for the rest; fewer steps."
     ] = "adamw"
     lr: Annotated[float, "Highest learning rate; it falls along a cosine to a tenth.", POSITIVE] = 2e-3
     warmup: Annotated[int, "Steps over which the learning rate rises.", AT_LEAST_0] = 30
@@ -133,32 +114,24 @@ class AlgoConfig:
     estimator: Annotated[str, "Of advantages: gigpo, grpo, rloo, reinforce_pp or ppo."] = "gigpo"
     form: Annotated[str, "Of returns across episodes: paper, chained, difference or final."] = "paper"
     gamma_step: Annotated[float, "Discount from turn to turn within an episode.", SHARE] = 0.95
-    gamma_traj: Annotated[
-        float, "Discount from episode to episode: what solving the task next time is worth now.", SHARE
-    ] = 0.6
+    gamma_traj: Annotated[float, "Discount from episode to episode: what solving it next time is worth.", SHARE] = 0.6
     baseline: Annotated[
         Literal["leave_one_out", "group", "agent"],
-        "What a return is compared with: the others of its group, the whole group, the agent's own mean.",
+        "What a return is compared with: others of its group, the group, the agent's mean.",
     ] = "leave_one_out"
     scale: Annotated[
         Literal["std", "none", "agent"],
         "What advantages are divided by: the group's spread, nothing, the agent's own spread.",
     ] = "std"
     shaping: Annotated[float, "Weight of the environment's progress; never crosses an episode.", AT_LEAST_0] = 0.0
-    invalid_penalty: Annotated[
-        float, "Taken from a reply that names no legal action; never crosses an episode.", AT_LEAST_0
-    ] = 0.1
+    invalid_penalty: Annotated[float, "Taken from a reply that names no legal action.", AT_LEAST_0] = 0.1
     length_penalty: Annotated[
-        float, "Taken from a reply as long as its limit; it rises linearly from half of that.", AT_LEAST_0
+        float, "Taken from a reply as long as its limit; rises from half of that.", AT_LEAST_0
     ] = 0.0
     kl_weight: Annotated[float, "Weight of KL to the policy that training started from.", AT_LEAST_0] = 0.0
     entropy_weight: Annotated[float, "Weight of the entropy bonus at the first update.", AT_LEAST_0] = 0.0
-    entropy_end: Annotated[
-        float | None, "Entropy weight at the last update that the run began with; none: constant."
-    ] = None
-    reflection_entropy: Annotated[
-        bool, "Give reflections the entropy bonus too: it makes actions explore, and reflections untrue."
-    ] = False
+    entropy_end: Annotated[float | None, "Entropy weight at the last update first planned; none: constant."] = None
+    reflection_entropy: Annotated[bool, "Give reflections the entropy bonus too; it makes them untrue."] = False
 
 
 @dataclass(frozen=True)
@@ -173,10 +146,7 @@ class OptimConfig:
     beta2: Annotated[float, "AdamW's decay of squared gradients, in the warm start too.", LESS_THAN_1] = 0.95
     weight_decay: Annotated[float, "Weight decay of AdamW.", AT_LEAST_0] = 0.0
     tokens: Annotated[
-        int,
-        "Tokens of a micro-batch; halved when memory runs out. 0: 16384 on CPU, at most 65536 on a GPU, as suits the "
-        "model.",
-        AT_LEAST_0,
+        int, "Tokens of a micro-batch, halved when memory runs out; 0: as suits the model.", AT_LEAST_0
     ] = 0
 
 
@@ -194,8 +164,12 @@ class Config:
     optim: OptimConfig = OptimConfig()
 
     def __post_init__(self) -> None:
-        for key, setting in settings().items():
-            setting.check(value_at(self, key))
+        for key, setting in settings().items():  # NumPy's numbers become Python's, which files can hold
+            *groups, name = key.partition(".")[0], *setting.path
+            object.__setattr__(reduce(getattr, groups, self), name, setting.check(value_at(self, key)))
+        params: dict[str, Any] = {**self.task.params}
+        numbers = {name: value.item() if hasattr(value, "dtype") else value for name, value in params.items()}
+        object.__setattr__(self.task, "params", numbers)
         sampling = self.trial.sampling
         if not sampling.temperature > 0:
             raise ParameterError(f"trial.temperature must be > 0 in training (got {sampling.temperature:g})")
@@ -215,7 +189,7 @@ def settings() -> Mapping[str, Setting]:
     """
     tree: dict[str, Setting] = {}
     for section in fields(Config):
-        default = TaskConfig() if section.name == "task" else section.default
+        default: Any = TaskConfig() if section.name == "task" else section.default
         for key, setting in settings_of(type(default), f"{section.name}.").items():
             if key != "trial.top_p":
                 tree[key] = replace(setting, default=setting.of(default))
@@ -233,9 +207,7 @@ def shown_memories(config: Config) -> tuple[Memory, ...]:
     for name in names:
         if name not in get_args(Memory):
             raise UnknownName("memory in warmstart.memory", name, get_args(Memory))
-    return tuple(memory for name in names for memory in get_args(Memory) if memory == name) or (
-        config.trial.memory_mode,
-    )
+    return cast(tuple[Memory, ...], tuple(names)) or (config.trial.memory_mode,)
 
 
 def shown_params(config: Config) -> Params:

@@ -18,6 +18,7 @@ from mulligan.report.run import RunFolder, to_toml
 from mulligan.rollout.groups import Mixture
 from mulligan.rollout.lengths import Need, needed, sampled_lengths
 from mulligan.training.config import Config, shown_memories
+from mulligan.training.pack import layer_numbers
 from mulligan.training.resolve import from_run, to_tree
 from mulligan.trial.settings import TrialSettings
 
@@ -40,11 +41,22 @@ def fixed_context(config: Config, loaded: Loaded) -> tuple[Config, str | None]:
     env, need = longest_sequence(config, loaded.renderer)
     if not config.engine.context:
         if need.replies > limit:
-            raise UsageError(_too_long(config, limit, env, need))
+            lower = "trial.max_tokens, trial.reflection_tokens" if need.reflection else "trial.max_tokens"
+            raise UsageError(
+                f"a trial of {env} does not fit the model {config.model.name}, whose limit is {limit:,} tokens: "
+                f"{need}, {need.replies:,} of them without memory; lower {lower} or env.turns, set trial.window, or "
+                f"accept replies that are cut with engine.context={limit}"
+            )
         config = replace(config, engine=replace(config.engine, context=chosen_context(need, limit)))
     context = min(config.engine.context, limit)
     is_set_by_hand = context < limit and need.replies <= limit
-    return config, _short(context, env, need) if context < need.total and not is_set_by_hand else None
+    if context >= need.total or is_set_by_hand:
+        return config, None
+    effect = "memory is shortened" if need.replies <= context else "replies are cut and episodes end early"
+    return config, (
+        f"a trial of {env} could need more than the context of {context:,} tokens: {need}; "
+        f"where replies are as long as their limits, {effect}"
+    )
 
 
 def keep_settings(config: Config, folder: RunFolder) -> None:
@@ -97,39 +109,14 @@ def model_limit(loaded: Loaded) -> int:
     return int(loaded.model.config.max_position_embeddings)
 
 
-def bytes_to_come(model: Any, config: Config, context: int) -> int:
+def bytes_to_come(model: Any, config: Config) -> int:
     """Memory that training will take beside the weights and their float32 copies: moments, gradients, the reference of
     a KL term, and the activations of the longest row."""
-    longest = min(context, int(model.config.max_position_embeddings))
+    sizes, item = model.config, next(model.parameters()).dtype.itemsize
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     references = 1 if config.algo.kl_weight else 0
     weights: int = sum(each.numel() * (MOMENTS + GRADIENT + references * each.dtype.itemsize) for each in trained)
-    return weights + longest * _row_token_bytes(model, checkpointing=config.model.gradient_checkpointing)
-
-
-def _row_token_bytes(model: Any, *, checkpointing: bool) -> int:
-    """Bytes of activations for one token of a row, as `mulligan.training.pack.token_budget` counts them."""
-    sizes, item = model.config, next(model.parameters()).dtype.itemsize
-    inner = getattr(sizes, "intermediate_size", None) or 4 * sizes.hidden_size
-    layer, layers = (8 * sizes.hidden_size + 4 * inner) * item, sizes.num_hidden_layers
+    layers, layer = sizes.num_hidden_layers, layer_numbers(sizes)
     # With checkpointing: what each layer was given, and all of the one layer that is computed again.
-    return int(layers * sizes.hidden_size * item + layer if checkpointing else layers * layer)
-
-
-def _short(context: int, env: str, need: Need) -> str:
-    then = "memory is shortened" if need.replies <= context else "replies are cut and episodes end early"
-    return (
-        f"a trial of {env} could need more than the context of {context:,} tokens: {need}; "
-        f"where replies are as long as their limits, {then}"
-    )
-
-
-def _too_long(config: Config, limit: int, env: str, need: Need) -> str:
-    """Why no trial fits, and which settings to lower."""
-    ways = ["trial.max_tokens"]
-    ways += ["trial.reflection_tokens"] if need.reflection else []
-    return (
-        f"a trial of {env} does not fit the model {config.model.name}, whose limit is {limit:,} tokens: {need}, "
-        f"{need.replies:,} of them without memory; lower {', '.join(ways)} or env.turns, set trial.window, or accept "
-        f"replies that are cut with engine.context={limit}"
-    )
+    kept = layers * sizes.hidden_size + layer if config.model.gradient_checkpointing else layers * layer
+    return weights + int(min(config.engine.context, sizes.max_position_embeddings) * kept * item)

@@ -10,8 +10,7 @@ layers of the model together. Where they are many they are computed in slices of
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -56,7 +55,7 @@ class Head:
         """Log-probability and entropy of each sampled token of a micro-batch under the sampling distribution."""
         if not self.is_plain:
             inputs: list[Tensor] = []
-            with _hooked(self.layer, lambda _, args: inputs.append(args[0])):
+            with self.layer.register_forward_pre_hook(lambda _, args: inputs.append(args[0])):
                 logits = forward(self.model, batch.ids, batch.positions, batch.plan, batch.keep)
             return Scores(*_plainly(logits, batch.target, temperature), inputs[0][0])
         hidden = states(self.model, batch.ids, batch.positions, batch.plan)[batch.keep]
@@ -167,16 +166,6 @@ def _any_count(*tensors: Tensor) -> tuple[Tensor, ...]:
     return tensors
 
 
-@contextmanager
-def _hooked(layer: torch.nn.Module, hook: Callable[..., Any]) -> Iterator[None]:
-    """Inside, `hook` gets the layer and its inputs before each call, and may return other inputs."""
-    handle = layer.register_forward_pre_hook(hook)
-    try:
-        yield
-    finally:
-        handle.remove()
-
-
 @torch.no_grad()
 def _is_plain(model: Any) -> bool:
     """Whether logits are a linear map of the last hidden states: some models scale or cap them, before or after.
@@ -197,7 +186,7 @@ def _is_plain(model: Any) -> bool:
         return (large,)
 
     with torch.compiler.set_stance("force_eager"):
-        with _hooked(layer, exchange):
+        with layer.register_forward_pre_hook(exchange):
             logits = forward(model, ids, positions, plan, keep)
         same_input = torch.allclose(states(model, ids, positions, plan), inputs[0][0], rtol=0.01, atol=1e-4)
         return same_input and torch.allclose(logits, layer(large)[0], rtol=0.01, atol=0.01)

@@ -10,16 +10,15 @@ import asyncio
 import gc
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
-from mulligan.algo.advantage import Options, estimator
-from mulligan.algo.advantage.base import Advantages
+from mulligan.algo.advantage import ESTIMATORS, Advantages, Options
 from mulligan.algo.advantage.ppo import heads
 from mulligan.algo.batch import StepBatch
 from mulligan.algo.build import batch_from_groups
@@ -31,7 +30,7 @@ from mulligan.eval.passk import WARN_FROM, CutReplies, cut_replies
 from mulligan.models.load import Loaded
 from mulligan.models.memory import leave_room
 from mulligan.policy.local import LocalPolicy
-from mulligan.policy.threads import loop_is_running
+from mulligan.policy.threads import EventLoop
 from mulligan.report.run import RunFolder
 from mulligan.rollout.groups import Mixture, all_failed, draw_tasks, play_groups
 from mulligan.training import checkpoint
@@ -40,15 +39,13 @@ from mulligan.training.context import bytes_to_come, fixed_context, keep_setting
 from mulligan.training.metrics import MetricsFile, describe_groups
 from mulligan.training.resolve import checked, from_run, to_tree
 from mulligan.training.rows import Row, rows_of
-from mulligan.training.start import as_kept
 from mulligan.training.step import Learner, UpdateData
 from mulligan.training.validation import RETRIES, TRIALS_AT_A_TIME, Validation
-from mulligan.training.warmstart import WarmStart, demonstrate
+from mulligan.training.warmstart import demonstrate, warm_start
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Group, Trial
 
 OnUpdate = Callable[[dict[str, Any]], None]
-Result = TypeVar("Result")
 
 
 def train(
@@ -61,7 +58,7 @@ def train(
 ) -> Path:
     """Train into the folder `run` and return it.
 
-    With `resume`, the configuration is the folder's own, in which only `compare.MAY_CHANGE` may differ
+    With `resume`, the configuration is the folder's own, in which only `resolve.MAY_CHANGE` may differ
     from what the run began with. `stop` is called after every update and every step of the warm start: where it returns
     True, the run is saved and ends, and a later `resume` continues it.
     """
@@ -69,7 +66,7 @@ def train(
         folder = RunFolder.open(run)
         config = config or from_run(folder)
     else:
-        config = as_kept(checked(config or Config()), Path(run))
+        config = checkpoint.as_kept(checked(config or Config()), Path(run))
         folder = RunFolder.create(run, {"kind": "train", **to_tree(config)})
     with folder.held(is_new=not resume):
         try:
@@ -92,47 +89,11 @@ def train(
 class _Playing:
     """The trials of one update, under way."""
 
-    groups: list[Group] = field(default_factory=list)
-    task: asyncio.Future[None] = field(init=False)
+    task: asyncio.Future[list[Group]] = field(init=False)
     all_begun: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when every trial has begun: from then on, free slots go to the next update."""
     failures: Counter[str] = field(default_factory=Counter)
     """Failed attempts by reason, also those that a retry mended."""
-
-
-class _Loop:
-    """One event loop for a whole run: a trial that is under way when a call ends is continued by the next call.
-
-    Where this thread has a running loop (a notebook), it is in a thread of its own.
-    """
-
-    def __init__(self) -> None:
-        self.thread = ThreadPoolExecutor(max_workers=1) if loop_is_running() else None
-        self.runner = asyncio.Runner()
-
-    def run(self, start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-        if self.thread is None:
-            return self.runner.run(start())
-        under_way: list[asyncio.Task[Any] | None] = []
-
-        async def work() -> Result:
-            under_way.append(asyncio.current_task())
-            return await start()
-
-        result = self.thread.submit(lambda: self.runner.run(work()))
-        try:
-            return result.result()
-        except KeyboardInterrupt:  # it reaches only a notebook's own thread: the other would play on to the end
-            for task in filter(None, under_way):
-                self.runner.get_loop().call_soon_threadsafe(task.cancel)
-            raise
-
-    def close(self) -> None:
-        if self.thread is None:
-            self.runner.close()
-        else:
-            self.thread.submit(self.runner.close).result()
-            self.thread.shutdown()
 
 
 class Trainer:
@@ -163,27 +124,22 @@ class Trainer:
         self.learner = Learner(self.loaded.model, config, critic)
         if loaded is None:
             checkpoint.take_masters(config, folder.path, self.learner)
-        engine = config.engine
-        self.engine = make_engine(
-            self.loaded.model,
-            slots=engine.slots,
-            context=engine.context,
-            reserved=bytes_to_come(self.loaded.model, config, engine.context),
-        )
+        slots, context = config.engine.slots, config.engine.context
+        reserved = bytes_to_come(self.loaded.model, config)
+        self.engine = make_engine(self.loaded.model, slots=slots, context=context, reserved=reserved)
         self.policy = LocalPolicy(self.engine, self.loaded.renderer, config.model.name)
         self.settings = config.trial
-        algo = config.algo
-        self.options = Options(algo.baseline, algo.scale)
+        self.options = Options(config.algo.baseline, config.algo.scale)
         self.mixture = Mixture.parse(config.task.env, config.task.params)
         self.concurrency = TRIALS_AT_A_TIME
         self.history = History()
-        self.loop = _Loop()
+        self.loop = EventLoop()
         self.playing: dict[int, _Playing] = {}
         """Update -> its trials, of updates whose trials have begun."""
         self.metrics = MetricsFile(folder.path / "metrics.jsonl")
         self.validation = None
         if config.run.validate_every or not config.run.updates:  # a warm start alone is validated once
-            self.validation = Validation(config, self.mixture, self.settings, self.policy, self.loop.run)
+            self.validation = Validation(config, self.mixture, self.policy, self.loop.run)
 
     def run(self) -> None:
         """From the newest checkpoint, or from the beginning, to the last update."""
@@ -200,9 +156,8 @@ class Trainer:
             self.loop.close()
 
     def _run(self) -> None:
-        newest = checkpoint.newest(self.folder.path)
         start = 0
-        if newest is not None:
+        if (newest := checkpoint.newest(self.folder.path)) is not None:
             start = checkpoint.restore(newest, self.learner, self.history)
         elif not self._begin():
             return
@@ -231,21 +186,21 @@ class Trainer:
     def _begin(self) -> bool:
         """Warm start, then the first checkpoint; returns False where it was stopped before."""
         if self.config.warmstart.steps:
-            warming = WarmStart(self.config, self.learner, self.folder, self.on_update, notices=self.notices)
-            self.notices = []
-            trials = demonstrate(self.config, self.mixture, self.settings, self.loaded.renderer)
-            if not warming.train(trials, self.engine.context, self.stop):
+            notices, self.notices = self.notices, []
+            play = partial(demonstrate, self.config, self.mixture, self.settings, self.loaded.renderer)
+            context, on_update = self.engine.context, self.on_update
+            if not warm_start(self.config, self.learner, self.folder, play, context, on_update, self.stop, notices):
                 return False
         if self.config.algo.kl_weight:
-            checkpoint.save_reference(self.folder.path, self.learner.model)
+            checkpoint.save_reference(self.folder.path, self.learner)
         checkpoint.save(self.folder.path, 0, self.learner, self.history, self.config.run.keep)
         return True
 
     def _update(self, update: int) -> dict[str, Any]:
         began, tokens_before = time.perf_counter(), self.engine.tokens
         self.loaded.model.eval()
-        playing = self._played(update)
-        groups, played = playing.groups, time.perf_counter()
+        groups, failures = self._played(update)
+        played = time.perf_counter()
         batch = self._batch(groups)
         if not len(batch):
             raise MulliganError(f"no trial of update {update + 1} had a reply; the first: {_first_error(groups)}")
@@ -262,7 +217,7 @@ class Trainer:
             "replies/cut": cut.share,
             **{f"loss/{name}": value for name, value in losses.items()},
             **advantages.metrics,
-            **{f"failures/{name}": count for name, count in sorted(playing.failures.items())},
+            **{f"failures/{name}": count for name, count in sorted(failures.items())},
             "tokens/rows": sum(len(row.ids) for row in rows),
             "tokens/longest_row": max(len(row.ids) for row in rows),
             "tokens/sampled": sum(len(span.ids) for row in rows for span in row.spans),
@@ -278,7 +233,7 @@ class Trainer:
         values = self.learner.look_over(rows, steps, update)
         if values is not None:
             batch = replace(batch, critic=values.double().cpu().numpy())
-        advantages = estimator(self.config.algo.estimator)(batch, self.options, self.history)
+        advantages = ESTIMATORS[self.config.algo.estimator](batch, self.options, self.history)
         self.history.observe(batch)
         targets = advantages.targets
         data = UpdateData(
@@ -309,17 +264,17 @@ class Trainer:
             self.has_warned_of_cuts = True
         return "; ".join(filter(None, warnings)) or None
 
-    def _played(self, update: int) -> _Playing:
-        """The groups of an update; with staleness, those of the next begin as soon as all of these have begun."""
+    def _played(self, update: int) -> tuple[list[Group], Counter[str]]:
+        """The groups of an update, and its failed attempts by reason; with staleness, the trials of the next update
+        begin as soon as all of these have begun."""
 
-        async def finish() -> _Playing:
+        async def finish() -> tuple[list[Group], Counter[str]]:
             playing = self.playing.pop(update, None) or self._begin_playing(update)
             following = asyncio.ensure_future(self._begin_ahead(update, playing))
             try:
-                await playing.task
+                return await playing.task, playing.failures
             finally:
                 following.cancel()
-            return playing
 
         return self.loop.run(finish)
 
@@ -339,16 +294,18 @@ class Trainer:
         playing.task.add_done_callback(lambda task: task.cancelled() or task.exception())
         return playing
 
-    async def _play(self, update: int, playing: _Playing) -> None:
+    async def _play(self, update: int, playing: _Playing) -> list[Group]:
         """Play the groups of an update."""
         run = self.config.run
         related = self.settings.episodes - 1 if self.config.task.related else 0
+        # With RL, whose trials have one episode, agents are told of as many as policies are evaluated on.
+        announced = self.settings.episodes if self.settings.episodes > 1 else TrialSettings().episodes
         draws = draw_tasks(self.mixture, run.tasks, seed=run.seed, update=update, related=related)
-        playing.groups = await play_groups(
+        groups = await play_groups(
             draws,
             run.group,
             self.policy,
-            replace(self.settings, announced=self._announced()),
+            replace(self.settings, announced=announced),
             seed=run.seed,
             update=update,
             concurrency=self.concurrency,
@@ -356,14 +313,9 @@ class Trainer:
             on_failure=lambda trial: playing.failures.update([_why_failed(trial)]),
             on_last=playing.all_begun.set,
         )
-        if all_failed(playing.groups):
-            error = _first_error(playing.groups)
-            raise MulliganError(f"every trial of update {update + 1} failed; the first failure: {error}")
-
-    def _announced(self) -> int:
-        """Episodes that agents are told of. With RL, whose trials have one: as many as policies are evaluated on."""
-        episodes = self.settings.episodes
-        return episodes if episodes > 1 else TrialSettings().episodes
+        if all_failed(groups):
+            raise MulliganError(f"every trial of update {update + 1} failed; the first failure: {_first_error(groups)}")
+        return groups
 
     def _batch(self, groups: list[Group]) -> StepBatch:
         algo = self.config.algo
@@ -380,9 +332,8 @@ class Trainer:
         )
 
     def _validate(self) -> dict[str, float]:
-        assert self.validation is not None
         self.loaded.model.eval()
-        return self.validation.play()
+        return self.validation.play() if self.validation is not None else {}
 
     def _keep_trials(self, update: int, groups: list[Group]) -> None:
         every = self.config.run.save_trials_every

@@ -8,7 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from mulligan.errors import RunFolderError
 from mulligan.eval.passk import Summary, summarise
@@ -25,16 +25,17 @@ class MetricsFile:
         """Keep only the lines of the first `updates` updates; a torn last line goes too."""
         kept = [line for line in self._lines() if self._read(line)["update"] <= updates]
         temporary = self.path.with_name(self.path.name + ".tmp")
-        with temporary.open("w", encoding="utf-8") as file:
-            _write_out(file, "".join(f"{line}\n" for line in kept))
+        _write_out(temporary, "w", "".join(f"{line}\n" for line in kept))
         os.replace(temporary, self.path)
 
     def write(self, metrics: Mapping[str, Any]) -> None:
         """Append a line, without None, NaN and infinities; it is on the disk before the checkpoint of its update."""
-        finite = {name: value for name, value in metrics.items() if _is_finite(value)}
-        line = json.dumps(finite, allow_nan=False)
-        with self.path.open("a", encoding="utf-8") as file:
-            _write_out(file, line + "\n")
+        finite = {
+            name: value
+            for name, value in metrics.items()
+            if value is not None and (not isinstance(value, float) or math.isfinite(value))
+        }
+        _write_out(self.path, "a", json.dumps(finite, allow_nan=False) + "\n")
 
     def read(self) -> list[dict[str, Any]]:
         """All complete lines."""
@@ -54,14 +55,11 @@ class MetricsFile:
         return text[: text.rfind("\n") + 1].splitlines()
 
 
-def _is_finite(value: object) -> bool:
-    return value is not None and (not isinstance(value, float) or math.isfinite(value))
-
-
-def _write_out(file: TextIO, text: str) -> None:
-    file.write(text)
-    file.flush()
-    os.fsync(file.fileno())
+def _write_out(path: Path, mode: str, text: str) -> None:
+    with path.open(mode, encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def describe_groups(groups: Sequence[Group], episodes: int) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, repeat
-from typing import Any
+from itertools import chain, islice, repeat
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -45,18 +45,12 @@ class MicroBatch:
     """[K] the reference policy's log-probabilities, where they are used."""
     step: Tensor
     """[K] number of the turn or reflection each belongs to."""
-    trial: Tensor
-    """[K] number of its trial."""
     reflects: Tensor
     """[K] True for tokens of a reflection."""
     first: Tensor
     """[S] index among the K of the first token of each span, which is predicted at the last prompt token."""
     spans: Sequence[Span]
     """In the order of the sampled tokens."""
-
-    @property
-    def tokens(self) -> int:
-        return len(self.ids)
 
 
 def pack(
@@ -67,7 +61,7 @@ def pack(
     As few as can be in that order, and of about one size. `share`: the common opening of all rows stands once in each.
     """
     trained = sorted((row for row in rows if row.spans), key=lambda row: -len(row.ids))
-    opening = _opening(trained, tokens) if share else 0
+    opening = _opening(trained, tokens) if share and len(trained) > 1 else 0
     sizes = [len(row.ids) - opening for row in trained]
     joined = [_join(trained[begin:end], opening) for begin, end in _cuts(sizes, tokens - opening)]
     # One transfer of all integers and one of all floats, which the host does not wait for.
@@ -76,10 +70,15 @@ def pack(
     return [_on_device(each, [next(integers) for _ in each.integers], floats) for each in joined]
 
 
+def note(packed: Sequence[MicroBatch], name: str, logp: Sequence[Tensor]) -> None:
+    """Write log-probabilities of micro-batches onto their spans."""
+    values = iter(torch.cat(list(logp)).tolist() if packed else ())
+    for span in (span for batch in packed for span in batch.spans):
+        setattr(span, name, list(islice(values, len(span.ids))))
+
+
 def _opening(rows: Sequence[Row], tokens: int) -> int:
     """How many first tokens all rows have in common, before anything that is trained on is predicted."""
-    if len(rows) < 2:
-        return 0
     most = min(min(row.spans[0].start for row in rows) - 1, tokens // 2)
     common = min(most, common_prefix_length([row.ids for row in rows]))
     return common if common >= LEAST_OPENING else 0
@@ -115,18 +114,20 @@ class Budget:
 
 
 def token_budget(config: Any, device: torch.device, *, checkpointing: bool) -> int:
-    """Tokens of a micro-batch for a model of this configuration (of transformers) on this device.
-
-    A layer keeps about 8 vectors of the hidden and 4 of the inner size for each token, or with checkpointing the one
-    it was given.
-    """
+    """Tokens of a micro-batch for a model of this configuration (of transformers) on this device."""
     if device.type != "cuda":
         return MOST_TOKENS["cpu"]
-    inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
-    kept = config.hidden_size if checkpointing else 8 * config.hidden_size + 4 * inner
+    kept = config.hidden_size if checkpointing else layer_numbers(config)
     room = SHARE_OF_MEMORY * torch.cuda.get_device_properties(device).total_memory
     fitting = int(room / (2 * config.num_hidden_layers * kept))
     return min(MOST_TOKENS["cuda"], 1 << max(fitting, 1024).bit_length() - 1)
+
+
+def layer_numbers(config: Any) -> int:
+    """Numbers that a layer keeps for each token: about 8 vectors of the hidden and 4 of the inner size. With
+    checkpointing it keeps the one vector that it was given."""
+    inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
+    return int(8 * config.hidden_size + 4 * inner)
 
 
 def _cuts(sizes: Sequence[int], tokens: int) -> list[tuple[int, int]]:
@@ -153,17 +154,14 @@ def _filled(sizes: Sequence[int], limit: int) -> list[tuple[int, int]]:
     return [*cuts, (begin, len(sizes))] if sizes else []
 
 
-@dataclass(frozen=True, slots=True)
-class _Joined:
+class _Joined(NamedTuple):
     """A micro-batch on the host."""
 
-    lengths: list[int]
-    """Of the opening, if there is one, and of each row without it."""
+    lengths: list[int]  # of the opening, if there is one, and of each row without it
     spans: list[Span]
     integers: list[NDArray[np.int64]]
     floats: list[NDArray[np.float32]]
-    opening: int
-    """Tokens of the common opening; 0 for none."""
+    opening: int  # tokens of the common opening; 0 for none
 
 
 def _join(rows: Sequence[Row], opening: int) -> _Joined:
@@ -204,7 +202,6 @@ def _join(rows: Sequence[Row], opening: int) -> _Joined:
         keep,
         ids[keep + 1],
         each(span.step for span in spans),
-        each(span.trial for span in spans),
         each(span.reflects for span in spans),
         first,
         np.concatenate([[0], lengths.cumsum()]),
@@ -214,7 +211,7 @@ def _join(rows: Sequence[Row], opening: int) -> _Joined:
 
 
 def _on_device(joined: _Joined, integers: Sequence[Tensor], floats: Iterator[Tensor]) -> MicroBatch:
-    ids, positions, keep, target, step, trial, reflects, first, ends, *shared = integers
+    ids, positions, keep, target, step, reflects, first, ends, *shared = integers
     opening: SharedPrefix | None = None
     if joined.opening:
         keys, own, copies, key_ends = shared
@@ -229,7 +226,6 @@ def _on_device(joined: _Joined, integers: Sequence[Tensor], floats: Iterator[Ten
         logp_old=next(floats) if joined.spans[0].old is not None else None,
         logp_ref=next(floats) if joined.spans[0].reference is not None else None,
         step=step,
-        trial=trial,
         reflects=reflects.bool(),
         first=first,
         spans=joined.spans,

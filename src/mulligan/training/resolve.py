@@ -4,6 +4,8 @@ Every layer is a tree of sections: ``[algo] gamma_traj = 0.9``, or ``{"algo.gamm
 Two words stand at the top of a preset or a file: ``base = "cpu"`` names the preset it builds on, and
 ``[for.sokoban.algo]`` holds only where that environment, and no mixture, is played. A layer's ``for`` comes right after
 the layer itself. A setting that may be None takes "none"; "default" where "none" is one of its values.
+
+A run that goes on may change some settings (`MAY_CHANGE`); others would make it another run.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ import difflib
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +26,16 @@ from mulligan.settings import is_one_line, with_values
 from mulligan.training.config import Config, settings, shown_memories, shown_params, value_at
 from mulligan.types import ParamValue
 
-PARAMS = "task.params"
+PARAMS = "task.params."
 """The one setting that is a table itself: parameters of the environment, ``task.params.mines`` or ``env.mines``."""
-_BASE, _FOR = "base", "for"
+Changes = dict[str, tuple[Any, Any]]
+"""Dotted key -> value before and after; None where it is missing."""
+MAY_CHANGE = frozenset((
+    "run.updates", "run.threads", "run.checkpoint_every", "run.keep", "run.save_trials_every", "run.validate_every",
+    "run.validation_tasks", "run.diversity_tasks", "trial.env_timeout", "model.device", "model.gradient_checkpointing",
+    "engine.slots", "warmstart.processes", "optim.tokens",
+))  # fmt: skip
+"""How long a run goes on, what it keeps and measures, and how it is computed: not what it learns from, nor how."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +43,9 @@ class Layer:
     """One source of settings."""
 
     where: str
-    """For messages: ``in run.toml``; empty for the command line."""
+    """For messages: `` in run.toml``; empty for the command line."""
     values: Mapping[str, Any]
     """Dotted key -> value as it was written."""
-    cases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Environment -> what holds for it alone."""
     is_text: bool = False
     """Whether all values are text, as on the command line."""
 
@@ -50,47 +58,35 @@ def resolve(
     `flags` are dotted keys with dashes or underscores: ``{"algo.gamma-traj": "0.9", "env.mines": "4"}``. The `base` of
     `file` stands in where no `preset` is given.
     """
-    layers = [_flag_layer(flags or {})]
+    layers = [Layer("", flags or {}, is_text=True)]
     if file is not None:
         tree = read_toml(Path(file), "settings")
-        layers.insert(0, _layer(tree, f" in {file}"))
-        preset = preset if preset is not None else _base(tree, f" in {file}")
-    config = _applied(Config(), [*_preset_layers(preset), *layers])
-    check(config)
-    return config
-
-
-def with_flags(config: Config, flags: Mapping[str, str]) -> Config:
-    """`config` with what the command line changes."""
-    config = _applied(config, [_flag_layer(flags)])
-    check(config)
-    return config
+        layers.insert(0, Layer(f" in {file}", _flat(tree)))
+        preset = preset if preset is not None else tree.get("base")
+    while preset is not None:
+        if preset not in presets():
+            raise UnknownName("preset", str(preset), presets())
+        tree = tomllib.loads((_preset_folder() / f"{preset}.toml").read_text(encoding="utf-8"))
+        layers.insert(0, Layer(f" in preset {preset!r}", _flat(tree)))
+        preset = tree.get("base")
+    return checked(_applied(Config(), layers))
 
 
 def to_tree(config: Config) -> dict[str, Any]:
     """The configuration as nested plain data, section by section; what is None is left out."""
     tree: dict[str, Any] = {section.name: {} for section in fields(config)}
-    tree["task"]["params"] = {name: _python_value(value) for name, value in config.task.params.items()}
+    tree["task"]["params"] = dict(config.task.params)
     for key in settings():
         section, _, name = key.partition(".")
         if (value := value_at(config, key)) is not None:
-            tree[section][name] = _python_value(value)
+            tree[section][name] = value
     return tree
 
 
 def from_tree(tree: Mapping[str, Any]) -> Config:
     """The configuration that `to_tree` wrote, exactly; single values at the top (a schema version) are passed over."""
-    return _applied(Config(), [_layer({key: value for key, value in tree.items() if isinstance(value, Mapping)}, "")])
-
-
-def checked(config: Config) -> Config:
-    """A configuration made in Python, as a run folder will keep it, with every name in it checked.
-
-    NumPy numbers become Python's, which files can hold and which randomness is derived from.
-    """
-    config = from_tree(to_tree(config))
-    check(config)
-    return config
+    sections = {key: value for key, value in tree.items() if isinstance(value, Mapping)}
+    return _applied(Config(), [Layer("", _flat(sections))])
 
 
 def from_run(folder: RunFolder) -> Config:
@@ -103,16 +99,17 @@ def from_run(folder: RunFolder) -> Config:
 
 def presets() -> dict[str, str]:
     """Name of every preset -> what it is for."""
-    files = [file for file in resources.files("mulligan.training.presets").iterdir() if file.name.endswith(".toml")]
-    summaries = {
-        file.name.removesuffix(".toml"): file.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
-        for file in files
-    }
-    return dict(sorted(summaries.items()))
+    files = sorted(file.name for file in _preset_folder().iterdir() if file.name.endswith(".toml"))
+    texts = {name.removesuffix(".toml"): (_preset_folder() / name).read_text(encoding="utf-8") for name in files}
+    return {name: text.partition("\n")[0].lstrip("# ") for name, text in texts.items()}
 
 
-def check(config: Config) -> None:
-    """Whether everything the configuration names exists: environments and their parameters, estimator, form."""
+def _preset_folder() -> Traversable:
+    return resources.files("mulligan.training.presets")
+
+
+def checked(config: Config) -> Config:
+    """`config`, where everything it names exists: environments and their parameters, estimator, form."""
     from mulligan.algo.advantage import ESTIMATORS
     from mulligan.algo.credit import FORMS
     from mulligan.envs import registry
@@ -134,16 +131,7 @@ def check(config: Config) -> None:
         mixture = Mixture.parse(config.task.env, params)
         for env, _ in mixture.weights:
             registry.task_of(env, 0, mixture.own_params(env))
-
-
-def unknown_setting(kind: str, key: str) -> UnknownName:
-    """The error for a key that nothing answers to: names the nearest one, or lists the section's."""
-    keys = list(settings())
-    section, _, name = key.rpartition(".")
-    namesakes = [other for other in keys if other.rpartition(".")[2] == name]
-    if namesakes or difflib.get_close_matches(key, keys, n=1, cutoff=0.5):
-        return UnknownName(kind, key, namesakes or keys)
-    return UnknownName(kind, key, [other for other in keys if other.startswith(f"{section}.")] or _sections())
+    return config
 
 
 def read_toml(path: Path, content: str) -> dict[str, Any]:
@@ -163,80 +151,31 @@ def as_table(value: object, name: str, where: str) -> Mapping[str, Any]:
     return value
 
 
-def _sections() -> list[str]:
-    return [section.name for section in fields(Config)]
-
-
-def _preset_layers(name: str | None) -> list[Layer]:
-    """The preset and those it builds on, the deepest first."""
-    layers: list[Layer] = []
-    while name is not None:
-        if name not in presets():
-            raise UnknownName("preset", name, presets())
-        tree = tomllib.loads(
-            (resources.files("mulligan.training.presets") / f"{name}.toml").read_text(encoding="utf-8")
-        )
-        where = f" in preset {name!r}"
-        layers.insert(0, _layer(tree, where))
-        name = _base(tree, where)
-    return layers
-
-
-def _base(tree: Mapping[str, Any], where: str) -> str | None:
-    base = tree.get(_BASE)
-    if base is not None and not isinstance(base, str):
-        raise ParameterError(f"base{where} must be the name of a preset (got {base!r})")
-    return base
-
-
-def _flag_layer(flags: Mapping[str, str]) -> Layer:
-    return Layer("", {_full_key(key): value for key, value in flags.items()}, is_text=True)
-
-
-def _layer(tree: Mapping[str, Any], where: str) -> Layer:
-    cases = as_table(tree.get(_FOR, {}), _FOR, where)
-    return Layer(
-        where,
-        _flat({key: value for key, value in tree.items() if key not in (_BASE, _FOR)}, where),
-        {env: _flat(as_table(case, f"{_FOR}.{env}", where), where) for env, case in cases.items()},
-    )
-
-
-def _flat(tree: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Sections of settings -> dotted keys."""
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested tables -> dotted keys."""
     values: dict[str, Any] = {}
-    for section, table in tree.items():
-        if section not in _sections():
-            first = next(iter(table), "") if isinstance(table, Mapping) else ""
-            raise unknown_setting(f"setting{where}", _full_key(f"{section}.{first}".rstrip(".")))
-        for name, value in as_table(table, section, where).items():
-            key = _full_key(f"{section}.{name}")
-            if key == PARAMS:
-                values.update({f"{key}.{param}": entry for param, entry in as_table(value, key, where).items()})
-            else:
-                values[key] = value
+    for name, value in tree.items():
+        values |= _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
     return values
-
-
-def _full_key(key: str) -> str:
-    """A dotted key as the tree has it."""
-    key = key.replace("-", "_")
-    return f"{PARAMS}.{key.removeprefix('env.')}" if key.startswith("env.") else key
 
 
 def _applied(config: Config, layers: list[Layer]) -> Config:
     """`config` with the layers on top, the last one uppermost."""
     named = [layer.values["task.env"] for layer in layers if "task.env" in layer.values]
-    env = str(named[-1] if named else config.task.env)
+    case = f"for.{named[-1] if named else config.task.env}."
     params: dict[str, ParamValue] = dict(config.task.params)
     sections: dict[str, dict[str, Any]] = {}
     for layer in layers:
-        for key, value in [*layer.values.items(), *layer.cases.get(env, {}).items()]:
-            if key.startswith(f"{PARAMS}."):
-                params[key.removeprefix(f"{PARAMS}.")] = _param(key, value, layer)
+        general = [(key, value) for key, value in layer.values.items() if key != "base" and not key.startswith("for.")]
+        special = [(key.removeprefix(case), value) for key, value in layer.values.items() if key.startswith(case)]
+        for written, value in general + special:
+            key = written.replace("-", "_")
+            key = f"{PARAMS}{key.removeprefix('env.')}" if key.startswith("env.") else key
+            if key.startswith(PARAMS):
+                params[key.removeprefix(PARAMS)] = _param(key, value, layer)
                 continue
             if key not in settings():
-                raise unknown_setting(f"setting{layer.where}", key)
+                raise _unknown_setting(f"setting{layer.where}", key)
             read = settings()[key].parse if layer.is_text else settings()[key].check
             section, _, name = key.partition(".")
             sections.setdefault(section, {})[name] = read(value, layer.where)
@@ -245,11 +184,18 @@ def _applied(config: Config, layers: list[Layer]) -> Config:
     return replace(config, **{**changed, "task": task})
 
 
+def _unknown_setting(kind: str, key: str) -> UnknownName:
+    """The error for a key that nothing answers to: names the nearest one, or lists the sections."""
+    keys = list(settings())
+    namesakes = [other for other in keys if other.rpartition(".")[2] == key.rpartition(".")[2]]
+    is_near = difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
+    return UnknownName(kind, key, namesakes or (keys if is_near else [section.name for section in fields(Config)]))
+
+
 def _param(key: str, value: Any, layer: Layer) -> ParamValue:
     """A parameter of the environment, whose type only the environment knows."""
-    name = key.removeprefix(f"{PARAMS}.")
-    if not name.isidentifier():
-        raise ParameterError(f"{name!r}{layer.where} is no parameter of an environment; write --env.NAME VALUE")
+    if not key.removeprefix(PARAMS).isidentifier():
+        raise ParameterError(f"{key}{layer.where} is no parameter of an environment; write --env.NAME VALUE")
     if not isinstance(value, bool | int | float | str) or (isinstance(value, str) and not is_one_line(value)):
         raise ParameterError(f"{key}{layer.where} must be a number, text on one line, true or false (got {value!r})")
     if not layer.is_text or not isinstance(value, str):
@@ -265,6 +211,44 @@ def _param(key: str, value: Any, layer: Layer) -> ParamValue:
     return value
 
 
-def _python_value(value: Any) -> Any:
-    """Convert NumPy scalars to Python numbers, so that they can be written to a file."""
-    return value.item() if hasattr(value, "dtype") and hasattr(value, "item") else value
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Changes:
+    """Entries that differ, by name."""
+    names = sorted({*before, *after})
+    return {name: (before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)}
+
+
+def in_words(changes: Changes) -> list[str]:
+    """``algo.gamma_traj was 0.6, is 0.1``, one for each setting."""
+    shown = {name: ["not set" if value is None else value for value in pair] for name, pair in changes.items()}
+    return [f"{name} was {before}, is {now}" for name, (before, now) in shown.items()]
+
+
+def changed_settings(before: Config, after: Config) -> Changes:
+    """Settings that differ; of a model that is a folder, the name counts and not where it lies."""
+    changes = differences(flat_settings(before), flat_settings(after))
+    if "model.name" in changes and len({Path(name).name for name in changes["model.name"]}) == 1:
+        del changes["model.name"]
+    return changes
+
+
+def changed_since(then: Config, now: Config) -> list[str]:
+    """What makes `now` another run than the one begun with `then`, in words."""
+    return in_words({name: pair for name, pair in changed_settings(then, now).items() if name not in MAY_CHANGE})
+
+
+def with_resume_flags(config: Config, flags: Mapping[str, str]) -> Config:
+    """The settings of a run that goes on with other ones; those that would make it another run are refused by name."""
+    changed = checked(_applied(config, [Layer("", flags, is_text=True)]))
+    if refused := changed_since(config, changed):
+        raise UsageError(
+            f"a resumed run must keep its settings ({'; '.join(refused)}); begin another run with --model.name RUN, "
+            "which starts from its weights"
+        )
+    return changed
+
+
+def flat_settings(config: Config) -> dict[str, Any]:
+    """Every setting by dotted key; the environment's parameters as ``env.mines``."""
+    tree = to_tree(config)
+    tree["env"] = tree["task"].pop("params")
+    return {f"{section}.{name}": value for section, part in tree.items() for name, value in part.items()}

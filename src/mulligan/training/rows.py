@@ -9,8 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from mulligan.algo.build import own_reflection
 from mulligan.errors import UsageError
 from mulligan.types import Completion, Trial
+
+SETTLING_ROWS, SETTLING_ROW, SETTLING_ALIKE = 7, 157, 37
+"""Rows that code is compiled on, the tokens of each, and how many of them are the same in all. No product or sum of
+them is a size of a usual model: sizes that happen to be equal are compiled as one, and other rows compile again."""
 
 
 @dataclass(slots=True)
@@ -41,16 +46,12 @@ class Row:
 
 
 def steps_of(trial: Trial) -> Iterator[tuple[Completion, bool]]:
-    """The replies of a trial in order of play, each with whether it is a reflection.
-
-    As `mulligan.algo.build` counts steps: a reflection the agent did not write, or that no episode follows, is none.
-    """
-    for episode in trial.episodes:
+    """The replies of a trial in order of play, each with whether it is a reflection."""
+    for n, episode in enumerate(trial.episodes):
         for turn in episode.turns:
             yield turn.reply, False
-        reflection = episode.reflection
-        is_last = episode.index + 1 >= len(trial.episodes)
-        if not is_last and reflection is not None and reflection.completion is not None:
+        reflection = own_reflection(trial, n)
+        if reflection is not None and reflection.completion is not None:
             yield reflection.completion, True
 
 
@@ -73,3 +74,13 @@ def rows_of(trials: Sequence[Trial]) -> tuple[list[Row], int]:
             row.ids += reply.ids
             step += 1
     return rows, step
+
+
+def settling_rows(count_alike: int) -> list[Row]:
+    """Rows of fixed tokens, the first `count_alike` of which are the same in all."""
+    rows = []
+    for number in range(SETTLING_ROWS):
+        ids = [0] * count_alike + [1 + number % 2] * (SETTLING_ROW - count_alike)
+        sampled = tuple(ids[count_alike + 1 :])
+        rows.append(Row(ids, [Span(count_alike + 1, sampled, (0.0,) * len(sampled), number, number, reflects=False)]))
+    return rows

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.utils._triton import has_triton
 
-from mulligan.algo.loss import LossOptions, Tokens, policy_loss, summarise, value_loss
+from mulligan.algo.loss import Tokens, policy_loss, summarise, value_loss
 from mulligan.errors import DeviceLost, MulliganError, lacks_memory
 from mulligan.models.attention import compile_layers, is_never_padded, use_plans
 from mulligan.models.load import is_checkpointed
@@ -26,18 +26,12 @@ from mulligan.seeding import generator
 from mulligan.training import masters, optimisers
 from mulligan.training.config import Config
 from mulligan.training.head import Head, Scores
-from mulligan.training.pack import Budget, MicroBatch, pack, token_budget
-from mulligan.training.rows import Row, Span
-from mulligan.training.schedule import Schedule
+from mulligan.training.pack import Budget, MicroBatch, note, pack, token_budget
+from mulligan.training.rows import SETTLING_ALIKE, Row, settling_rows
 
 Result = TypeVar("Result")
 SMALLEST_BUDGET = 64
 """Micro-batches of so many tokens are not halved again: running out of memory is then an error."""
-SETTLING_ROWS, SETTLING_ROW, SETTLING_ALIKE = 7, 157, 37
-"""Rows that code is compiled on, the tokens of each, and how many of them are the same in all. No product or sum of
-them is a size of a usual model: sizes that happen to be equal are compiled as one, and other rows compile again."""
-CLIP_LOW = CLIP_HIGH = 0.2
-"""The ratio is clipped below 1 - CLIP_LOW and above 1 + CLIP_HIGH: PPO's values, and those of both papers."""
 GRAD_CLIP = 1.0
 """Norm that gradients are clipped to, in the warm start too; as in LaMer's and MAGE's scripts."""
 MAX_BAD_STEPS = 3
@@ -66,8 +60,6 @@ class _Minibatch:
     budget: int = 0
     """Tokens of a micro-batch that it is packed for; 0 before it is packed."""
     packed: list[MicroBatch] = field(default_factory=list)
-    shares: list[Tensor] = field(default_factory=list)
-    """Each micro-batch's [K] shares of the step's loss."""
     old: list[Tensor] = field(default_factory=list)
     """Each micro-batch's [K] log-probabilities in the first pass: logp_old of the update's first minibatch."""
 
@@ -96,10 +88,15 @@ class Learner:
         for layer in model.modules():  # the sampled and the trained policy must be the same
             if isinstance(layer, torch.nn.Dropout):
                 layer.p = 0.0
-        self.model, self.config, self.own_logp = model, config, uses_own_logp
-        self.schedule = Schedule(config.run.updates)
+        self.model, self.config = model, config
+        self.schedule = optimisers.Schedule(config.run.updates)
         """A checkpoint replaces it by the one that the run began with."""
-        self.device = next(model.parameters()).device
+        weight = next(model.parameters())
+        self.device = weight.device
+        if uses_own_logp is None:
+            # Trials that began before the last update were drawn from other weights, whatever the numerics.
+            uses_own_logp = weight.is_cuda or weight.dtype != torch.float32 or config.run.staleness > 0
+        self.uses_own_logp = uses_own_logp
         self.budget = Budget(
             config.optim.tokens
             or token_budget(model.config, self.device, checkpointing=config.model.gradient_checkpointing)
@@ -113,10 +110,9 @@ class Learner:
             compile_layers(model, backend)
         size = model.config.hidden_size
         self.critic = torch.nn.Linear(size, heads, device=self.device) if heads else None
-        if self.critic is not None:
-            torch.nn.init.zeros_(self.critic.weight)
-            torch.nn.init.zeros_(self.critic.bias)
-        self.reference: dict[str, Tensor] | None = None
+        for parameter in self.critic.parameters() if self.critic is not None else ():
+            torch.nn.init.zeros_(parameter)
+        self.reference: dict[str, Tensor] = {}
         self.masters = masters.copies(model)
         self.optimiser = optimisers.for_updates(self.weights(), self.critic, config, fused=self.device.type == "cuda")
         if compiled:
@@ -131,7 +127,7 @@ class Learner:
         few, self.head.few = self.head.few, 0  # its slices are compiled too, however few the logits are
         temperatures = dict.fromkeys((1.0, self.config.trial.sampling.temperature))  # of the warm start, and of updates
         for count_alike in (0, SETTLING_ALIKE):
-            for batch, temperature in product(self._packed(_settling_rows(count_alike)), temperatures):
+            for batch, temperature in product(self._packed(settling_rows(count_alike)), temperatures):
                 self._settle(batch, temperature)
         self.head.few = few
         self._no_gradient()
@@ -141,11 +137,11 @@ class Learner:
         """Pass a micro-batch through all that is compiled: without gradients, and with them, by either loss."""
         self.model.eval()
         with torch.no_grad():
-            self.score(batch, temperature)
+            self.head.score(batch, temperature)
         self.model.train(is_checkpointed(self.model))
         with masters.taking_gradients(self.model, self.masters):
             for has_bonus in (False, True):
-                scores = self.score(batch, temperature)
+                scores = self.head.score(batch, temperature)
                 loss = scores.logp.sum() + scores.entropy.sum() if has_bonus else scores.logp.sum()
                 loss.backward()  # type: ignore[no-untyped-call]
 
@@ -154,16 +150,10 @@ class Learner:
         """The most tokens of a micro-batch."""
         return self.budget.tokens
 
-    def trainable(self) -> list[torch.nn.Parameter]:
-        """The weights that the optimiser steps, or their float32 copies."""
-        return list(self.weights().values())
-
     def weights(self) -> dict[str, torch.nn.Parameter]:
         """The trained weights of the model by name, or their float32 copies."""
         return {
-            name: self.masters.get(name, parameter)
-            for name, parameter in self.model.named_parameters()
-            if parameter.requires_grad
+            name: self.masters.get(name, each) for name, each in self.model.named_parameters() if each.requires_grad
         }
 
     def warm_optimisers(self) -> list[torch.optim.Optimizer]:
@@ -171,17 +161,9 @@ class Learner:
         fused = self.device.type == "cuda"
         return optimisers.for_warm_start(self.model, self.weights(), self.config, fused=fused)
 
-    def keep_reference(self) -> None:
-        """Copy the weights as they are now: KL is measured to them."""
-        self.reference = {
-            name: parameter.detach().clone()
-            for name, parameter in self.model.named_parameters()
-            if parameter.requires_grad
-        }
-
-    def score(self, batch: MicroBatch, temperature: float) -> Scores:
-        """Log-probability and entropy of each sampled token under the sampling distribution."""
-        return self.head.score(batch, temperature)
+    def reference_weights(self) -> dict[str, Tensor]:
+        """A copy of the weights as they are now, as `reference` holds those that KL is measured to."""
+        return {name: each.detach().clone() for name, each in self.model.named_parameters() if each.requires_grad}
 
     def look_over(self, rows: Sequence[Row], steps: int, update: int) -> Tensor | None:
         """Compute logp_old and logp_ref before the first step of an update, and write them onto the spans.
@@ -195,38 +177,35 @@ class Learner:
     @torch.no_grad()
     def _look_over(self, rows: Sequence[Row], steps: int, update: int) -> Tensor | None:
         self.model.eval()
-        temperature = self.config.trial.sampling.temperature
-        critic = self.critic
-        later = self._later_rows(rows, update) if self._uses_trainer_logp() else []
+        temperature, critic = self.config.trial.sampling.temperature, self.critic
+        later = self._later_rows(rows, update) if self.uses_own_logp else []
         values = None if critic is None else torch.zeros(steps, critic.out_features, device=self.device)
         packed = self._packed(rows if critic is not None or self.config.algo.kl_weight else later)
         if later or critic is not None:
             logps = []
             for batch in packed:
-                scores = self.score(batch, temperature)
+                scores = self.head.score(batch, temperature)
                 logps.append(scores.logp)
                 if values is not None and critic is not None:
                     values[batch.step[batch.first]] = critic(scores.hidden[batch.first].float())
-            if self._uses_trainer_logp():
-                _note(packed, "old", logps)
+            if self.uses_own_logp:
+                note(packed, "old", logps)
         if self.config.algo.kl_weight:
             with self._reference_weights():
-                _note(packed, "reference", [self.score(batch, temperature).logp for batch in packed])
+                note(packed, "reference", [self.head.score(batch, temperature).logp for batch in packed])
         return values
 
     @contextmanager
     def _reference_weights(self) -> Iterator[None]:
         """Inside, the model has the reference weights."""
-        assert self.reference is not None, "there are no reference weights"
-        parameters = {name: each for name, each in self.model.named_parameters() if name in self.reference}
-        current = {name: parameter.detach().clone() for name, parameter in parameters.items()}
+        current, parameters = self.reference_weights(), dict(self.model.named_parameters())
         try:
-            for name, parameter in parameters.items():
-                parameter.copy_(self.reference[name])
+            for name, weight in self.reference.items():
+                parameters[name].copy_(weight)
             yield
         finally:
-            for name, parameter in parameters.items():
-                parameter.copy_(current[name])
+            for name, weight in current.items():
+                parameters[name].copy_(weight)
 
     def update(self, data: UpdateData, *, update: int) -> dict[str, float]:
         """All optimiser steps of one update; returns the metrics of the last pass.
@@ -235,34 +214,20 @@ class Learner:
         trainer share the model.
         """
         optim, algo = self.config.optim, self.config.algo
-        self._set_rates(self.schedule.rate(update, optim))
-        options = LossOptions(
-            clip_low=CLIP_LOW,
-            clip_high=CLIP_HIGH,
-            kl_weight=algo.kl_weight,
-            entropy_weight=self.schedule.entropy_weight(update, algo),
-        )
+        factor = self.schedule.rate(update, optim)
+        for group, rate in zip(self.optimiser.param_groups, (optim.lr, VALUE_LR), strict=False):
+            group["lr"] = rate * factor
+        entropy_weight = self.schedule.entropy_weight(update, algo)
         minibatches = [_Minibatch(rows) for rows in self._minibatches(data.rows, update)]
         metrics: dict[str, float] = {}
-        mismatch: float | None = None
-        skipped = 0.0
+        mismatches, skipped = [], 0.0
         for _ in range(optim.epochs):
-            steps = []
-            for minibatch in minibatches:
-                step = self._step(minibatch, data, options)
-                mean_mismatch = step.pop("mismatch", 0.0)
-                mismatch = mean_mismatch if mismatch is None else mismatch
-                skipped += step["skipped"]
-                steps.append(step)
-            complete = [step for step in steps if len(step) == max(map(len, steps))]  # others had no rows
-            metrics = {name: sum(step[name] for step in complete) / len(complete) for name in complete[0]}
-        metrics["sampler/mismatch"] = metrics.get("sampler/mismatch", mismatch or 0.0)
+            steps = [step for minibatch in minibatches if (step := self._step(minibatch, data, entropy_weight))]
+            mismatches += [step.pop("mismatch") for step in steps]
+            skipped += sum(step["skipped"] for step in steps)
+            metrics = {name: sum(step[name] for step in steps) / len(steps) for name in steps[0]}
+        metrics["sampler/mismatch"] = metrics.get("sampler/mismatch", mismatches[0])
         return {**metrics, "skipped": skipped, "lr": self.optimiser.param_groups[0]["lr"]}
-
-    def _set_rates(self, factor: float) -> None:
-        self.optimiser.param_groups[0]["lr"] = self.config.optim.lr * factor
-        if self.critic is not None:
-            self.optimiser.param_groups[1]["lr"] = VALUE_LR * factor
 
     def _minibatches(self, rows: Sequence[Row], update: int) -> list[list[Row]]:
         """The rows of each optimiser step: trials are dealt out, and their rows stay together."""
@@ -278,19 +243,14 @@ class Learner:
         """The rows after the update's first step."""
         return [row for part in self._minibatches(rows, update)[1:] for row in part]
 
-    def _uses_trainer_logp(self) -> bool:
-        """Whether the ratio is taken to the trainer's log-probabilities, not to the sampler's."""
-        if self.own_logp is not None:
-            return self.own_logp
-        weight = next(self.model.parameters())
-        # Trials that began before the last update were drawn from other weights, whatever the numerics.
-        return weight.is_cuda or weight.dtype != torch.float32 or self.config.run.staleness > 0
+    def _step(self, minibatch: _Minibatch, data: UpdateData, entropy_weight: float) -> dict[str, float]:
+        """One optimiser step: its gradients in micro-batches that fit, and then the step itself, once.
 
-    def _step(self, minibatch: _Minibatch, data: UpdateData, options: LossOptions) -> dict[str, float]:
-        """One optimiser step: its gradients in micro-batches that fit, and then the step itself, once."""
-        sums, mismatch, value_part = self._fitting(lambda: self._gradients(minibatch, data, options))
+        Returns its metrics; none where there are more minibatches than trials, and this one has no rows.
+        """
+        sums, mismatch, value_part = self._fitting(lambda: self._gradients(minibatch, data, entropy_weight))
         if not sums:
-            return {"loss": 0.0, "grad_norm": 0.0, "skipped": 0.0}
+            return {}
         applied = self._apply(torch.stack([each["loss"] for each in sums]).sum(), [self.optimiser])
         metrics = summarise(sums)
         # Before the first step of an update both have the same weights: the rest is what their numerics differ by.
@@ -326,23 +286,22 @@ class Learner:
         if minibatch.budget == self.tokens:
             return
         if len(minibatch.old) == len(minibatch.packed):  # the first pass was finished
-            _note(minibatch.packed, "old", minibatch.old)
+            note(minibatch.packed, "old", minibatch.old)
         minibatch.old = []
         minibatch.packed = self._packed(minibatch.rows)
-        minibatch.shares = self._shares(minibatch.packed) if minibatch.packed else []
         minibatch.budget = self.tokens
 
     def _logp_old(self, minibatch: _Minibatch, number: int, scores: Scores) -> Tensor | None:
         """The trainer's log-probabilities of a micro-batch before the update; None where the sampler's are used."""
-        batch = minibatch.packed[number]
-        if batch.logp_old is not None or not self._uses_trainer_logp():
-            return batch.logp_old
+        given = minibatch.packed[number].logp_old
+        if given is not None or not self.uses_own_logp:
+            return given
         if number == len(minibatch.old):
             minibatch.old.append(scores.logp.detach())
         return minibatch.old[number]
 
     def _gradients(
-        self, minibatch: _Minibatch, data: UpdateData, options: LossOptions
+        self, minibatch: _Minibatch, data: UpdateData, entropy_weight: float
     ) -> tuple[list[dict[str, Tensor]], Tensor, Tensor]:
         """The gradients of a minibatch. Returns the sums of `policy_loss` for each micro-batch, Σ |logp_new -
         logp_sampler|, and the critic's loss.
@@ -353,50 +312,40 @@ class Learner:
             minibatch.old = []  # of a first pass that was not finished
         self._pack(minibatch)
         sums: list[dict[str, Tensor]] = []
-        spans = sum(len(batch.spans) for batch in minibatch.packed)
+        token_count = sum(len(batch.target) for batch in minibatch.packed)
+        span_count = sum(len(batch.spans) for batch in minibatch.packed)
         value_part = mismatch = torch.zeros((), device=self.device)
         with masters.taking_gradients(self.model, self.masters):
-            for number, (batch, share) in enumerate(zip(minibatch.packed, minibatch.shares, strict=True)):
-                scores = self.score(batch, self.config.trial.sampling.temperature)
+            for number, batch in enumerate(minibatch.packed):
+                scores = self.head.score(batch, self.config.trial.sampling.temperature)
                 logp_old = self._logp_old(minibatch, number, scores)
                 tokens = Tokens(
                     logp_new=scores.logp,
                     logp_old=batch.logp_sampler if logp_old is None else logp_old,
                     advantage=data.advantages[batch.step],
-                    share=share,
+                    share=1.0 / token_count,  # all tokens count alike, as in LaMer's and MAGE's scripts
                     logp_ref=batch.logp_ref,
                     logp_sampler=None if logp_old is None else batch.logp_sampler,
-                    entropy=self._entropy(batch, scores, options),
+                    entropy=self._entropy(batch, scores, entropy_weight),
                 )
-                loss, loss_sums = policy_loss(tokens, options)
+                loss, loss_sums = policy_loss(tokens, self.config.algo.kl_weight, entropy_weight)
                 if self.critic is not None and data.targets is not None:
-                    critic = self._critic_loss(batch, scores, data.targets, spans)
-                    value_part = value_part + critic.detach()
-                    loss = loss + VALUE_WEIGHT * critic
+                    values, targets = self.critic(scores.hidden[batch.first].float()), data.targets
+                    critic_loss = value_loss(values, targets[batch.step[batch.first]], 1.0 / span_count)
+                    value_part = value_part + critic_loss.detach()
+                    loss = loss + VALUE_WEIGHT * critic_loss
                 mismatch = mismatch + (scores.logp.detach() - batch.logp_sampler).abs().sum()
                 sums.append(loss_sums)
                 loss.backward()  # type: ignore[no-untyped-call]
         return sums, mismatch, value_part
 
-    def _entropy(self, batch: MicroBatch, scores: Scores, options: LossOptions) -> Tensor:
+    def _entropy(self, batch: MicroBatch, scores: Scores, entropy_weight: float) -> Tensor:
         """The entropy of each token, with a gradient where it gets the bonus."""
-        if not options.entropy_weight:
+        if not entropy_weight:
             return scores.entropy.detach()
         if self.config.algo.reflection_entropy:
             return scores.entropy
         return torch.where(batch.reflects, scores.entropy.detach(), scores.entropy)
-
-    def _shares(self, packed: list[MicroBatch]) -> list[Tensor]:
-        """Each token's share of the step's loss: all count alike, reflections too, as in LaMer's and MAGE's scripts."""
-        share = 1.0 / sum(len(batch.target) for batch in packed)
-        return [torch.full((len(batch.target),), share, device=self.device) for batch in packed]
-
-    def _critic_loss(self, batch: MicroBatch, scores: Scores, targets: Tensor, spans: int) -> Tensor:
-        """A micro-batch's part of the mean over the `spans` of the minibatch."""
-        assert self.critic is not None
-        values = self.critic(scores.hidden[batch.first].float())
-        share = torch.full((len(values),), 1.0 / spans, device=self.device)
-        return value_loss(values, targets[batch.step[batch.first]], share)
 
     def _apply(self, loss: Tensor, optimisers: Sequence[torch.optim.Optimizer]) -> dict[str, float]:
         """Clip and step, unless loss or gradient is not finite; too many such steps in a row end the run.
@@ -452,33 +401,10 @@ class Learner:
         total = torch.zeros((), device=self.device)
         with masters.taking_gradients(self.model, self.masters):
             for batch in packed:
-                loss = -self.score(batch, 1.0).logp.sum() / count
+                loss = -self.head.score(batch, 1.0).logp.sum() / count
                 loss.backward()  # type: ignore[no-untyped-call]
                 total = total + loss.detach()
         return total
-
-
-def _settling_rows(count_alike: int) -> list[Row]:
-    """Rows of fixed tokens, the first `count_alike` of which are the same in all."""
-    rows = []
-    for number in range(SETTLING_ROWS):
-        ids = [0] * count_alike + [1 + number % 2] * (SETTLING_ROW - count_alike)
-        start = count_alike + 1
-        sampled = tuple(ids[start:])
-        rows.append(Row(ids, [Span(start, sampled, (0.0,) * len(sampled), number, number, reflects=False)]))
-    return rows
-
-
-def _note(packed: Sequence[MicroBatch], name: str, logp: Sequence[Tensor]) -> None:
-    """Write log-probabilities of micro-batches onto their spans."""
-    if not packed:
-        return
-    values = torch.cat(list(logp)).tolist()
-    start = 0
-    for batch in packed:
-        for span in batch.spans:
-            setattr(span, name, values[start : start + len(span.ids)])
-            start += len(span.ids)
 
 
 def _out_of_memory(error: BaseException) -> bool:

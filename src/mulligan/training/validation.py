@@ -14,7 +14,6 @@ from mulligan.rollout.groups import Mixture
 from mulligan.rollout.tasksets import next_alike, tasks_of
 from mulligan.seeding import derive
 from mulligan.training.config import Config
-from mulligan.trial.settings import TrialSettings
 from mulligan.types import Trial
 
 VALIDATION_EPISODES = 3
@@ -29,16 +28,11 @@ class Validation:
     """Validation tasks of every environment of a run; always the same ones."""
 
     def __init__(
-        self,
-        config: Config,
-        mixture: Mixture,
-        settings: TrialSettings,
-        policy: Policy,
-        run: Callable[[Callable[[], Any]], Any],
+        self, config: Config, mixture: Mixture, policy: Policy, run: Callable[[Callable[[], Any]], Any]
     ) -> None:
         """`run` runs a coroutine to its end. Too few tasks are an error only where validation was asked for."""
         self.config, self.policy, self.run = config.run, policy, run
-        self.settings = settings
+        self.settings = config.trial
         related = VALIDATION_EPISODES - 1 if config.task.related else 0
         self.jobs: dict[str, list[Job]] = {}
         for name, _ in mixture.weights:

@@ -55,62 +55,50 @@ def demonstrate(config: Config, mixture: Mixture, settings: TrialSettings, rende
     return workers.play(jobs, player, warm.processes)
 
 
-class WarmStart:
-    """A warm start under way, from where an earlier process left it or from the beginning."""
+def warm_start(
+    config: Config,
+    learner: Learner,
+    folder: RunFolder,
+    play: Callable[[], Sequence[Trial]],
+    context: int,
+    on_update: Callable[[dict[str, Any]], None],
+    stop: Callable[[], bool],
+    notices: Sequence[str],
+) -> bool:
+    """All steps that an earlier process has left, on the trials that `play` demonstrates; returns False where `stop`
+    ended them before the last.
 
-    def __init__(
-        self,
-        config: Config,
-        learner: Learner,
-        folder: RunFolder,
-        on_update: Callable[[dict[str, Any]], None],
-        notices: Sequence[str] = (),
-    ) -> None:
-        """`on_update` gets the number of steps done, the loss and a warning after each step; `notices` are the warning
-        before the first."""
-        self.config, self.learner, self.folder, self.on_update = config, learner, folder, on_update
-        self.began = time.perf_counter()
-        self.optimisers = learner.warm_optimisers()
-        self.before = checkpoint.restore_warm_start(folder.path, learner, self.optimisers)
-        warm = config.warmstart
-        begins = {"warmstart": self.before.steps, "steps": warm.steps, "demonstrations": warm.trials}
-        on_update({**begins, **({"warning": "; ".join(notices)} if notices else {})})
-
-    def train(self, trials: Sequence[Trial], context: int, stop: Callable[[], bool]) -> bool:
-        """All steps that are left, on demonstrated trials; returns False where `stop` ended them before the last.
-
-        context  tokens of the longest sequence that an agent can play
-        """
-        warm = self.config.warmstart
-        rows = _rows(trials)
-        warning = _too_long(rows, context)
-        rng = generator(self.config.run.seed, "warmstart")
-        for _ in range(self.before.steps * warm.batch):  # earlier processes have drawn these
-            rng.random()
-        loss = self.before.loss
-        for done in range(self.before.steps + 1, warm.steps + 1):
-            loss = self._step([rows[int(rng.random() * len(rows))] for _ in range(warm.batch)], done - 1)
-            stopping = done < warm.steps and stop()
-            if stopping or (done < warm.steps and done % CHECKPOINT_EVERY == 0):
-                kept = checkpoint.Warmed(done, loss, self._seconds())
-                checkpoint.save_warm_start(self.folder.path, kept, self.learner, self.optimisers)
-            self.on_update({"warmstart": done, "steps": warm.steps, "loss": loss, "warning": warning})
-            if stopping:
-                return False
-        solved = sum(trial.solved_at is not None for trial in trials) / len(trials)
-        figures = {"loss": loss, "demonstrated": solved, "rows": float(len(rows)), "seconds": self._seconds()}
-        self.folder.write_text("warmstart.json", json.dumps(figures, indent=2) + "\n")
-        return True
-
-    def _step(self, rows: Sequence[Row], before: int) -> float:
-        """One step after `before` others; returns its loss."""
-        warm = self.config.warmstart
-        cosine = 0.1 + 0.9 * 0.5 * (1.0 + math.cos(math.pi * before / warm.steps))
-        rise = min(1.0, (before + 1) / max(1, warm.warmup))
-        return self.learner.supervised(rows, warm.lr * rise * cosine, self.optimisers)
-
-    def _seconds(self) -> float:
-        return self.before.seconds + time.perf_counter() - self.began
+    `context` is the longest sequence that an agent can play, in tokens.
+    `on_update` gets the number of steps done, the loss and a warning after each step, and before the first `notices`.
+    """
+    warm, began = config.warmstart, time.perf_counter()
+    optimisers = learner.warm_optimisers()
+    before = checkpoint.restore_warm_start(folder.path, learner, optimisers)
+    begins = {"warmstart": before.steps, "steps": warm.steps, "demonstrations": warm.trials}
+    on_update({**begins, **({"warning": "; ".join(notices)} if notices else {})})
+    trials = play()
+    rows = _rows(trials)
+    warning = _too_long(rows, context)
+    rng = generator(config.run.seed, "warmstart")
+    for _ in range(before.steps * warm.batch):  # earlier processes have drawn these
+        rng.random()
+    loss = before.loss
+    for done in range(before.steps + 1, warm.steps + 1):
+        cosine = 0.1 + 0.9 * 0.5 * (1.0 + math.cos(math.pi * (done - 1) / warm.steps))
+        rate = warm.lr * min(1.0, done / max(1, warm.warmup)) * cosine
+        loss = learner.supervised([rows[int(rng.random() * len(rows))] for _ in range(warm.batch)], rate, optimisers)
+        stopping = done < warm.steps and stop()
+        if stopping or (done < warm.steps and done % CHECKPOINT_EVERY == 0):
+            warmed = checkpoint.Warmed(done, loss, before.seconds + time.perf_counter() - began)
+            checkpoint.save_warm_start(folder.path, warmed, learner, optimisers)
+        on_update({"warmstart": done, "steps": warm.steps, "loss": loss, "warning": warning})
+        if stopping:
+            return False
+    solved = sum(trial.solved_at is not None for trial in trials) / len(trials)
+    seconds = before.seconds + time.perf_counter() - began
+    figures = {"loss": loss, "demonstrated": solved, "rows": float(len(rows)), "seconds": seconds}
+    folder.write_text("warmstart.json", json.dumps(figures, indent=2) + "\n")
+    return True
 
 
 def _rows(trials: Sequence[Trial]) -> list[Row]:

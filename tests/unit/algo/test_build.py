@@ -8,7 +8,7 @@ import pytest
 
 from mulligan.algo.batch import PLAY, REFLECT, samples_of
 from mulligan.algo.build import batch_from_groups
-from mulligan.errors import StopReason, UnknownName, UsageError
+from mulligan.errors import StopReason, UsageError
 from mulligan.types import Completion, Episode, Group, Reflection, Task, Trial, Turn
 from trial_records import TrialRecord, batch_from_records
 
@@ -43,23 +43,20 @@ def test_steps_stand_in_order_of_play_with_their_returns():
     assert batch.turn.tolist() == [0, 1, 0, 0, 1, 0]
     assert batch.state.tolist()[0] == batch.state.tolist()[2] == batch.state.tolist()[3] == -1  # turn 0 has no anchor
     assert batch.state[1] != batch.state[4]
-    assert batch.trial_lengths.tolist() == [5, 1]
     assert samples_of(batch).value.tolist() == [2, 4, 4, 3]
 
 
-def test_group_and_class_keep_tasks_seats_opponents_and_agents_apart():
+def test_group_and_class_keep_tasks_seats_and_opponents_apart():
     variants = [
         {"task": 1},
         {"task": 2},
         {"task": 1, "seat": 1},
         {"task": 1, "seat": 2},
         {"task": 1, "opponent": "x"},
-        {"task": 1, "agent": "b"},
     ]
     batch = batch_from_records([TrialRecord([[1.0]], **v) for v in [*variants, *variants]], gamma_step=1, gamma_traj=1)
-    assert batch.group.tolist() == [0, 1, 2, 3, 4, 5] * 2
-    assert batch.task_class.tolist() == [0, 0, 1, 2, 3, 4] * 2  # two tasks of one class share their running baseline
-    assert batch.agent_labels == ("agent", "b")
+    assert batch.group.tolist() == [0, 1, 2, 3, 4] * 2
+    assert batch.task_class.tolist() == [0, 0, 1, 2, 3] * 2  # two tasks of one class share their running baseline
 
 
 def test_penalties_and_progress_reach_the_returns_of_their_episode_only():
@@ -123,14 +120,7 @@ def test_no_trials_give_an_empty_batch():
     assert len(samples_of(batch).value) == 0
 
 
-def test_wrong_input_is_named():
-    settings = {"gamma_step": 0.9, "gamma_traj": 0.6}
-    with pytest.raises(UsageError, match="nan in 'tiny/class'"):
-        batch_from_records([TrialRecord([[1.0, float("nan")]], task_class="tiny/class")], **settings)
-    with pytest.raises(UnknownName):
-        batch_from_records([TrialRecord([[1.0]])], **settings, form="papre")
-    batch = batch_from_records([TrialRecord([[1.0, 2.0]])], **settings)
-    with pytest.raises(UsageError, match="order of play"):
-        dataclasses.replace(batch, turn=batch.turn[::-1])
-    with pytest.raises(UsageError, match="one length"):
-        dataclasses.replace(batch, turn=batch.turn[:1])
+def test_progress_that_is_no_number_is_refused():
+    record = TrialRecord([[1.0]], shaping=[[float("nan")]])
+    with pytest.raises(UsageError, match="shaping"):
+        batch_from_records([record], gamma_step=0.9, gamma_traj=0.6)

@@ -11,14 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mulligan.algo.build import penalty_for_length
-from mulligan.algo.credit import (
-    FORMS,
-    cross_episode_returns,
-    flat_returns,
-    flat_shaped_returns,
-    reflection_returns,
-)
-from mulligan.errors import ParameterError, UnknownName, UsageError
+from mulligan.algo.credit import FORMS, flat_returns
 
 NUMBERS = st.floats(-4, 4, allow_nan=False).map(lambda x: round(x, 3))
 GAMMAS = st.sampled_from([0.0, 0.3, 0.6, 0.95, 1.0])
@@ -31,12 +24,21 @@ def flat(nested):
     return [value for inner in nested for value in inner]
 
 
-def shaped_returns(rewards, shaping, **discounts):
-    """Returns ``[episode][turn]`` of one trial with shaping."""
-    values, extra = np.array(flat(rewards)), np.array(flat(shaping))
-    counts, episodes = np.array([len(episode) for episode in rewards]), np.array([len(rewards)])
-    returns = flat_shaped_returns(values, extra, counts, episodes, **discounts)
-    return [part.tolist() for part in np.split(returns.turn, np.cumsum(counts)[:-1])]
+def of_one_trial(rewards, shaping=None, **discounts):
+    values, extra = np.array(flat(rewards), dtype=float), None if shaping is None else np.array(flat(shaping))
+    counts, episodes = np.array([len(episode) for episode in rewards], dtype=int), np.array([len(rewards)])
+    return flat_returns(values, counts, episodes, shaping=extra, **discounts)
+
+
+def cross_episode_returns(rewards, shaping=None, **discounts):
+    """Returns ``[episode][turn]`` of one trial."""
+    ends = np.cumsum([len(episode) for episode in rewards], dtype=int)
+    return [part.tolist() for part in np.split(of_one_trial(rewards, shaping, **discounts).turn, ends[:-1])]
+
+
+def reflection_returns(rewards, **discounts):
+    """What the reflection in each gap between episodes is trained with."""
+    return of_one_trial(rewards, **discounts).entry.tolist()[1:]
 
 
 def slow_returns(rewards, gamma_step, gamma_traj, form):
@@ -109,20 +111,6 @@ def test_two_episodes_that_both_pay_one(form, expected):
 
 
 @pytest.mark.parametrize("form", sorted(FORMS))
-@pytest.mark.parametrize(("gamma_step", "gamma_traj"), [(1, 0.6), (0.5, 1), (1, 1), (0, 0.6), (1, 0)])
-def test_a_discount_written_without_a_point_is_the_same_discount(form, gamma_step, gamma_traj):
-    rewards = [[0, 1], [0], [2, 3]]
-    found, wanted = (
-        [
-            compute(rewards, gamma_step=kind(gamma_step), gamma_traj=kind(gamma_traj), form=form)
-            for compute in (cross_episode_returns, reflection_returns)
-        ]
-        for kind in (lambda gamma: gamma, float)
-    )
-    assert found == wanted
-
-
-@pytest.mark.parametrize("form", sorted(FORMS))
 @given(trials=st.lists(EPISODES, min_size=1, max_size=4), gamma_step=GAMMAS, gamma_traj=GAMMAS)
 def test_flat_form_agrees_with_the_loop(form, trials, gamma_step, gamma_traj):
     turn_counts = np.array([len(episode) for trial in trials for episode in trial], dtype=np.int64)
@@ -138,17 +126,6 @@ def test_flat_form_agrees_with_the_loop(form, trials, gamma_step, gamma_traj):
     expected = [slow_returns(trial, gamma_step, gamma_traj, form) for trial in trials]
     np.testing.assert_allclose(returns.turn, [x for turns, _ in expected for e in turns for x in e], atol=1e-9)
     np.testing.assert_allclose(returns.entry, [x for _, entry in expected for x in entry], atol=1e-9)
-
-
-@pytest.mark.parametrize("form", sorted(FORMS))
-@given(rewards=EPISODES, gamma_step=GAMMAS, gamma_traj=GAMMAS)
-def test_list_forms_agree_with_the_loop(form, rewards, gamma_step, gamma_traj):
-    turns, entry = slow_returns(rewards, gamma_step, gamma_traj, form)
-    given_turns = cross_episode_returns(rewards, gamma_step=gamma_step, gamma_traj=gamma_traj, form=form)
-    assert [len(episode) for episode in given_turns] == [len(episode) for episode in rewards]
-    assert flat(given_turns) == pytest.approx(flat(turns), abs=1e-9)
-    reflections = reflection_returns(rewards, gamma_step=gamma_step, gamma_traj=gamma_traj, form=form)
-    assert reflections == pytest.approx(entry[1:], abs=1e-9)
 
 
 @pytest.mark.parametrize("form", ["paper", "chained"])
@@ -191,15 +168,15 @@ def test_winning_now_beats_a_near_miss_and_then_a_win(progress, weight, gamma_tr
     shaping = [weight * share / total for share in progress]
     win = [0.0] * (len(progress) - 1) + [1.0]
     settings = {"gamma_step": gamma_step, "gamma_traj": gamma_traj}
-    now = shaped_returns([win], [shaping], **settings)
-    later = shaped_returns([[0.0] * len(win), win], [shaping, shaping], **settings)
+    now = cross_episode_returns([win], [shaping], **settings)
+    later = cross_episode_returns([[0.0] * len(win), win], [shaping, shaping], **settings)
     assert all(first > second for first, second in zip(now[0], later[0], strict=True))
 
 
 def test_shaping_that_crossed_the_border_would_make_failing_pay():
     # One turn each, progress 0.3. Wrong: 0.3 + 0.9·1.3 = 1.47 > 1.3. Right: 0.3 + 0.9·1 = 1.2 < 1.3.
     wrong = cross_episode_returns([[0.3], [1.3]], gamma_step=1, gamma_traj=0.9)
-    right = shaped_returns([[0.0], [1.0]], [[0.3], [0.3]], gamma_step=1, gamma_traj=0.9)
+    right = cross_episode_returns([[0.0], [1.0]], [[0.3], [0.3]], gamma_step=1, gamma_traj=0.9)
     assert wrong[0][0] == pytest.approx(1.47)
     assert right[0][0] == pytest.approx(1.2)
     assert right[1][0] == pytest.approx(1.3)
@@ -208,38 +185,14 @@ def test_shaping_that_crossed_the_border_would_make_failing_pay():
 def test_reflection_sees_the_shaping_of_the_episode_it_prepares_and_no_other():
     # episodes with task rewards 0, 0, 1 and shaping 5, 0.25, 7 at γ_traj 0.5:
     # before episode 1: 0 + 0.5·1 + 0.25 = 0.75, before episode 2: 1 + 7 = 8
-    counts, episodes = np.array([1, 1, 1]), np.array([3])
-    returns = flat_shaped_returns(
-        np.array([0.0, 0, 1]), np.array([5, 0.25, 7]), counts, episodes, gamma_step=1, gamma_traj=0.5, form="paper"
-    )
+    returns = of_one_trial([[0], [0], [1]], [[5], [0.25], [7]], gamma_step=1, gamma_traj=0.5)
     assert returns.entry[1:] == pytest.approx([0.75, 8.0])
 
 
 def test_length_costs_nothing_up_to_half_the_limit_and_all_at_the_limit():
     # limit 100, penalty 0.4: at 75 half of the way, 0.2; beyond the limit no more than 0.4
-    assert penalty_for_length([0, 50, 75, 100, 140], 100, 0.4) == pytest.approx([0, 0, -0.2, -0.4, -0.4])
-    with pytest.raises(ParameterError, match="length_limit"):
-        penalty_for_length([1], 0, 0.4)
-
-
-def test_unknown_form_names_the_nearest():
-    with pytest.raises(UnknownName, match="'chained'"):
-        cross_episode_returns([[1.0]], gamma_step=1, gamma_traj=1, form="chain")
-    with pytest.raises(UnknownName):
-        reflection_returns([[1.0], [1.0]], gamma_step=1, gamma_traj=1, form="papers")
-
-
-@pytest.mark.parametrize("gammas", [(1.1, 0.5), (0.5, -0.1), (float("nan"), 0.5)])
-def test_impossible_discounts_are_refused(gammas):
-    with pytest.raises(ParameterError, match="gamma_"):
-        cross_episode_returns([[1.0]], gamma_step=gammas[0], gamma_traj=gammas[1])
-
-
-def test_counts_that_do_not_fit_are_refused():
-    with pytest.raises(UsageError, match="3 rewards"):
-        flat_returns(np.zeros(3), np.array([2]), np.array([1]), gamma_step=1, gamma_traj=1)
-    with pytest.raises(UsageError, match="1 rewards"):
-        shaped_returns([[1.0, 2.0]], [[1.0]], gamma_step=1, gamma_traj=1)
+    penalties = [penalty_for_length(tokens, 100, 0.4) for tokens in (0, 50, 75, 100, 140)]
+    assert penalties == pytest.approx([0, 0, -0.2, -0.4, -0.4])
 
 
 def test_advantages_come_without_torch():

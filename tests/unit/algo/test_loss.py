@@ -9,55 +9,45 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mulligan.algo.loss import (
-    LossOptions,
-    Tokens,
-    k3,
-    mismatch_warning,
-    policy_loss,
-    summarise,
-    value_loss,
-)
-from mulligan.errors import UsageError
+from mulligan.algo.loss import Tokens, k3, mismatch_warning, policy_loss, summarise, value_loss
 
 
 def tensor(values):
     return torch.tensor(values, dtype=torch.float64)
 
 
-def tokens(ratios, advantage, *, share=None, **extra):
+def tokens(ratios, advantage, **extra):
     logp_old = torch.full((len(ratios),), -2.0, dtype=torch.float64)
     logp_new = (logp_old + tensor(ratios).log()).requires_grad_()
-    share = tensor(share) if share is not None else torch.full_like(logp_old, 1 / len(ratios))
-    return Tokens(logp_new, logp_old, tensor(advantage), share, **extra)
+    return Tokens(logp_new, logp_old, tensor(advantage), 1 / len(ratios), **extra)
 
 
 def test_clipped_objective_by_hand():
-    # low 0.2, high 0.3; ratio, advantage → min(ratio·A, clip(ratio)·A):
-    # 1.5,  2 → min(3.0, 2.6) = 2.6 clipped      0.5, -1 → min(-0.5, -0.8) = -0.8 clipped
-    # 1.5, -1 → min(-1.5, -1.3) = -1.5           0.5,  2 → min(1.0, 1.6) = 1.0
-    # loss = -(2.6 - 0.8 - 1.5 + 1.0) / 4 = -0.325
+    # clip at 0.2 on both sides; ratio, advantage → min(ratio·A, clip(ratio)·A):
+    # 1.5,  2 → min(3.0, 2.4) = 2.4 clipped      0.5, -1 → min(-0.5, -0.8) = -0.8 clipped
+    # 1.5, -1 → min(-1.5, -1.2) = -1.5           0.5,  2 → min(1.0, 1.6) = 1.0
+    # loss = -(2.4 - 0.8 - 1.5 + 1.0) / 4 = -0.275
     batch = tokens([1.5, 0.5, 1.5, 0.5], [2.0, -1.0, -1.0, 2.0])
-    loss, sums = policy_loss(batch, LossOptions(clip_low=0.2, clip_high=0.3))
-    assert loss.item() == pytest.approx(-0.325)
+    loss, sums = policy_loss(batch)
+    assert loss.item() == pytest.approx(-0.275)
     loss.backward()
     # Where the clip is active the gradient is 0; else -ratio·A/4: 1.5/4 and -1/4.
     assert batch.logp_new.grad.tolist() == pytest.approx([0.0, 0.0, 0.375, -0.25])
     metrics = summarise([sums])
     assert metrics["clip"] == pytest.approx(0.5)
-    assert metrics["loss"] == pytest.approx(-0.325)
+    assert metrics["loss"] == pytest.approx(-0.275)
 
 
 def test_at_ratio_one_the_gradient_is_that_of_the_policy_gradient():
     batch = tokens([1.0, 1.0], [3.0, -1.0])
-    policy_loss(batch, LossOptions())[0].backward()
+    policy_loss(batch)[0].backward()
     assert batch.logp_new.grad.tolist() == pytest.approx([-1.5, 0.5])
 
 
 def test_kl_and_entropy_by_hand():
     # d = ln 2: k3 = 2 - ln 2 - 1 = 0.306853; entropy 0.7. loss = 0.1·0.306853 - 0.01·0.7 with no advantage
     batch = tokens([1.0], [0.0], logp_ref=tensor([-2.0 + math.log(2)]), entropy=tensor([0.7]))
-    loss, sums = policy_loss(batch, LossOptions(kl_weight=0.1, entropy_weight=0.01))
+    loss, sums = policy_loss(batch, kl_weight=0.1, entropy_weight=0.01)
     assert loss.item() == pytest.approx(0.1 * (1 - math.log(2)) - 0.007)
     metrics = summarise([sums])
     assert metrics["kl_ref"] == pytest.approx(1 - math.log(2))
@@ -83,7 +73,7 @@ def test_k3_estimates_the_divergence():
 def test_truncated_weight_by_hand():
     # trainer - sampler = ln 1.5 and ln 4, C = 2: weights 1.5 and 2. loss = -(1.5·1 + 2·1)/2 = -1.75
     batch = tokens([1.0, 1.0], [1.0, 1.0], logp_sampler=tensor([-2 - math.log(1.5), -2 - math.log(4)]))
-    loss, sums = policy_loss(batch, LossOptions(sampler_weight_limit=2.0))
+    loss, sums = policy_loss(batch)
     assert loss.item() == pytest.approx(-1.75)
     metrics = summarise([sums])
     assert metrics["sampler/weight"] == pytest.approx(1.75)
@@ -106,8 +96,6 @@ def test_micro_batches_give_the_gradient_of_the_whole_step(parts):
     count = 40
     features, old, sampler = noise(count, 5), noise(count) - 2, noise(count) - 2
     reference, advantage = noise(count) - 2, noise(count)
-    share = torch.where(torch.arange(count) % 4 == 0, 0.3, 1.0).double() / count
-    options = LossOptions(kl_weight=0.1, entropy_weight=0.02)
     start = 0.1 * noise(5)
 
     def gradient(pieces):
@@ -115,10 +103,8 @@ def test_micro_batches_give_the_gradient_of_the_whole_step(parts):
         sums = []
         for piece in pieces:
             logp = features[piece] @ weights - 2
-            micro = Tokens(
-                logp, old[piece], advantage[piece], share[piece], reference[piece], sampler[piece], logp.exp()
-            )
-            loss, part = policy_loss(micro, options)
+            micro = Tokens(logp, old[piece], advantage[piece], 1 / count, reference[piece], sampler[piece], logp.exp())
+            loss, part = policy_loss(micro, kl_weight=0.1, entropy_weight=0.02)
             loss.backward()
             sums.append(part)
         return weights.grad, summarise(sums)
@@ -131,8 +117,8 @@ def test_micro_batches_give_the_gradient_of_the_whole_step(parts):
 
 
 def test_an_absurd_token_keeps_the_loss_finite():
-    batch = Tokens(tensor([0.0]).requires_grad_(), tensor([-900.0]), tensor([-1.0]), tensor([1.0]), tensor([-900.0]))
-    loss, _ = policy_loss(batch, LossOptions(kl_weight=0.1))
+    batch = Tokens(tensor([0.0]).requires_grad_(), tensor([-900.0]), tensor([-1.0]), 1.0, tensor([-900.0]))
+    loss, _ = policy_loss(batch, kl_weight=0.1)
     loss.backward()
     assert torch.isfinite(loss)
     assert torch.isfinite(batch.logp_new.grad).all()
@@ -141,18 +127,7 @@ def test_an_absurd_token_keeps_the_loss_finite():
 def test_value_loss_by_hand():
     # heads (1, 2) against (3, 2) and (0, 0) against (0, 4): ½ · (½·(4 + 0) + ½·(0 + 16)) = 5
     value = tensor([[1, 2], [0, 0]]).requires_grad_()
-    target, share = tensor([[3, 2], [0, 4]]), tensor([0.5, 0.5])
-    loss = value_loss(value, target, share)
+    loss = value_loss(value, tensor([[3, 2], [0, 4]]), 0.5)
     assert loss.item() == pytest.approx(5.0)
     loss.backward()
     assert value.grad.tolist() == [[-1.0, 0.0], [0.0, -2.0]]
-
-
-def test_wrong_input_is_named():
-    plain = tokens([1.0], [1.0])
-    with pytest.raises(UsageError, match="logp_ref"):
-        policy_loss(plain, LossOptions(kl_weight=0.1))
-    with pytest.raises(UsageError, match="entropy"):
-        policy_loss(plain, LossOptions(entropy_weight=0.1))
-    with pytest.raises(UsageError, match="advantage"):
-        policy_loss(plain._replace(advantage=tensor([1.0, 2.0])), LossOptions())

@@ -72,6 +72,16 @@ def evaluated(run: Path) -> mulligan.EvalResult:
     )
 
 
+def test_training_on_trials_teaches_to_use_what_they_remember(tmp_path):
+    """A small twin of the next test."""
+    run = train(bandit(episodes=3, group=8, updates=6), tmp_path / "meta")
+    trained = mulligan.evaluate(
+        "bandit", str(run), params={"arms": 3}, tasks=60, memory="history", style="bare", sampling=Sampling(1.0, 1.0, 1)
+    )
+    assert trained.main.won[2] > trained.main.won[0] + 0.05
+
+
+@pytest.mark.slow
 def test_meta_rl_learns_to_use_its_memory_and_rl_does_not(tmp_path):
     meta = evaluated(train(bandit(episodes=3, group=8), tmp_path / "meta"))
     plain = evaluated(train(bandit(episodes=1, group=24), tmp_path / "rl"))
@@ -176,6 +186,7 @@ def test_every_option_trains_and_resumes(tmp_path, sections, monkeypatch):
     assert metrics(whole) == metrics(run)
 
 
+@pytest.mark.usefixtures("collects")
 def test_a_run_that_is_over_holds_no_memory(tmp_path, monkeypatch):
     """An evaluation that follows in the same process needs the GPU's, and so do runs beside it."""
     made: list[weakref.ref[object]] = []
@@ -242,7 +253,7 @@ def test_validation_over_related_tasks_keeps_to_the_class():
     task = TaskConfig(env="alfworld", params={"kind": "all"}, related=True)
     config = small(task=task, run=replace(small().run, validate_every=1, validation_tasks=24))
     mixture = Mixture.parse("alfworld", task.params)
-    (jobs,) = Validation(config, mixture, config.trial, None, None).jobs.values()
+    (jobs,) = Validation(config, mixture, None, None).jobs.values()
     assert len({job.task.task_class for job in jobs}) > 3
     assert all(len(job.related) == 2 for job in jobs)
     assert all(other.task_class == job.task.task_class for job in jobs for other in job.related)
@@ -457,8 +468,9 @@ def test_with_staleness_the_next_update_begins_before_this_one_ends(tmp_path, mo
 
     async def noting(self, number, playing):
         order.append(("begins", number))
-        await play(self, number, playing)
+        groups = await play(self, number, playing)
         order.append(("played", number))
+        return groups
 
     def learning(self, data, *, update: int):
         order.append(("learns", update))
@@ -488,7 +500,7 @@ def test_what_goes_wrong_in_the_next_update_is_said_when_it_is_its_turn(tmp_path
     async def breaking(self, number, playing):
         if number == 1:
             raise MulliganError("the second update breaks")
-        await play(self, number, playing)
+        return await play(self, number, playing)
 
     monkeypatch.setattr(Trainer, "_play", breaking)
     base = small()

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from mulligan.models.load import LoraSettings, load
-from mulligan.training import muon, optimisers
+from mulligan.training import optimisers
 from mulligan.training.config import OptimConfig, WarmstartConfig
-from mulligan.training.muon import Float32Muon
+from mulligan.training.optimisers import Float32Muon
 from mulligan.training.step import Learner, UpdateData
 from small_updates import TINY, config, good_update, hand_made_rows
 
@@ -21,7 +21,7 @@ from small_updates import TINY, config, good_update, hand_made_rows
 def test_engines_can_see_that_weights_were_written_to(lora, dtype, fused):
     """By the versions that torch counts: keys and values of earlier weights must not be used again."""
     loaded = load(TINY, lora=lora)
-    rows, advantages = hand_made_rows(loaded)
+    rows, advantages = hand_made_rows()
     model = loaded.model.to(dtype)
     learner = Learner(model, config())
     learner.optimiser = optimisers.for_updates(learner.weights(), None, config(), fused=fused)
@@ -33,7 +33,7 @@ def test_engines_can_see_that_weights_were_written_to(lora, dtype, fused):
 def test_small_steps_are_not_lost_in_bfloat16():
     """The optimiser works on float32 copies: nearly every weight moves, however small the step."""
     loaded = load(TINY, dtype="bfloat16")
-    rows, advantages = hand_made_rows(loaded)
+    rows, advantages = hand_made_rows()
     learner = Learner(loaded.model, config(optim=OptimConfig(lr=1e-6, warmup=1, epochs=1)))
     before = {name: weight.detach().clone() for name, weight in learner.weights().items()}
     learner.look_over(rows, len(advantages), 0)
@@ -50,7 +50,7 @@ def test_muon_steps_the_maps_inside_the_layers_and_adamw_all_else(adapter):
     learner = Learner(loaded.model, config(warmstart=WarmstartConfig(optimiser="muon")))
     found = learner.warm_optimisers()
     stepped = [id(p) for optimiser in found for group in optimiser.param_groups for p in group["params"]]
-    assert sorted(stepped) == sorted(map(id, learner.trainable()))  # each once
+    assert sorted(stepped) == sorted(map(id, learner.weights().values()))  # each once
     maps = {
         id(p)
         for each in found
@@ -83,5 +83,5 @@ def test_muon_in_float32_steps_as_torchs_does(shape):
 
 @pytest.mark.parametrize(("native", "expected"), [(True, torch.optim.Muon), (False, Float32Muon)])
 def test_muon_is_torchs_own_where_the_processor_multiplies_bfloat16(native, expected, monkeypatch):
-    monkeypatch.setattr(muon, "multiplies_bfloat16", lambda device: native)
-    assert type(muon.muon([torch.nn.Parameter(torch.eye(3))], lr=0.1, weight_decay=0.0)) is expected
+    monkeypatch.setattr(optimisers, "multiplies_bfloat16", lambda device: native)
+    assert type(optimisers.muon([torch.nn.Parameter(torch.eye(3))], lr=0.1, weight_decay=0.0)) is expected

@@ -33,7 +33,6 @@ def test_every_field_by_hand():
     assert batch.keep.tolist() == [0, 1, 3, 4, 7]  # each one before its target
     assert batch.logp_sampler.tolist() == [-2001.0, -2002.0, -2004.0, -2005.0, -1002.0]
     assert batch.step.tolist() == [7, 7, 8, 8, 2]
-    assert batch.trial.tolist() == [2, 2, 2, 2, 1]
     assert batch.reflects.tolist() == [False, False, True, True, False]
     assert batch.first.tolist() == [0, 2, 4]
     assert [span.step for span in batch.spans] == [7, 8, 2]
@@ -68,7 +67,7 @@ def test_what_all_rows_begin_with_stands_once():
     assert batch.plan.lengths == [20, 7, 4]
     assert batch.plan.opening.ends.tolist() == [0, 20, 47, 71]
     (apart,) = pack(rows, 100)
-    assert apart.tokens == 51
+    assert len(apart.ids) == 51
     assert apart.plan.opening is None
 
 
@@ -92,14 +91,14 @@ def test_openings_end_before_what_is_predicted():
 def test_where_nothing_is_worth_sharing_rows_stay_whole(rows):
     (batch,) = pack(rows, 100, share=True)
     assert batch.plan.opening is None
-    assert batch.tokens == 24 * len(rows)
+    assert len(batch.ids) == 24 * len(rows)
 
 
 def test_a_row_that_is_left_alone_has_its_beginning_with_it():
     """By a budget of 45: the opening with what follows it in two rows, ten tokens each, and the third row."""
     rows = [alike(30, [(25, 2)], number, 20) for number in range(3)]
     found = pack(rows, 45, share=True)
-    assert sorted(batch.tokens for batch in found) == [30, 40]
+    assert sorted(len(batch.ids) for batch in found) == [30, 40]
     whole = sorted(token for batch in found for token in batch.target.tolist())
     assert whole == [25, 26, 1025, 1026, 2025, 2026]
 
@@ -107,7 +106,7 @@ def test_a_row_that_is_left_alone_has_its_beginning_with_it():
 def test_rows_without_a_sampled_token_are_left_out():
     assert pack([Row([1, 2, 3])], 10) == []
     (batch,) = pack([Row([1, 2, 3]), a_row(2, [(1, 1)], 0, 0)], 10)
-    assert batch.tokens == 2
+    assert len(batch.ids) == 2
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=40), st.integers(1, 150))
@@ -131,7 +130,7 @@ def test_few_and_equal(sizes, tokens):
 def test_a_small_rest_is_shared_out():
     """Ten rows of 10 by a budget of 90: 50 and 50, not 90 and 10."""
     rows = [a_row(10, [(5, 2)], number, number) for number in range(10)]
-    assert [batch.tokens for batch in pack(rows, 90)] == [50, 50]
+    assert [len(batch.ids) for batch in pack(rows, 90)] == [50, 50]
 
 
 @pytest.mark.parametrize(

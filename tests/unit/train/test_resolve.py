@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,9 +17,8 @@ from mulligan.app.sweep.demo import demo_sweep
 from mulligan.errors import MulliganError, ParameterError, UnknownName, UsageError
 from mulligan.report.run import to_toml
 from mulligan.settings import Setting, with_values
-from mulligan.training.compare import MAY_CHANGE, with_resume_flags
 from mulligan.training.config import Config, settings, value_at
-from mulligan.training.resolve import from_tree, presets, resolve, to_tree
+from mulligan.training.resolve import MAY_CHANGE, from_tree, presets, resolve, to_tree, with_resume_flags
 from mulligan.types import Sampling
 
 
@@ -174,12 +174,8 @@ def test_unknown_keys_name_the_nearest(key, said):
         ("[trial]\nmax_tokens = 0\n", "trial.max_tokens", "0"),
         ("[model]\ngradient_checkpointing = 1\n", "model.gradient_checkpointing", "1"),
         ('[model]\nname = "two\\nlines"\n', "model.name", "two"),
-        ("run = 3\n", "[run]", "3"),
-        ("[task]\nparams = 3\n", "[task.params]", "3"),
         ("[task.params]\nmines = [3]\n", "task.params.mines", "[3]"),
         ("[task.params]\nmines = 99\n", "mines", "99"),
-        ("base = 3\n", "base", "3"),
-        ("[for]\nsokoban = 3\n", "[for.sokoban]", "3"),
     ],
 )
 def test_impossible_values_are_named(write, text, name, value):
@@ -194,7 +190,6 @@ def test_impossible_values_are_named(write, text, name, value):
     ("text", "said"),
     [
         ("[algorithm]\nx = 1\n", "unknown setting in "),
-        ("[optin]\n", "'optim."),
         ("gamma_traj = 0.9\n", "'algo.gamma_traj'"),
         ("[algo]\nestimator = 'rlo'\n", "'rloo'"),
         ("[algo]\nform = 'papers'\n", "'paper'"),
@@ -320,6 +315,7 @@ def _configs() -> st.SearchStrategy[Config]:
     return st.builds(_config, values, _PARAMS)
 
 
+@hypothesis.settings(max_examples=25)
 @given(_configs())
 def test_any_configuration_survives_the_disk_exactly(config):
     again = from_tree(tomllib.loads(to_toml(to_tree(config))))

@@ -35,7 +35,7 @@ def test_trainer_and_sampler_agree_on_every_token(memory, env, window, monkeypat
     seen = 0
     for batch in pack(rows, 2000):
         with torch.no_grad():
-            scores = learner.score(batch, 0.8)
+            scores = learner.head.score(batch, 0.8)
         torch.testing.assert_close(scores.logp, batch.logp_sampler, atol=1e-4, rtol=1e-4)
         seen += len(batch.target)
     assert seen == sum(len(turn.reply.ids) for t in group.trials for e in t.episodes for turn in e.turns) + sum(

@@ -13,7 +13,7 @@ from mulligan.errors import UsageError
 from mulligan.report.run import to_toml
 from mulligan.training.config import AlgoConfig, Config, OptimConfig
 from mulligan.training.loop import train
-from mulligan.training.schedule import Schedule
+from mulligan.training.optimisers import Schedule
 from small_runs import metrics, small, weights
 
 

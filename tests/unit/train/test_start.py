@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from mulligan.errors import RunFolderError
+from mulligan.training.checkpoint import as_kept, find_start
 from mulligan.training.config import Config, ModelConfig
-from mulligan.training.start import as_kept, find_start
 
 
 @pytest.fixture(autouse=True)

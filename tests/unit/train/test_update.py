@@ -11,10 +11,11 @@ import torch
 import torch._dynamo
 from torch._dynamo.testing import CompileCounterWithBackend
 
+from mulligan.algo import loss as loss_module
 from mulligan.errors import DeviceLost
 from mulligan.models.load import load
 from mulligan.training import head as head_module
-from mulligan.training import muon
+from mulligan.training import optimisers
 from mulligan.training import step as step_module
 from mulligan.training.config import AlgoConfig, Config, ModelConfig, OptimConfig, RunConfig, WarmstartConfig
 from mulligan.training.rows import Row, Span
@@ -59,14 +60,14 @@ def weights(model) -> torch.Tensor:
 def unclipped(monkeypatch):
     """Gradients and ratios as they are."""
     monkeypatch.setattr(step_module, "GRAD_CLIP", 1e9)
-    monkeypatch.setattr(step_module, "CLIP_LOW", 1.0)
-    monkeypatch.setattr(step_module, "CLIP_HIGH", 1e6)
+    monkeypatch.setattr(loss_module, "CLIP_LOW", 1.0)
+    monkeypatch.setattr(loss_module, "CLIP_HIGH", 1e6)
 
 
 def gradient(learner: Learner, rows, advantages) -> torch.Tensor:
     learner.optimiser.step = lambda: None  # look at the gradient, keep the weights
     good_update(learner, UpdateData(rows, advantages), update=0)
-    return torch.cat([p.grad.flatten() for p in learner.trainable()])
+    return torch.cat([p.grad.flatten() for p in learner.weights().values()])
 
 
 # Precision ----------------------------------------------------------------------------------------------------------
@@ -125,8 +126,8 @@ def test_a_head_in_slices_trains_alike(dtype):
 @pytest.fixture
 def narrow(monkeypatch):
     """Ratios are clipped at 0.99 and 1.01."""
-    monkeypatch.setattr(step_module, "CLIP_LOW", 0.01)
-    monkeypatch.setattr(step_module, "CLIP_HIGH", 0.01)
+    monkeypatch.setattr(loss_module, "CLIP_LOW", 0.01)
+    monkeypatch.setattr(loss_module, "CLIP_HIGH", 0.01)
 
 
 def updated(rows, advantages, *, tokens: int = 0, look: bool, monkeypatch=None, **optim) -> tuple[torch.Tensor, dict]:
@@ -222,8 +223,8 @@ def test_memory_that_runs_out_while_the_optimiser_steps_ends_the_run(monkeypatch
         cramped.setattr(torch.nn.utils, "clip_grad_norm_", no_room)
         with pytest.raises(DeviceLost, match="--resume"):
             good_update(learner, UpdateData(rows, advantages), update=0)
-    monkeypatch.setattr(muon, "multiplies_bfloat16", lambda device: False)
-    monkeypatch.setattr(muon, "_orthogonal", no_room)
+    monkeypatch.setattr(optimisers, "multiplies_bfloat16", lambda device: False)
+    monkeypatch.setattr(optimisers, "_orthogonal", no_room)
     adamw, _ = steppers = learner.warm_optimisers()
     with pytest.raises(DeviceLost, match="--resume"):
         learner.supervised(rows, 1e-3, steppers)

@@ -104,7 +104,7 @@ def test_demonstrations_are_the_same_however_many_processes_play_them():
 def test_a_warm_start_that_is_asked_to_stop_goes_on_step_by_step(tmp_path, sections, monkeypatch):
     """Each process takes one step, as under a time limit that is far too short."""
     monkeypatch.setattr(warmstart, "CHECKPOINT_EVERY", 3)
-    sections["warmstart"] = {"steps": 5, **sections.get("warmstart", {})}
+    sections["warmstart"] = {"steps": 4, **sections.get("warmstart", {})}
     config = small(**{name: replace(getattr(small(), name), **changes) for name, changes in sections.items()})
     whole, run, steps = train(config, tmp_path / "whole"), tmp_path / "part", []
 
@@ -112,11 +112,11 @@ def test_a_warm_start_that_is_asked_to_stop_goes_on_step_by_step(tmp_path, secti
         if "loss" in found and "warmstart" in found:
             steps.append(found["warmstart"])
 
-    for step in range(1, 5):
+    for step in range(1, 4):
         train(config if not steps else None, run, resume=bool(steps), on_update=note, stop=lambda: True)
         assert [path.name for path in (run / "checkpoints").iterdir()] == [f"warmstart-{step:05d}"]
     train(None, run, resume=True, on_update=note)
-    assert steps == [1, 2, 3, 4, 5]
+    assert steps == [1, 2, 3, 4]
     assert torch.equal(weights(whole), weights(run))
     assert metrics(whole) == metrics(run)
     told = [json.loads((path / "warmstart.json").read_text()) for path in (whole, run)]
@@ -127,10 +127,10 @@ def test_a_warm_start_that_is_asked_to_stop_goes_on_step_by_step(tmp_path, secti
 def test_a_warm_start_goes_on_with_the_settings_it_was_begun_with(tmp_path):
     run = train(small(), tmp_path / "run", stop=lambda: True)
     file = run / "config.toml"
-    file.write_text(file.read_text().replace("lr = 0.011", "lr = 0.012"))
-    with pytest.raises(UsageError, match=r"warmstart.lr was 0.011, is 0.012"):
+    file.write_text(file.read_text().replace("lr = 0.02", "lr = 0.03"))
+    with pytest.raises(UsageError, match=r"warmstart.lr was 0.02, is 0.03"):
         train(None, run, resume=True)
-    file.write_text(file.read_text().replace("lr = 0.012", "lr = 0.011"))
+    file.write_text(file.read_text().replace("lr = 0.03", "lr = 0.02"))
     (run / "checkpoints" / "warmstart-00001" / "optimiser.pt").write_bytes(b"nothing")
     with pytest.raises(RunFolderError, match="warmstart-00001"):
         train(None, run, resume=True)
@@ -154,7 +154,6 @@ def test_a_warm_start_alone_is_validated_once(tmp_path):
     assert checkpoint.newest(run).name == "update-00000"
     train(None, run, resume=True)  # not twice
     assert metrics(run) == [line]
-    assert not metrics(train(small(), tmp_path / "more"))[0].get("validation/p@1")  # unless asked for
 
 
 def test_a_warm_start_is_validated_on_as_many_worlds_as_there_are(tmp_path):

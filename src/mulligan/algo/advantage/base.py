@@ -8,9 +8,9 @@ valid baseline.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -44,9 +44,6 @@ class Options:
     """λ of ppo's generalised advantage estimation."""
 
 
-DEFAULTS = Options()
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Advantages:
     """What an estimator gives back."""
@@ -58,10 +55,7 @@ class Advantages:
     """[step, head] What the critic should have said; `ppo` alone has them."""
 
 
-class Estimator(Protocol):
-    """The one signature all estimators have."""
-
-    def __call__(self, batch: StepBatch, options: Options = ..., history: History | None = None) -> Advantages: ...
+Estimator = Callable[[StepBatch, Options, History], Advantages]
 
 
 class Baselines(NamedTuple):
@@ -78,69 +72,51 @@ def baselines(batch: StepBatch, samples: Samples, options: Options, history: His
 
     leave_one_out with |S_n| < 3 takes the running mean of (task class, opponent, seat, n, phase) of earlier updates.
     """
-    running = ~compares(samples, options.baseline)
+    count = len(samples.value)
     if options.baseline == "agent":
-        return Baselines(history.agent_mean(batch, samples), running)
+        return Baselines(history.agent_mean(samples), np.full(count, True))
     mean = mean_by(samples.key, samples.key_first, samples.value)[samples.key]
     if options.baseline == "group":
-        return Baselines(mean, running)
+        return Baselines(mean, np.full(count, False))
     # Mean over the others: (|S|·mean - x) / (|S| - 1) = mean - (x - mean) / (|S| - 1)
     others = mean - (samples.value - mean) / np.maximum(samples.survivors - 1, 1)
+    running = samples.survivors < SMALLEST_OWN_BASELINE
     return Baselines(np.where(running, history.baseline(batch, samples), others), running)
 
 
-def compares(samples: Samples, baseline: BaselineName) -> BoolArray:
-    """[sample] Whether it is compared with its own group, rather than with earlier updates."""
-    if baseline == "leave_one_out":
-        return samples.survivors >= SMALLEST_OWN_BASELINE
-    return np.full(len(samples.value), baseline == "group")
-
-
-def divisors(batch: StepBatch, samples: Samples, scale: ScaleName, history: History) -> FloatArray:
+def divisors(samples: Samples, scale: ScaleName, history: History) -> FloatArray:
     """What the advantage of every sample is divided by; 1 where nothing differs, since no spread is no scale. [sample].
 
     std: of S_n if |S_n| ≥ 4, else of all samples of the batch with the same (n, phase). agent: σ_a from earlier
-    updates, or the agent's own spread in this batch as long as there are none.
+    updates, or the spread in this batch as long as there are none.
     """
     if scale == "none":
         return np.ones(len(samples.value))
+    ids, first = dense_ids(samples.episode, samples.phase)
+    of_batch = deviation_by(ids, first, samples.value)[ids]
     if scale == "agent":
-        spread = history.agent_spread(batch, samples)
-        ids, first = dense_ids(samples.agent, samples.episode, samples.phase)
-        spread = np.where(np.isnan(spread), deviation_by(ids, first, samples.value)[ids], spread)
+        earlier = history.agent_spread(samples)
+        spread = np.where(np.isnan(earlier), of_batch, earlier)
     else:
         group = deviation_by(samples.key, samples.key_first, samples.value)[samples.key]
-        ids, first = dense_ids(samples.episode, samples.phase)
-        of_batch = deviation_by(ids, first, samples.value)[ids]
         spread = np.where(samples.survivors >= SMALLEST_OWN_SPREAD, group, of_batch)
     return np.where(spread > EPSILON, spread + EPSILON, 1.0)
-
-
-def without_signal(samples: Samples, comparing: BoolArray | None = None) -> BoolArray:
-    """Groups whose members all have the same return at every (n, phase): nothing to learn from. -> [group].
-
-    comparing  [sample] as `compares` says, of leave_one_out if it is not given: a group that is not its own baseline
-               is never without signal, since it learns from earlier updates
-    """
-    differs = ~np.isclose(samples.value, samples.value[samples.key_first][samples.key], rtol=1e-9, atol=1e-12)
-    if comparing is None:
-        comparing = compares(samples, "leave_one_out")
-    differing, compared = (np.bincount(samples.group, weights=flag) for flag in (differs, comparing))
-    silent: BoolArray = (differing == 0) & (compared > 0)
-    return silent
 
 
 def group_metrics(samples: Samples, compared: Baselines | None = None) -> dict[str, float]:
     """Counts that show how much the comparison had to go by.
 
-    groups/total, groups/no_signal; survivors/n: mean |S_n| over all groups; baseline/running and baseline/none: samples
-    whose baseline came from earlier updates, and those without any.
+    groups/total; groups/no_signal: groups whose members have the same return at every (n, phase), and that are their
+    own baseline; survivors/n: mean |S_n| over all groups; baseline/running and baseline/none: samples whose baseline
+    came from earlier updates, and those without any.
     """
-    silent = without_signal(samples, None if compared is None else ~compared.running)
+    running = samples.survivors < SMALLEST_OWN_BASELINE if compared is None else compared.running
+    differs = ~np.isclose(samples.value, samples.value[samples.key_first][samples.key], rtol=1e-9, atol=1e-12)
+    differing, own = (np.bincount(samples.group, weights=flag) for flag in (differs, ~running))
     total = len(np.unique(samples.group))
-    metrics = {"groups/total": float(total), "groups/no_signal": float(silent.sum())}
+    metrics = {"groups/total": float(total), "groups/no_signal": float(((differing == 0) & (own > 0)).sum())}
     played = np.bincount(samples.episode[samples.phase == PLAY])
-    metrics.update({f"survivors/{n}": float(count) / total for n, count in enumerate(played)})
+    metrics.update({f"survivors/{n}": float(number) / total for n, number in enumerate(played)})
     if compared is not None:
         missing = np.isnan(compared.value)
         metrics["baseline/none"] = float(missing.sum())

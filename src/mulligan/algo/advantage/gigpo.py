@@ -19,18 +19,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from mulligan.algo.advantage.base import DEFAULTS, Advantages, Options, baselines, divisors, group_metrics
+from mulligan.algo.advantage.base import Advantages, Options, baselines, divisors, group_metrics
 from mulligan.algo.arrays import BoolArray, FloatArray, dense_ids, mean_by
 from mulligan.algo.batch import PLAY, StepBatch, samples_of
 from mulligan.algo.normalise import History
 
 
-def estimate(batch: StepBatch, options: Options = DEFAULTS, history: History | None = None) -> Advantages:
+def estimate(batch: StepBatch, options: Options, history: History) -> Advantages:
     """One advantage for each step of `batch`."""
-    history = history or History()
     samples = samples_of(batch)
     compared = baselines(batch, samples, options, history)
-    divisor = divisors(batch, samples, options.scale, history)
+    divisor = divisors(samples, options.scale, history)
     episode_term = np.nan_to_num(samples.value - compared.value, nan=0.0) / divisor
     step_term, usable = step_advantages(batch)
     if options.scale == "agent":  # an agent's own scale concerns all it is paid, so both terms

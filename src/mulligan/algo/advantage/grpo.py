@@ -15,16 +15,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from mulligan.algo.advantage.base import DEFAULTS, Advantages, Options, baselines, divisors, group_metrics
+from mulligan.algo.advantage.base import Advantages, Options, baselines, divisors, group_metrics
 from mulligan.algo.batch import StepBatch, samples_of
 from mulligan.algo.normalise import History
 
 
-def estimate(batch: StepBatch, options: Options = DEFAULTS, history: History | None = None) -> Advantages:
+def estimate(batch: StepBatch, options: Options, history: History) -> Advantages:
     """One advantage for each step of `batch`."""
-    history = history or History()
     samples = samples_of(batch)
     compared = baselines(batch, samples, options, history)
     centred = np.nan_to_num(samples.value - compared.value, nan=0.0)
-    advantage = centred / divisors(batch, samples, options.scale, history)
+    advantage = centred / divisors(samples, options.scale, history)
     return Advantages(advantage[samples.of_step], group_metrics(samples, compared))

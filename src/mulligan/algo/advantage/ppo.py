@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mulligan.algo.advantage.base import DEFAULTS, Advantages, Options, ScaleName, divisors, group_metrics
+from mulligan.algo.advantage.base import Advantages, Options, ScaleName, divisors, group_metrics
 from mulligan.algo.arrays import FloatArray, IntArray, dense_ids, discounted_suffix_sums, next_values
 from mulligan.algo.batch import PLAY, StepBatch, samples_of
 from mulligan.algo.normalise import History
@@ -43,12 +43,10 @@ def heads(form: str) -> int:
     return HEADS[form]
 
 
-def estimate(batch: StepBatch, options: Options = DEFAULTS, history: History | None = None) -> Advantages:
+def estimate(batch: StepBatch, options: Options, history: History) -> Advantages:
     """One advantage for each step of `batch`, from `batch.critic` [step, head], and the critic's targets."""
-    critic, shape = batch.critic, (len(batch), heads(batch.form))
-    if critic is None or critic.shape != shape:
-        got = "none" if critic is None else str(critic.shape)
-        raise UsageError(f"batch.critic must have the shape {shape} for returns of the form {batch.form!r} (got {got})")
+    critic = batch.critic
+    assert critic is not None, "the trainer sets the critic's values"
     if batch.form == "chained":
         parts = [_chained(batch, critic[:, 0], options.gae_lambda)]
     else:
@@ -58,7 +56,7 @@ def estimate(batch: StepBatch, options: Options = DEFAULTS, history: History | N
 
     samples = samples_of(batch)
     scale: ScaleName = "agent" if options.scale == "agent" else "none"
-    divisor = divisors(batch, samples, scale, history or History())[samples.of_step]
+    divisor = divisors(samples, scale, history)[samples.of_step]
     metrics = group_metrics(samples)
     spread = float(np.var(targets.sum(axis=1)))
     if spread > 0:
@@ -88,7 +86,7 @@ def _chained(batch: StepBatch, value: FloatArray, lam: float) -> FloatArray:
     # A forfeit is paid once: at the reflection, where there is one between the turn and the forfeited episode.
     reflects_next = np.append((np.diff(batch.phase) > 0) & (np.diff(batch.trial) == 0), False)
     reward = batch.reward + np.where(reflects_next, 0.0, batch.forfeit)
-    return _gae(reward, value, discount, batch.trial_lengths, lam)
+    return _gae(reward, value, discount, np.bincount(batch.trial, minlength=len(batch.source)), lam)
 
 
 def _shaping_returns(batch: StepBatch) -> FloatArray:

@@ -17,14 +17,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from mulligan.algo.advantage.base import DEFAULTS, EPSILON, Advantages, Options, baselines, divisors, group_metrics
+from mulligan.algo.advantage.base import EPSILON, Advantages, Options, baselines, divisors, group_metrics
 from mulligan.algo.batch import PLAY, StepBatch, samples_of
 from mulligan.algo.normalise import History
 
 
-def estimate(batch: StepBatch, options: Options = DEFAULTS, history: History | None = None) -> Advantages:
+def estimate(batch: StepBatch, options: Options, history: History) -> Advantages:
     """One advantage for each step of `batch`."""
-    history = history or History()
     samples = samples_of(batch)
     compared = baselines(batch, samples, options, history)
     centred = batch.value - compared.value[samples.of_step]
@@ -33,5 +32,5 @@ def estimate(batch: StepBatch, options: Options = DEFAULTS, history: History | N
         spread = float(turns.std(ddof=1)) if len(turns) > 1 else 0.0
         centred = centred / (spread + EPSILON if spread > EPSILON else 1.0)
     else:
-        centred = centred / divisors(batch, samples, options.scale, history)[samples.of_step]
+        centred = centred / divisors(samples, options.scale, history)[samples.of_step]
     return Advantages(np.nan_to_num(centred, nan=0.0), group_metrics(samples, compared))

@@ -151,7 +151,7 @@ def at_full_length(
     metrics: dict[str, Any] = {}
     with _trainer(config, _drawn_at_random(shape, config)) as trainer:
         if config.algo.kl_weight:
-            trainer.learner.keep_reference()
+            trainer.learner.reference = trainer.learner.reference_weights()
         spent = gpu_seconds(lambda: metrics.update(trainer._update(0)))
         context, slots = trainer.engine.context, trainer.engine.slots
     row: dict[str, Cell] = {

@@ -91,8 +91,7 @@ def _resolved(options: argparse.Namespace, flags: dict[str, str]) -> Config:
 def _resumed(options: argparse.Namespace, flags: dict[str, str]) -> Config:
     """The settings of the run itself, with the changes that leave it the same run: its length, what it keeps."""
     from mulligan.report.run import RunFolder
-    from mulligan.training.compare import with_resume_flags
-    from mulligan.training.resolve import from_run
+    from mulligan.training.resolve import from_run, with_resume_flags
 
     surplus = [f"--{name}" for name in ("preset", "config", "seed", "run") if getattr(options, name) is not None]
     surplus += [repr(options.env)] if options.env is not None else []

@@ -18,9 +18,8 @@ from mulligan.eval.plan import CONTROLS
 from mulligan.players import as_trained
 from mulligan.rollout.tasksets import tasks_of
 from mulligan.settings import settings_of, with_values
-from mulligan.training.compare import differences, flat_settings, in_words
 from mulligan.training.config import Config, shown_memories
-from mulligan.training.resolve import as_table, read_toml, resolve
+from mulligan.training.resolve import as_table, differences, flat_settings, in_words, read_toml, resolve
 from mulligan.trial.settings import TrialSettings
 
 WARM_START = "warm start"
