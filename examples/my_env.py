@@ -1,7 +1,6 @@
 """A complete environment of your own: guess a hidden number, with "higher" and "lower" as the only hints.
 
-One attempt is too short to halve the range until the number is found; two are enough for who remembers the hints.
-Check it: mulligan check examples/my_env.py:GuessNumber; then `mulligan play` and `mulligan eval` take the same name.
+One attempt is too short for it, two are enough for who remembers: mulligan check examples/my_env.py:GuessNumber
 """
 
 from mulligan.envs.base import action_text

@@ -34,7 +34,7 @@ from mulligan.rollout.collect import Job, Judge, collect
 from mulligan.rollout.tasksets import SAMPLED, Separation, next_alike, separation, tasks_of
 from mulligan.seeding import generator
 from mulligan.trial.runner import ReflectionSource
-from mulligan.types import PLAYERS, Reflection, Task, Trial, whole
+from mulligan.types import PLAYERS, Reflection, Task, Trial, plain, whole
 
 Progress = Callable[[str, int, int], None]
 """Called with the arm, how many of its trials are done, and how many there are."""
@@ -108,7 +108,7 @@ class EvalResult(notebook.Shown):
         return {
             "schema_version": SCHEMA_VERSION,
             "env": self.plan.env,
-            "params": dict(self.plan.params),
+            "params": {name: plain(value) for name, value in self.plan.params.items()},
             "policy": self.policy,
             "kind": self.kind,
             "tasks": self.plan.tasks,
