@@ -1,9 +1,9 @@
 """How often 95 % intervals over seeds and tasks hold the truth, by simulation, in percent (docs/maths.md).
 
 First model: task and seed make an attempt harder or easier on the log-odds scale, each by a normal deviate,
-logit p = μ + a_seed + b_task. Compared: Wilson's interval over all trials as if they were independent, the bootstrap over
-seeds and tasks, and the interval that results are given with (`mulligan.eval.intervals`), of which the mean half-width
-stands beside. Last, differences between two methods that share the tasks' difficulty: paired, in the same interval.
+logit p = μ + a_seed + b_task. Compared: Wilson's interval over all trials as if they were independent, the bootstrap
+over seeds and tasks, and the interval that results are given with (`mulligan.eval.intervals`), of which the mean half
+width stands beside. Last, paired differences between two methods that share the tasks' difficulty.
 
 Another model, which the constants of `mulligan.eval.intervals` were not and must not be tuned on: tasks' chances are
 Beta-distributed, seeds shift them evenly up or down, and each seed finds other tasks easy. Lists are of 128 and 512

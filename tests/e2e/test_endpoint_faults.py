@@ -14,7 +14,7 @@ from tests.e2e.chat_server import ChatServer, Received
 
 from mulligan import EvalResult, evaluate
 from mulligan.app.cli import main
-from mulligan.errors import ContextFull, PolicyError, RequestFailed, StopReason
+from mulligan.errors import ContextFull, ParameterError, PolicyError, RequestFailed, StopReason
 from mulligan.policy.endpoint import EndpointPolicy, server_message
 
 pytestmark = pytest.mark.usefixtures("_bare_environment")
@@ -92,10 +92,16 @@ def test_a_request_that_fails_for_good_ends_its_episode_and_the_trial_goes_on() 
 def test_a_server_that_is_not_there_is_named_with_its_address() -> None:
     with ChatServer() as server:
         address = server.address
-    policy = EndpointPolicy("tiny", address, retries=1, backoff=0.0)
+    policy = EndpointPolicy("tiny", address, retries=5, backoff=0.0)
     with pytest.raises(RequestFailed, match=f"{address}/v1/chat/completions after 2 tries"):
-        ask(policy)
+        ask(policy)  # two tries are enough where nobody has ever answered
     assert policy.stats["faults"] == {"connection": 2}
+
+
+def test_a_key_given_as_the_variables_name_is_not_repeated() -> None:
+    with pytest.raises(ParameterError, match="environment variable that is set") as caught:
+        EndpointPolicy("tiny", "http://127.0.0.1:9", api_key_env="sk-secret")
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503])

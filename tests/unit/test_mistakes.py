@@ -81,6 +81,12 @@ def test_a_parameter_of_a_name_that_tasks_have_is_refused():
         registry.make_task(f"{__file__}:Named")
 
 
+@pytest.mark.parametrize("settings", [{"defaults": {"n": [1, 2]}}, {"turns": "5"}])
+def test_settings_of_a_class_that_no_task_could_hold_are_refused(settings):
+    with pytest.raises(UsageError, match="must be"):
+        mulligan.make(type("Odd", (Bandit,), settings))
+
+
 def test_an_environments_own_players_can_be_named():
     assert player_from("player:timid:0.5").kind == "timid"
     registry.check_player(f"{__file__}:Timid", "timid")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import tomllib
 import types
 from dataclasses import fields
 
@@ -11,10 +12,16 @@ import pytest
 
 import mulligan
 from mulligan import api
+from mulligan.envs import registry
 from mulligan.envs.bandit import Bandit
 from mulligan.errors import MissingExtra, UnknownName, UsageError
+from mulligan.report.tables import eval_table, footnotes
 from mulligan.training import resolve
 from mulligan.trial.settings import TrialSettings
+
+
+class OfANotebook(Bandit):
+    """Known here by its file alone."""
 
 
 class Lever(Bandit):
@@ -50,6 +57,36 @@ def test_training_takes_a_class(tmp_path, monkeypatch):
     assert (run.path, configs[0].task.env, configs[0].task.params["arms"]) == (tmp_path, "Lever", 3)
     assert configs[0].algo.gamma_traj == 0.5
     assert configs[0] == resolve.resolve("test", None, {"task.env": "Lever", "env.arms": "3", "algo.gamma_traj": "0.5"})
+
+
+def test_settings_may_stand_in_sections_as_a_file_has_them(tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    configs = []
+    monkeypatch.setattr("mulligan.training.loop.train", lambda config, run, **_: configs.append(config) or run)
+    settings = tomllib.loads("[algo]\ngamma_traj = 0.5\n[task.params]\narms = 3\n[run]\nupdates = 2\n")
+    mulligan.train(Lever, preset="test", settings=settings, run=tmp_path)
+    assert (configs[0].algo.gamma_traj, configs[0].task.params["arms"], configs[0].run.updates) == (0.5, 3, 2)
+
+
+def test_a_run_that_was_trained_on_a_class_is_evaluated_by_its_file():
+    with pytest.raises(UsageError, match=r"file\.py:OfANotebook"):
+        registry.spec("OfANotebook")
+    registry.spec(f"{__file__}:OfANotebook")  # what the command line names
+    assert registry.make("OfANotebook").task.env == "OfANotebook"
+
+
+def test_a_result_says_what_was_played_and_what_was_left_out():
+    result = mulligan.evaluate("bandit", "expert", tasks=4, params={"arms": 3}, memory="none", controls="all")
+    assert "bandit (arms=3)" in repr(result)
+    data = result.to_dict()
+    assert "bandit (arms=3): 4 tasks" in str(eval_table(data).title)
+    assert any("no control foreign, independent, other-trial, removed" in line for line in footnotes(data))
+    assert "outcomes" not in repr(result.main)
+
+
+def test_prices_are_given_as_on_the_command_line():
+    result = mulligan.evaluate("bandit", lambda messages: "<action>1</action>", tasks=2, price_in=1e6, room=False)
+    assert result.cost > 0
 
 
 def test_results_show_themselves(tmp_path):

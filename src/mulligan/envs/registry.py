@@ -36,6 +36,8 @@ ENTRY_POINTS = "mulligan.envs"
 ADAPTERS = ("gymnasium", "textarena", "openspiel")
 """``gymnasium:ID`` and so on: environments of other libraries."""
 _REGISTERED: dict[str, type] = {}
+_FROM_FILES: dict[str, object] = {}
+"""Classes that were named as ``file.py:Class``, for runs that were trained on the class in a notebook."""
 
 
 @dataclass(frozen=True)
@@ -228,11 +230,16 @@ def _load(name: str) -> object:
         return importlib.import_module(f"mulligan.envs.adapters.{library}").adapt(ident)
     file, colon, attribute = name.rpartition(":")
     if colon and file.endswith(".py"):
-        return load_from_file(Path(file), attribute)
+        _FROM_FILES[attribute] = load_from_file(Path(file), attribute)
+        return _FROM_FILES[attribute]
     if name.endswith(".py"):
         choices = [f"{name}:{each}" for each in _classes(import_file(Path(name)))]
         way_out = f"name the environment in it: {' or '.join(choices)}" if choices else "it has no environment"
         raise UsageError(f"{name!r} is a file; {way_out}")
+    if name in _FROM_FILES:
+        return _FROM_FILES[name]
+    if name[:1].isupper():
+        raise UsageError(f"no environment {name!r}: register its class in Python, or name its file: file.py:{name}")
     raise UnknownName("environment", name, names())
 
 

@@ -28,6 +28,7 @@ from mulligan.types import Completion, Message, Sampling, Task
 if TYPE_CHECKING:
     import httpx
 
+_KEY_VARIABLE = "OPENAI_API_KEY"
 LONGEST_WAIT = 60.0
 """Seconds; no pause between two tries is longer, whatever the server asks for."""
 CONNECT_TIMEOUT = 10.0
@@ -71,7 +72,7 @@ class EndpointPolicy:
         base_url: str,
         *,
         api_key: str | None = None,
-        api_key_env: str = "OPENAI_API_KEY",
+        api_key_env: str = _KEY_VARIABLE,
         concurrency: int | None = None,
         timeout: float = 60.0,
         retries: int = 5,
@@ -91,6 +92,8 @@ class EndpointPolicy:
         self.model, self.url, self.api_key_env = model, completions_url(base_url), api_key_env
         self.concurrency, self.timeout, self.retries, self.backoff = concurrency, timeout, retries, backoff
         self.extra_body = dict(extra_body or {})
+        if api_key is None and api_key_env != _KEY_VARIABLE and api_key_env not in os.environ:
+            raise ParameterError("endpoint: api_key_env must name an environment variable that is set")  # or is a key
         self._key = _checked_key(os.environ.get(api_key_env, "") if api_key is None else api_key, api_key_env)
         self._sleep = sleep
         self._connections: dict[asyncio.AbstractEventLoop, _Connections] = {}
@@ -144,6 +147,8 @@ class EndpointPolicy:
             except _TemporaryFault as fault:
                 self._faults[fault.kind] += 1
                 seconds, last_message = self._pause(fault, attempt, jitter), str(fault)
+                if fault.kind == "connection" and attempt and not self._counts["answers"]:
+                    break  # nobody has ever listened there
             else:
                 self._counts["answers"] += 1
                 return completion
@@ -151,7 +156,7 @@ class EndpointPolicy:
                 self._counts["retries"] += 1
                 await self._sleep(seconds)
         self._counts["failed"] += 1
-        tries = f"{self.retries + 1} tries" if self.retries else "1 try"
+        tries = f"{attempt + 1} tries" if attempt else "1 try"
         raise RequestFailed(
             f"no answer from {self.url} after {tries}; the last failure: {self._one_line(last_message)}"
         )

@@ -13,6 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from mulligan.envs import registry
 from mulligan.errors import MissingExtra, ParameterError, UnknownName, UsageError
 from mulligan.settings import Setting, settings_of, with_values
 from mulligan.trial.settings import TrialSettings
@@ -103,6 +104,8 @@ def take_defaults_of_run(parser: Parser, words: Sequence[str]) -> dict[str, Any]
     from mulligan.players import as_trained, trained_with
 
     options, _ = parser.read(words)
+    if options.env is not None:
+        registry.spec(options.env)  # a run may have been trained on its class in a notebook, under its bare name
     config = trained_with(options.policy)
     if config is None or options.env is None:
         return {}
