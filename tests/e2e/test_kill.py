@@ -5,6 +5,8 @@ The same weights, bit for bit, the same optimiser, statistics, trials and metric
 What a kill leaves behind can only differ where the run folder changes. So the processes here are told at which change
 to die: a host imports everything once and forks a process for each run, and an audit hook in that process sees every
 change just before it happens. A kill in the middle of a write is one after it, with half of what was written missing.
+
+``make test`` has no process killed: it resumes, in this process, what a kill leaves. ``make test-slow`` has all.
 """
 
 from __future__ import annotations
@@ -284,10 +286,10 @@ MOMENTS = [
 ]
 
 
-@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), 3])
-def test_killed_at_every_kind_of_moment(player, whole, tmp_path, every):
+@pytest.mark.slow
+def test_killed_at_every_kind_of_moment(player, whole, tmp_path):
     run = tmp_path / "run"
-    for at, torn in MOMENTS[::every]:
+    for at, torn in MOMENTS:
         assert player.play(run, at=at, torn=torn) == -signal.SIGKILL, at
     assert player.play(run) == 0
     assert_same(run, whole)
@@ -329,17 +331,40 @@ def test_killed_at_every_single_change(player, whole, tmp_path):
             shutil.rmtree(run)
 
 
-# What no kill leaves, but a hand, a disk or a copy may ---------------------------------------------------------------
+# What a kill leaves, and what a hand, a disk or a copy may -----------------------------------------------------------
+
+
+class Stopped(BaseException):
+    """Ends a run in this process where a kill would."""
 
 
 @pytest.fixture(scope="module")
-def stopped(player, tmp_path_factory) -> Path:
-    """A run killed in its fourth update, with checkpoints after the second and the third."""
+def stopped(tmp_path_factory) -> Path:
+    """A run that ended in its fourth update, with checkpoints after the second and the third."""
     run = tmp_path_factory.mktemp("stopped") / "run"
-    assert player.play(run, at="open metrics.jsonl") == -signal.SIGKILL  # the first one
-    assert player.play(run, at="mkdir checkpoints/.update-00004.tmp") == -signal.SIGKILL
+    save_checkpoint = checkpoint.save
+
+    def save(run: Path, update: int, *others: Any) -> Path:
+        if update == UPDATES:
+            raise Stopped
+        return save_checkpoint(run, update, *others)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "save", save)
+        with pytest.raises(Stopped):
+            train(CONFIG, run)
     assert [path.name for path in checkpoint.kept(run)] == ["update-00002", "update-00003"]
+    assert [line["update"] for line in content(run / "metrics.jsonl")] == [1, 2, 3, 4]
     return run
+
+
+def resume(run: Path) -> None:
+    train(None, run, resume=True)
+
+
+def tear(path: Path, before: int = 0) -> None:
+    """Lose half of what was written to a file after its first bytes."""
+    os.truncate(path, before + (path.stat().st_size - before) // 2)
 
 
 @pytest.fixture
@@ -348,36 +373,51 @@ def run(stopped, tmp_path) -> Path:
     return Path(shutil.copytree(stopped, tmp_path / "run"))
 
 
-def test_folders_that_never_got_their_name_are_ignored_and_cleaned(player, run, whole):
+def test_what_a_kill_leaves_half_written_is_made_good(run, whole):
+    """In the fourth update: its checkpoint, its trials and its line; and an old checkpoint is half deleted."""
+    begun = Path(shutil.copytree(run / "checkpoints/update-00003", run / "checkpoints/.update-00004.tmp"))
+    tear(begun / "weights.safetensors")
+    (begun / "optimiser.pt").unlink()
+    (begun / "state.json").unlink()
+    old = Path(shutil.copytree(run / "checkpoints/update-00002", run / "checkpoints/update-00001"))
+    (old / "state.json").unlink()
+    tear(run / "trials/update-00004.jsonl.gz")
+    metrics = run / "metrics.jsonl"
+    tear(metrics, before=metrics.read_bytes().rindex(b"\n", 0, -1) + 1)
+    resume(run)
+    assert_same(run, whole)
+
+
+def test_folders_that_never_got_their_name_are_ignored_and_cleaned(run, whole):
     shutil.copytree(run / "checkpoints/update-00002", run / "checkpoints" / ".update-00009.tmp")
     assert checkpoint.newest(run).name == "update-00003"
-    assert player.play(run) == 0
+    resume(run)
     assert_same(run, whole)
 
 
 @pytest.mark.parametrize("missing", ["weights.safetensors", "state.json"])
-def test_a_checkpoint_that_lacks_a_file_is_passed_over(player, run, whole, missing):
+def test_a_checkpoint_that_lacks_a_file_is_passed_over(run, whole, missing):
     (run / "checkpoints/update-00003" / missing).unlink()
     assert checkpoint.newest(run).name == "update-00002"
-    assert player.play(run) == 0
+    resume(run)
     assert_same(run, whole)
 
 
 @pytest.mark.slow
-def test_where_no_checkpoint_is_whole_the_run_starts_over(player, run, whole):
+def test_where_no_checkpoint_is_whole_the_run_starts_over(run, whole):
     shutil.rmtree(run / "checkpoints/update-00002")
     (run / "checkpoints/update-00003").rename(run / "checkpoints/update-00000")
     (run / "checkpoints/update-00000/state.json").unlink()
     assert checkpoint.newest(run) is None
-    assert player.play(run) == 0
+    resume(run)
     assert_same(run, whole)
 
 
-def test_only_checkpoints_are_taken_for_checkpoints(player, run, whole):
+def test_only_checkpoints_are_taken_for_checkpoints(run, whole):
     """A copy under another name is neither resumed from nor deleted."""
     kept = run / "checkpoints/update-00009-best"
     shutil.copytree(run / "checkpoints/update-00003", kept)
-    assert player.play(run) == 0
+    resume(run)
     assert (kept / "weights.safetensors").is_file()
     shutil.rmtree(kept)
     assert_same(run, whole)
@@ -391,9 +431,9 @@ def test_checkpoints_are_ordered_by_number(tmp_path):
     assert checkpoint.newest(tmp_path).name == "update-100000"
 
 
-def test_metrics_that_are_gone_begin_anew(player, run, whole):
+def test_metrics_that_are_gone_begin_anew(run, whole):
     (run / "metrics.jsonl").unlink()
-    assert player.play(run) == 0
+    resume(run)
     again, before = content(run / "metrics.jsonl"), content(whole / "metrics.jsonl")[3:]
     for line in (*again, *before):  # what was warned of once was in the lines that are gone: it is said again
         line.pop("warning", None)
@@ -402,13 +442,13 @@ def test_metrics_that_are_gone_begin_anew(player, run, whole):
     assert_same(run, whole)
 
 
-def test_a_run_of_which_only_the_settings_are_left_starts_over(player, run, whole):
+def test_a_run_of_which_only_the_settings_are_left_starts_over(run, whole):
     for path in run.iterdir():
         if path.is_dir():
             shutil.rmtree(path)
         elif path.name != "config.toml":
             path.unlink()
-    assert player.play(run) == 0
+    resume(run)
     assert_same(run, whole)
 
 

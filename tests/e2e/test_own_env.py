@@ -52,11 +52,14 @@ def run(command: str) -> None:
     assert not stopped.value.code, command
 
 
+TINY = "--model.name nano:hidden=32,layers=1"
 SMALLER = {
+    r"--run\.updates 12": f"--run.updates 1 {TINY}",
     r"--run\.updates [1-9]\d*": "--run.updates 1 --run.tasks 2",
-    r"--warmstart\.steps 70": "--warmstart.steps 2 --warmstart.trials 32",
-    r"runs/one --tasks 256": "runs/one --tasks 8",
-    r"run, tasks=128": "run, tasks=8",
+    r"--run\.group 24": "--run.group 6",
+    r"--warmstart\.steps 70": f"--warmstart.steps 1 --warmstart.trials 8 --run.validation-tasks 2 {TINY}",
+    r"runs/one --tasks 256": "runs/one --tasks 4",
+    r"run, tasks=128": "run, tasks=4",
 }
 """What of the guide's text takes long."""
 

@@ -1,7 +1,12 @@
-"""``mulligan sweep`` and ``mulligan demo`` with real processes; ``make test-slow`` runs the demonstration in full."""
+"""``mulligan sweep`` and ``mulligan demo``, in this process where no process is what is tested.
+
+``make test-slow`` has real ones, and the demonstration in full.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import shutil
@@ -9,8 +14,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,7 +25,7 @@ import torch
 from mulligan.app.cli import main
 from mulligan.app.sweep import demo, schedule
 from mulligan.app.sweep.arms import plan_work, read_result, read_sweep
-from mulligan.app.sweep.worker import MEMORY_FULL, exit_code, work
+from mulligan.app.sweep.worker import LEFT, MEMORY_FULL, exit_code, work
 from mulligan.engine.slots import SlotEngine
 from mulligan.errors import DeviceLost, MemoryFull, PolicyError
 from mulligan.report.run import RunFolder, load_trials
@@ -27,13 +34,17 @@ SWEEP = """
 title = "two arms"
 preset = "test"
 seeds = [0]
-tasks = 10
+tasks = 12
 [settings]
 "task.env" = "bandit"
-"run.updates" = 2
+"trial.max_tokens" = 2
+"run.updates" = 1
+"run.tasks" = 2
+"run.group" = 2
 "run.validate_every" = 1
-"run.validation_tasks" = 4
-"warmstart.steps" = 2
+"run.validation_tasks" = 2
+"warmstart.steps" = 1
+"warmstart.trials" = 4
 [also."longer"]
 episodes = 4
 arms = 3
@@ -44,18 +55,21 @@ also = ["longer"]
 """
 
 
+WITHOUT_WARM_START = SWEEP.replace('"warmstart.steps" = 1', '"warmstart.steps" = 0')
+
+
+def run_here(arms, cores, on_progress, seconds=0.0):
+    """Work arms off one after the other in this process, where torch is already loaded."""
+    for arm in arms:
+        if read_result(arm.folder) is None:
+            work(arm.order, lambda progress: None)
+    return {arm.folder: read_result(arm.folder) for arm in arms}
+
+
 @pytest.fixture
 def in_process(tmp_path, monkeypatch):
-    """Has arms worked off one after the other in this process, where torch is already loaded."""
     monkeypatch.chdir(tmp_path)
-
-    def run_work(arms, cores, on_progress, seconds=0.0):
-        for arm in arms:
-            if read_result(arm.folder) is None:
-                work(arm.order, lambda progress: None)
-        return {arm.folder: read_result(arm.folder) for arm in arms}
-
-    monkeypatch.setattr(schedule, "run_work", run_work)
+    monkeypatch.setattr(schedule, "run_work", run_here)
 
 
 def call(*words: str) -> int:
@@ -64,17 +78,31 @@ def call(*words: str) -> int:
     return int(stopped.value.code or 0)
 
 
-def test_a_sweep_trains_evaluates_and_is_not_done_twice(in_process, capsys):
-    Path("sweep.toml").write_text(SWEEP)
-    assert call("sweep", "sweep.toml", "--run", "out", "--json") == 0
-    data = json.loads(capsys.readouterr().out)
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> tuple[Path, dict[str, Any]]:
+    """The folder in which the sweep is done, as ``out``, and what it printed; tests work on copies."""
+    folder = tmp_path_factory.mktemp("finished")
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.chdir(folder),
+        contextlib.redirect_stdout(io.StringIO()) as printed,
+    ):
+        patch.setattr(schedule, "run_work", run_here)
+        Path("sweep.toml").write_text(SWEEP)
+        assert call("sweep", "sweep.toml", "--run", "out", "--json") == 0
+    return folder, json.loads(printed.getvalue())
+
+
+def test_a_sweep_trains_evaluates_and_is_not_done_twice(finished, in_process, tmp_path, capsys):
+    folder, data = finished
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     shown = [[row["name"] for row in section["rows"]] for section in data["sections"]]
     assert shown == [["warm start", "RL", "meta-RL"], ["RL, longer"]]
-    assert [(section["tasks"], section["episodes"]) for section in data["sections"]] == [(10, 3), (10, 4)]
+    assert [(section["tasks"], section["episodes"]) for section in data["sections"]] == [(12, 3), (12, 4)]
     (further,) = Path("out").glob("*/evaluation-longer")
     assert {trial.task["arms"] for trial in load_trials(further)} == {3}
     curves = {curve["name"]: [update for update, _ in curve["seeds"]["0"]] for curve in data["curves"]}
-    assert curves["RL"] == curves["meta-RL"] == [0, 1, 2]
+    assert curves["RL"] == curves["meta-RL"] == [0, 1]
     assert "| meta-RL |" in Path("out/table.md").read_text()
     before = {path: path.stat().st_mtime_ns for path in Path("out").glob("*/arm.json")}
     assert call("sweep", "sweep.toml", "--run", "out", "--only", "RL") == 0
@@ -83,12 +111,40 @@ def test_a_sweep_trains_evaluates_and_is_not_done_twice(in_process, capsys):
     assert before == {path: path.stat().st_mtime_ns for path in Path("out").glob("*/arm.json")}
 
 
-def test_a_sweep_that_is_ended_saves_what_it_trained_and_says_how_to_continue(tmp_path, monkeypatch, capsys):
+WITHOUT_END = WITHOUT_WARM_START.replace(
+    '"run.updates" = 1', '"run.updates" = 100000\n"run.checkpoint_every" = 100000'
+).replace('"run.validate_every" = 1', '"run.validate_every" = 0')
+ONLY_RL = ["sweep", "sweep.toml", "--run", "out", "--only", "RL"]
+
+
+def test_an_arm_that_is_asked_to_leave_saves_what_it_trained_and_the_sweep_says_how_to_continue(
+    tmp_path, monkeypatch, capsys
+):
+    """In this process; how processes are asked to leave is in tests/unit/test_sweep_schedule.py."""
+
+    def run_work(arms, cores, on_progress, seconds=0.0):
+        (arm,) = arms
+        work(arm.order, lambda progress: done.append(progress["done"]), lambda: len(done) >= 2)
+        raise KeyboardInterrupt
+
+    done: list[int] = []
     monkeypatch.chdir(tmp_path)
-    text = SWEEP.replace('"run.updates" = 2', '"run.updates" = 100000\n"run.checkpoint_every" = 100000')
-    Path("sweep.toml").write_text(text.replace('"warmstart.steps" = 2', '"warmstart.steps" = 0'))
-    words = ["sweep", "sweep.toml", "--run", "out", "--only", "RL"]
-    command = [sys.executable, "-m", "mulligan", *words]
+    monkeypatch.setattr(schedule, "run_work", run_work)
+    Path("sweep.toml").write_text(WITHOUT_END)
+    assert call(*ONLY_RL) == 130
+    assert capsys.readouterr().err == f"interrupted; continue with: mulligan {' '.join(ONLY_RL)}\n"
+    folder = tmp_path / "out" / "01-rl-seed0"
+    assert done == [1, 2, 3]
+    assert (folder / "checkpoints" / "update-00003").is_dir()
+    assert json.loads((folder / "spent.json").read_text())["seconds"] > 0
+
+
+@pytest.mark.slow
+def test_a_sweep_that_is_ended_saves_what_it_trained_and_says_how_to_continue(tmp_path, monkeypatch):
+    """By the signals of a real process, which has another one train."""
+    monkeypatch.chdir(tmp_path)
+    Path("sweep.toml").write_text(WITHOUT_END)
+    command = [sys.executable, "-m", "mulligan", *ONLY_RL]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     folder = tmp_path / "out" / "01-rl-seed0"
     metrics = folder / "metrics.jsonl"
@@ -122,7 +178,7 @@ def test_a_sweep_whose_time_is_over_says_how_to_continue(tmp_path, monkeypatch, 
 
 def test_an_arm_in_pieces_ends_as_one_in_one_go(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Path("sweep.toml").write_text(SWEEP.replace('"warmstart.steps" = 2', '"warmstart.steps" = 0'))
+    Path("sweep.toml").write_text(WITHOUT_WARM_START)
     arm = plan_work(read_sweep("sweep.toml"), tmp_path)[0]
     found = {}
     for name, pieces in (("whole", [False]), ("parts", [True, False])):
@@ -134,27 +190,30 @@ def test_an_arm_in_pieces_ends_as_one_in_one_go(tmp_path, monkeypatch):
     assert found["whole"]["curve"] == found["parts"]["curve"]
 
 
-def test_an_arm_that_was_interrupted_goes_on_and_names_its_start_as_seen_from_its_folder(in_process, tmp_path, capsys):
-    Path("sweep.toml").write_text(SWEEP.replace("tasks = 10", "tasks = 40"))
+def test_an_arm_that_was_interrupted_goes_on_and_names_its_start_as_seen_from_its_folder(
+    finished, in_process, tmp_path, capsys
+):
+    Path("sweep.toml").write_text(SWEEP)
     warm, rl, _ = plan_work(read_sweep("sweep.toml"), tmp_path / "out")
-    work(warm.order, lambda progress: None)
+    shutil.copytree(finished[0] / "out" / warm.folder.name, warm.folder)
 
     def interrupt(progress: dict[str, object]) -> None:
-        if progress["stage"] == "evaluation" and progress["done"]:
+        if progress["stage"] == "evaluation" and progress["done"]:  # 32 of 36: in the further evaluation
             raise InterruptedError
 
     with pytest.raises(InterruptedError):
         work(rl.order, interrupt)
-    assert len(load_trials(rl.folder / "evaluation")) > 0
+    assert len(load_trials(rl.folder / "evaluation")) == 12
+    assert len(load_trials(rl.folder / "evaluation-longer")) > 0
     assert not (rl.folder / "arm.json").exists()
     assert 'name = "../00-warm-start-1-seed0"' in (rl.folder / "config.toml").read_text()
     assert call("sweep", "sweep.toml", "--run", "out", "--only", "RL") == 0
     assert (rl.folder / "arm.json").exists()
     (tmp_path / "out").rename(tmp_path / "moved")  # what was trained can be played from there
-    assert call("eval", "bandit", "--policy", "moved/01-rl-seed0", "--tasks", "4", "--run", "looked") == 0
+    assert call("eval", "bandit", "--policy", "moved/01-rl-seed0", "--tasks", "2", "--run", "looked") == 0
     shutil.rmtree("moved/00-warm-start-1-seed0")
     capsys.readouterr()
-    assert call("eval", "bandit", "--policy", "moved/01-rl-seed0", "--tasks", "4") == 2
+    assert call("eval", "bandit", "--policy", "moved/01-rl-seed0", "--tasks", "2") == 2
     assert "00-warm-start-1-seed0" in capsys.readouterr().err
 
 
@@ -167,18 +226,57 @@ def test_a_sweep_is_not_made_inside_a_run(tmp_path, monkeypatch, capsys):
         assert "mine is a run itself" in capsys.readouterr().err
 
 
-def _begin(folder: Path, settings: dict[str, str]) -> subprocess.Popen[str]:
+STAND_IN = """
+import sys, time, types
+sys.modules["torch"] = types.ModuleType("torch")
+from mulligan.app.sweep import worker
+
+def work(order, report, stop):
+    print("what an environment prints")
+    while not stop():
+        report({"stage": "training", "done": 1, "total": 2})
+        time.sleep(0.01)
+
+worker.work = work
+worker.main()
+"""
+"""A worker for whom training, and loading torch, takes no time."""
+
+
+def _begin(folder: Path, settings: dict[str, str], program: Sequence[str]) -> subprocess.Popen[str]:
     order = {"name": "a", "folder": str(folder), "preset": "test", "settings": settings, "evaluation": {}}
-    command = [sys.executable, "-m", "mulligan.app.sweep.worker"]
-    worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    pipe = subprocess.PIPE
+    worker = subprocess.Popen([sys.executable, *program], stdin=pipe, stdout=pipe, stderr=pipe, text=True)
     assert worker.stdin is not None
     worker.stdin.write(json.dumps(order) + "\n")
     worker.stdin.flush()
     return worker
 
 
-def test_a_worker_leaves_when_nobody_listens_any_more(tmp_path):
-    worker = _begin(tmp_path / "arm", {"task.env": "bandit", "run.updates": "1000000"})
+def test_a_worker_that_is_asked_to_leave_says_so_by_its_exit_code(tmp_path):
+    worker = _begin(tmp_path / "arm", {}, ["-c", STAND_IN])
+    assert worker.stdin is not None
+    assert worker.stdout is not None
+    assert json.loads(worker.stdout.readline())["stage"] == "training"
+    worker.stdin.write("leave\n")
+    worker.stdin.flush()
+    try:
+        said = worker.stdout.read()  # to its end: only then is its input closed, which ends a worker at once
+        _, log = worker.communicate(timeout=120)
+    finally:
+        worker.kill()
+    assert worker.returncode == LEFT
+    assert all(json.loads(line)["stage"] == "training" for line in said.splitlines())
+    assert log == "what an environment prints\n"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [["-c", STAND_IN], pytest.param(["-m", "mulligan.app.sweep.worker"], marks=pytest.mark.slow)],
+    ids=["stand-in", "real"],
+)
+def test_a_worker_leaves_when_nobody_listens_any_more(tmp_path, program):
+    worker = _begin(tmp_path / "arm", {"task.env": "bandit", "run.updates": "1000000"}, program)
     assert worker.stdin is not None
     assert worker.stdout is not None
     assert json.loads(worker.stdout.readline())["stage"] in ("warm start", "training")
@@ -210,7 +308,7 @@ def test_a_worker_says_by_its_exit_code_whether_it_can_be_begun_again(error, cod
 
 def test_trials_for_which_memory_ran_out_are_no_result_and_are_played_again(tmp_path, monkeypatch):
     """One step of the engine without memory fails all trials under way, which would count as not solved."""
-    (tmp_path / "sweep.toml").write_text(SWEEP.replace('"warmstart.steps" = 2', '"warmstart.steps" = 0'))
+    (tmp_path / "sweep.toml").write_text(WITHOUT_WARM_START)
     arm, real, evaluated = plan_work(read_sweep(tmp_path / "sweep.toml"), tmp_path)[0], SlotEngine.step, [0, 0]
 
     def step(engine: SlotEngine, asking: list[object]) -> None:
@@ -225,7 +323,7 @@ def test_trials_for_which_memory_ran_out_are_no_result_and_are_played_again(tmp_
     work(replace(arm, folder=tmp_path / "undisturbed").order, lambda progress: None)
     with monkeypatch.context() as cramped:
         cramped.setattr(SlotEngine, "step", step)
-        with pytest.raises(MemoryFull, match=r"of 10 trials"):
+        with pytest.raises(MemoryFull, match=r"of 12 trials"):
             work(arm.order, say)
     assert not (arm.folder / "arm.json").exists()
     work(arm.order, lambda progress: None)
@@ -251,12 +349,13 @@ def test_the_demonstration_in_small(in_process, monkeypatch, capsys):
 
     def small(seed: int, **asked: object):
         sweep = full(seed, **asked)
-        quick = {"warmstart.steps": "3", "warmstart.trials": "20", "run.tasks": "2", "run.validation_tasks": "5"}
-        quick |= {"model.name": "nano:hidden=32,layers=1"}
-        return replace(sweep, settings={**sweep.settings, **quick})
+        quick = {"warmstart.steps": "1", "warmstart.trials": "4", "run.tasks": "2", "run.validation_tasks": "2"}
+        quick |= {"model.name": "nano:hidden=32,layers=1", "run.group": "2", "env.turns": "2"}
+        arms = [replace(arm, settings={**arm.settings, "run.group": "2"}) for arm in sweep.arms]
+        return replace(sweep, arms=arms, settings={**sweep.settings, **quick})
 
     monkeypatch.setattr(demo, "demo_sweep", small)
-    words = ("demo", "--updates", "1", "--tasks", "12", "--longer", "--run", "out")
+    words = ("demo", "--updates", "1", "--tasks", "4", "--longer", "--run", "out")
     assert call(*words, "--json") == 0
     data = json.loads(capsys.readouterr().out)
     names = [row["method"] for row in data["rows"]]
@@ -269,12 +368,12 @@ def test_the_demonstration_in_small(in_process, monkeypatch, capsys):
         "meta-RL",
         "meta-RL, independent retries",
     ]
-    assert all(row["tasks"] == 12 and len(row["p"]) == len(row["ci"]) == 3 for row in data["rows"])
+    assert all(row["tasks"] == 4 and len(row["p"]) == len(row["ci"]) == 3 for row in data["rows"])
     assert data["minutes"] > 0
     assert {row["method"]: row["updates"] for row in data["rows"]}["RL, 2x updates"] == 2
     page = Path("out/report.html").read_text()
     assert all(name in page for name in names)
-    assert "how well 12 boards measure" in page
+    assert "how well 4 boards measure" in page
     assert call(*words) == 0  # all is there: it only shows it again
     assert "RL, 2x updates" in capsys.readouterr().out
 
