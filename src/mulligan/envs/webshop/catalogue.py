@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mulligan.cache import kept
 from mulligan.envs.webshop import files
 from mulligan.envs.webshop.search import Index, IndexBuilder
 from mulligan.errors import UsageError
@@ -232,7 +233,7 @@ def _kept(source: files.Source) -> Path:
     """The folder of what is made of the files as they are now."""
     stamps = [(str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns) for path in source]
     name = hashlib.blake2b(repr((VERSION, stamps)).encode(), digest_size=8).hexdigest()
-    return files.kept(f"webshop-{name}", lambda folder: _make(source, folder))
+    return kept(f"webshop-{name}", lambda folder: _make(source, folder))
 
 
 class Shelf(Sequence[Product]):

@@ -8,11 +8,9 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
-import os
 import re
-import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
@@ -128,34 +126,3 @@ def _next_entry(text: str, at: int, *, in_object: bool) -> tuple[str, Any, int] 
 def _after_space(text: str, at: int) -> int:
     space = _SPACE.match(text, at)
     return space.end() if space else at
-
-
-def cache() -> Path:
-    """The user's cache folder: `MULLIGAN_CACHE`, or `mulligan` where the system keeps caches."""
-    if named := os.environ.get("MULLIGAN_CACHE"):
-        return Path(named).expanduser().absolute()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mulligan"
-
-
-def kept(name: str, make: Callable[[Path], None]) -> Path:
-    """The folder `name` in the cache, filled by `make` on first use, and moved there only when it is complete."""
-    target = cache() / name
-    if target.is_dir():
-        return target
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{name}.") as beside:
-            folder = Path(beside) / name
-            folder.mkdir()
-            make(folder)
-            try:
-                folder.rename(target)
-            except OSError:
-                if not target.is_dir():  # if it is, another process was faster
-                    raise
-    except OSError as failure:
-        raise UsageError(
-            f"webshop: the index cannot be kept in {str(target.parent)!r} ({failure.strerror or failure}); "
-            "set MULLIGAN_CACHE to a folder with room"
-        ) from failure
-    return target
