@@ -24,7 +24,7 @@ import torch
 
 from mulligan.app.cli import main
 from mulligan.app.sweep import demo, schedule
-from mulligan.app.sweep.arms import plan_work, read_result, read_sweep
+from mulligan.app.sweep.arms import Work, plan_work, read_result, read_sweep
 from mulligan.app.sweep.worker import LEFT, MEMORY_FULL, exit_code, work
 from mulligan.engine.slots import SlotEngine
 from mulligan.errors import DeviceLost, MemoryFull, PolicyError
@@ -176,18 +176,26 @@ def test_a_sweep_whose_time_is_over_says_how_to_continue(tmp_path, monkeypatch, 
     assert "--seeds" in capsys.readouterr().err
 
 
-def test_an_arm_in_pieces_ends_as_one_in_one_go(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("sweep.toml").write_text(WITHOUT_WARM_START)
-    arm = plan_work(read_sweep("sweep.toml"), tmp_path)[0]
-    found = {}
-    for name, pieces in (("whole", [False]), ("parts", [True, False])):
-        for stop in pieces:
-            assert not (tmp_path / name / "arm.json").exists()
-            work({**arm.order, "folder": name}, lambda progress: None, lambda stop=stop: stop)
-        found[name] = json.loads((tmp_path / name / "arm.json").read_text())
-    assert found["whole"]["main"] == found["parts"]["main"]
-    assert found["whole"]["curve"] == found["parts"]["curve"]
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory) -> tuple[Work, dict[str, Any]]:
+    """An arm without a warm start, and what it comes to in one go."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    (folder / "sweep.toml").write_text(WITHOUT_WARM_START)
+    arm = plan_work(read_sweep(folder / "sweep.toml"), folder)[0]
+    work(arm.order, lambda progress: None)
+    return arm, json.loads((arm.folder / "arm.json").read_text())
+
+
+def test_an_arm_in_pieces_ends_as_one_in_one_go(undisturbed, tmp_path):
+    arm, whole = undisturbed
+    order, done = {**arm.order, "folder": str(tmp_path / "parts")}, []
+    work(order, done.append, lambda: bool(done))  # it is trained then, and not yet evaluated
+    assert (tmp_path / "parts" / "spent.json").exists()
+    assert not (tmp_path / "parts" / "arm.json").exists()
+    work(order, lambda progress: None)
+    found = json.loads((tmp_path / "parts" / "arm.json").read_text())
+    assert found["main"] == whole["main"]
+    assert found["curve"] == whole["curve"]
 
 
 def test_an_arm_that_was_interrupted_goes_on_and_names_its_start_as_seen_from_its_folder(
@@ -306,10 +314,9 @@ def test_a_worker_says_by_its_exit_code_whether_it_can_be_begun_again(error, cod
     assert exit_code(error) == code
 
 
-def test_trials_for_which_memory_ran_out_are_no_result_and_are_played_again(tmp_path, monkeypatch):
+def test_trials_for_which_memory_ran_out_are_no_result_and_are_played_again(undisturbed, tmp_path, monkeypatch):
     """One step of the engine without memory fails all trials under way, which would count as not solved."""
-    (tmp_path / "sweep.toml").write_text(WITHOUT_WARM_START)
-    arm, real, evaluated = plan_work(read_sweep(tmp_path / "sweep.toml"), tmp_path)[0], SlotEngine.step, [0, 0]
+    arm, real, evaluated = replace(undisturbed[0], folder=tmp_path / "arm"), SlotEngine.step, [0, 0]
 
     def step(engine: SlotEngine, asking: list[object]) -> None:
         evaluated[1] += evaluated[0]
@@ -320,19 +327,17 @@ def test_trials_for_which_memory_ran_out_are_no_result_and_are_played_again(tmp_
     def say(progress: dict[str, object]) -> None:
         evaluated[0] = int(progress["stage"] == "evaluation")
 
-    work(replace(arm, folder=tmp_path / "undisturbed").order, lambda progress: None)
     with monkeypatch.context() as cramped:
         cramped.setattr(SlotEngine, "step", step)
         with pytest.raises(MemoryFull, match=r"of 12 trials"):
             work(arm.order, say)
     assert not (arm.folder / "arm.json").exists()
     work(arm.order, lambda progress: None)
-    found = [json.loads((tmp_path / name / "arm.json").read_text()) for name in (arm.folder.name, "undisturbed")]
-    assert [arm["main"] for arm in found] == [found[1]["main"]] * 2
+    assert json.loads((arm.folder / "arm.json").read_text())["main"] == undisturbed[1]["main"]
 
 
 def test_a_warm_start_that_is_asked_to_leave_keeps_the_steps_it_has_taken(tmp_path):
-    settings = {"task.env": "bandit", "warmstart.steps": "100000", "run.updates": "0"}
+    settings = {"task.env": "bandit", "warmstart.steps": "100000", "warmstart.trials": "4", "run.updates": "0"}
     order = {"name": "a", "folder": str(tmp_path / "warm"), "preset": "test", "settings": settings, "evaluation": {}}
     done: list[int] = []
     for reports in (4, 8):

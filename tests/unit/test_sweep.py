@@ -11,6 +11,7 @@ from mulligan.errors import MulliganError, ParameterError, UnknownName, UsageErr
 from mulligan.training.resolve import resolve
 
 RL = {"trial.episodes": "1", "run.group": "24"}
+TINY_BOARD = {"env.rows": "3", "env.cols": "3", "env.mines": "2"}  # 36 of them
 
 
 def _plan(*arms: Arm, seeds=(0,)):
@@ -112,7 +113,7 @@ def test_a_wrong_setting_is_found_before_anything_runs(tmp_path):
     [
         (Sweep([Arm("a", {"run.updates": "0"})]), r"run\.updates"),
         (Sweep([Arm("a")], tasks=0), "tasks"),
-        (Sweep([Arm("a")], tasks=2000, seed_set="eval"), "only about"),
+        (Sweep([Arm("a", TINY_BOARD)], tasks=50, seed_set="eval"), "only about"),
         (Sweep([Arm("a")], seed_set="tests"), "seed set"),
         (Sweep([Arm("a", also=["b"])], tasks=4, also={"b": {"mine": 4}}), "did you mean 'mines'"),
         (Sweep([Arm("a", also=["b"])], tasks=4, also={"b": {"episodes": 0}}), "episodes"),

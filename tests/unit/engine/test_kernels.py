@@ -11,6 +11,7 @@ import pytest
 import torch
 
 
+@pytest.mark.slow
 def test_kernels_say_what_the_plain_functions_say():
     pytest.importorskip("triton")
     # Triton decides when it is imported, and torch imports it: so in a process of its own.

@@ -204,6 +204,7 @@ def test_compiled_layers_say_the_same_and_are_compiled_once_for_all_plans(
     assert counter.frame_count <= after[0] + 2  # once more without gradients, whatever the plan
 
 
+@pytest.mark.slow
 def test_compiled_layers_attend_in_blocks_too():
     plain, compiled = llama(layers=2), llama(layers=2)
     counter = CompileCounterWithBackend("eager")
@@ -238,8 +239,19 @@ def test_other_plans_pass_compiled_layers_by():
     torch.testing.assert_close(logits, forward(llama(), ids, ids, Alone(), ids))
 
 
-@pytest.mark.parametrize("lora", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_compiling_leaves_names_copies_and_saved_models_alone(tmp_path, lora):
+def test_compiling_leaves_names_and_saved_models_alone(tmp_path):
+    model = llama(layers=1)
+    names = list(model.state_dict())
+    compile_layers(model, "eager")
+    assert list(model.state_dict()) == names
+    model.save_pretrained(tmp_path)
+    again = LlamaForCausalLM.from_pretrained(tmp_path)
+    torch.testing.assert_close(dict(again.state_dict()), dict(model.state_dict()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lora", [False, True])
+def test_compiling_leaves_copies_and_what_they_save_alone(tmp_path, lora):
     model = llama(lora, layers=1)
     names = list(model.state_dict())
     compile_layers(model, "eager")

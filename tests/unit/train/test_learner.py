@@ -138,7 +138,7 @@ def test_better_than_expected_becomes_likelier(lora, checkpointing):
     rows, _ = hand_made_rows()
     spans = [span for row in rows for span in row.spans]
     advantages = torch.tensor([1.0 if span.step % 2 else -1.0 for span in sorted(spans, key=lambda s: s.step)])
-    learner = Learner(loaded.model, config(optim=OptimConfig(lr=3e-3, warmup=1, epochs=6, lr_end=1.0)))
+    learner = Learner(loaded.model, config(optim=OptimConfig(lr=3e-3, warmup=1, epochs=4, lr_end=1.0)))
     good_update(learner, UpdateData(rows, advantages), update=0)
     change = torch.zeros(2)
     for batch in pack(rows, 100_000):
@@ -186,7 +186,7 @@ def test_kl_holds_the_policy_back(monkeypatch):
         loaded = load(TINY)
         rows, advantages = hand_made_rows()
         algo = AlgoConfig(kl_weight=kl_weight)
-        learner = Learner(loaded.model, config(algo=algo, optim=OptimConfig(lr=2e-3, warmup=1, epochs=6, lr_end=1.0)))
+        learner = Learner(loaded.model, config(algo=algo, optim=OptimConfig(lr=2e-3, warmup=1, epochs=4, lr_end=1.0)))
         learner.reference = learner.reference_weights()
         start = weights(loaded.model)
         learner.look_over(rows, len(advantages), 0)
@@ -286,9 +286,9 @@ def test_micro_batches_grow_again_when_memory_is_free_again(monkeypatch):
 
 
 def test_the_number_of_steps_does_not_depend_on_the_trials():
-    for trials in (1, 5):
+    for trials in (1, 3):
         loaded = load(TINY)
-        rows, steps = rows_of(play(loaded, trials=trials).trials)
+        rows, steps = rows_of(play(loaded, trials=trials, episodes=2).trials)
         learner = Learner(loaded.model, config(optim=OptimConfig(epochs=3, minibatches=2, warmup=1)))
         taken = []
         real = learner.optimiser.step
@@ -306,7 +306,7 @@ def test_the_critic_learns_its_targets(monkeypatch):
     targets = torch.full((len(advantages), 1), -1.0)
     targets[[span.step for row in rows for span in row.spans if span.reflects]] = 1.0
     algo = AlgoConfig(estimator="ppo", form="chained")
-    optim = OptimConfig(lr=1e-4, warmup=1, epochs=25, lr_end=1.0)
+    optim = OptimConfig(lr=1e-4, warmup=1, epochs=15, lr_end=1.0)
     learner = Learner(loaded.model, config(algo=algo, optim=optim), heads=1)
     before = learner.look_over(rows, len(advantages), 0)
     assert torch.equal(before, torch.zeros_like(before))
@@ -332,7 +332,7 @@ def test_minibatches_without_trials_do_not_count_in_the_metrics():
     entropies = []
     for minibatches in (1, 8):
         loaded = load(TINY)
-        rows, steps = rows_of(play(loaded, trials=1).trials)
+        rows, steps = rows_of(play(loaded, trials=1, episodes=2).trials)
         optim = OptimConfig(lr=1e-9, warmup=1, minibatches=minibatches)
         learner = Learner(loaded.model, config(optim=optim))
         entropies.append(good_update(learner, UpdateData(rows, torch.ones(steps)), update=0)["entropy"])

@@ -76,7 +76,7 @@ def gradient(learner: Learner, rows, advantages) -> torch.Tensor:
 @pytest.mark.usefixtures("unclipped")
 def test_gradients_of_bfloat16_weights_add_up_in_float32():
     """However many micro-batches: as close to the gradient of float32 weights as in one."""
-    rows, advantages = some_rows(48)
+    rows, advantages = some_rows(24)
     optim = OptimConfig(warmup=1, epochs=1)
     settings = config(optim=optim)
 
