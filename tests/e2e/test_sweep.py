@@ -189,6 +189,8 @@ def undisturbed(tmp_path_factory) -> tuple[Work, dict[str, Any]]:
 def test_an_arm_in_pieces_ends_as_one_in_one_go(undisturbed, tmp_path):
     arm, whole = undisturbed
     order, done = {**arm.order, "folder": str(tmp_path / "parts")}, []
+    work(order, done.append, lambda: True)
+    assert not (tmp_path / "parts").exists()
     work(order, done.append, lambda: bool(done))  # it is trained then, and not yet evaluated
     assert (tmp_path / "parts" / "spent.json").exists()
     assert not (tmp_path / "parts" / "arm.json").exists()
@@ -269,8 +271,8 @@ def test_a_worker_that_is_asked_to_leave_says_so_by_its_exit_code(tmp_path):
     worker.stdin.write("leave\n")
     worker.stdin.flush()
     try:
-        said = worker.stdout.read()  # to its end: only then is its input closed, which ends a worker at once
-        _, log = worker.communicate(timeout=120)
+        worker.wait(timeout=120)  # before its input is closed, which ends a worker at once
+        said, log = worker.communicate()
     finally:
         worker.kill()
     assert worker.returncode == LEFT

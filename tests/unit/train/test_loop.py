@@ -74,7 +74,9 @@ def evaluated(run: Path) -> mulligan.EvalResult:
 
 def test_training_on_trials_teaches_to_use_what_they_remember(tmp_path):
     """A small twin of the next test."""
-    run = train(bandit(episodes=3, group=8, updates=3), tmp_path / "meta")
+    config = bandit(episodes=3, group=8, updates=3)
+    config = replace(config, warmstart=replace(config.warmstart, steps=50, trials=150, batch=24))
+    run = train(config, tmp_path / "meta")
     trained = mulligan.evaluate(
         "bandit", str(run), params={"arms": 3}, tasks=40, memory="history", style="bare", sampling=Sampling(1.0, 1.0, 1)
     )
@@ -162,11 +164,11 @@ def test_every_memory_mode_trains(warm, tmp_path, memory):
         {"optim": OptimConfig(minibatches=3, epochs=1, warmup=1, tokens=64)},
         {"task": TaskConfig(env="bandit:2,minesweeper:1", params={"rows": 3, "cols": 3, "mines": 2, "turns": 2})},
         {
-            "trial": trial(episodes=3, memory="both", max_tokens=3, reflection_tokens=3),
+            "trial": trial(episodes=3, memory="both", style="bare", max_tokens=3, reflection_tokens=3),
             "task": TaskConfig(env="bandit", params={"arms": 2}, related=True),
         },
         {"trial": trial(episodes=2, memory="history", style="bare", max_tokens=2, window=1)},
-        {"run": RunConfig(updates=2, tasks=2, group=3, threads=1, validate_every=1, validation_tasks=4)},
+        {"run": RunConfig(updates=2, tasks=3, group=4, threads=1, validate_every=1, validation_tasks=2)},
         {"model": ModelConfig(name="nano:hidden=64,layers=1"), "engine": EngineConfig(slots=5)},
     ],
     ids=lambda sections: "-".join(sections) if isinstance(sections, dict) else None,
@@ -175,10 +177,10 @@ def test_every_option_trains_and_resumes(warm, tmp_path, sections, monkeypatch):
     """Straight through, and stopped after the first update and resumed: the same weights and metrics."""
     if "engine" in sections:  # as on a GPU
         monkeypatch.setattr(loop, "make_engine", partial(make_engine, kind="graphs"))
-    sections = {"run": replace(small().run, tasks=2, group=3), **sections}
     # An adapter, another size or other games cannot start where the others do.
-    own = sections.keys() & {"engine", "task"} or getattr(sections.get("model"), "lora_rank", 0)
-    half = brief(**sections) if own else warmed(warm, **sections)
+    lora = getattr(sections.get("model"), "lora_rank", 0)
+    own = lora or sections.keys() & {"engine", "task"}
+    half = small(**sections) if own else warmed(warm, **{"run": replace(small().run, tasks=2, group=3), **sections})
     whole = train(half, tmp_path / "whole")
     run = tmp_path / "half"
 
@@ -194,7 +196,8 @@ def test_every_option_trains_and_resumes(warm, tmp_path, sections, monkeypatch):
     train(None, run, resume=True)
     assert torch.equal(weights(whole), weights(run))
     assert metrics(whole) == metrics(run)
-    assert own or max(line["loss/grad_norm"] for line in metrics(run)) > 0
+    # So short a warm start teaches an adapter nothing: all its trials end alike.
+    assert lora or max(line.get("loss/grad_norm", 0.0) for line in metrics(run)) > 0
 
 
 @pytest.mark.usefixtures("collects")

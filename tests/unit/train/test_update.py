@@ -275,6 +275,7 @@ def compiler():
     torch._dynamo.reset()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # of torch's own making, while it compiles
 def test_a_compiled_learner_trains_alike_and_compiles_before_the_first_rows(compiler, monkeypatch):
     """So that a resumed run has the code of the run that was left alone, whichever rows it begins with."""
