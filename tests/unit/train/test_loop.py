@@ -313,7 +313,7 @@ class Faulty(Bandit):
         if Faulty.steps % 5 == 0:
             raise RuntimeError("the world fell apart")
         if Faulty.steps % 25 == 1:
-            time.sleep(0.6)
+            time.sleep(1.5)
         return super().step(reply)
 
 
@@ -331,7 +331,7 @@ def test_training_survives_worlds_that_raise_and_hang(warm, tmp_path, monkeypatc
         return batch
 
     monkeypatch.setattr(Trainer, "_batch", watched)
-    config = warmed(warm, run=replace(small().run, updates=2, tasks=4), trial=replace(small().trial, env_timeout=0.15))
+    config = warmed(warm, run=replace(small().run, updates=2, tasks=4), trial=replace(small().trial, env_timeout=0.3))
     run = train(config, tmp_path / "run")
     lines = metrics(run)
     assert len(lines) == 2
@@ -357,7 +357,7 @@ def test_what_train_returns_can_be_evaluated(tmp_path):
 def test_hung_worlds_are_named(monkeypatch):
     class Hanging(Bandit):
         def step(self, reply: str) -> Step:
-            time.sleep(0.6)
+            time.sleep(1.5)
             return super().step(reply)
 
     env = Hanging(mulligan.make_task("bandit", 0))
