@@ -203,6 +203,7 @@ class Device:
         finally:
             gc.enable()
         self.pool = self.pool or graph.pool()
+        graph.replay()  # the first launch loads it; rows and feed still name the idle slot
         self.row_slots.copy_(rows)
         self.feed.copy_(feed)
         self.graphs[key] = graph

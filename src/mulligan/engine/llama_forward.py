@@ -191,7 +191,7 @@ def why_not(model: Any) -> str | None:
     if size < 16 or size & (size - 1) or 2 * rotary.inv_freq.numel() != size:
         return f"heads of {size} with {2 * rotary.inv_freq.numel()} rotated are not supported"
     if hasattr(model, "peft_config") and not _is_plain_lora(model):
-        return "its adapter is not plain LoRA of linear layers, switched on and not merged"
+        return "its adapter is not plain LoRA of linear layers, in their precision, switched on and not merged"
     return None
 
 
@@ -205,5 +205,6 @@ def _is_plain_lora(model: Any) -> bool:
         and path.rpartition(".")[2] in _ADAPTED
         and not (layer.merged or layer.disable_adapters)
         and not any(layer.use_dora.get(name) or layer.lora_bias.get(name) for name in layer.active_adapters)
+        and all(layer.lora_A[name].weight.dtype == layer.base_layer.weight.dtype for name in layer.active_adapters)
         for path, layer in adapted
     )

@@ -198,6 +198,7 @@ class Learner:
     @contextmanager
     def _reference_weights(self) -> Iterator[None]:
         """Inside, the model has the reference weights."""
+        assert self.reference, "the weights that KL is measured to are loaded before the first update"
         current, parameters = self.reference_weights(), dict(self.model.named_parameters())
         try:
             for name, weight in self.reference.items():
