@@ -52,9 +52,9 @@ class UnknownName(UsageError):
     """A name that nothing has; the message offers the nearest one that exists."""
 
     def __init__(self, kind: str, name: str, names: Iterable[str]) -> None:
-        known = sorted(names)
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-        listed = map(repr, known) if any("," in each for each in known) else known
+        known_names = sorted(names)
+        near = difflib.get_close_matches(name, known_names, n=1, cutoff=0.5)
+        listed = map(repr, known_names) if any("," in each for each in known_names) else known_names
         way_out = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(listed) or 'none'}"
         super().__init__(f"unknown {kind} {name!r}; {way_out}")
 
