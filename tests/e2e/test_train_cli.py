@@ -17,8 +17,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from mulligan.app.cli import main
-from mulligan.app.cli.stopping import Polite
 from mulligan.app.progress import Status
+from mulligan.app.stopping import Polite
 from mulligan.report.run import RunFolder
 from mulligan.training.resolve import from_tree, presets, resolve, to_tree
 

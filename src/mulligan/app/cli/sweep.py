@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mulligan.app.cli.options import Parser, available_cores, extra_named, new_run_path
-from mulligan.app.cli.stopping import handling, interrupt_once
+from mulligan.app.stopping import handling, interrupt_once
 from mulligan.errors import UsageError
 
 if TYPE_CHECKING:
