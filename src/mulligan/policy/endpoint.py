@@ -207,6 +207,8 @@ class EndpointPolicy:
         if status in (401, 403):
             problem = "no key was sent" if self._key is None else "the key was refused"
             hint = f"; {problem}: set the environment variable {self.api_key_env}"
+        elif status == 404:
+            hint = f"; check the address, which usually ends in /v1, and that the server has a model {self.model!r}"
         return RequestFailed(f"{self.url} answered {status}: {self._one_line(message)}{hint}")
 
     def _one_line(self, text: str) -> str:
