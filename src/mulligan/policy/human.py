@@ -25,7 +25,7 @@ _TAGS = re.compile(r"</?action>")
 
 
 class QuitGame(KeyboardInterrupt):
-    """The person wants to stop; ends the run as Ctrl-C does."""
+    """The person has typed that they want to stop."""
 
 
 class HumanPolicy:
@@ -63,8 +63,9 @@ class _AtTerminal:
         self.turns_taken += 1
         if step.done or self.turns_taken == self.turns:
             self._show("\n".join(filter(None, (step.feedback, step.observation))))
-            if not step.done:
-                self._say("bold", f"No turns left: all {self.turns} are taken.")
+            is_drawn = step.reward == 0 and getattr(self.world, "kind", "solve") == "versus"
+            outcome = "won" if step.won else "drawn" if is_drawn else "lost"
+            self._say("bold", f"Episode {outcome}." if step.done else f"No turns left: all {self.turns} are taken.")
             self.turns_taken = 0
 
     def ended(self, episode: Episode) -> None:
@@ -100,7 +101,7 @@ class _AtTerminal:
                 return input(prompt)
         except (EOFError, KeyboardInterrupt):
             self.console.print()  # the shell's prompt begins on a line of its own
-            raise QuitGame from None
+            raise KeyboardInterrupt from None
 
     def _say(self, style: str, text: str) -> None:
         self.console.print(text, style=style, markup=False, highlight=False)

@@ -37,7 +37,6 @@ def add_options(parser: Parser) -> None:
     parser.add_argument("--no-browser", action="store_true", help="with --web: only print the address")
     add_policy_options(parser, default="human")
     add_trial_options(parser)
-    parser.epilog = "Parameters of the environment: --env.NAME VALUE, e.g. --env.mines 5"
 
 
 def seed(word: str) -> int:
@@ -49,7 +48,7 @@ def run(parser: Parser, words: list[str]) -> int:
 
     from mulligan.envs import registry
     from mulligan.players import Plays, player_from
-    from mulligan.policy.human import HumanPolicy
+    from mulligan.policy.human import HumanPolicy, QuitGame
     from mulligan.trial.runner import run_trial_sync
 
     trained_params = take_defaults_of_run(parser, words)
@@ -82,9 +81,9 @@ def run(parser: Parser, words: list[str]) -> int:
     console.print(f"Up to {settings.episodes} episodes of {task.turns} turns.\n", highlight=False)
     try:
         trial = run_trial_sync(env, policy, settings=settings)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
         console.print("Good bye.")
-        return 130
+        return 0 if isinstance(stopped, QuitGame) else 130
     _print_verdict(trial, console)
     return 0
 
