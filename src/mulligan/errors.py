@@ -6,7 +6,8 @@ A message is one line that names the value and the way out; the command line pri
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 
 
@@ -74,6 +75,17 @@ class MissingExtra(UsageError):
         self.extra = extra
         install = f"pip install -c constraints.txt -e '.[{extra}]'"
         super().__init__(f"{what} needs the extra {extra!r}; in the repository: {install}")
+
+
+@contextmanager
+def extra_named(activity: str) -> Iterator[None]:
+    """Where an import inside fails, names the extra "train" that `activity` needs; not if the module is Mulligan's."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "mulligan":
+            raise
+        raise MissingExtra(activity, "train") from error
 
 
 class ContractBroken(MulliganError):

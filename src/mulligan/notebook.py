@@ -6,12 +6,9 @@ import html
 import importlib
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mulligan.errors import MissingExtra
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 # tqdm, which transformers imports, gives this warning in a notebook without ipywidgets, and writes text there.
 warnings.filterwarnings("ignore", "IProgress not found")
@@ -40,28 +37,10 @@ class Shown:
 def to_html(title: str, rows: Sequence[Mapping[str, object]]) -> str:
     """The rows as a table under a title; a column stands where the first row that has it puts it."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    lines = [[f"<td>{_escaped(_cell(row.get(name)))}</td>" for name in columns] for row in rows]
-    head = "".join(f"<th>{_escaped(name)}</th>" for name in columns)
+    lines = [[f"<td>{html.escape(_cell(row.get(name)))}</td>" for name in columns] for row in rows]
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
     body = "".join(f"<tr>{''.join(line)}</tr>" for line in lines)
-    return f"<p>{_escaped(title)}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def terminal_html(table: Table, note: str) -> str:
-    """A table of the terminal, with a line of text under it."""
-    columns = {str(column.header): [_plain(cell) for cell in column.cells] for column in table.columns}
-    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    return f"{to_html(str(table.title), rows)}<p>{_escaped(note)}</p>"
-
-
-def _plain(cell: Any) -> str:
-    """The text of a cell, without markup and padding."""
-    from rich.text import Text
-
-    return Text.from_markup(cell).plain if isinstance(cell, str) else str(getattr(cell, "renderable", cell))
-
-
-def _escaped(text: str) -> str:
-    return html.escape(text).replace("\n", "<br>")
+    return f"<p>{html.escape(title)}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _cell(value: object) -> str:

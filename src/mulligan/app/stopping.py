@@ -7,11 +7,12 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from mulligan.errors import extra_named
 from mulligan.report.run import RunFolder
 
 if TYPE_CHECKING:
@@ -20,22 +21,6 @@ if TYPE_CHECKING:
 
 _SAME_REQUEST = 1.0
 """Seconds within which two signals are one request."""
-
-
-class Polite:
-    """Whether a stop was asked for. Before the first step there is nothing to save, and the run stops at once."""
-
-    def __init__(self) -> None:
-        self.was_asked = self.has_begun = False
-
-    def on_update(self, metrics: Mapping[str, Any]) -> None:
-        self.has_begun = self.has_begun or "demonstrations" not in metrics
-
-    def ask(self, *_: object) -> None:
-        if self.was_asked or not self.has_begun:
-            raise KeyboardInterrupt
-        self.was_asked = True
-        sys.stderr.write("stopping after this step or update; once more to stop at once\n")
 
 
 @contextmanager
@@ -53,24 +38,34 @@ def handling(handler: Callable[..., None]) -> Iterator[None]:
 
 def train_until_stopped(config: Config, run: Path, callbacks: Sequence[OnUpdate], *, resume: bool) -> bool:
     """Train into the folder `run`; returns whether that was interrupted with updates left to do."""
-    from mulligan.training.loop import train
-    from mulligan.training.metrics import MetricsFile
+    with extra_named("training"):
+        from mulligan.training.loop import train
+        from mulligan.training.metrics import MetricsFile
 
-    polite = Polite()
+    has_begun = is_stopping = False
+
+    def stop(*_: object) -> None:
+        nonlocal is_stopping
+        if is_stopping or not has_begun:  # before the first step there is nothing to save
+            raise KeyboardInterrupt
+        is_stopping = True
+        sys.stderr.write("stopping after this step or update; once more to stop at once\n")
 
     def on_update(metrics: Metrics) -> None:
-        for callback in (polite.on_update, *callbacks):
+        nonlocal has_begun
+        has_begun = has_begun or "demonstrations" not in metrics
+        for callback in callbacks:
             callback(metrics)
 
-    with handling(polite.ask):
+    with handling(stop):
         try:
-            train(config, run, resume=resume, on_update=on_update, stop=lambda: polite.was_asked)
+            train(config, run, resume=resume, on_update=on_update, stop=lambda: is_stopping)
         except KeyboardInterrupt:
             if not (run / "config.toml").exists():
                 raise  # before the run began
             return True
-    metrics = MetricsFile(run / "metrics.jsonl").read() if polite.was_asked else []
-    return polite.was_asked and not any(line["update"] >= config.run.updates for line in metrics)
+    metrics = MetricsFile(run / "metrics.jsonl").read() if is_stopping else []
+    return is_stopping and not any(line["update"] >= config.run.updates for line in metrics)
 
 
 def kept_trials(path: str | os.PathLike[str]) -> str:

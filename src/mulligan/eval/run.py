@@ -85,8 +85,11 @@ class EvalResult(notebook.Shown):
         ]
 
     def _repr_html_(self) -> str:
+        """The table that the terminal shows."""
         data = self.to_dict()
-        return notebook.terminal_html(eval_table(data), footnotes(data)[0])
+        table = eval_table(data)
+        table.caption, table.caption_justify = footnotes(data)[0], "left"
+        return table._repr_mimebundle_((), ())["text/html"]
 
     def __repr__(self) -> str:
         name, values = ("return ", self.main.returns) if self.kind == "versus" else ("p@", self.main.p)
@@ -183,6 +186,7 @@ class _Evaluation:
     prompt_tokens: int = 0
     """Of all requests that this evaluation ever made, whether or not their trials count."""
     completion_tokens: int = 0
+    requests: dict[str, Any] | None = None
     done: dict[str, dict[int, Trial]] = field(default_factory=dict)
     """Arm -> index of the task -> trial."""
     paid: dict[str, PaidReplies] = field(default_factory=dict)
@@ -193,7 +197,6 @@ class _Evaluation:
         self.tasks = tasks_of(self.plan.env, self.plan.tasks, self.plan.seed_set, self.plan.params)
         self.versus = registry.spec(self.plan.env).kind == "versus"
         self.pays = bool(getattr(self.policy, "pays", False))
-        self.requests_before: dict[str, Any] = {}
 
     async def play(self) -> EvalResult:
         room = await self._room() if self.plan.room else {}  # first, so that its mistakes come before any cost
@@ -206,7 +209,7 @@ class _Evaluation:
                 if arm == "main" and turns:
                     self.turns_per_second = turns / (time.perf_counter() - arm_started)
         finally:
-            self._keep_requests()
+            self._count_requests()
             if hasattr(self.policy, "aclose"):
                 await self.policy.aclose()
         return self._result(time.perf_counter() - started, room)
@@ -215,7 +218,7 @@ class _Evaluation:
         """Read what the folder holds: trials that need not be played again, and what all of it has cost so far."""
         file = self.folder.path / _REQUESTS if self.folder else None
         earlier = json.loads(file.read_text(encoding="utf-8")) if file and file.exists() else {}
-        # The policy's own count began before this evaluation, or after the part of it that is resumed.
+        # What to subtract from the policy's count: requests before this evaluation, less those of earlier parts of it.
         self.requests_before = _difference(getattr(self.policy, "stats", {}), earlier)
         for arm in self.plan.arms():
             trials = self.folder.trials(arm) if self.folder else {}
@@ -228,15 +231,12 @@ class _Evaluation:
             self.done[arm] = {index: trial for index, trial in trials.items() if not _to_repeat(trial)}
             self.judge.answered |= any(episode.turns for trial in trials.values() for episode in trial.episodes)
 
-    def _requests(self) -> dict[str, Any] | None:
-        """The requests of this evaluation and their faults by kind; None where the policy does not count."""
-        stats = getattr(self.policy, "stats", None)
-        return None if stats is None else _difference(stats, self.requests_before)
-
-    def _keep_requests(self) -> None:
-        requests = self._requests() or {}
-        if self.folder is not None and any(requests.values()):
-            self.folder.write_text(_REQUESTS, json.dumps(requests) + "\n")
+    def _count_requests(self) -> None:
+        """Take the policy's count of requests, where it counts them, and keep it for a resume."""
+        if (stats := getattr(self.policy, "stats", None)) is not None:
+            self.requests = _difference(stats, self.requests_before)
+            if self.folder is not None and any(self.requests.values()):
+                self.folder.write_text(_REQUESTS, json.dumps(self.requests) + "\n")
 
     def _count(self, prompt: int, completion: int) -> None:
         self.prompt_tokens += prompt
@@ -265,7 +265,7 @@ class _Evaluation:
                 self._count(*passk.tokens(trial))
             if writer is not None:
                 writer.write(missing[number], trial)
-            self._keep_requests()
+            self._count_requests()
             self.progress(arm, len(done), len(self.tasks))
 
         try:
@@ -357,7 +357,7 @@ class _Evaluation:
             run=str(self.folder.path) if self.folder else None,
             separation=_separation(self.plan.env, trials),
             turns_per_second=self.turns_per_second,
-            requests=self._requests(),
+            requests=self.requests,
             cut=passk.cut_replies(trials, self.plan.settings),
             trials=trials,
         )

@@ -267,10 +267,8 @@ class _Connections(NamedTuple):
 
 async def _until_closed(client: httpx.AsyncClient) -> AsyncGenerator[httpx.AsyncClient, None]:
     """Closes `client` when it is closed itself: `asyncio.run` does that to generators it leaves open at its end."""
-    try:
+    async with client:
         yield client
-    finally:
-        await client.aclose()
 
 
 class _TemporaryFault(Exception):

@@ -11,12 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from mulligan.app.cli.options import (
-    Parser,
-    available_cores,
-    new_run_path,
-    print_tables,
-)
+from mulligan.app.cli.options import Parser, available_cores, new_run_path, print_tables
 from mulligan.app.cli.sweep import run_arms
 
 

@@ -7,14 +7,13 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mulligan.envs import registry
-from mulligan.errors import MissingExtra, MulliganError, ParameterError, UnknownName, UsageError
+from mulligan.errors import MulliganError, ParameterError, UnknownName, UsageError
 from mulligan.rollout.groups import Mixture
 from mulligan.settings import Setting, settings_of, with_values
 from mulligan.trial.settings import TrialSettings
@@ -178,17 +177,6 @@ def available_cores(cores: int | None) -> int:
     if cores is not None and cores < 1:
         raise ParameterError(f"cores must be >= 1 (got {cores})")
     return cores or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-
-
-@contextmanager
-def extra_named(activity: str) -> Iterator[None]:
-    """Where an import inside fails, names the extra that `activity` needs, unless the module is Mulligan's."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] == "mulligan":
-            raise
-        raise MissingExtra(activity, "train") from error
 
 
 def new_run_path(kind: str, env: str, *more: str) -> Path:

@@ -11,10 +11,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mulligan.app.cli.options import Parser, extra_named, new_run_path
+from mulligan.app.cli.options import Parser, new_run_path
 from mulligan.app.progress import Metrics, OnUpdate, Status, is_versus, shares, update_progress
 from mulligan.app.stopping import train_until_stopped
-from mulligan.errors import MissingExtra, UsageError
+from mulligan.errors import MissingExtra, UsageError, extra_named
 
 if TYPE_CHECKING:
     from mulligan.training.config import Config
@@ -50,8 +50,6 @@ def run(parser: Parser, words: list[str]) -> int:
     folder = Path(options.resume or options.run or new_run_path("train", config.task.env))
     if not options.resume and (folder / "config.toml").exists():  # before anything heavy is imported
         raise UsageError(f"{folder} already holds a run; choose another folder, or continue it with --resume {folder}")
-    with extra_named("training"):
-        import mulligan.training.loop  # noqa: F401
     _warn_without_gpu(config)
     with ExitStack() as stack:
         callbacks: list[OnUpdate] = []
@@ -105,8 +103,8 @@ def _written(config: Config, *, as_json: bool) -> str:
 
 def _warn_without_gpu(config: Config) -> None:
     """Where a model of real size is about to be trained on the CPU, and nobody asked for that."""
-    import torch
-
+    with extra_named("training"):
+        import torch
     name = config.model.name
     is_large = name.partition(":")[0] in ("smollm2", "hf")
     if is_large and config.model.device == "auto" and not torch.cuda.is_available():
