@@ -275,7 +275,7 @@ def train(
     with shown as show:
         interrupted = train_until_stopped(config, run, [*filter(None, (on_update, show))], resume=resume)
     if interrupted:
-        raise KeyboardInterrupt(f"the run is saved; continue with: mulligan.train(run={str(run)!r}, resume=True)")
+        raise KeyboardInterrupt(f"the run is in {run}; continue with: mulligan.train(run={str(run)!r}, resume=True)")
     return TrainedRun(run)
 
 

@@ -163,8 +163,6 @@ def add_policy_options(parser: Parser, default: str | None) -> None:
 
 def endpoint_options(options: argparse.Namespace) -> dict[str, Any]:
     """The options that `EndpointPolicy` takes; what only an endpoint could heed is refused where another plays."""
-    if options.concurrency < 1:
-        raise ParameterError(f"concurrency must be >= 1 (got {options.concurrency})")
     for name in ("base_url", "model", "extra_body"):
         if getattr(options, name) is not None and options.policy and not options.policy.startswith("endpoint"):
             flag = f"--{name.replace('_', '-')}"

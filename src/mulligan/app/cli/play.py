@@ -141,14 +141,13 @@ class Watched:
         self.policy, self.console, self.glyphs, self.name = policy, console, glyphs, policy.name
 
     def start(self, task: Task, seed: int) -> Conversation:
-        return _WatchedConversation(self.policy.start(task, seed), self, task.turns)
+        return _WatchedConversation(self.policy.start(task, seed), self)
 
 
 class _WatchedConversation:
-    def __init__(self, conversation: Conversation, watched: Watched, turns: int) -> None:
+    def __init__(self, conversation: Conversation, watched: Watched) -> None:
         self.conversation, self.console, self.glyphs = conversation, watched.console, watched.glyphs
         self.spectator = conversation if isinstance(conversation, Spectator) else None
-        self.turns, self.turns_taken = turns, 0
         for name in ("count_tokens", "context"):
             if hasattr(conversation, name):
                 setattr(self, name, getattr(conversation, name))
@@ -169,10 +168,8 @@ class _WatchedConversation:
     def see(self, step: Step, timeout_reward: float | None = None) -> None:
         if self.spectator is not None:
             self.spectator.see(step, timeout_reward)
-        self.turns_taken += 1
-        if step.done or self.turns_taken == self.turns:  # no later message shows this observation
+        if step.done or timeout_reward is not None:  # no later message shows this observation
             self._show(step.observation)
-            self.turns_taken = 0
 
     def ended(self, episode: Episode) -> None:
         if self.spectator is not None:
