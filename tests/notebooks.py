@@ -16,13 +16,14 @@ def interrupt() -> None:
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
-def run_interrupted(cell: Coroutine[Any, Any, None]) -> None:
-    """Run a cell that is interrupted in a loop like a notebook's, and expect that it ends so."""
+def run_interrupted(cell: Coroutine[Any, Any, None]) -> str:
+    """Run a cell that is interrupted in a loop like a notebook's, and expect that it ends so; returns what it says."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored
     loop = asyncio.new_event_loop()  # asyncio.run would take the signal itself; a notebook's loop does not
     try:
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt) as interrupted:
             loop.run_until_complete(cell)
+        return str(interrupted.value)
     finally:
         loop.close()
         signal.signal(signal.SIGINT, before)

@@ -9,9 +9,10 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Never, TypedDict, Unpack
 
 from mulligan.app.progress import OnUpdate, in_notebook, shares, trial_progress, update_progress
+from mulligan.app.stopping import kept_trials, train_until_stopped
 from mulligan.envs import check, registry
 from mulligan.envs.base import Env
 from mulligan.errors import UsageError
@@ -49,16 +50,18 @@ class TrialOptions(TypedDict, total=False):
     env_timeout: float | None
 
 
-def make_task(env: str | type[Env], seed: int = 0, params: Params | None = None) -> Task:
+def make_task(env: str | type[Env], seed: int = 0, params: Params | None = None, **surplus: Never) -> Task:
     """A task of `env`: ``mulligan.make_task("minesweeper", seed=3, params={"mines": 4})``."""
+    if surplus:
+        raise UsageError(f"parameters of an environment are passed in params: params={surplus}")
     return registry.task_of(registry.environment_named(env), seed, params or {})
 
 
-def make(env: str | type[Env] | Task, seed: int = 0, params: Params | None = None) -> Env:
+def make(env: str | type[Env] | Task, seed: int = 0, params: Params | None = None, **surplus: Never) -> Env:
     """A live environment, of a task or of what `make_task` takes."""
-    if isinstance(env, Task) and (seed or params):
+    if isinstance(env, Task) and (seed or params or surplus):
         raise UsageError("make: a task brings its seed and its parameters; leave them out")
-    return registry.build(env if isinstance(env, Task) else make_task(env, seed, params))
+    return registry.build(env if isinstance(env, Task) else make_task(env, seed, params, **surplus))
 
 
 @dataclass(frozen=True)
@@ -111,11 +114,11 @@ def evaluate(
                  which is evaluated with the settings and parameters it was trained with unless others are given
     tasks        how many tasks of `seed_set` (eval, validation or train)
     seed         root of the policy's sampling; the tasks do not depend on it
-    controls     independent, removed, foreign, other-trial; "all" or "off"
+    controls     some of independent, removed, foreign, other-trial; or "all" or "off"
     room         whether scripted players play the same tasks: ceiling and experts
     related      whether later episodes are other tasks of the class; None: as the run was trained, otherwise no
     concurrency  trials at a time, and so calls of a function
-    run, resume  a folder that keeps every trial; with `resume`, what it holds is not played again
+    run, resume  a folder that keeps every trial, also at Ctrl-C; with `resume`, what it holds is not played again
     price_in, price_out  of a million tokens of prompts and of replies
     max_cost     start no new trial beyond this cost
     progress     a bar: None shows it on a terminal and in a notebook; or a function of (arm, done, total)
@@ -139,7 +142,7 @@ def evaluate(
         seed_set=seed_set,
         seed=seed,
         settings=settings,
-        controls=named_controls(controls) if isinstance(controls, str) else tuple(controls),
+        controls=named_controls(controls if isinstance(controls, str) else ",".join(controls)),
         room=room,
         related=bool(related),
     )
@@ -148,8 +151,14 @@ def evaluate(
     if run is not None:
         folder = open_folder(plan, player.name, run) if resume else partial(create_folder, plan, player.name, run)
     shown = nullcontext(progress) if callable(progress) else trial_progress(quiet=_is_quiet(progress))
-    with nullcontext() if progress is False else shown as show:
-        result = run_plan(plan, player, folder, concurrency, Prices(price_in, price_out), max_cost, show)
+    try:
+        with nullcontext() if progress is False else shown as show:
+            result = run_plan(plan, player, folder, concurrency, Prices(price_in, price_out), max_cost, show)
+    except KeyboardInterrupt:
+        if run is None or not (Path(run) / "config.toml").exists():
+            raise KeyboardInterrupt("no trial was kept; with run=FOLDER they are, and resume=True continues") from None
+        way_on = f"mulligan.evaluate(…, run={os.fspath(run)!r}, resume=True)"
+        raise KeyboardInterrupt(f"{kept_trials(run)}; continue with: {way_on}") from None
     if result.says_nothing:
         reason = f"every trial failed for reasons outside the agent, and the figures say nothing: {result.main.failure}"
         warnings.warn(reason, stacklevel=2)
@@ -218,9 +227,9 @@ class TrainedRun(Shown):
         return to_html(f"Training run {self.path}", [self._last()])
 
     def _last(self) -> dict[str, object]:
-        """How far it is, and p@k of the last update."""
+        """How far it is, and p@k of the last update in percent."""
         last: dict[str, Any] = next(reversed(self.metrics), {})
-        return {"updates": last.get("update", 0), **{f"p@{k}": round(share, 3) for k, share in shares(last)}}
+        return {"updates": last.get("update", 0), **{f"p@{k}": f"{100 * share:.1f}" for k, share in shares(last)}}
 
 
 def train(
@@ -242,7 +251,7 @@ def train(
     settings   changes to it by name: ``{"algo.gamma_traj": 0.9}``; `mulligan train --settings` lists them;
                or in sections, as `tomllib.load` reads a file of them
     config     all settings at once, in place of the four above
-    resume     go on with the run in the folder, with its own settings
+    resume     go on with the run in the folder, with its own settings; Ctrl-C finishes and saves the update under way
     on_update  called with the metrics of each update
     progress   a line with the time left: None shows it on a terminal and in a notebook
     """
@@ -252,25 +261,22 @@ def train(
         source = "resume" if resume else "config"
         raise UsageError(f"train: {source}= brings its own settings; leave out {', '.join(surplus)}")
     run = Path(run)
-    from mulligan.training.loop import train as train_into
     from mulligan.training.resolve import from_run, resolve
 
     if resume:
-        env = from_run(RunFolder.open(run)).task.env
+        config = from_run(RunFolder.open(run))
     elif config is None:
         changes = {key: str(value) for key, value in _flat(settings or {})}
         changes |= {f"env.{key}": str(value) for key, value in (params or {}).items()}
         if preset is None and "model.name" not in changes:
             preset = "cpu"
         config = resolve(preset, None, {**({"task.env": registry.environment_named(env)} if env else {}), **changes})
-    shown = update_progress(config.task.env if config else str(env), quiet=_is_quiet(progress))
-    with nullcontext() if progress is False else shown as show:
-
-        def call_all(metrics: dict[str, Any]) -> None:
-            for callback in filter(None, (on_update, show)):
-                callback(metrics)
-
-        return TrainedRun(train_into(config, run, resume=resume, on_update=call_all))
+    shown = nullcontext() if progress is False else update_progress(config.task.env, quiet=_is_quiet(progress))
+    with shown as show:
+        interrupted = train_until_stopped(config, run, [*filter(None, (on_update, show))], resume=resume)
+    if interrupted:
+        raise KeyboardInterrupt(f"the run is in {run}; continue with: mulligan.train(run={str(run)!r}, resume=True)")
+    return TrainedRun(run)
 
 
 def _flat(settings: Mapping[str, Any], section: str = "") -> Iterator[tuple[str, Any]]:

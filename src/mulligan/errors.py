@@ -6,7 +6,8 @@ A message is one line that names the value and the way out; the command line pri
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 
 
@@ -51,12 +52,12 @@ class UsageError(MulliganError):
 class UnknownName(UsageError):
     """A name that nothing has; the message offers the nearest one that exists."""
 
-    def __init__(self, kind: str, name: str, names: Iterable[str]) -> None:
+    def __init__(self, kind: str, name: str, names: Iterable[str], hint: str = "") -> None:
         known_names = sorted(names)
         near = difflib.get_close_matches(name, known_names, n=1, cutoff=0.5)
         listed = map(repr, known_names) if any("," in each for each in known_names) else known_names
         way_out = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(listed) or 'none'}"
-        super().__init__(f"unknown {kind} {name!r}; {way_out}")
+        super().__init__(f"unknown {kind} {name!r}{hint}; {way_out}")
 
 
 class ParameterError(UsageError):
@@ -74,6 +75,17 @@ class MissingExtra(UsageError):
         self.extra = extra
         install = f"pip install -c constraints.txt -e '.[{extra}]'"
         super().__init__(f"{what} needs the extra {extra!r}; in the repository: {install}")
+
+
+@contextmanager
+def extra_named(activity: str) -> Iterator[None]:
+    """Where an import inside fails, names the extra "train" that `activity` needs; not if the module is Mulligan's."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "mulligan":
+            raise
+        raise MissingExtra(activity, "train") from error
 
 
 class ContractBroken(MulliganError):
@@ -102,7 +114,7 @@ def lost_device(error: Exception, doing: str) -> DeviceLost | None:
     signs = ("CUDA error", "CUDA driver error", "Triton Error [CUDA]")
     if type(error).__name__ != "AcceleratorError" and not any(sign in line for sign in signs):
         return None
-    return DeviceLost(f"the device failed while {doing}: {line}; start again with --resume")
+    return DeviceLost(f"the device failed while {doing}: {line}; continue with --resume (in Python resume=True)")
 
 
 def lacks_memory(message: str) -> bool:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import html
 import importlib
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mulligan.errors import MissingExtra
+
+# tqdm, which transformers imports, gives this warning in a notebook without ipywidgets, and writes text there.
+warnings.filterwarnings("ignore", "IProgress not found")
 
 
 class Shown:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mulligan.envs import registry
-from mulligan.errors import MissingExtra, ParameterError, UnknownName, UsageError
+from mulligan.errors import ParameterError, UnknownName, UsageError, extra_named
 from mulligan.policy.base import Policy, as_policy
 from mulligan.policy.scripted import ExpertPolicy, RandomPolicy
 from mulligan.report.run import RunFolder
@@ -165,7 +165,7 @@ def as_trained(config: Config, env: str) -> tuple[TrialSettings, dict[str, Param
 
 
 def _local(name: str, device: str, engine: Mapping[str, Any], plays: Plays | None) -> Policy:
-    try:
+    with extra_named(f"the policy {name!r}"):
         import torch  # noqa: F401
 
         from mulligan.engine.choose import make_engine
@@ -173,11 +173,6 @@ def _local(name: str, device: str, engine: Mapping[str, Any], plays: Plays | Non
         from mulligan.policy.local import LocalPolicy
         from mulligan.training.checkpoint import load_model
         from mulligan.training.context import played_context, trained_context
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] == "mulligan":
-            raise
-        raise MissingExtra(f"the policy {name!r}", "train") from error
-
     run = run_of(name)
     loaded = load_model(run[0], device, checkpoint=run[1]) if run else load(name, device=device)
     context = engine["context"]

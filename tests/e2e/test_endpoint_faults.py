@@ -265,6 +265,7 @@ def test_an_interrupted_evaluation_goes_on_without_paying_twice(
         assert 0 < server.answered < whole
         found = evaluate_at(server, **options, resume=True)
         assert server.answered == whole
+        assert found.requests["requests"] == len(server.received)  # before the interruption too
     assert found.p == expected.p
     assert found.trials == expected.trials
     for file in (tmp_path / "run").rglob("*"):
@@ -287,6 +288,6 @@ def test_trials_that_could_not_be_asked_are_played_when_the_evaluation_is_resume
 
 def test_an_evaluation_of_a_model_that_never_answers_says_so() -> None:
     with ChatServer(faults=lambda _: 404, message="no model tiny") as server:
-        with pytest.raises(PolicyError, match="404: no model tiny"):
+        with pytest.raises(PolicyError, match=r"404: no model tiny; .* /v1, .* 'tiny'"):
             evaluate_at(server)
         assert len(server.received) < 60

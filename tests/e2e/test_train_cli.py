@@ -17,8 +17,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from mulligan.app.cli import main
-from mulligan.app.cli.stopping import Polite
 from mulligan.app.progress import Status
+from mulligan.app.stopping import train_until_stopped
 from mulligan.report.run import RunFolder
 from mulligan.training.resolve import from_tree, presets, resolve, to_tree
 
@@ -200,16 +200,23 @@ def test_who_asks_to_stop_has_the_last_update_saved(trainer, capsys):
 
 
 @pytest.mark.parametrize("metrics", [{"warmstart": 1, "steps": 5, "loss": 2.5}, {"update": 1}])
-def test_before_the_first_step_there_is_nothing_to_wait_for(metrics):
-    polite = Polite()
-    polite.on_update({"warmstart": 0, "steps": 5, "demonstrations": 100})
-    with pytest.raises(KeyboardInterrupt):
-        polite.ask()
-    polite.on_update(metrics)
-    polite.ask()
-    assert polite.was_asked
-    with pytest.raises(KeyboardInterrupt):
-        polite.ask()
+def test_before_the_first_step_there_is_nothing_to_wait_for(metrics, monkeypatch, folder):
+    reached = []
+
+    def train(config, run, *, on_update, stop, **_):
+        on_update({"warmstart": 0, "steps": 5, "demonstrations": 100})
+        if run.name == "later":
+            on_update(metrics)
+        signal.raise_signal(signal.SIGTERM)
+        reached.append(stop())
+        signal.raise_signal(signal.SIGTERM)
+        reached.append("the end")
+
+    _replace(monkeypatch, "mulligan.training.loop", train=train)
+    for name in ("early", "later"):
+        with pytest.raises(KeyboardInterrupt):
+            train_until_stopped(resolve("test"), Path(name), [], resume=False)
+    assert reached == [True]  # of the later one: the first signal is heeded, the second one stops it
 
 
 @pytest.mark.parametrize(

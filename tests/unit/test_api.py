@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +12,8 @@ import mulligan
 from mulligan import api
 from mulligan.errors import UsageError
 from mulligan.training.resolve import resolve
+from notebooks import interrupt, run_interrupted
+from small_runs import metrics, small
 
 
 def test_training_takes_its_settings_from_one_place(tmp_path):
@@ -28,6 +31,20 @@ def test_training_begins_with_the_preset_for_any_machine(tmp_path, monkeypatch):
     mulligan.train("bandit", run=tmp_path / "run")
     mulligan.train("bandit", preset="cpu", run=tmp_path / "run")
     assert begun[0] == begun[1]
+
+
+def test_an_interrupt_in_a_notebook_saves_the_update_and_says_how_to_go_on(tmp_path):
+    run, config = tmp_path / "run", small()
+    config = replace(config, run=replace(config.run, updates=4, checkpoint_every=4))
+    config = replace(config, warmstart=replace(config.warmstart, steps=0))
+
+    async def cell() -> None:
+        mulligan.train(config=config, run=run, on_update=lambda update: interrupt() if update["update"] == 1 else None)
+
+    assert run_interrupted(cell()).endswith(f"continue with: mulligan.train(run={str(run)!r}, resume=True)")
+    assert (run / "checkpoints" / "update-00002").is_dir()
+    mulligan.train(run=run, resume=True)
+    assert metrics(run) == metrics(mulligan.train(config=config, run=tmp_path / "other").path)
 
 
 def test_a_trained_policy_is_evaluated_as_it_was_trained_unless_told_otherwise(monkeypatch):

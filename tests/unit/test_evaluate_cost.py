@@ -214,6 +214,7 @@ def test_a_policy_that_counts_is_asked_what_this_evaluation_took():
     policy = Counting()
     first, second = (evaluate("bandit", policy, tasks=4, episodes=1, room=False) for _ in range(2))
     assert first.requests == second.requests == {"requests": 4, "faults": {"503": 2}}
+    assert "Requests: 4 (faults: 503 2)" in footnotes(first.to_dict())
 
 
 def test_a_full_disk_is_said_and_leaves_what_was_paid_for_readable(tmp_path, monkeypatch):

@@ -80,9 +80,12 @@ def test_an_interrupt_in_a_notebook_ends_the_evaluation(tmp_path):
     async def cell() -> None:
         evaluate("bandit", slow, tasks=300, episodes=1, controls=(), room=False, concurrency=4, run=tmp_path / "run")
 
-    run_interrupted(cell())
+    message = run_interrupted(cell())
     assert calls < 60
-    assert 0 < len(mulligan.load_trials(tmp_path / "run")) < 60
+    kept = len(mulligan.load_trials(tmp_path / "run"))
+    assert 0 < kept < 60
+    run = str(tmp_path / "run")
+    assert message == f"{kept} trials are in {run}; continue with: mulligan.evaluate(…, run={run!r}, resume=True)"
 
 
 def test_paid_replies_outlive_a_full_disk(tmp_path, monkeypatch):

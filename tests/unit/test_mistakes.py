@@ -17,10 +17,12 @@ from mulligan.errors import ContractBroken, ParameterError, RunFolderError, Stop
 from mulligan.players import player_from
 from mulligan.policy.endpoint import EndpointPolicy
 from mulligan.policy.scripted import ScriptedPolicy
+from mulligan.report.run import RunFolder
 from mulligan.report.tables import footnotes
 from mulligan.training import checkpoint
 from mulligan.training.loop import train
 from mulligan.training.metrics import MetricsFile
+from mulligan.training.resolve import to_tree
 from mulligan.trial.runner import run_trial_sync
 from mulligan.types import Completion, Sampling, Step, Task
 from small_runs import small
@@ -65,6 +67,20 @@ class Endless(Bandit):
 def test_options_of_an_endpoint_are_refused_where_another_policy_plays(capsys, name, words):
     assert command([name, "bandit", "--policy", "random", *words]) == 2
     assert words[0] in capsys.readouterr().err
+
+
+def test_a_parameter_that_is_given_as_an_option_is_named_as_it_is_written(capsys):
+    for words in ("eval minesweeper --policy random", "play minesweeper", "train", "train kuhn:1,minesweeper:2"):
+        assert command([*words.split(), "--mines", "5"]) == 2
+        assert "did you mean '--env.mines'?" in capsys.readouterr().err
+
+
+def test_a_run_of_another_game_is_evaluated_with_a_note(capsys, tmp_path):
+    run = RunFolder.create(tmp_path / "mine", {"kind": "train", **to_tree(small())}).path
+    for env in ("sokoban", "bandit"):
+        assert command(["eval", env, "--policy", str(run)]) == 2  # it has no checkpoint yet
+        was_noted = f"note: {run} was trained on bandit, not on sokoban\n" in capsys.readouterr().err
+        assert was_noted == (env == "sokoban")
 
 
 @pytest.mark.parametrize("name", ["seed", "env", "tasks", "seed_set", "or_fewer"])
@@ -196,8 +212,13 @@ def test_mistakes_in_python_are_told_in_its_words():
         mulligan.evaluate(Task, "random", tasks=1)
     with pytest.raises(UsageError, match="make_task"):
         run_trial_sync("bandit", ScriptedPolicy(["1"]))
-    with pytest.raises(UnknownName, match="params="):
+    with pytest.raises(UnknownName, match=r"params={'arms': 4}"):
         mulligan.evaluate("bandit", "random", tasks=1, arms=4)
+    for maker in (mulligan.make_task, mulligan.make):
+        with pytest.raises(UsageError, match=r"params={'arms': 4}"):
+            maker("bandit", arms=4)
+    with pytest.raises(UnknownName, match="known: all, foreign, independent, off"):
+        mulligan.evaluate("bandit", "random", tasks=1, controls="none")
     with pytest.raises(ParameterError, match=r"seed .*1\.5"):
         registry.make_task("bandit", 1.5)
     assert set(mulligan.evaluate("bandit", "random", tasks=2, controls="all", memory="reflection").controls) == {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import re
+import subprocess
 import sys
 import tomllib
 import types
@@ -105,10 +107,32 @@ def test_results_show_themselves(tmp_path):
     (tmp_path / "metrics.jsonl").write_text('{"update": 1, "p@1": 0.25}\n{"update": 2, "p@1": 0.5}\n')
     run = mulligan.TrainedRun(tmp_path)
     assert list(run.to_frame()["update"]) == [1, 2]
-    for shown, figures in ((result, f"{result.p[0]:.3g}"), (trial, "bandit"), (check, "bandit"), (run, "0.5")):
+    for shown, figures in ((result, f"{result.p[0]:.3g}"), (trial, "bandit"), (check, "bandit"), (run, "50.0")):
         assert len(repr(shown)) < 400
         assert figures in repr(shown)
-        assert "<td>" in shown._repr_html_()
+        assert "<td>" in shown._repr_html_() or shown is result
+
+
+def test_a_notebook_shows_the_figures_and_the_heading_of_the_terminal():
+    result = mulligan.evaluate("bandit", "expert", tasks=4, episodes=2, params={"arms": 3}, memory="both")
+    shown = result._repr_html_()
+    assert "bandit (arms=3): 4 tasks, 2 episodes, memory both" in shown
+    low, high = result.main.ci[1]
+    row = next(line for line in re.sub("<.*?>", "", shown).splitlines() if line.startswith(" expert "))
+    assert re.search(rf"{100 * result.p[0]:.1f} ±.* {100 * result.p[1]:.1f} ±{50 * (high - low):.1f} +100 %", row)
+    assert "±: half of" in shown
+
+
+def test_a_notebook_without_widgets_is_not_warned_of_bars():
+    """By tqdm, which transformers imports."""
+    program = (
+        "import sys, types\n"
+        "sys.modules |= {name: types.ModuleType(name) for name in ('IPython', 'ipykernel', 'ipykernel.zmqshell')}\n"
+        "sys.modules['IPython'].get_ipython = lambda: None\n"
+        "sys.modules['ipywidgets'] = None\nimport mulligan\nimport tqdm.auto\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr == ""
 
 
 def test_html_is_escaped():
@@ -135,7 +159,7 @@ def test_signatures_are_real():
         assert name in settings
     for function in (mulligan.evaluate, mulligan.run_trial, mulligan.run_trial_sync, api.train, mulligan.make_task):
         parameters = inspect.signature(function).parameters.values()
-        assert [each.name for each in parameters if each.kind is each.VAR_KEYWORD] in (["trial"], [])
+        assert [each.name for each in parameters if each.kind is each.VAR_KEYWORD] in (["trial"], ["surplus"], [])
 
 
 def test_progress_is_shown_where_somebody_looks(capsys, monkeypatch):

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mulligan
-from mulligan.errors import RunFolderError
+from mulligan.errors import RunFolderError, UnknownName
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.report.run import RunFolder, load_trials, to_toml, trial_from_dict, trial_to_dict
 from mulligan.seeding import derive
@@ -43,6 +43,15 @@ def test_trials_come_back_equal(run):
     trials = some_trials()
     write(run, trials)
     assert load_trials(run.path) == trials
+
+
+def test_of_a_training_run_the_last_update_is_loaded(run):
+    for arm, trials in (("update-00001", some_trials(2)), ("update-00011", some_trials(1))):
+        run.write_trials(arm, trials)
+    assert load_trials(run.path) == some_trials(1)
+    assert load_trials(run.path, "update-00001") == some_trials(2)
+    with pytest.raises(UnknownName, match="update-00001"):
+        load_trials(run.path, "main")
 
 
 def test_replies_of_any_bytes_survive():
@@ -87,9 +96,9 @@ def test_folders_that_are_not_runs(tmp_path, run):
         RunFolder.open(run.path / "config.toml")
     with pytest.raises(RunFolderError, match=f"{run.path.name}$"):
         RunFolder.open(run.path.parent)
-    with pytest.raises(RunFolderError, match="--resume"):
+    with pytest.raises(RunFolderError, match=r"--resume .*resume=True"):
         RunFolder.create(run.path, {})
-    with pytest.raises(RunFolderError, match="no trials of 'main'"):
+    with pytest.raises(RunFolderError, match="no trials yet"):
         load_trials(run.path)
     (run.path / "config.toml").write_bytes(b"title = '\xff'\n")
     with pytest.raises(RunFolderError, match=r"config\.toml"):

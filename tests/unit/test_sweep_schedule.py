@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mulligan.app.cli import stopping
+from mulligan.app import stopping
 from mulligan.app.sweep import schedule
 from mulligan.app.sweep.arms import Work
 from mulligan.app.sweep.schedule import run_work

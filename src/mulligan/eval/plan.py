@@ -55,7 +55,7 @@ class EvalPlan:
             object.__setattr__(self, name, whole(name, getattr(self, name)))
         for name in self.controls:
             if name not in CONTROLS:
-                raise UnknownName("control", name, CONTROLS)
+                raise UnknownName("control", name, [*CONTROLS, "all", "off"])
 
     def arms(self) -> list[str]:
         """The arms to play, main first. Controls that would repeat main are left out."""
@@ -69,7 +69,8 @@ class EvalPlan:
 
 def named_controls(text: str) -> tuple[str, ...]:
     """``independent,removed``, or "all", or "off" for none."""
-    return {"all": CONTROLS, "off": ()}.get(text, tuple(filter(None, text.split(","))))
+    groups = {"all": CONTROLS, "off": (), "": ()}
+    return tuple(name for word in text.split(",") for name in groups.get(word, (word,)))
 
 
 def _to_config(plan: EvalPlan, policy: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ other-trial  the reflection of another trial of the same task
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -29,13 +30,15 @@ from mulligan.policy.base import Policy
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.policy.threads import run_async
 from mulligan.report.run import SCHEMA_VERSION, RunFolder
-from mulligan.report.tables import game_name
+from mulligan.report.tables import eval_table, footnotes, game_name
 from mulligan.rollout.collect import Job, Judge, collect
 from mulligan.rollout.tasksets import SAMPLED, Separation, next_alike, separation, tasks_of
 from mulligan.seeding import generator
 from mulligan.trial.runner import ReflectionSource
 from mulligan.types import PLAYERS, Reflection, Task, Trial, plain, whole
 
+_REQUESTS = "requests.json"
+"""File of the run folder with the requests so far, which a resumed evaluation adds to."""
 Progress = Callable[[str, int, int], None]
 """Called with the arm, how many of its trials are done, and how many there are."""
 
@@ -66,7 +69,7 @@ class EvalResult(notebook.Shown):
     turns_per_second: float | None
     """Pace of the main arm; None when none of it had to be played now."""
     requests: Mapping[str, Any] | None
-    """What an endpoint had to be asked: requests, answers, retries, faults by kind."""
+    """What an endpoint had to be asked, before a resume too: requests, answers, retries, faults by kind."""
     cut: passk.CutReplies
     """Replies of the main arm that a limit ended."""
     trials: Sequence[Trial]
@@ -80,6 +83,13 @@ class EvalResult(notebook.Shown):
             {"row": name, "kind": kind, "trials": summary.trials, **summary.figures(self.kind), "valid": summary.valid}
             for name, kind, summary in summaries
         ]
+
+    def _repr_html_(self) -> str:
+        """The table that the terminal shows."""
+        data = self.to_dict()
+        table = eval_table(data)
+        table.caption, table.caption_justify = footnotes(data)[0], "left"
+        return table._repr_mimebundle_((), ())["text/html"]
 
     def __repr__(self) -> str:
         name, values = ("return ", self.main.returns) if self.kind == "versus" else ("p@", self.main.p)
@@ -176,6 +186,7 @@ class _Evaluation:
     prompt_tokens: int = 0
     """Of all requests that this evaluation ever made, whether or not their trials count."""
     completion_tokens: int = 0
+    requests: dict[str, Any] | None = None
     done: dict[str, dict[int, Trial]] = field(default_factory=dict)
     """Arm -> index of the task -> trial."""
     paid: dict[str, PaidReplies] = field(default_factory=dict)
@@ -186,7 +197,6 @@ class _Evaluation:
         self.tasks = tasks_of(self.plan.env, self.plan.tasks, self.plan.seed_set, self.plan.params)
         self.versus = registry.spec(self.plan.env).kind == "versus"
         self.pays = bool(getattr(self.policy, "pays", False))
-        self.requests_before = _requests(self.policy, {})
 
     async def play(self) -> EvalResult:
         room = await self._room() if self.plan.room else {}  # first, so that its mistakes come before any cost
@@ -199,12 +209,17 @@ class _Evaluation:
                 if arm == "main" and turns:
                     self.turns_per_second = turns / (time.perf_counter() - arm_started)
         finally:
+            self._count_requests()
             if hasattr(self.policy, "aclose"):
                 await self.policy.aclose()
         return self._result(time.perf_counter() - started, room)
 
     def _restore(self) -> None:
         """Read what the folder holds: trials that need not be played again, and what all of it has cost so far."""
+        file = self.folder.path / _REQUESTS if self.folder else None
+        earlier = json.loads(file.read_text(encoding="utf-8")) if file and file.exists() else {}
+        # What to subtract from the policy's count: requests before this evaluation, less those of earlier parts of it.
+        self.requests_before = _difference(getattr(self.policy, "stats", {}), earlier)
         for arm in self.plan.arms():
             trials = self.folder.trials(arm) if self.folder else {}
             used = [passk.tokens(trial) for trial in trials.values()]
@@ -215,6 +230,13 @@ class _Evaluation:
                 self._count(prompt, completion)
             self.done[arm] = {index: trial for index, trial in trials.items() if not _to_repeat(trial)}
             self.judge.answered |= any(episode.turns for trial in trials.values() for episode in trial.episodes)
+
+    def _count_requests(self) -> None:
+        """Take the policy's count of requests, where it counts them, and keep it for a resume."""
+        if (stats := getattr(self.policy, "stats", None)) is not None:
+            self.requests = _difference(stats, self.requests_before)
+            if self.folder is not None and any(self.requests.values()):
+                self.folder.write_text(_REQUESTS, json.dumps(self.requests) + "\n")
 
     def _count(self, prompt: int, completion: int) -> None:
         self.prompt_tokens += prompt
@@ -243,6 +265,7 @@ class _Evaluation:
                 self._count(*passk.tokens(trial))
             if writer is not None:
                 writer.write(missing[number], trial)
+            self._count_requests()
             self.progress(arm, len(done), len(self.tasks))
 
         try:
@@ -334,7 +357,7 @@ class _Evaluation:
             run=str(self.folder.path) if self.folder else None,
             separation=_separation(self.plan.env, trials),
             turns_per_second=self.turns_per_second,
-            requests=_requests(self.policy, self.requests_before),
+            requests=self.requests,
             cut=passk.cut_replies(trials, self.plan.settings),
             trials=trials,
         )
@@ -382,14 +405,12 @@ def _separation(env: str, trials: Sequence[Trial]) -> Separation:
     return separation(env, [f"{rule}\n{shown}" for rule, shown in zip(rules, observations, strict=False)])
 
 
-def _requests(policy: Policy, before: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The requests to an endpoint since `before`, and their faults by kind; None where the policy does not count."""
-    stats: Mapping[str, Any] | None = getattr(policy, "stats", None)
-    if stats is None or before is None:
-        return None
-    counts = Counter({name: count for name, count in stats.items() if name != "faults"})
-    counts.subtract({name: before.get(name, 0) for name in counts})
-    return {**counts, "faults": dict(Counter(stats["faults"]) - Counter(before.get("faults", {})))}
+def _difference(stats: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    """Counts of requests less those of `before`, and in the same way their faults by kind."""
+    counts = {name: count - before.get(name, 0) for name, count in stats.items() if name != "faults"}
+    faults = Counter(stats.get("faults", {}))
+    faults.subtract(before.get("faults", {}))
+    return {**counts, "faults": {kind: count for kind, count in faults.items() if count}}
 
 
 def _to_repeat(trial: Trial) -> bool:

@@ -207,6 +207,8 @@ class EndpointPolicy:
         if status in (401, 403):
             problem = "no key was sent" if self._key is None else "the key was refused"
             hint = f"; {problem}: set the environment variable {self.api_key_env}"
+        elif status == 404:
+            hint = f"; check the address, which usually ends in /v1, and that the server has a model {self.model!r}"
         return RequestFailed(f"{self.url} answered {status}: {self._one_line(message)}{hint}")
 
     def _one_line(self, text: str) -> str:
@@ -265,10 +267,8 @@ class _Connections(NamedTuple):
 
 async def _until_closed(client: httpx.AsyncClient) -> AsyncGenerator[httpx.AsyncClient, None]:
     """Closes `client` when it is closed itself: `asyncio.run` does that to generators it leaves open at its end."""
-    try:
+    async with client:
         yield client
-    finally:
-        await client.aclose()
 
 
 class _TemporaryFault(Exception):

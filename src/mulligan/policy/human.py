@@ -25,7 +25,7 @@ _TAGS = re.compile(r"</?action>")
 
 
 class QuitGame(KeyboardInterrupt):
-    """The person wants to stop; ends the run as Ctrl-C does."""
+    """The person has typed that they want to stop."""
 
 
 class HumanPolicy:
@@ -47,7 +47,7 @@ class _AtTerminal:
 
     def __init__(self, policy: HumanPolicy, turns: int) -> None:
         self.console, self.glyphs, self.turns = policy.console, policy.glyphs, turns
-        self.turns_taken = self.messages_shown = 0
+        self.messages_shown = 0
         self.has_mistyped = self.is_reflecting = False
         self.world: World | None = None
 
@@ -60,12 +60,11 @@ class _AtTerminal:
             self._say("yellow", f"That is not a move here. {self._hint(step.feedback)}".strip())
             self._say("dim", "It took no turn; 'h' lists the moves.")
             return
-        self.turns_taken += 1
-        if step.done or self.turns_taken == self.turns:
+        if step.done or timeout_reward is not None:
             self._show("\n".join(filter(None, (step.feedback, step.observation))))
-            if not step.done:
-                self._say("bold", f"No turns left: all {self.turns} are taken.")
-            self.turns_taken = 0
+            is_drawn = step.reward == 0 and getattr(self.world, "kind", "solve") == "versus"
+            outcome = "won" if step.won else "drawn" if is_drawn else "lost"
+            self._say("bold", f"Episode {outcome}." if step.done else f"No turns left: all {self.turns} are taken.")
 
     def ended(self, episode: Episode) -> None:
         self.is_reflecting = True
@@ -100,7 +99,7 @@ class _AtTerminal:
                 return input(prompt)
         except (EOFError, KeyboardInterrupt):
             self.console.print()  # the shell's prompt begins on a line of its own
-            raise QuitGame from None
+            raise KeyboardInterrupt from None
 
     def _say(self, style: str, text: str) -> None:
         self.console.print(text, style=style, markup=False, highlight=False)

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mulligan.errors import Fault, RunFolderError, StopReason
+from mulligan.errors import Fault, RunFolderError, StopReason, UnknownName
 from mulligan.types import Completion, Episode, Reflection, Task, Trial, Turn, plain
 
 SCHEMA_VERSION = 1
@@ -40,7 +40,8 @@ class RunFolder:
         """A new run; refuses a folder that already holds one."""
         run = cls(path)
         if (run.path / "config.toml").exists():
-            raise RunFolderError(f"{run.path} already holds a run; choose another folder, or continue it with --resume")
+            way_on = "choose another folder, or continue it with --resume (in Python resume=True)"
+            raise RunFolderError(f"{run.path} already holds a run; {way_on}")
         (run.path / "trials").mkdir(parents=True, exist_ok=True)
         run.write_text("config.toml", to_toml({"schema_version": SCHEMA_VERSION, **config}))
         return run
@@ -107,6 +108,17 @@ class RunFolder:
     def arms(self) -> list[str]:
         return sorted(file.name.removesuffix(".jsonl.gz") for file in (self.path / "trials").glob("*.jsonl.gz"))
 
+    def arm(self, name: str | None) -> str:
+        """The name of an arm that has trials; None is main, or the last update that training kept."""
+        arms = self.arms()
+        if not arms:
+            hint = "; training keeps those of every run.save_trials_every updates"
+            raise RunFolderError(f"{self.path} has no trials yet{hint if self.config().get('kind') == 'train' else ''}")
+        name = name or ("main" if "main" in arms else arms[-1])
+        if name not in arms:
+            raise UnknownName(f"arm of {self.path}", name, arms)
+        return name
+
     def writer(self, arm: str) -> TrialWriter:
         return TrialWriter(self._file(arm))
 
@@ -156,12 +168,13 @@ class TrialWriter:
         self._flushed = time.monotonic()
 
 
-def load_trials(path: str | os.PathLike[str], arm: str = "main") -> list[Trial]:
-    """The trials of a run folder, in the order of its tasks: ``mulligan.load_trials("runs/x")``."""
+def load_trials(path: str | os.PathLike[str], arm: str | None = None) -> list[Trial]:
+    """The trials of a run folder, in the order of its tasks: ``mulligan.load_trials("runs/x")``.
+
+    `arm` is main or a control; of a training run an update such as ``"update-00010"`` (by default the last one kept).
+    """
     run = RunFolder.open(path)
-    if arm not in run.arms():
-        raise RunFolderError(f"{run.path} has no trials of {arm!r}; it has: {', '.join(run.arms()) or 'none'}")
-    return [trial for _, trial in sorted(run.trials(arm).items())]
+    return [trial for _, trial in sorted(run.trials(run.arm(arm)).items())]
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:

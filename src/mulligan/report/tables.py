@@ -120,7 +120,9 @@ def footnotes(result: Result) -> list[str]:
         lines.append(f"Warning: {cut['warning']}" if cut["warning"] else f"Cut replies: {100 * cut['share']:.1f} %")
     lines += _failures(result)
     if count := result["reflections"]:
-        lines.append(f"Reflections: {count}, {100 * result['reflections_valid']:.0f} % in the asked form")
+        form = "not empty" if result["style"] == "bare" else "between <reflection> tags"
+        share = f"{100 * result['reflections_valid']:.0f} % in the asked form"
+        lines.append(f"Reflections: {count}, {share} ({form}; others are shown to the next episode too)")
     lines += _reflections_shown(result)
     lines += [f"Against {name}: {_gain(gain, result)} (same tasks)" for name, gain in result["gains"].items()]
     if len(result["by_class"]) > 1:
@@ -130,7 +132,8 @@ def footnotes(result: Result) -> list[str]:
     if result["requests"]:
         requests = dict(result["requests"])
         faults = requests.pop("faults", None)
-        lines.append(f"Requests: {_counted(requests)}" + (f" (faults: {_counted(faults)})" if faults else ""))
+        counts = _counted(requests).removeprefix("requests ")
+        lines.append(f"Requests: {counts}" + (f" (faults: {_counted(faults)})" if faults else ""))
     return [*lines, *_spent(result)]
 
 

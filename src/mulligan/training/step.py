@@ -372,8 +372,8 @@ class Learner:
             reason = str(error).strip().partition("\n")[0]
             raise DeviceLost(
                 f"memory ran out in the optimiser's step ({reason}), where smaller micro-batches do not help; continue "
-                "with --resume when other processes leave more memory, take a smaller engine.slots, or train an "
-                "adapter (model.lora_rank)"
+                "with --resume (in Python resume=True) when other processes leave more memory, take a smaller "
+                "engine.slots, or train an adapter (model.lora_rank)"
             ) from None
         self.bad_in_a_row += 1
         if self.bad_in_a_row >= MAX_BAD_STEPS:

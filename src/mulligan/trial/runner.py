@@ -89,10 +89,10 @@ def run_trial_sync(task: Task | Env, policy: Policy | ReplyFunction, **options: 
 
 def with_overrides(settings: TrialSettings, overrides: dict[str, Any]) -> TrialSettings:
     """`settings` with some fields changed; an unknown field is a `UsageError` that names the nearest."""
-    for name in overrides:
+    for name, value in overrides.items():
         if name not in TrialSettings.__slots__:
-            kind = "trial setting (an environment's parameters go into params=)"
-            raise UnknownName(kind, name, TrialSettings.__slots__)
+            hint = f" (evaluate and make_task take an environment's parameters as params={ {name: value} })"
+            raise UnknownName("trial setting", name, TrialSettings.__slots__, hint)
     return replace(settings, **overrides)
 
 

@@ -46,10 +46,9 @@ def run(parser: Parser, words: list[str]) -> int:
 
 
 def _print(report: Report) -> None:
-    from rich import box
-    from rich.table import Table
+    from mulligan.report.tables import empty_table
 
-    table = Table(title=report.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = empty_table(report.title)
     for number, column in enumerate(report.columns):
         table.add_column(column, justify="right" if number else "left", no_wrap=True)
     for row in report.rows:

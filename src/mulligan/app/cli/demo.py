@@ -11,12 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from mulligan.app.cli.options import (
-    Parser,
-    available_cores,
-    new_run_path,
-    print_tables,
-)
+from mulligan.app.cli.options import Parser, available_cores, new_run_path, print_tables
 from mulligan.app.cli.sweep import run_arms
 
 
@@ -49,12 +44,9 @@ def run(parser: Parser, words: list[str]) -> int:
     refuse_edits(work)
     results = run_arms(work, folder, ["demo", *words], options)
     data = gather(sweep, work, results)
-    data |= {
-        "minutes": round((time.perf_counter() - began) / 60, 2),
-        "cores": available_cores(options.cores),
-        "run": str(folder),
-    }
-    data["command"] = shlex.join(["mulligan", "demo", *words])
+    minutes = round((time.perf_counter() - began) / 60, 2)
+    command = shlex.join(["mulligan", "demo", *words])
+    data |= {"minutes": minutes, "cores": available_cores(options.cores), "run": str(folder), "command": command}
     (folder / "demo.json").write_text(to_json(data), encoding="utf-8")
     RunFolder(folder).write_text("report.html", page(data))
     if options.json:

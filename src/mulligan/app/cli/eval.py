@@ -20,6 +20,7 @@ from mulligan.app.cli.options import (
     trial_settings,
 )
 from mulligan.app.progress import trial_progress
+from mulligan.app.stopping import kept_trials
 from mulligan.errors import UsageError
 
 if TYPE_CHECKING:
@@ -54,7 +55,6 @@ def add_options(parser: Parser) -> None:
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     add_policy_options(parser, default=None)
     add_trial_options(parser)
-    parser.epilog = "Parameters of the environment: --env.NAME VALUE, e.g. --env.mines 5"
 
 
 def run(parser: Parser, words: list[str]) -> int:
@@ -90,8 +90,7 @@ def run(parser: Parser, words: list[str]) -> int:
     except KeyboardInterrupt:
         if not (path / "config.toml").exists():
             raise
-        played = sum(len(RunFolder(path).trials(arm)) for arm in RunFolder(path).arms())
-        sys.stderr.write(f"interrupted: {played} trials are in {path}; continue with: mulligan eval --resume {path}\n")
+        sys.stderr.write(f"interrupted: {kept_trials(path)}; continue with: mulligan eval --resume {path}\n")
         return 130
     data = {**result.to_dict(), "max_cost": options.max_cost}
     RunFolder(path).write_text("result.json", to_json(data))

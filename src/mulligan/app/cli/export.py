@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from mulligan.app.cli.options import Parser, extra_named
-from mulligan.errors import UsageError
+from mulligan.app.cli.options import Parser
+from mulligan.errors import UsageError, extra_named
 
 
 def add_options(parser: Parser) -> None:

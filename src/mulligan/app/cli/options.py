@@ -7,14 +7,14 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mulligan.envs import registry
-from mulligan.errors import MissingExtra, ParameterError, UnknownName, UsageError
+from mulligan.errors import MulliganError, ParameterError, UnknownName, UsageError
+from mulligan.rollout.groups import Mixture
 from mulligan.settings import Setting, settings_of, with_values
 from mulligan.trial.settings import TrialSettings
 
@@ -54,7 +54,7 @@ class Parser(argparse.ArgumentParser):
             name = word.partition("=")[0]
             if not name.startswith("-"):
                 self.error(f"unexpected argument {word!r}")
-            dotted = ["--" + key.replace("_", "-") for key in settings] or ["--env.NAME"]
+            dotted = ["--" + key.replace("_", "-") for key in (*settings, *_parameters_of(options.env))]
             namesakes = [flag for flag in dotted if flag.rpartition(".")[2] == name.lstrip("-")]
             raise UnknownName("option", name, namesakes or [*self._option_string_actions, *dotted])
         return options, values
@@ -64,6 +64,15 @@ class Parser(argparse.ArgumentParser):
         other_words = split_flags(words, "--env.")[1]
         actions = (self._option_string_actions.get(word.partition("=")[0]) for word in other_words)
         return list(dict.fromkeys(action.dest for action in actions if action is not None))
+
+
+def _parameters_of(env: str | None) -> list[str]:
+    """``env.NAME`` for each parameter of an environment or a mixture; of all built in, where it does not exist."""
+    try:
+        names = [name for name, _ in Mixture.parse(env or "", {}).weights]
+    except MulliganError:
+        names = list(registry.BUILTIN)
+    return sorted({f"env.{key}" for name in names for key in (*registry.spec(name).defaults, "turns")})
 
 
 def split_flags(words: Sequence[str], prefix: str) -> tuple[dict[str, str | None], list[str]]:
@@ -90,13 +99,15 @@ def add_trial_options(parser: Parser) -> None:
     """An option for each setting of `TrialSettings`."""
     group = parser.add_argument_group("the trial")
     for name, setting in settings_of(TrialSettings).items():
+        default = setting.shown(setting.default)
         group.add_argument(
             f"--{name.replace('_', '-')}",
             type=setting.parse,
             default=setting.default,
             metavar=f"{{{','.join(setting.choices)}}}" if setting.choices else _METAVARS[setting.kind],
-            help=f"{setting.help.rstrip('.')} ({setting.shown(setting.default)})".replace("%", "%%"),
+            help=setting.help.rstrip(".").replace("%", "%%") + (f" ({default})" if default != "default" else ""),
         )
+    parser.epilog = "Defaults are in parentheses. The environment's parameters: --env.NAME VALUE, e.g. --env.mines 5"
 
 
 def take_defaults_of_run(parser: Parser, words: Sequence[str]) -> dict[str, Any]:
@@ -109,6 +120,9 @@ def take_defaults_of_run(parser: Parser, words: Sequence[str]) -> dict[str, Any]
     config = trained_with(options.policy)
     if config is None or options.env is None:
         return {}
+    trained_on = [name.rpartition(":")[2] for name, _ in Mixture.parse(config.task.env, {}).weights]
+    if options.env.rpartition(":")[2] not in trained_on:
+        sys.stderr.write(f"note: {options.policy} was trained on {config.task.env}, not on {options.env}\n")
     settings, params = as_trained(config, options.env)
     defaults = {name: setting.of(settings) for name, setting in settings_of(TrialSettings).items()}
     parser.set_defaults(**defaults, related=config.task.related)
@@ -149,8 +163,6 @@ def add_policy_options(parser: Parser, default: str | None) -> None:
 
 def endpoint_options(options: argparse.Namespace) -> dict[str, Any]:
     """The options that `EndpointPolicy` takes; what only an endpoint could heed is refused where another plays."""
-    if options.concurrency < 1:
-        raise ParameterError(f"concurrency must be >= 1 (got {options.concurrency})")
     for name in ("base_url", "model", "extra_body"):
         if getattr(options, name) is not None and options.policy and not options.policy.startswith("endpoint"):
             flag = f"--{name.replace('_', '-')}"
@@ -163,17 +175,6 @@ def available_cores(cores: int | None) -> int:
     if cores is not None and cores < 1:
         raise ParameterError(f"cores must be >= 1 (got {cores})")
     return cores or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-
-
-@contextmanager
-def extra_named(activity: str) -> Iterator[None]:
-    """Where an import inside fails, names the extra that `activity` needs, unless the module is Mulligan's."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] == "mulligan":
-            raise
-        raise MissingExtra(activity, "train") from error
 
 
 def new_run_path(kind: str, env: str, *more: str) -> Path:

@@ -37,7 +37,6 @@ def add_options(parser: Parser) -> None:
     parser.add_argument("--no-browser", action="store_true", help="with --web: only print the address")
     add_policy_options(parser, default="human")
     add_trial_options(parser)
-    parser.epilog = "Parameters of the environment: --env.NAME VALUE, e.g. --env.mines 5"
 
 
 def seed(word: str) -> int:
@@ -49,7 +48,7 @@ def run(parser: Parser, words: list[str]) -> int:
 
     from mulligan.envs import registry
     from mulligan.players import Plays, player_from
-    from mulligan.policy.human import HumanPolicy
+    from mulligan.policy.human import HumanPolicy, QuitGame
     from mulligan.trial.runner import run_trial_sync
 
     trained_params = take_defaults_of_run(parser, words)
@@ -82,9 +81,9 @@ def run(parser: Parser, words: list[str]) -> int:
     console.print(f"Up to {settings.episodes} episodes of {task.turns} turns.\n", highlight=False)
     try:
         trial = run_trial_sync(env, policy, settings=settings)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
         console.print("Good bye.")
-        return 130
+        return 0 if isinstance(stopped, QuitGame) else 130
     _print_verdict(trial, console)
     return 0
 
@@ -142,14 +141,13 @@ class Watched:
         self.policy, self.console, self.glyphs, self.name = policy, console, glyphs, policy.name
 
     def start(self, task: Task, seed: int) -> Conversation:
-        return _WatchedConversation(self.policy.start(task, seed), self, task.turns)
+        return _WatchedConversation(self.policy.start(task, seed), self)
 
 
 class _WatchedConversation:
-    def __init__(self, conversation: Conversation, watched: Watched, turns: int) -> None:
+    def __init__(self, conversation: Conversation, watched: Watched) -> None:
         self.conversation, self.console, self.glyphs = conversation, watched.console, watched.glyphs
         self.spectator = conversation if isinstance(conversation, Spectator) else None
-        self.turns, self.turns_taken = turns, 0
         for name in ("count_tokens", "context"):
             if hasattr(conversation, name):
                 setattr(self, name, getattr(conversation, name))
@@ -170,10 +168,8 @@ class _WatchedConversation:
     def see(self, step: Step, timeout_reward: float | None = None) -> None:
         if self.spectator is not None:
             self.spectator.see(step, timeout_reward)
-        self.turns_taken += 1
-        if step.done or self.turns_taken == self.turns:  # no later message shows this observation
+        if step.done or timeout_reward is not None:  # no later message shows this observation
             self._show(step.observation)
-            self.turns_taken = 0
 
     def ended(self, episode: Episode) -> None:
         if self.spectator is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from mulligan.app.cli.options import Parser
-from mulligan.errors import UnknownName, UsageError
+from mulligan.errors import UsageError
 from mulligan.types import Episode, Trial
 
 
@@ -23,13 +23,7 @@ def run(parser: Parser, words: list[str]) -> int:
 
     options = parser.parse_args(words)
     folder = RunFolder.open(options.run)
-    arms = folder.arms()
-    if not arms:
-        hint = "; training keeps those of every run.save_trials_every updates"
-        raise UsageError(f"{options.run} has no trials yet{hint if folder.config().get('kind') == 'train' else ''}")
-    arm = options.arm or ("main" if "main" in arms else arms[-1])
-    if arm not in arms:
-        raise UnknownName(f"arm of {options.run}", arm, arms)
+    arm = folder.arm(options.arm)
     trials = folder.trials(arm)
     index = min(trials, default=0) if options.number is None else options.number - 1
     if index not in trials:

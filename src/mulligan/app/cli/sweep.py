@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mulligan.app.cli.options import Parser, available_cores, extra_named, new_run_path
-from mulligan.app.cli.stopping import handling, interrupt_once
-from mulligan.errors import UsageError
+from mulligan.app.cli.options import Parser, available_cores, new_run_path
+from mulligan.app.stopping import handling, interrupt_once
+from mulligan.errors import UsageError, extra_named
 
 if TYPE_CHECKING:
     from mulligan.app.sweep.arms import Sweep, Work

@@ -11,10 +11,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mulligan.app.cli.options import Parser, extra_named, new_run_path
-from mulligan.app.cli.stopping import Polite, handling
+from mulligan.app.cli.options import Parser, new_run_path
 from mulligan.app.progress import Metrics, OnUpdate, Status, is_versus, shares, update_progress
-from mulligan.errors import MissingExtra, UsageError
+from mulligan.app.stopping import train_until_stopped
+from mulligan.errors import MissingExtra, UsageError, extra_named
 
 if TYPE_CHECKING:
     from mulligan.training.config import Config
@@ -50,7 +50,7 @@ def run(parser: Parser, words: list[str]) -> int:
     folder = Path(options.resume or options.run or new_run_path("train", config.task.env))
     if not options.resume and (folder / "config.toml").exists():  # before anything heavy is imported
         raise UsageError(f"{folder} already holds a run; choose another folder, or continue it with --resume {folder}")
-    polite = Polite()
+    _warn_without_gpu(config)
     with ExitStack() as stack:
         callbacks: list[OnUpdate] = []
         if options.tensorboard:
@@ -58,16 +58,9 @@ def run(parser: Parser, words: list[str]) -> int:
         if options.wandb:
             callbacks.append(_to_wandb(folder, config, stack))
         callbacks.append(stack.enter_context(update_progress(config.task.env, quiet=options.json)))
-        stack.enter_context(handling(polite.ask))
-        try:
-            _train(config, folder, [*callbacks, polite.on_update], bool(options.resume), lambda: polite.was_asked)
-            interrupted = polite.was_asked and not _is_trained(config, folder)
-        except KeyboardInterrupt:
-            interrupted = True
+        interrupted = train_until_stopped(config, folder, callbacks, resume=bool(options.resume))
     if interrupted:
-        has_begun = (folder / "config.toml").exists()
-        where = f": the run is in {folder}; continue with: mulligan train --resume {folder}"
-        sys.stderr.write(f"interrupted{where if has_begun else ' before the run began'}\n")
+        sys.stderr.write(f"interrupted: the run is in {folder}; continue with: mulligan train --resume {folder}\n")
         return 130
     _report(config, folder, options)
     return 0
@@ -108,29 +101,10 @@ def _written(config: Config, *, as_json: bool) -> str:
     return json.dumps(tree, indent=2) + "\n" if as_json else to_toml(tree).lstrip("\n")
 
 
-def _is_trained(config: Config, folder: Path) -> bool:
-    """Whether there is nothing left to do."""
-    from mulligan.training.metrics import MetricsFile
-
-    return any(line["update"] >= config.run.updates for line in MetricsFile(folder / "metrics.jsonl").read())
-
-
-def _train(config: Config, folder: Path, callbacks: list[OnUpdate], resume: bool, stop: Callable[[], bool]) -> None:
-    with extra_named("training"):
-        from mulligan.training.loop import train
-    _warn_without_gpu(config)
-
-    def on_update(metrics: Metrics) -> None:
-        for callback in callbacks:
-            callback(metrics)
-
-    train(config, folder, resume=resume, on_update=on_update, stop=stop)
-
-
 def _warn_without_gpu(config: Config) -> None:
     """Where a model of real size is about to be trained on the CPU, and nobody asked for that."""
-    import torch
-
+    with extra_named("training"):
+        import torch
     name = config.model.name
     is_large = name.partition(":")[0] in ("smollm2", "hf")
     if is_large and config.model.device == "auto" and not torch.cuda.is_available():
