@@ -13,7 +13,7 @@ import mulligan
 from mulligan.envs.minesweeper import player
 from mulligan.envs.minesweeper.env import count_neighbours, grid, seen_cells
 from mulligan.envs.minesweeper.player import UNKNOWN, fewest_clicks, mine_risks
-from mulligan.errors import ParameterError, UnknownName
+from mulligan.errors import UnknownName, UsageError
 from mulligan.policy.scripted import ExpertPolicy, ScriptedPolicy
 
 
@@ -271,7 +271,7 @@ def test_digest_tells_what_the_agent_saw():
     ],
 )
 def test_impossible_boards_are_refused_in_one_line(params):
-    with pytest.raises(ParameterError) as caught:
+    with pytest.raises(UsageError) as caught:
         mulligan.make_task("minesweeper", 0, params=params)
     assert "\n" not in str(caught.value)
 

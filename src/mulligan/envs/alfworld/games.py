@@ -22,10 +22,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mulligan.envs.alfworld.game import Game
-from mulligan.envs.alfworld.goal import read_goal
 from mulligan.envs.alfworld.pddl import GameError, Problem, read_problem
 from mulligan.envs.alfworld.plan import plan
-from mulligan.envs.alfworld.world import World
+from mulligan.envs.alfworld.world import World, read_goal
 from mulligan.errors import UsageError
 from mulligan.seeding import derive
 

@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
-from mulligan.envs.base import Player, action_text, least_image
-from mulligan.errors import ParameterError
+from mulligan.envs.base import Player, action_text, check_choices, check_range, least_image
 from mulligan.seeding import generator
 from mulligan.types import Episode, ParamValue, Step, Task
 
@@ -121,15 +120,11 @@ class MineSweeper:
 
     @staticmethod
     def settle(params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:
-        rows, cols, mines = int(params["rows"]), int(params["cols"]), int(params["mines"])
-        if not (1 <= rows <= 99 and 1 <= cols <= 99 and rows * cols >= 2):
-            raise ParameterError(f"minesweeper: rows and cols must be 1 to 99, for 2 cells or more (got {rows}x{cols})")
-        if not 1 <= mines < rows * cols:
-            raise ParameterError(f"minesweeper: mines must be 1 to {rows * cols - 1} on {rows}x{cols} (got {mines})")
-        if params["view"] not in ("board", "compact"):
-            raise ParameterError(f"minesweeper: view must be board or compact (got {params['view']!r})")
-        if params["view"] == "compact" and cols > 26:
-            raise ParameterError(f"minesweeper: cols must be 26 or fewer in the compact view (got {cols})")
+        rows, cols = int(params["rows"]), int(params["cols"])
+        check_choices("minesweeper", params, {"view": ("board", "compact")})
+        check_range("minesweeper", params, "rows", 1, 99)
+        check_range("minesweeper", params, "cols", 2 if rows == 1 else 1, 26 if params["view"] == "compact" else 99)
+        check_range("minesweeper", params, "mines", 1, rows * cols - 1)
         return params
 
     @staticmethod
