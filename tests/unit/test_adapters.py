@@ -392,7 +392,7 @@ def test_what_a_game_prints_is_not_in_the_way(capsys):
 
 @pytest.mark.slow
 def test_word_lists_that_cannot_be_downloaded_are_not_in_the_way_either():
-    """``mulligan envs textarena`` shows its list alone. In another process: nltk keeps the stream that it begins with."""
+    """``mulligan envs textarena`` shows its list alone. In another process: nltk keeps the stream it began with."""
     code = "from mulligan.envs.adapters.textarena import catalogue; list(catalogue())"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stderr == b""
 
