@@ -39,11 +39,7 @@ from mulligan.types import Episode, ParamValue, Step, Task
 GENERATED = "generated"
 SPARE = 2
 """Turns that a game's plan must leave over."""
-_GROUPS: dict[str, tuple[Kind, ...]] = {
-    "train": generate.TRAINING,
-    "ood": generate.OUT_OF_DISTRIBUTION,
-    "all": KINDS,
-}
+_GROUPS: dict[str, tuple[Kind, ...]] = {"train": generate.TRAINING, "ood": generate.OUT_OF_DISTRIBUTION, "all": KINDS}
 """Names for several kinds of task; the seed draws one of them."""
 _LONGEST_COMMAND = 200
 

@@ -39,7 +39,11 @@ _MOST_BOXES, _MOST_MOVES, _LONGEST_SOLUTION = 8, 20, 200
 _SIDES = (5, 16)
 _CHOICES = {"view": ("board", "cells"), "lost": ("runs", "ends", "hopeless"), "advice": ("solver", "doubtful", "none")}
 _WITHOUT_PLAYER = str.maketrans({solver.PLAYER: solver.FLOOR, solver.PLAYER_ON_GOAL: solver.GOAL})
-WALL, FLOOR, GOAL, BOX, BOX_ON_GOAL, PLAYER, PLAYER_ON_GOAL = map(ord, solver.GLYPHS)
+_, _FLOOR, _GOAL, _BOX, _BOX_ON_GOAL, _PLAYER, _PLAYER_ON_GOAL = map(ord, solver.GLYPHS)
+_WITH_BOX, _WITH_PLAYER = {_FLOOR: _BOX, _GOAL: _BOX_ON_GOAL}, {_FLOOR: _PLAYER, _GOAL: _PLAYER_ON_GOAL}
+"""A free cell -> the same cell once a box, or the player, has come."""
+_LEFT = {_BOX: _FLOOR, _PLAYER: _FLOOR, _BOX_ON_GOAL: _GOAL, _PLAYER_ON_GOAL: _GOAL}
+"""A cell with a box or the player -> the same cell without."""
 NAMES = ("up", "down", "left", "right")
 _NAMED = {word: name for name in NAMES for word in (name, name[0])}
 _LISTED = 3
@@ -216,30 +220,18 @@ def push(
     Returns the player's offset, the number of boxes on goals, the moves that were blocked (``move 2 (left)``), and how
     many were played.
     """
-    blocked, number = list[str](), 0
+    blocked: list[str] = []
     for number, name in enumerate(names, start=1):
         delta = _offsets(cols)[name]
         ahead = player + delta
         target = cells[ahead]
-        if target in (BOX, BOX_ON_GOAL):
-            beyond = cells[ahead + delta]
-            if beyond == FLOOR:
-                cells[ahead + delta] = BOX
-            elif beyond == GOAL:
-                cells[ahead + delta] = BOX_ON_GOAL
-                home += 1
-            else:
-                target = WALL  # a box that cannot move is as good as one
-            if target == BOX:
-                target = FLOOR
-            elif target == BOX_ON_GOAL:
-                target = GOAL
-                home -= 1
-        if target == WALL:
+        if target in _LEFT and (pushed := _WITH_BOX.get(cells[ahead + delta])):
+            home += (pushed == _BOX_ON_GOAL) - (target == _BOX_ON_GOAL)
+            cells[ahead + delta], target = pushed, _LEFT[target]
+        if target not in _WITH_PLAYER:  # a wall, or a box that cannot move
             blocked.append(f"move {number} ({name})")
             continue
-        cells[ahead] = PLAYER if target == FLOOR else PLAYER_ON_GOAL
-        cells[player] = FLOOR if cells[player] == PLAYER else GOAL
+        cells[ahead], cells[player] = _WITH_PLAYER[target], _LEFT[cells[player]]
         player = ahead
         if home == boxes:
             break

@@ -86,18 +86,9 @@ class WebShop:
     """Buy what an instruction asks for in an online shop: search, compare, choose options."""
 
     defaults: ClassVar[dict[str, ParamValue]] = {
-        "catalogue": "generated",
-        "products": 3000,
-        "world": 0,
-        "goals": "synthetic",
-        "goal": -1,
-        "split": "auto",
-        "per_page": 10,
-        "longest": 1200,
-        "attributes": False,
-        "view": "page",
-        "pays": "score",
-    }
+        "catalogue": "generated", "products": 3000, "world": 0, "goals": "synthetic", "goal": -1, "split": "auto",
+        "per_page": 10, "longest": 1200, "attributes": False, "view": "page", "pays": "score",
+    }  # fmt: skip
     turns: ClassVar[int] = 12
     players: ClassVar[tuple[str, ...]] = ("expert", "first-listed", "omniscient")
     room_players: ClassVar[tuple[str, ...]] = ("first-listed",)
