@@ -6,12 +6,13 @@ up by name: see `mulligan.envs.registry.EnvSpec` for the class attributes and `O
 
 from __future__ import annotations
 
+import importlib
 import random
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from mulligan.errors import ParameterError, UnknownName
+from mulligan.errors import MissingExtra, ParameterError, UnknownName
 from mulligan.types import Completion, Episode, ParamValue, Step, Task
 
 Choice = TypeVar("Choice")
@@ -138,6 +139,14 @@ def least_image(cols: int, cells: str) -> str:
             images += [(len(turned[0]), "".join(turned)), (len(turned[0]), "".join(turned[::-1]))]
     width, least = min(images)
     return f"{width}:{least}"
+
+
+def library(module: str, env: str, extra: str | None = None) -> Any:
+    """The library `module`, imported only now; `env` needs it, and `extra` (or the extra of its name) brings it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise MissingExtra(env, extra or module) from None
 
 
 def check_choices(env: str, params: Mapping[str, ParamValue], choices: Mapping[str, Collection[str]]) -> None:

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TextIO, cast
 
 from mulligan.envs import registry
-from mulligan.envs.adapters import Listed, action_with_arrows, library, nearest
-from mulligan.envs.base import pick, settle_seat
+from mulligan.envs.adapters import Listed, action_with_arrows, nearest
+from mulligan.envs.base import library, pick, settle_seat
 from mulligan.errors import UnknownName, UsageError
 from mulligan.seeding import derive, generator
 from mulligan.types import Episode, ParamValue, Step, Task

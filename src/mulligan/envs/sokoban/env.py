@@ -316,13 +316,10 @@ def _level(task: Task) -> level_source.Level:
 
 
 def _check_generated(params: Mapping[str, ParamValue]) -> None:
+    check_range("sokoban", params, "rows", *_SIDES)
+    check_range("sokoban", params, "cols", *_SIDES)
     rows, cols, boxes = (int(params[name]) for name in ("rows", "cols", "boxes"))
-    limits = {
-        "rows": _SIDES,
-        "cols": _SIDES,
-        "boxes": (1, min(_MOST_BOXES, (rows - 2) * (cols - 2) // 4)),
-        "solution": (3 * boxes + 2, _LONGEST_SOLUTION),  # shorter ones are not found on some boards
-        "level": (-1, -1),
-    }
-    for name, (least, most) in limits.items():
-        check_range("sokoban", params, name, least, most)
+    check_range("sokoban", params, "boxes", 1, min(_MOST_BOXES, (rows - 2) * (cols - 2) // 4))
+    # shorter solutions are not found on some boards
+    check_range("sokoban", params, "solution", 3 * boxes + 2, _LONGEST_SOLUTION)
+    check_range("sokoban", params, "level", -1, -1)

@@ -49,14 +49,6 @@ _GENERATED = ("generated", "tiny")
 _ORIGINAL_SPLIT = {"train": slice(1500, None), "validation": slice(500, 1500), "eval": slice(0, 500)}
 """The original's split of its goals, by their order. Each 10^9 seeds draw from the next set."""
 _SEEDS_EACH = 1_000_000_000
-_NUMBERS = {
-    "products": (1, 2_000_000),
-    "per_page": (1, 50),
-    "longest": (0, 1_000_000),
-    "goal": (-1, 1_000_000_000),
-    "world": (-1, 2**63),
-}
-"""The least and the largest value of a parameter."""
 _WORDS = {
     "view": ("page", "compact"),
     "pays": ("score", "success"),
@@ -107,9 +99,11 @@ class WebShop:
     def settle(params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:
         """Check the parameters."""
         is_made_up = params["catalogue"] in _GENERATED
-        for name, (least, most) in _NUMBERS.items():
-            most = MOST_TINY if name == "products" and params["catalogue"] == "tiny" else most
-            check_range("webshop", params, name, least, most)
+        check_range("webshop", params, "products", 1, MOST_TINY if params["catalogue"] == "tiny" else 2_000_000)
+        check_range("webshop", params, "per_page", 1, 50)
+        check_range("webshop", params, "longest", 0, 1_000_000)
+        check_range("webshop", params, "goal", -1, 1_000_000_000)
+        check_range("webshop", params, "world", -1, 2**63)
         check_choices("webshop", params, _WORDS)
         for name, needed in (("goals", "human"), ("split", "original")):
             if is_made_up and params[name] == needed:

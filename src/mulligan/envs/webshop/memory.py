@@ -151,13 +151,10 @@ def unsure(seen: Seen, goal: Goal) -> list[str]:
 
 def digest(story: Story) -> str:
     """An episode in a few lines: what was searched, what was looked at and lacked, what was bought."""
-    lines = []
-    if story.queries:
-        lines.append("searched " + "; ".join(f"{query!r} ({hits} found)" for query, hits in story.queries.items()))
-    for asin, seen in story.items.items():
-        lines.append(f"{asin} {seen.product.price_tag}: {_verdict(seen, story)}")
-    lines.append(_purchase(story))
-    return "\n".join(lines)
+    queries = "; ".join(f"{query!r} ({hits} found)" for query, hits in story.queries.items())
+    lines = [f"searched {queries}"] if queries else []
+    lines += [f"{asin} {seen.product.price_tag}: {_verdict(seen, story)}" for asin, seen in story.items.items()]
+    return "\n".join([*lines, _purchase(story)])
 
 
 def _verdict(seen: Seen, story: Story) -> str:

@@ -237,11 +237,7 @@ def _next_choice(session: Session) -> str:
 
 
 def _queries(world: WebShop) -> list[str]:
-    """The expert's searches, in order.
-
-    In the tiny shop one name of the kind after the other. In a made-up one all names with the attribute that is asked
-    for first, then with all attributes. Elsewhere the instruction's own words, then the kind and the attributes alone.
-    """
+    """The expert's searches, in order; a made-up title has the attribute that is asked for first."""
     goal, names = world.goal, _kind_names(world)
     if world.shop.tiny:
         return sorted(names, key=lambda name: name not in goal.instruction.lower())

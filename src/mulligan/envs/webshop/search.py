@@ -7,7 +7,6 @@ stays bounded, and read back as memory maps.
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mulligan.errors import MissingExtra
+from mulligan.envs.base import library
 
 K1, B = 0.9, 0.4
 _WORD = re.compile(r"[^\W_]+")
@@ -37,11 +36,7 @@ FILES = ("starts", "products", "weights")
 
 def stemmer() -> Callable[[str], str]:
     """Word -> stem, by the Snowball stemmer for English."""
-    try:
-        library: Any = importlib.import_module("Stemmer")
-    except ImportError as error:
-        raise MissingExtra("the search of webshop", "webshop") from error
-    stem: Callable[[str], str] = library.Stemmer("english").stemWord
+    stem: Callable[[str], str] = library("Stemmer", "the search of webshop", "webshop").Stemmer("english").stemWord
     return stem
 
 
