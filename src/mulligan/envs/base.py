@@ -135,8 +135,8 @@ def least_image(cols: int, cells: str) -> str:
     columns = ["".join(column) for column in zip(*rows, strict=True)]
     images = []
     for lines in (rows, columns):
-        for turned in (lines, [line[::-1] for line in lines]):
-            images += [(len(turned[0]), "".join(turned)), (len(turned[0]), "".join(turned[::-1]))]
+        plain, mirrored = "".join(lines), "".join(line[::-1] for line in lines)
+        images += [(len(lines[0]), image) for image in (plain, mirrored, plain[::-1], mirrored[::-1])]
     width, least = min(images)
     return f"{width}:{least}"
 
