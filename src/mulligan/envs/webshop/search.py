@@ -33,7 +33,7 @@ _PIECE = 4_000_000
 """Words of the texts that are held in memory before they are counted and put aside."""
 _COLUMNS = 1024
 _FEW, _COMMON, _ROWS = 256, 8, 64
-"""A stem that more than 256 products and one in 8 have is added as a row; 64 are kept, 300 MB for a million products."""
+"""A stem that over 256 products and one in 8 have is added as a row; 64 are kept, 300 MB for a million products."""
 FILES = ("starts", "products", "weights")
 
 
