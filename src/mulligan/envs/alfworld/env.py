@@ -72,7 +72,7 @@ def world_key(world: World, view: View) -> str:
 class ALFWorld:
     """Carry out a household task in text: find things, clean, heat or cool them, and put them where they belong."""
 
-    __slots__ = ("_done", "begun", "game", "show_commands", "task", "view", "world")
+    __slots__ = ("_done", "game", "show_commands", "task", "view", "world")
 
     defaults: ClassVar[dict[str, ParamValue]] = {
         "games": GENERATED, "game": -1, "kind": "train", "plan": 8, "places": 10, "rooms": "seen",
@@ -87,8 +87,6 @@ class ALFWorld:
         self.view = view_of(task.text("view"), self.world)
         self.show_commands = bool(task["commands"])
         self.game = Game(self.world)
-        self.begun = 0
-        """Episodes begun so far: a player beside the world tells by it that a new one began."""
         self._done = progress(self.game)
 
     @staticmethod
@@ -132,7 +130,6 @@ class ALFWorld:
 
     def reset(self, chance: int = 0) -> str:
         self.game.reset()
-        self.begun += 1
         self._done = progress(self.game)
         return self._shown(self.view.intro())
 
@@ -222,13 +219,13 @@ class Searcher:
         self.omniscient = kind == "omniscient"
         self.remembered: set[int] = set()
         """Receptacles seen in any episode of the trial: at the start of each they hold the same."""
-        self.begun = -1
-        self.first = 0
+        self.first = -1
+        """The receptacle at which the search of this episode begins; -1 until it is drawn."""
 
     def act(self) -> str:
         env, rng = self.env, self.rng
-        if env.begun != self.begun:
-            self.begun, self.first = env.begun, int(rng.random() * len(env.world.locations))
+        if self.first < 0:
+            self.first = int(rng.random() * len(env.world.locations))
         if rng.random() < self.skill:
             command = self._choose()
             if command is not None:
@@ -237,6 +234,7 @@ class Searcher:
 
     def see(self, step: Step) -> None:
         self.remembered |= self.env.game.seen
+        self.first = -1 if step.done else self.first
 
     def _choose(self) -> str | None:
         game = self.env.game

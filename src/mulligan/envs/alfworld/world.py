@@ -87,7 +87,9 @@ class World:
         self.r_names = tuple(names[each] for each in receptacles)
         self.numbers = {name: number for number, name in enumerate(self.names)}
         self.r_numbers = {name: number for number, name in enumerate(self.r_names)}
-        self._types(by_predicate, objects, receptacles)
+        types = dict([*by_predicate["objecttype"], *by_predicate["receptacletype"]])
+        self.object_types = tuple(types.get(each, "") for each in objects)
+        self.r_types = tuple(types.get(each, "") for each in receptacles)
         self._places(by_predicate, o_at, r_at)
         self._objects(by_predicate, o_at)
         things = list(zip(range(len(objects)), self.object_types, self.abilities, strict=True))
@@ -97,16 +99,6 @@ class World:
         self.lamps = tuple(o for o, kind, can in things if kind == target and can & TOGGLED)
         """Lamps of the goal's type that can be switched on; none where the goal needs no lamp."""
         self.goal_targets = tuple(r for r, kind in enumerate(self.r_types) if kind == target and goal.kind != "look")
-
-    def _types(self, facts: Facts, objects: list[str], receptacles: list[str]) -> None:
-        types = dict([*facts["objecttype"], *facts["receptacletype"]])
-        self.object_types = tuple(types.get(each, "") for each in objects)
-        self.r_types = tuple(types.get(each, "") for each in receptacles)
-        fits: defaultdict[str, set[str]] = defaultdict(set)
-        for holder, held in facts["cancontain"]:
-            fits[holder].add(held)
-        self.can_hold = tuple(fits[kind] for kind in self.r_types)
-        """For each receptacle the types of objects that can be put there."""
 
     def _places(self, facts: Facts, o_at: dict[str, int], r_at: dict[str, int]) -> None:
         """Locations by number, and what stands and lies where."""
@@ -132,6 +124,11 @@ class World:
         for each, receptacle in facts["inreceptacle"]:
             inside[r_at[receptacle]].add(o_at[each])
         self.inside = tuple(map(tuple, map(sorted, inside)))
+        fits: defaultdict[str, set[str]] = defaultdict(set)
+        for holder, held in facts["cancontain"]:
+            fits[holder].add(held)
+        self.can_hold = tuple(fits[kind] for kind in self.r_types)
+        """For each receptacle the types of objects that can be put there."""
         self.openable = frozenset(r_at[each] for (each,) in facts["openable"])
         self.opened = frozenset(r_at[each] for (each,) in facts["opened"])
         self.to_go = sorted((f"go to {self.r_names[r]}", at) for r, at in enumerate(locations) if at >= 0)
