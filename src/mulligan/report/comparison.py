@@ -133,6 +133,9 @@ def rich_table(grid: Grid) -> Table:
     from rich.text import Text
 
     table = empty_table(grid.title)
+    if "retries" in grid.columns:
+        table.caption = "retries: the last p@k of the same agent without memory"
+        table.caption_justify = "left"
     for number, column in enumerate(grid.columns):
         table.add_column(Text(column), justify="right" if number else "left", overflow="fold")
     for row in grid.rows:
@@ -213,9 +216,9 @@ def draw(data: Data, path: Path) -> None:
                 below.plot(updates, 100 * shares, color=colours[curve["name"]], alpha=0.8)
         top.set(title=section["title"], xlabel="attempt k", ylabel="p@k (%)", xticks=list(attempts), ylim=(0, 102))
         below.set(xlabel="update", ylabel=f"p@{section['episodes']} (%) on validation tasks", ylim=(0, 102))
-        top.legend(fontsize=8, loc="lower right")
+        below.legend(*top.get_legend_handles_labels(), fontsize=8, loc="upper left", bbox_to_anchor=(0, -0.15))
         for axis in (top, below):
             axis.grid(alpha=0.25)
     figure.tight_layout()
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=110, bbox_inches="tight")  # which makes room for the legends below the axes
     pyplot.close(figure)

@@ -62,10 +62,13 @@ class Entry:
 
         A list of tasks names their worlds alone, so that an evaluation with more turns has the same one.
         """
-        digests = {part.get("tasks_digest", "") for part in self.parts.values()}
+        digests = {part.get("tasks_digest", ""): part for part in self.parts.values()}
         if len(digests) > 1:
-            raise UsageError(f"the rows were played on different tasks: the seeds of {self.label!r}")
-        return (self.row["env"], digests.pop(), self.topic, self.episodes)
+            first, other, *_ = digests.values()
+            raise UsageError(
+                f"the rows were played on different tasks: the seeds of {self.label!r}{_differing(first, other)}"
+            )
+        return (self.row["env"], *digests, self.topic, self.episodes)
 
     @property
     def has_outcomes(self) -> bool:
@@ -108,7 +111,7 @@ def compare(rows: Sequence[Row], against: str | None = None, *, show_all: bool =
         if not show_all and (first.section, _task_set(first)) != (entry.section, _task_set(entry)):
             raise UsageError(
                 f"the rows were played on different tasks: {first.label!r} ({_task_set(first)}) and {entry.label!r} "
-                f"({_task_set(entry)}); compare them one set at a time"
+                f"({_task_set(entry)}){_differing(first.row, entry.row)}; compare them one set at a time"
             )
     sections: dict[tuple[str, str, str, int], list[Entry]] = {entry.section: [] for entry in mains}
     for entry in evaluations:
@@ -256,6 +259,18 @@ def _task_set(entry: Entry) -> str:
     part = next(iter(entry.parts.values()))
     named = f"list {part['tasks_digest'][:6]}" if part.get("tasks_digest") else "of which nothing more is known"
     return f"{part['tasks']} {part.get('seed_set', 'eval')} tasks, {named}"
+
+
+def _differing(first: Row, other: Row) -> str:
+    """The parameters of the environment in which two rows differ, in words."""
+    one, two = (row.get("params") or _settings_of_env(row) for row in (first, other))
+    names = [name for name in {**one, **two} if str(one.get(name)) != str(two.get(name))]
+    return "".join(f"; {name} is {one.get(name, 'unset')} and {two.get(name, 'unset')}" for name in names)
+
+
+def _settings_of_env(row: Row) -> Row:
+    settings = row.get("settings", {})
+    return {name.removeprefix("env."): settings[name] for name in settings if name.startswith("env.")}
 
 
 def differing_settings(mains: Sequence[Entry]) -> dict[str, dict[str, list[str]]]:
