@@ -324,3 +324,15 @@ def test_two_signals_within_a_second_are_one_request(monkeypatch):
         clock.now += 1.0
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_what_is_under_way_is_said_once(tmp_path, capsys, monkeypatch):
+    """Not "warm start: warm start 1 of 250"."""
+    monkeypatch.setattr("mulligan.app.progress._EVERY_SECONDS", 0.0)
+    work = [_work(tmp_path, "warm start"), _work(tmp_path, "RL")]
+    with schedule.work_progress(work) as show:
+        show(work[0], "demonstrations", 100, 400)
+        show(work[0], "warm start", 1, 250)
+        show(work[1], "training", 2, 80)
+    said = ["warm start: demonstrations 100 of 400", "warm start: 1 of 250", "RL: training 2 of 80"]
+    assert capsys.readouterr().err.splitlines() == said

@@ -12,7 +12,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,7 @@ from mulligan.training.resolve import checked, from_run, to_tree
 from mulligan.training.rows import Row, rows_of
 from mulligan.training.step import Learner, UpdateData
 from mulligan.training.validation import RETRIES, TRIALS_AT_A_TIME, Validation
-from mulligan.training.warmstart import demonstrate, warm_start
+from mulligan.training.warmstart import warm_start
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Group, Trial
 
@@ -187,9 +186,8 @@ class Trainer:
         """Warm start, then the first checkpoint; returns False where it was stopped before."""
         if self.config.warmstart.steps:
             notices, self.notices = self.notices, []
-            play = partial(demonstrate, self.config, self.mixture, self.settings, self.loaded.renderer)
-            context, on_update = self.engine.context, self.on_update
-            if not warm_start(self.config, self.learner, self.folder, play, context, on_update, self.stop, notices):
+            renderer, context, on_update = self.loaded.renderer, self.engine.context, self.on_update
+            if not warm_start(self.config, self.learner, self.folder, renderer, context, on_update, self.stop, notices):
                 return False
         if self.config.algo.kl_weight:
             checkpoint.save_reference(self.folder.path, self.learner)

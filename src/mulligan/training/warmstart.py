@@ -27,7 +27,6 @@ from mulligan.training.config import Config, shown_memories, shown_params
 from mulligan.training.rows import Row, rows_of
 from mulligan.training.step import Learner
 from mulligan.trial import prompts
-from mulligan.trial.settings import TrialSettings
 from mulligan.types import Trial
 
 EPISODES = 3
@@ -36,47 +35,49 @@ CHECKPOINT_EVERY = 100
 """Steps after which a warm start is saved: some minutes of a GPU. A warm start that is asked to stop is saved too."""
 
 
-def demonstrate(config: Config, mixture: Mixture, settings: TrialSettings, renderer: Renderer) -> list[Trial]:
-    """The demonstrated trials, with the tokens an agent should have sampled. Always with several episodes: RL and
-    meta-RL start from the same play."""
+def demonstrate(config: Config, renderer: Renderer, on_played: workers.OnPlayed = lambda played: None) -> list[Trial]:
+    """The demonstrated trials, with the tokens an agent should have sampled; `on_played` gets how many there are.
+
+    Always with several episodes: RL and meta-RL start from the same play.
+    """
     warm, seed = config.warmstart, config.run.seed
-    style = prompts.style(settings.style)
+    style = prompts.style(config.trial.style)
     player = Demonstrated(ExpertPolicy(warm.skill, warm.recall, kind=warm.player), renderer, style.demonstrated)
     related = EPISODES - 1 if config.task.related else 0
-    mixture = replace(mixture, params=shown_params(config))
+    mixture = Mixture.parse(config.task.env, shown_params(config))
     draws = workers.draw(
         mixture, warm.trials, seed=seed, update=-1, related=related, name="warmstart", processes=warm.processes
     )
-    in_turn = [replace(settings, episodes=EPISODES, memory=memory) for memory in shown_memories(config)]
+    in_turn = [replace(config.trial, episodes=EPISODES, memory=memory) for memory in shown_memories(config)]
     jobs = [
         (Job(draw.task, derive(seed, "demonstration", number), related=draw.related), in_turn[number % len(in_turn)])
         for number, draw in enumerate(draws)
     ]
-    return workers.play(jobs, player, warm.processes)
+    return workers.play(jobs, player, warm.processes, on_played)
 
 
 def warm_start(
     config: Config,
     learner: Learner,
     folder: RunFolder,
-    play: Callable[[], Sequence[Trial]],
+    renderer: Renderer,
     context: int,
     on_update: Callable[[dict[str, Any]], None],
     stop: Callable[[], bool],
     notices: Sequence[str],
 ) -> bool:
-    """All steps that an earlier process has left, on the trials that `play` demonstrates; returns False where `stop`
-    ended them before the last.
+    """All steps that an earlier process has left; returns False where `stop` ended them before the last.
 
     `context` is the longest sequence that an agent can play, in tokens.
-    `on_update` gets the number of steps done, the loss and a warning after each step, and before the first `notices`.
+    `on_update` gets the number of steps done, the loss and a warning after each step; before the first, `notices` and
+    how many demonstrations were played.
     """
     warm, began = config.warmstart, time.perf_counter()
     optimisers = learner.warm_optimisers()
     before = checkpoint.restore_warm_start(folder.path, learner, optimisers)
-    begins = {"warmstart": before.steps, "steps": warm.steps, "demonstrations": warm.trials}
+    begins = {"warmstart": before.steps, "steps": warm.steps, "demonstrations": warm.trials, "demonstrated": 0}
     on_update({**begins, **({"warning": "; ".join(notices)} if notices else {})})
-    trials = play()
+    trials = demonstrate(config, renderer, lambda played: on_update({**begins, "demonstrated": played}))
     rows = _rows(trials)
     warning = _too_long(rows, context)
     rng = generator(config.run.seed, "warmstart")

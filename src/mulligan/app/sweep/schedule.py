@@ -73,7 +73,8 @@ def work_progress(work: Sequence[Work], *, quiet: bool = False) -> Iterator[OnPr
             nonlocal done
             name = f"{one.name} (seed {one.seed})" if several_seeds else one.name
             if stage != "done":
-                display.show(name, f"{stage} {count} of {total}", count, total)
+                shown_stage = "" if one.name.startswith(stage) else f"{stage} "  # not "warm start: warm start 1 of 250"
+                display.show(name, f"{shown_stage}{count} of {total}", count, total)
                 return
             done += 1
             if not quiet:

@@ -99,6 +99,8 @@ def work(order: Mapping[str, Any], report: Report, stop: Callable[[], bool] = la
     def on_update(metrics: Mapping[str, Any]) -> None:
         if "update" in metrics:
             report({"stage": "training", "done": metrics["update"], "total": metrics["updates"]})
+        elif "demonstrations" in metrics:
+            report({"stage": "demonstrations", "done": metrics["demonstrated"], "total": metrics["demonstrations"]})
         else:
             report({"stage": "warm start", "done": metrics["warmstart"], "total": metrics["steps"]})
 
