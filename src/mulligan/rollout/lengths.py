@@ -15,22 +15,19 @@ seed nor on which worlds are for training, so that runs which differ in nothing 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mulligan.envs import registry
 from mulligan.errors import MulliganError
 from mulligan.models.renderer import Renderer
-from mulligan.policy.base import World
 from mulligan.policy.local import Demonstrated
+from mulligan.policy.scripted import RandomPolicy
 from mulligan.rollout.groups import Mixture
 from mulligan.rollout.tasksets import FIRST_SEED
-from mulligan.seeding import generator
 from mulligan.trial import prompts
 from mulligan.trial.memory import shows_history, shows_reflection
 from mulligan.trial.runner import run_trial_sync
 from mulligan.trial.settings import MAX_REFLECTIONS, TrialSettings
-from mulligan.types import Completion, Episode, Message, Sampling, Step, Task
 
 TASKS = 8
 """Trials of each environment."""
@@ -133,7 +130,7 @@ def _lengths(name: str, mixture: Mixture, settings: TrialSettings, renderer: Ren
     params = mixture.own_params(name)
     lengths = Lengths(turns=registry.task_of(name, 0, params).turns)
     style = prompts.style(settings.style)
-    player = Demonstrated(_RandomMoves(), renderer, style.demonstrated)
+    player = Demonstrated(RandomPolicy("lengths", otherwise="?"), renderer, style.demonstrated)
     # Two episodes, so that a reflection is asked for after the first.
     settings = replace(settings, episodes=2, memory="reflection", stop="never", window=None)
     for number in range(TASKS):
@@ -161,36 +158,3 @@ def _lengths(name: str, mixture: Mixture, settings: TrialSettings, renderer: Ren
             None if digest is None else max(lengths.digest or 0, 0, *(renderer.count(digest(e)) for e in episodes)),
         )
     return lengths
-
-
-class _RandomMoves:
-    """Random legal moves where the environment names them, else a reply that no environment understands."""
-
-    name = "random moves"
-
-    def __init__(self, seed: int = 0) -> None:
-        self.rng = generator(seed, "lengths")
-        self.world: World | None = None
-        self.is_over = False
-
-    def start(self, task: Task, seed: int) -> _RandomMoves:
-        return _RandomMoves(seed)
-
-    def watch(self, world: World) -> None:
-        self.world = world
-
-    def see(self, step: Step, timeout_reward: float | None = None) -> None:
-        pass
-
-    def ended(self, episode: Episode) -> None:
-        self.is_over = True
-
-    async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
-        if self.is_over:
-            self.is_over = False
-            return Completion("<reflection>\nplan: play on\n</reflection>")
-        moves = list(self.world.legal()) if hasattr(self.world, "legal") else []  # type: ignore[union-attr]
-        return Completion(self.rng.choice(moves) if moves else "?")
-
-    def close(self) -> None:
-        pass

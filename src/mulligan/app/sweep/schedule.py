@@ -167,18 +167,16 @@ class _Process:
         # Where cores are shared with others, threads that spin cost seven times more.
         environment = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ}
         environment |= {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+        (work.folder / ORDER).write_text(json.dumps(work.order), encoding="utf-8")
         with self.log.open("a", encoding="utf-8") as log:
             self.process = subprocess.Popen(
-                [sys.executable, *_WORKER],
-                stdin=subprocess.PIPE,
+                [sys.executable, *_WORKER, str(work.folder)],
+                stdin=subprocess.PIPE,  # which stays open: its end tells the worker that nobody listens any more
                 stdout=subprocess.PIPE,
                 stderr=log,
                 encoding="utf-8",
                 env=environment,
             )
-        order = json.dumps(work.order)
-        (work.folder / ORDER).write_text(order, encoding="utf-8")
-        self.tell(order)  # the pipe stays open: its end tells the worker that nobody listens any more
         self.listener = threading.Thread(target=self._listen, args=(reports,), daemon=True)
         self.listener.start()
 
