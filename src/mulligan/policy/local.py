@@ -40,7 +40,6 @@ class Transcript:
         return ids, offset
 
     def replied(self, ids: tuple[int, ...], text: str) -> None:
-        """The reply to the last prompt."""
         self.messages.append({"role": "assistant", "content": text})
         self.length += len(ids)
         self.last = ids

@@ -129,7 +129,6 @@ def _gap(gap: Data | None, versus: bool) -> str:
 
 
 def rich_table(grid: Grid) -> Table:
-    """A grid on a terminal."""
     from rich.text import Text
 
     table = empty_table(grid.title)
@@ -144,7 +143,6 @@ def rich_table(grid: Grid) -> Table:
 
 
 def markdown(data: Data) -> str:
-    """All tables and notes in Markdown."""
     parts = []
     for grid in grids(data):
         lines = [f"**{grid.title}**", "", "| " + " | ".join(grid.columns) + " |", "|" + "---|" * len(grid.columns)]
@@ -153,7 +151,6 @@ def markdown(data: Data) -> str:
 
 
 def latex(data: Data) -> str:
-    """All tables for LaTeX with booktabs."""
     parts = []
     for grid in grids(data):
         lines = [f"% {grid.title}", rf"\begin{{tabular}}{{l{'r' * (len(grid.columns) - 1)}}}", r"\toprule"]

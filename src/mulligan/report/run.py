@@ -111,7 +111,6 @@ class RunFolder:
         return TrialWriter(self._file(arm))
 
     def write_trials(self, arm: str, trials: Sequence[Trial]) -> None:
-        """All trials of a file at once, whole or not at all."""
         self._file(arm).parent.mkdir(exist_ok=True)
         _replace(self._file(arm), _compressed(_trial_line(index, trial) for index, trial in enumerate(trials)))
 
@@ -205,12 +204,10 @@ def _finite(data: Any) -> Any:
 
 
 def trial_to_dict(trial: Trial) -> dict[str, Any]:
-    """A trial as plain JSON data."""
     return dataclasses.asdict(trial)
 
 
 def trial_from_dict(data: Mapping[str, Any]) -> Trial:
-    """The trial that `trial_to_dict` wrote."""
     episodes = tuple(map(_episode, data["episodes"]))
     related = tuple(map(_task, data["related"]))
     return Trial(_task(data["task"]), episodes, data["memory"], data["seed"], data["index"], related)

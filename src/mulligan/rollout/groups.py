@@ -67,7 +67,6 @@ class Mixture:
         return cls(tuple(weights), dict(params))
 
     def own_params(self, name: str) -> dict[str, Any]:
-        """The parameters that environment `name` knows."""
         defaults = registry.spec(name).defaults
         return {key: value for key, value in self.params.items() if key in defaults or key == "turns"}
 
@@ -113,7 +112,6 @@ def _seed(rng: random.Random) -> int:
 
 
 def _parts(text: str) -> list[str]:
-    """`text` split at commas outside brackets."""
     parts, depth = [""], 0
     for character in text:
         depth = max(0, depth + (character == "(") - (character == ")"))

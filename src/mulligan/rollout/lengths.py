@@ -82,7 +82,6 @@ class Need:
         return self.replies + self.memory
 
     def __str__(self) -> str:
-        """The arithmetic, as messages show it."""
         parts = [f"rules and first observation {self.opening:,}"]
         parts += [f"memory {self.memory:,}"] if self.memory else []
         parts.append(f"{self.turns} turns x (observation {self.observation:,} + reply {self.reply:,})")
@@ -108,7 +107,6 @@ def needed(settings: TrialSettings, lengths: Lengths) -> Need:
 
 
 def _memory(settings: TrialSettings, lengths: Lengths) -> int:
-    """Tokens of memory before the last episode."""
     earlier, mode = settings.episodes - 1, settings.memory_mode
     history = reflections = 0
     if shows_history(mode):

@@ -197,7 +197,6 @@ def settings() -> Mapping[str, Setting]:
 
 
 def value_at(config: Config, key: str) -> Any:
-    """The value of the setting with this dotted key."""
     return settings()[key].of(getattr(config, key.partition(".")[0]))
 
 

@@ -227,7 +227,6 @@ class Trainer:
         }
 
     def _learn(self, update: int, batch: StepBatch, rows: list[Row], steps: int) -> tuple[Advantages, dict[str, float]]:
-        """Advantages, then the optimiser's steps."""
         values = self.learner.look_over(rows, steps, update)
         if values is not None:
             batch = replace(batch, critic=values.double().cpu().numpy())
@@ -244,7 +243,6 @@ class Trainer:
         return advantages, losses
 
     def _warning(self, losses: dict[str, float], budget: int, groups: list[Group], cut: CutReplies) -> str | None:
-        """The warnings of this update, if there are any."""
         warnings: list[str | None] = [*self.notices]
         self.notices = []
         if not self.config.run.staleness:  # trials that began before the last update were drawn from other weights
@@ -293,7 +291,6 @@ class Trainer:
         return playing
 
     async def _play(self, update: int, playing: _Playing) -> list[Group]:
-        """Play the groups of an update."""
         run = self.config.run
         related = self.settings.episodes - 1 if self.config.task.related else 0
         # With RL, whose trials have one episode, agents are told of as many as policies are evaluated on.

@@ -38,7 +38,6 @@ class MetricsFile:
         _write_out(self.path, "a", json.dumps(finite, allow_nan=False) + "\n")
 
     def read(self) -> list[dict[str, Any]]:
-        """All complete lines."""
         return [self._read(line) for line in self._lines()]
 
     def _read(self, line: str) -> dict[str, Any]:

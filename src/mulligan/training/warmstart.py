@@ -103,7 +103,6 @@ def warm_start(
 
 
 def _rows(trials: Sequence[Trial]) -> list[Row]:
-    """The rows that have something to imitate."""
     rows = [row for row in rows_of(trials)[0] if row.spans]
     if not rows:
         errors = (episode.error for trial in trials for episode in trial.episodes if episode.error)

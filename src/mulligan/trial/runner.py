@@ -284,7 +284,6 @@ class _TrialPlay:
         return remembering.recall(self.past, self.memory, budget, headline, self.count) if budget > 0 else ""
 
     def _shown_tokens(self, memory_text: str) -> int:
-        """Tokens of a memory with the words around it."""
         return self.count(prompts.remembered(memory_text, self.style, related=bool(self.related)))
 
     async def _step(self, reply: str) -> Step:

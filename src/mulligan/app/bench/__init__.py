@@ -37,7 +37,6 @@ class Report:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """How long `work` takes."""
     started = time.perf_counter()
     work()
     return time.perf_counter() - started

@@ -244,7 +244,6 @@ def _rollout(loaded: Any, sizes: Sizes, reply: int) -> list[dict[str, Cell]]:
     rng = random.Random(0)
 
     async def replay(rows: list[Any]) -> None:
-        """The same numbers of tokens in one stream, row by row."""
         stream = await engine.open()
         for row in rows:
             stream.restart()

@@ -198,7 +198,6 @@ def _drawn_at_random(shape: str, config: Any) -> Any:
 
 @contextmanager
 def _trainer(config: Any, loaded: Any = None) -> Iterator[Any]:
-    """A trainer whose run folder lasts as long as it does."""
     from mulligan.report.run import RunFolder
     from mulligan.training.loop import Trainer
     from mulligan.training.resolve import to_tree

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from mulligan.app.bench import Cell, Report, free_gpu, gpu_seconds, peak_gigabytes
+from mulligan.app.bench import Report, free_gpu, gpu_seconds, peak_gigabytes
 from mulligan.errors import UnknownName
 
 
@@ -95,14 +95,11 @@ def run(shape: str = "") -> Report:
     machine = torch.cuda.get_device_name() if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
     title = f"one update of {name}, 1 epoch, {machine}, torch {torch.__version__}; times in ms"
     measures = next(iter(columns.values()))
-    rows: list[dict[str, Cell]] = [
-        {"": measure, **{way: _text(numbers[measure]) for way, numbers in columns.items()}} for measure in measures
-    ]
+    rows = [{"": measure, **{way: _text(column[measure]) for way, column in columns.items()}} for measure in measures]
     return Report(title, rows)
 
 
 def _measure(shape: Shape, way: Way, device: Any) -> dict[str, float]:
-    """What one way of computing an update costs."""
     import torch
 
     from mulligan.training.config import Config, ModelConfig, OptimConfig

@@ -182,7 +182,6 @@ def _is_lonely_further(section: Sequence[Entry]) -> bool:
 
 
 def _section(section: Sequence[Entry], against: str | None) -> dict[str, Any]:
-    """The rows of one list of tasks."""
     reference = _reference(section, against)
     shown = _shown(section)
     first = shown[0]
@@ -250,7 +249,6 @@ def _difference(entry: Entry, reference: Entry) -> dict[str, Any]:
 
 
 def _mean(entry: Entry, name: str) -> float | None:
-    """Of the rows of all seeds that have it."""
     values = [part[name] for part in entry.parts.values() if part.get(name) is not None]
     return sum(values) / len(values) if values else None
 
@@ -284,7 +282,6 @@ def differing_settings(mains: Sequence[Entry]) -> dict[str, dict[str, list[str]]
 
 
 def _curve(entry: Entry) -> dict[str, Any] | None:
-    """p@N on validation tasks over the updates, of every seed."""
     seeds = {
         str(seed): [[point["update"], point["p"][-1]] for point in row["curve"]]
         for seed, row in entry.parts.items()

@@ -42,7 +42,6 @@ Report = Callable[[Mapping[str, Any]], object]
 
 
 def main() -> None:
-    """Work off the order of the folder that the command names."""
     # Both reach all processes of a terminal or a job, and the scheduler decides. The processes that this one starts
     # inherit what is ignored, and must end on SIGTERM.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
