@@ -117,9 +117,13 @@ class Setting:
         return ParameterError(f"{self.name}{where} must be {self.allowed} (got {value!r})")
 
 
-@cache  # reading annotations takes a millisecond, and trials are made by the thousand
-def settings_of(kind: type, prefix: str = "") -> Mapping[str, Setting]:
+def settings_of(kind: Any, prefix: str = "") -> Mapping[str, Setting]:
     """Every setting of a section (a dataclass) by name, in the order of its fields; names begin with `prefix`."""
+    return _read(kind, prefix)
+
+
+@cache  # reading annotations takes a millisecond, and trials are made by the thousand
+def _read(kind: type, prefix: str) -> Mapping[str, Setting]:
     return {setting.name: setting for setting in _settings(kind, prefix, ())}
 
 

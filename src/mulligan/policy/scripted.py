@@ -114,7 +114,7 @@ class _Beside:
             return reflection if isinstance(reflection, Completion) else Completion(str(reflection))
         if self.player is not None:
             return Completion(self.player.act())
-        moves = getattr(self.world, "legal", list)()
+        moves: Sequence[str] = getattr(self.world, "legal", list)()
         return Completion(self.rng.choice(moves) if moves or not self.otherwise else self.otherwise)
 
     def close(self) -> None:

@@ -219,12 +219,11 @@ def _task(data: Mapping[str, Any]) -> Task:
 
 def _episode(data: Mapping[str, Any]) -> Episode:
     turns, opening, stop = tuple(map(_turn, data["turns"])), tuple(data["opening"]), StopReason(data["stop"])
-    reflection = _reflection(data["reflection"]) if data["reflection"] else None
+    reflection = data["reflection"]
+    if reflection:
+        completion = reflection["completion"]
+        reflection = Reflection(**{**reflection, "completion": _completion(completion) if completion else None})
     return Episode(**{**data, "turns": turns, "opening": opening, "stop": stop, "reflection": reflection})
-
-
-def _reflection(data: Mapping[str, Any]) -> Reflection:
-    return Reflection(**{**data, "completion": _completion(data["completion"]) if data["completion"] else None})
 
 
 def _turn(data: Mapping[str, Any]) -> Turn:

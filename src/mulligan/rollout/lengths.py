@@ -28,6 +28,7 @@ from mulligan.trial import prompts
 from mulligan.trial.memory import shows_history, shows_reflection
 from mulligan.trial.runner import run_trial_sync
 from mulligan.trial.settings import MAX_REFLECTIONS, TrialSettings
+from mulligan.types import Completion
 
 TASKS = 8
 """Trials of each environment."""
@@ -126,11 +127,12 @@ def sampled_lengths(mixture: Mixture, settings: TrialSettings, renderer: Rendere
 
 def _lengths(name: str, mixture: Mixture, settings: TrialSettings, renderer: Renderer) -> Lengths:
     params = mixture.own_params(name)
-    lengths = Lengths(turns=registry.task_of(name, 0, params).turns)
     style = prompts.style(settings.style)
     player = Demonstrated(RandomPolicy("lengths", otherwise="?"), renderer, style.demonstrated)
     # Two episodes, so that a reflection is asked for after the first.
     settings = replace(settings, episodes=2, memory="reflection", stop="never", window=None)
+    replies: dict[str, list[Completion | None]] = {"opening": [], "observation": [], "request": []}
+    digests: list[int] = []
     for number in range(TASKS):
         try:
             env = registry.build(registry.task_of(name, FIRST_SEED["train"] + number, params))
@@ -138,21 +140,16 @@ def _lengths(name: str, mixture: Mixture, settings: TrialSettings, renderer: Ren
             raise
         except Exception:  # a world that cannot be built is skipped here, and its error raised where it is drawn
             continue
-        digest = getattr(env, "digest", None)
         trial = run_trial_sync(env, player, settings=settings)
         episodes = [episode for episode in trial.episodes if episode.turns]
-        first = [episode.turns[0].reply for episode in episodes[:1]]  # before it there is no memory
-        later = [turn.reply for episode in episodes for turn in episode.turns[1:]]
+        replies["opening"] += [episode.turns[0].reply for episode in episodes[:1]]  # before it there is no memory
+        replies["observation"] += [turn.reply for episode in episodes for turn in episode.turns[1:]]
         notes = [episode.reflection.completion for episode in trial.episodes if episode.reflection is not None]
-        opening, observation, request = (
-            max((len(reply.prompt_ids or ()) for reply in replies if reply is not None), default=0)
-            for replies in (first, later, notes[:1])
-        )
-        lengths = Lengths(
-            lengths.turns,
-            max(lengths.opening, opening),
-            max(lengths.observation, observation),
-            max(lengths.request, request),
-            None if digest is None else max(lengths.digest or 0, 0, *(renderer.count(digest(e)) for e in episodes)),
-        )
-    return lengths
+        replies["request"] += notes[:1]
+        if (digest := getattr(env, "digest", None)) is not None:
+            digests += [0, *(renderer.count(digest(episode)) for episode in episodes)]
+    longest = {
+        part: max((len(reply.prompt_ids or ()) for reply in each if reply is not None), default=0)
+        for part, each in replies.items()
+    }
+    return Lengths(registry.task_of(name, 0, params).turns, **longest, digest=max(digests, default=None))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import time
 import tracemalloc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mulligan.envs.base import Env
@@ -27,7 +27,7 @@ class Report:
     """A table: what was measured, one row each."""
 
     title: str
-    rows: Sequence[dict[str, Cell]]
+    rows: Sequence[Mapping[str, Cell]]
     """By column. A row may lack columns that others have."""
 
     @property

@@ -16,9 +16,18 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+import numpy as np
+import torch
+
 from mulligan.app.bench import Cell, Report, free_gpu, gpu_seconds, seconds
+from mulligan.engine.choose import make_engine, token_bytes
+from mulligan.engine.plain import LEFT, LENGTH, SCALE, STATE, STOPS
 from mulligan.envs import registry
 from mulligan.errors import UsageError
+from mulligan.models.load import LoraSettings, load
+from mulligan.policy.local import LocalPolicy
+from mulligan.training.rows import rows_of
+from mulligan.trial.runner import run_trial
 from mulligan.types import Sampling, Task
 
 EPISODES, REPLIES = 3, (64, 15)
@@ -44,8 +53,6 @@ CPU = Sizes((8, 32), (8, 32), 100, 16)
 
 
 def run() -> Report:
-    import torch
-
     gpu = torch.cuda.is_available()
     sizes = GPU if gpu else CPU
     loaded, name = subject("cuda" if gpu else "cpu")
@@ -79,8 +86,6 @@ def run() -> Report:
 
 def subject(device: str, lora: int = 0) -> tuple[Any, str]:
     """The model that is measured, and what to call it; `lora` is the rank of an adapter to put on it."""
-    from mulligan.models.load import LoraSettings, load
-
     adapter = LoraSettings(rank=lora) if lora else None
     if device == "cpu":
         return load("nano:context=4096", lora=adapter), "nano"
@@ -97,8 +102,6 @@ def _rates(count: int, step: float) -> dict[str, Cell]:
 
 def _bandwidth(device: Any) -> float:
     """Bytes a second of a large copy, read and write."""
-    import torch
-
     size = 2**30 if device.type == "cuda" else 2**27
     source = torch.zeros(size, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
@@ -108,8 +111,6 @@ def _bandwidth(device: Any) -> float:
 
 def _generate_step(model: Any, count: int, sizes: Sizes) -> float:
     """Seconds a step of `generate`, reading the prompts not counted."""
-    import torch
-
     model.set_attn_implementation("sdpa")
     ids = torch.randint(3, model.config.vocab_size, (count, sizes.prompt), device=model.device)
     options = {"attention_mask": torch.ones_like(ids), "do_sample": True, "temperature": 0.7, "top_k": 0}
@@ -125,8 +126,6 @@ def _generate_step(model: Any, count: int, sizes: Sizes) -> float:
 
 def _engine(loaded: Any, sizes: Sizes, context: int = 0) -> tuple[Any, float]:
     """An engine that shares no prompts, so that each counts; and the seconds until it was ready."""
-    from mulligan.engine.choose import make_engine
-
     started = time.perf_counter()
     context = context or sizes.prompt + 2 * sizes.new
     engine = make_engine(loaded.model, slots=sizes.decode[-1], context=context, share=False)
@@ -140,8 +139,6 @@ def _decoding(engine: Any, loaded: Any, count: int, sizes: Sizes, bandwidth: flo
 
     On a GPU the steps alone; on a CPU `count` streams whose prompts are read, for `new` tokens each.
     """
-    from mulligan.engine.choose import token_bytes
-
     alone = hasattr(engine, "device")
     spent = _steps_alone(engine.device, count, sizes) if alone else _streams(engine, count, sizes)
     step = spent / sizes.new
@@ -153,10 +150,6 @@ def _decoding(engine: Any, loaded: Any, count: int, sizes: Sizes, bandwidth: flo
 
 def _steps_alone(device: Any, count: int, sizes: Sizes) -> float:
     """Seconds of `new` decoding steps of `count` slots that hold a prompt each."""
-    import numpy as np
-
-    from mulligan.engine.plain import LEFT, LENGTH, SCALE, STATE, STOPS
-
     states = np.zeros((count, 1 + STATE), dtype=np.int32)
     states[:, 0] = slots = np.arange(count)
     fields = states[:, 1:]
@@ -196,8 +189,6 @@ def _streams(engine: Any, count: int, sizes: Sizes) -> float:
 
 def _reading_step(device: Any, prompt: int) -> tuple[int, float]:
     """Tokens of a chunk of whole prompts, and the seconds that reading it takes."""
-    import numpy as np
-
     count = device.chunk // prompt
     slots, positions = np.repeat(np.arange(count), prompt), np.tile(np.arange(prompt), count)
     tokens = np.full(len(slots), 7)
@@ -222,10 +213,6 @@ class _Endless:
 
 def _rollout(loaded: Any, sizes: Sizes, reply: int) -> list[dict[str, Cell]]:
     """Sampled tokens a second of whole trials, and of the engine alone on as many tokens."""
-    from mulligan.policy.local import LocalPolicy
-    from mulligan.training.rows import rows_of
-    from mulligan.trial.runner import run_trial
-
     engine, _ = _engine(loaded, sizes, context=2048)
     renderer: Any = _Endless(loaded.renderer)
     policy = LocalPolicy(engine, renderer)

@@ -134,14 +134,8 @@ def evaluation_rows(result: Mapping[str, Any], folder: Path, classes: bool) -> l
     config = RunFolder.open(folder).config()
     how = [result["style"]] if result["style"] != "plain" else []
     how += [result["memory"]] if result["memory"] != "none" else []
-    shared = {"estimator": None, "gamma_traj": None, "seed": config["seed"], "seed_set": config["seed_set"]}
-    shared |= {
-        "env": result["env"],
-        "params": result["params"],
-        "kind": result["kind"],
-        "ceiling": result["ceiling"],
-        "updates": 0,
-    }
+    shared = {name: result[name] for name in ("env", "params", "kind", "ceiling")}
+    shared |= {"estimator": None, "gamma_traj": None, "updates": 0} | {k: config[k] for k in ("seed", "seed_set")}
     agent = {"name": ", ".join([result["policy"], *how]), "method": result["policy"], "memory": result["memory"]}
     agent |= {"minutes": round(result["seconds"] / 60, 2), "also": _classes(result) if classes else {}}
     rows = [{**shared, **agent, **_evaluation(result, result["controls"])}]

@@ -142,7 +142,7 @@ class _Scheduler:
         if self.running:
             sys.stderr.write("stopping after the updates that are under way; once more to stop at once\n")
         for process in self.running.values():
-            process.tell("leave")
+            process.ask_to_leave()
         while self.running:
             one, progress = self.reports.get()
             if progress is None:
@@ -183,8 +183,9 @@ class _Process:
     def _listen(self, reports: Reports) -> None:
         assert self.process.stdout is not None
         try:
-            for line in self.process.stdout:
-                reports.put((self.work, json.loads(line)))
+            with self.process.stdout as lines:
+                for line in lines:
+                    reports.put((self.work, json.loads(line)))
         finally:
             self.process.wait()
             reports.put((self.work, None))
@@ -205,10 +206,10 @@ class _Process:
             f"{_in_words(self.work)} failed (exit code {self.process.returncode}): {last}; its output is in {self.log}"
         )
 
-    def tell(self, line: str) -> None:
+    def ask_to_leave(self) -> None:
         assert self.process.stdin is not None
         with contextlib.suppress(OSError):  # it has ended by itself meanwhile
-            self.process.stdin.write(line + "\n")
+            self.process.stdin.write("leave\n")
             self.process.stdin.flush()
 
     def end(self) -> None:
@@ -217,10 +218,9 @@ class _Process:
 
     def _close(self) -> None:
         self.listener.join()
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):  # it ended before it read the last line
-                    pipe.close()
+        assert self.process.stdin is not None
+        with contextlib.suppress(OSError):  # it ended before it read the last line
+            self.process.stdin.close()
 
 
 def _in_words(work: Work) -> str:
