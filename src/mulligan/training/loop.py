@@ -184,11 +184,8 @@ class Trainer:
 
     def _begin(self) -> bool:
         """Warm start, then the first checkpoint; returns False where it was stopped before."""
-        if self.config.warmstart.steps:
-            notices, self.notices = self.notices, []
-            renderer, context, on_update = self.loaded.renderer, self.engine.context, self.on_update
-            if not warm_start(self.config, self.learner, self.folder, renderer, context, on_update, self.stop, notices):
-                return False
+        if self.config.warmstart.steps and not warm_start(self):
+            return False
         if self.config.algo.kl_weight:
             checkpoint.save_reference(self.folder.path, self.learner)
         checkpoint.save(self.folder.path, 0, self.learner, self.history, self.config.run.keep)

@@ -9,15 +9,14 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mulligan.errors import MulliganError
 from mulligan.models.renderer import Renderer
 from mulligan.policy.local import Demonstrated
 from mulligan.policy.scripted import ExpertPolicy
-from mulligan.report.run import RunFolder
 from mulligan.rollout import workers
 from mulligan.rollout.collect import Job
 from mulligan.rollout.groups import Mixture
@@ -25,9 +24,11 @@ from mulligan.seeding import derive, generator
 from mulligan.training import checkpoint
 from mulligan.training.config import Config, shown_memories, shown_params
 from mulligan.training.rows import Row, rows_of
-from mulligan.training.step import Learner
 from mulligan.trial import prompts
 from mulligan.types import Trial
+
+if TYPE_CHECKING:
+    from mulligan.training.loop import Trainer
 
 EPISODES = 3
 """Episodes of a demonstrated trial, the same for RL and meta-RL, so that both start from the same weights."""
@@ -56,30 +57,22 @@ def demonstrate(config: Config, renderer: Renderer, on_played: workers.OnPlayed 
     return workers.play(jobs, player, warm.processes, on_played)
 
 
-def warm_start(
-    config: Config,
-    learner: Learner,
-    folder: RunFolder,
-    renderer: Renderer,
-    context: int,
-    on_update: Callable[[dict[str, Any]], None],
-    stop: Callable[[], bool],
-    notices: Sequence[str],
-) -> bool:
-    """All steps that an earlier process has left; returns False where `stop` ended them before the last.
+def warm_start(trainer: Trainer) -> bool:
+    """All steps that an earlier process has left; returns False where `trainer.stop` ended them before the last.
 
-    `context` is the longest sequence that an agent can play, in tokens.
-    `on_update` gets the number of steps done, the loss and a warning after each step; before the first, `notices` and
-    how many demonstrations were played.
+    `trainer.on_update` gets the number of steps done, the loss and a warning after each step; before the first, the
+    trainer's notices and how many demonstrations were played.
     """
+    config, learner, folder, on_update = trainer.config, trainer.learner, trainer.folder, trainer.on_update
     warm, began = config.warmstart, time.perf_counter()
     optimisers = learner.warm_optimisers()
     before = checkpoint.restore_warm_start(folder.path, learner, optimisers)
     begins = {"warmstart": before.steps, "steps": warm.steps, "demonstrations": warm.trials, "demonstrated": 0}
-    on_update({**begins, **({"warning": "; ".join(notices)} if notices else {})})
-    trials = demonstrate(config, renderer, lambda played: on_update({**begins, "demonstrated": played}))
+    on_update({**begins, **({"warning": "; ".join(trainer.notices)} if trainer.notices else {})})
+    trainer.notices = []
+    trials = demonstrate(config, trainer.loaded.renderer, lambda played: on_update({**begins, "demonstrated": played}))
     rows = _rows(trials)
-    warning = _too_long(rows, context)
+    warning = _too_long(rows, trainer.engine.context)
     rng = generator(config.run.seed, "warmstart")
     for _ in range(before.steps * warm.batch):  # earlier processes have drawn these
         rng.random()
@@ -88,7 +81,7 @@ def warm_start(
         cosine = 0.1 + 0.9 * 0.5 * (1.0 + math.cos(math.pi * (done - 1) / warm.steps))
         rate = warm.lr * min(1.0, done / max(1, warm.warmup)) * cosine
         loss = learner.supervised([rows[int(rng.random() * len(rows))] for _ in range(warm.batch)], rate, optimisers)
-        stopping = done < warm.steps and stop()
+        stopping = done < warm.steps and trainer.stop()
         if stopping or (done < warm.steps and done % CHECKPOINT_EVERY == 0):
             warmed = checkpoint.Warmed(done, loss, before.seconds + time.perf_counter() - began)
             checkpoint.save_warm_start(folder.path, warmed, learner, optimisers)

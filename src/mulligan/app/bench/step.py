@@ -133,24 +133,16 @@ def _update(trainer: Any, number: int) -> dict[str, float]:
 
 
 def at_full_length(
-    shape: str,
-    preset: str,
-    *,
-    env: str = "",
-    tasks: int = 0,
-    group: int = 0,
-    episodes: int = 0,
-    changes: Settings | None = None,
+    shape: str, preset: str, *, env: str = "", tasks: int = 0, group: int = 0, episodes: int = 0
 ) -> Report:
     """One real update of a preset: trials whose replies reach their limits, then training on them.
 
     Weights drawn at random hardly ever stop by themselves. Fewer tasks, trials or episodes than the preset has (0: as
     many) take less time and leave every sequence as long as it is; the title says so. Compiling is not timed: the
     trainer does it when it is made.
-    changes: other settings, for tests.
     """
     counts = {"run.tasks": tasks, "run.group": group, "trial.episodes": episodes}
-    flags = {**({"task.env": env} if env else {}), **_FULL_LENGTH, **(changes or {})}
+    flags = {**({"task.env": env} if env else {}), **_FULL_LENGTH}
     config = resolve(preset, None, {**flags, **{name: str(count) for name, count in counts.items() if count}})
     metrics: dict[str, Any] = {}
     with _trainer(config, _drawn_at_random(shape, config)) as trainer:
