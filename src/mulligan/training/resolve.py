@@ -214,17 +214,15 @@ def in_words(changes: Changes) -> list[str]:
     return [f"{name} was {before}, is {now}" for name, (before, now) in shown.items()]
 
 
-def changed_settings(before: Config, after: Config) -> Changes:
-    """Settings that differ; of a model that is a folder, the name counts and not where it lies."""
-    changes = differences(flat_settings(before), flat_settings(after))
+def changed_since(then: Config, now: Config) -> list[str]:
+    """What makes `now` another run than the one begun with `then`, in words.
+
+    Of a model that is a folder, the name counts and not where it lies.
+    """
+    changes = differences(flat_settings(then), flat_settings(now))
     if "model.name" in changes and len({Path(name).name for name in changes["model.name"]}) == 1:
         del changes["model.name"]
-    return changes
-
-
-def changed_since(then: Config, now: Config) -> list[str]:
-    """What makes `now` another run than the one begun with `then`, in words."""
-    return in_words({name: pair for name, pair in changed_settings(then, now).items() if name not in MAY_CHANGE})
+    return in_words({name: pair for name, pair in changes.items() if name not in MAY_CHANGE})
 
 
 def with_resume_flags(config: Config, flags: Mapping[str, str]) -> Config:

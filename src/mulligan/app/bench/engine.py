@@ -13,6 +13,7 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -26,9 +27,10 @@ from mulligan.envs import registry
 from mulligan.errors import UsageError
 from mulligan.models.load import LoraSettings, load
 from mulligan.policy.local import LocalPolicy
+from mulligan.rollout.collect import Job, collect
 from mulligan.training.rows import rows_of
-from mulligan.trial.runner import run_trial
-from mulligan.types import Sampling, Task
+from mulligan.trial.settings import TrialSettings
+from mulligan.types import Sampling, Trial
 
 EPISODES, REPLIES = 3, (64, 15)
 """Of rollouts; tokens of a reply."""
@@ -217,17 +219,12 @@ def _rollout(loaded: Any, sizes: Sizes, reply: int) -> list[dict[str, Cell]]:
     renderer: Any = _Endless(loaded.renderer)
     policy = LocalPolicy(engine, renderer)
     sampling = Sampling(1.0, 1.0, reply)
-    trials: list[Any] = []
-
-    async def play(task: Task) -> None:
-        options: dict[str, Any] = {"memory": "history", "episodes": EPISODES, "stop": "never", "sampling": sampling}
-        trials.append(await run_trial(task, policy, seed=task.seed, **options))
-
-    async def play_all() -> None:
-        await asyncio.gather(*(play(registry.make_task("minesweeper", seed)) for seed in range(sizes.decode[-1])))
-
-    played = gpu_seconds(lambda: asyncio.run(play_all()))
-    rows, _ = rows_of(trials)
+    settings = TrialSettings(memory="history", episodes=EPISODES, stop="never", sampling=sampling)
+    jobs = [Job(registry.make_task("minesweeper", seed), seed) for seed in range(sizes.decode[-1])]
+    trials: dict[int, Trial] = {}
+    play = partial(collect, jobs, policy, settings, concurrency=len(jobs), on_trial=trials.__setitem__)
+    played = gpu_seconds(lambda: asyncio.run(play()))
+    rows, _ = rows_of(list(trials.values()))
     rng = random.Random(0)
 
     async def replay(rows: list[Any]) -> None:
