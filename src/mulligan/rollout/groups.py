@@ -186,8 +186,3 @@ async def play_groups(
     await collect(jobs, policy, settings, on_trial=trials.__setitem__, **options)
     in_order = iter([trials[number] for number in range(len(jobs))])
     return [Group(draw.task, tuple(itertools.islice(in_order, group))) for draw in draws]
-
-
-def all_failed(groups: Sequence[Group]) -> bool:
-    """Whether every trial of `groups` failed for reasons outside agent and task, so that none can be trained on."""
-    return all(trial.failed for group in groups for trial in group.trials)

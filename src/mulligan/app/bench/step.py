@@ -92,7 +92,6 @@ def _compare(
     first = None
     for name, config in configs.items():
         trainer.config = trainer.learner.config = config
-        trainer.settings = config.trial
         trainer.playing.clear()
         measured = [_update(trainer, number) for number in range(uncounted + counted)][uncounted:]
         for playing in trainer.playing.values():

@@ -154,9 +154,8 @@ def _with_controls(entry: Entry) -> Iterable[Entry]:
     yield entry
     for control in dict.fromkeys(name for part in entry.parts.values() for name in part.get("controls", ())):
         parts = {seed: row for seed, part in entry.parts.items() if (row := _control(part, control))}
-        if parts:
-            label = f"{entry.label}, {CONTROL_NAMES.get(control, control)}"
-            yield replace(entry, label=label, parts=parts, control=control)
+        label = f"{entry.label}, {CONTROL_NAMES.get(control, control)}"
+        yield replace(entry, label=label, parts=parts, control=control)
 
 
 def _control(part: Row, control: str) -> Row | None:
