@@ -112,10 +112,5 @@ class _DemonstratedConversation:
         ids = tuple(self.renderer.encode_reply(text))
         self.transcript.replied(ids, text)
         return Completion(
-            text,
-            ids=ids,
-            prompt_ids=tuple(prompt),
-            offset=offset,
-            completion_tokens=len(ids),
-            mistaken=played.mistaken,
+            text, ids=ids, prompt_ids=tuple(prompt), offset=offset, completion_tokens=len(ids), mistaken=played.mistaken
         )

@@ -9,6 +9,7 @@ on a CPU nano.
 from __future__ import annotations
 
 import asyncio
+import copy
 import random
 import time
 from collections.abc import Callable
@@ -203,20 +204,11 @@ def _reading_step(device: Any, prompt: int) -> tuple[int, float]:
     return len(tokens), min(gpu_seconds(chunks) for _ in range(3)) / 8
 
 
-class _Endless:
-    """A renderer whose replies never end before their limit."""
-
-    def __init__(self, renderer: Any) -> None:
-        self.renderer, self.stop_ids = renderer, frozenset[int]()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.renderer, name)
-
-
 def _rollout(loaded: Any, sizes: Sizes, reply: int) -> list[dict[str, Cell]]:
     """Sampled tokens a second of whole trials, and of the engine alone on as many tokens."""
     engine, _ = _engine(loaded, sizes, context=2048)
-    renderer: Any = _Endless(loaded.renderer)
+    renderer = copy.copy(loaded.renderer)
+    renderer.stop_ids = frozenset()  # replies never end before their limit
     policy = LocalPolicy(engine, renderer)
     sampling = Sampling(1.0, 1.0, reply)
     settings = TrialSettings(memory="history", episodes=EPISODES, stop="never", sampling=sampling)
