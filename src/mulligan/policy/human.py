@@ -29,24 +29,27 @@ class QuitGame(KeyboardInterrupt):
 
 
 class HumanPolicy:
-    """Asks the person at the terminal: policy and conversation in one, since a person plays one game at a time.
-
-    `glyphs` has the colour of each character of a board.
-    """
+    """Asks the person at the terminal. `glyphs`: the colour of each character of a board."""
 
     name = "human"
-    retypes = True
 
     def __init__(self, console: Console | None = None, glyphs: Mapping[str, str] | None = None) -> None:
         from rich.console import Console as RichConsole
 
         self.console, self.glyphs = console or RichConsole(), glyphs or {}
-        self.world: World | None = None
 
     def start(self, task: Task, seed: int) -> Conversation:
-        self.turns, self.turns_taken, self.messages_shown = task.turns, 0, 0
+        return _AtTerminal(self, task.turns)
+
+
+class _AtTerminal:
+    retypes = True
+
+    def __init__(self, policy: HumanPolicy, turns: int) -> None:
+        self.console, self.glyphs, self.turns = policy.console, policy.glyphs, turns
+        self.turns_taken = self.messages_shown = 0
         self.has_mistyped = self.is_reflecting = False
-        return self
+        self.world: World | None = None
 
     def watch(self, world: World) -> None:
         self.world = world

@@ -72,14 +72,11 @@ def test_mistakes_on_purpose_are_shown_and_not_imitated():
 
 def test_demonstrations_are_the_same_however_many_processes_play_them():
     config = resolve("test", None, {"warmstart.memory": "history, reflection", "warmstart.trials": "200"})
-    here, played = load(config.model.name), []
+    here = load(config.model.name)
     trials = [
-        demonstrate(
-            replace(config, warmstart=replace(config.warmstart, processes=processes)), here.renderer, played.append
-        )
+        demonstrate(replace(config, warmstart=replace(config.warmstart, processes=processes)), here.renderer)
         for processes in (1, 2)
     ]
-    assert played == [100, 200]  # a run that plays them itself shows how far it is
     assert trials[0] == trials[1]
     assert [trial.memory for trial in trials[1]] == ["history", "reflection"] * 100
 
@@ -155,3 +152,9 @@ def test_a_warm_start_is_validated_on_as_many_worlds_as_there_are(tmp_path):
     config = replace(config, warmstart=replace(config.warmstart, steps=2, trials=8, batch=8))
     (line,) = metrics(train(config, tmp_path / "warm"))
     assert 0.0 <= line["validation/p@1"] <= line["validation/p@3"] <= 1.0
+
+
+def test_it_is_told_how_many_demonstrations_were_played():
+    config, played = resolve("test", None, {"task.env": "bandit", "warmstart.trials": "250"}), []
+    demonstrate(config, load(config.model.name).renderer, played.append)
+    assert played == [100, 200]
