@@ -129,10 +129,12 @@ def _gap(gap: Data | None, versus: bool) -> str:
 
 
 def rich_table(grid: Grid) -> Table:
-    """A grid on a terminal."""
     from rich.text import Text
 
     table = empty_table(grid.title)
+    if "retries" in grid.columns:
+        table.caption = "retries: the last p@k of the same agent without memory"
+        table.caption_justify = "left"
     for number, column in enumerate(grid.columns):
         table.add_column(Text(column), justify="right" if number else "left", overflow="fold")
     for row in grid.rows:
@@ -141,7 +143,6 @@ def rich_table(grid: Grid) -> Table:
 
 
 def markdown(data: Data) -> str:
-    """All tables and notes in Markdown."""
     parts = []
     for grid in grids(data):
         lines = [f"**{grid.title}**", "", "| " + " | ".join(grid.columns) + " |", "|" + "---|" * len(grid.columns)]
@@ -150,7 +151,6 @@ def markdown(data: Data) -> str:
 
 
 def latex(data: Data) -> str:
-    """All tables for LaTeX with booktabs."""
     parts = []
     for grid in grids(data):
         lines = [f"% {grid.title}", rf"\begin{{tabular}}{{l{'r' * (len(grid.columns) - 1)}}}", r"\toprule"]
@@ -213,9 +213,9 @@ def draw(data: Data, path: Path) -> None:
                 below.plot(updates, 100 * shares, color=colours[curve["name"]], alpha=0.8)
         top.set(title=section["title"], xlabel="attempt k", ylabel="p@k (%)", xticks=list(attempts), ylim=(0, 102))
         below.set(xlabel="update", ylabel=f"p@{section['episodes']} (%) on validation tasks", ylim=(0, 102))
-        top.legend(fontsize=8, loc="lower right")
+        below.legend(*top.get_legend_handles_labels(), fontsize=8, loc="upper left", bbox_to_anchor=(0, -0.15))
         for axis in (top, below):
             axis.grid(alpha=0.25)
     figure.tight_layout()
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=110, bbox_inches="tight")  # which makes room for the legends below the axes
     pyplot.close(figure)
