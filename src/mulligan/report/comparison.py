@@ -43,6 +43,8 @@ def notes(data: Data) -> list[str]:
     rows = [row for section in data["sections"] for row in section["rows"]]
     gaps = [row["difference"] for row in rows if row["difference"]]
     lines = ["±: half of the 95 % interval over seeds and worlds; with one seed, over worlds alone."]
+    if any(row["retry"] is not None for row in rows):
+        lines.append("retries: the last p@k of the same agent without memory.")
     if any(not row["has_outcomes"] for row in rows):
         lines.append("*: without outcomes; the interval is that of one seed's tasks, and differences have none.")
     if any(not gap["same_seeds"] for gap in gaps):
@@ -132,9 +134,6 @@ def rich_table(grid: Grid) -> Table:
     from rich.text import Text
 
     table = empty_table(grid.title)
-    if "retries" in grid.columns:
-        table.caption = "retries: the last p@k of the same agent without memory"
-        table.caption_justify = "left"
     for number, column in enumerate(grid.columns):
         table.add_column(Text(column), justify="right" if number else "left", overflow="fold")
     for row in grid.rows:
