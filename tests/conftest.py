@@ -3,8 +3,11 @@
 Nothing is said of how long a test takes: machines are slow at times.
 """
 
+import gc
 import os
 from contextlib import suppress
+
+import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 with suppress(ModuleNotFoundError):  # the comparison with TextWorld has an installation of its own
@@ -12,3 +15,31 @@ with suppress(ModuleNotFoundError):  # the comparison with TextWorld has an inst
 
     settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("patient")
+
+FREEZE, UNFREEZE = gc.freeze, gc.unfreeze
+gc.disable()  # until all modules are loaded
+
+
+def pytest_collection_finish() -> None:
+    """Modules stay to the end: the garbage collector, which would take a third of the tests' time, passes over them."""
+    gc.enable()
+    gc.freeze = gc.unfreeze = lambda: None  # training would unfreeze them
+
+
+@pytest.fixture(autouse=True, scope="module")
+def modules_stay_frozen():
+    """Also those that the tests of the file before loaded."""
+    FREEZE()
+
+
+@pytest.fixture
+def unfreezes(monkeypatch):
+    """For tests of what training freezes and unfreezes."""
+    monkeypatch.setattr(gc, "freeze", FREEZE)
+    monkeypatch.setattr(gc, "unfreeze", UNFREEZE)
+    yield
+    FREEZE()
+
+
+def pytest_unconfigure() -> None:
+    UNFREEZE()  # libraries count what is left at the end

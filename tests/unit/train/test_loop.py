@@ -200,7 +200,7 @@ def test_every_option_trains_and_resumes(warm, tmp_path, sections, monkeypatch):
     assert lora or max(line.get("loss/grad_norm", 0.0) for line in metrics(run)) > 0
 
 
-@pytest.mark.usefixtures("collects")
+@pytest.mark.usefixtures("unfreezes")
 def test_a_run_that_is_over_holds_no_memory(tmp_path, monkeypatch):
     """An evaluation that follows in the same process needs the GPU's, and so do runs beside it."""
     made: list[weakref.ref[object]] = []
