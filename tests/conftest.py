@@ -13,7 +13,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 with suppress(ModuleNotFoundError):  # the comparison with TextWorld has an installation of its own
     from hypothesis import HealthCheck, settings
 
-    settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.register_profile("patient", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("patient")
 
 FREEZE, UNFREEZE = gc.freeze, gc.unfreeze
@@ -29,15 +29,6 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(autouse=True, scope="module")
 def modules_stay_frozen():
     """Also those that the tests of the file before loaded."""
-    FREEZE()
-
-
-@pytest.fixture
-def unfreezes(monkeypatch):
-    """For tests of what training freezes and unfreezes."""
-    monkeypatch.setattr(gc, "freeze", FREEZE)
-    monkeypatch.setattr(gc, "unfreeze", UNFREEZE)
-    yield
     FREEZE()
 
 

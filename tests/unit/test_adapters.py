@@ -29,7 +29,14 @@ from mulligan.trial.runner import run_trial_sync
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import gymnasium
-    import textarena
+
+
+@pytest.fixture(autouse=True, scope="module")
+def library():
+    """TextArena takes a second to load: only where these tests are run."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import textarena  # noqa: F401
 
 
 # OpenSpiel ------------------------------------------------------------------------------------------------------------
@@ -156,7 +163,9 @@ def test_a_library_that_is_missing_names_its_extra(library, module, monkeypatch)
 
 
 def test_the_catalogue_of_textarena_names_variants_beside_their_game(monkeypatch):
-    games = {name: entry for name, entry in textarena.envs.registration.ENV_REGISTRY.items() if "KuhnPoker" in name}
+    from textarena.envs.registration import ENV_REGISTRY
+
+    games = {name: entry for name, entry in ENV_REGISTRY.items() if "KuhnPoker" in name}
     monkeypatch.setattr(textarena_games, "_registered", lambda env: games)
     (listed,) = textarena_games.catalogue()
     assert (listed.name, listed.players) == ("KuhnPoker-v0", 2)
@@ -323,9 +332,10 @@ def test_games_of_textarena_do_not_share_their_luck_in_threads():
     """With a time limit worlds are asked in threads of their own: the seed decides there too."""
 
     async def rewards(limit: float | None) -> list[list[str]]:
-        tasks = [make_task("textarena:KuhnPoker-v0", seed) for seed in range(4)]
+        tasks = [make_task("textarena:KuhnPoker-v0", seed) for seed in range(3)]
+        options = {"episodes": 2, "env_timeout": limit}
         trials = await asyncio.gather(
-            *(mulligan.run_trial(task, lambda _: "<action>[check]</action>", env_timeout=limit) for task in tasks)
+            *(mulligan.run_trial(task, lambda _: "<action>[check]</action>", **options) for task in tasks)
         )
         return [[turn.observation for episode in trial.episodes for turn in episode.turns] for trial in trials]
 

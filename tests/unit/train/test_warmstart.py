@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import pickle
 from dataclasses import replace
 
 import pytest
@@ -13,6 +14,7 @@ import mulligan
 from mulligan.envs.bandit import Bandit
 from mulligan.errors import MulliganError, RunFolderError, UnknownName, UsageError
 from mulligan.models.load import load
+from mulligan.rollout import tasksets, workers
 from mulligan.rollout.groups import Mixture
 from mulligan.training import checkpoint, warmstart
 from mulligan.training.config import (
@@ -77,7 +79,16 @@ def test_mistakes_on_purpose_are_shown_and_not_imitated():
     assert notes / 4 < wrong < 3 * notes / 4
 
 
-def test_demonstrations_are_the_same_however_many_processes_play_them():
+@pytest.mark.parametrize("real", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_demonstrations_are_the_same_however_many_processes_play_them(real, monkeypatch):
+    def in_turn(function, calls):
+        """What processes are told and answer is pickled; that they start and answer is tested with the workers."""
+        messages = [pickle.dumps((function, arguments)) for arguments in calls]
+        answers = [each(*arguments) for each, arguments in map(pickle.loads, messages)]
+        return pickle.loads(pickle.dumps(answers))
+
+    if not real:
+        monkeypatch.setattr(workers, "_in_processes", in_turn)
     config = resolve("test", None, {"warmstart.memory": "history, reflection", "warmstart.trials": "200"})
     here = load(config.model.name)
     trials = [
@@ -156,8 +167,9 @@ def test_a_warm_start_alone_is_validated_once(tmp_path):
     assert metrics(run) == [line]
 
 
-def test_a_warm_start_is_validated_on_as_many_worlds_as_there_are(tmp_path):
+def test_a_warm_start_is_validated_on_as_many_worlds_as_there_are(tmp_path, monkeypatch):
     """3x3 with 2 mines has 36 boards, of which validation has a few, not 100."""
+    monkeypatch.setattr(tasksets, "_PATIENCE", 500)
     board = TaskConfig(env="minesweeper", params={"rows": 3, "cols": 3, "mines": 2, "view": "compact", "turns": 3})
     run = RunConfig(updates=0, threads=1, validation_tasks=100)
     config = small(run=run, task=board)
