@@ -3,6 +3,7 @@
 Nothing is said of how long a test takes: machines are slow at times.
 """
 
+import atexit
 import gc
 import os
 from contextlib import suppress
@@ -16,12 +17,14 @@ with suppress(ModuleNotFoundError):  # the comparison with TextWorld has an inst
     settings.register_profile("patient", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("patient")
 
-FREEZE, UNFREEZE = gc.freeze, gc.unfreeze
+FREEZE = gc.freeze
+atexit.register(gc.unfreeze)  # some libraries complain of what is left
 gc.disable()  # until all modules are loaded
 
 
 def pytest_collection_finish() -> None:
     """Modules stay to the end: the garbage collector, which would take a third of the tests' time, passes over them."""
+    FREEZE()
     gc.enable()
     gc.freeze = gc.unfreeze = lambda: None  # training would unfreeze them
 
@@ -30,7 +33,3 @@ def pytest_collection_finish() -> None:
 def modules_stay_frozen():
     """Also those that the tests of the file before loaded."""
     FREEZE()
-
-
-def pytest_unconfigure() -> None:
-    UNFREEZE()  # libraries count what is left at the end
