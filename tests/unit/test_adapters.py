@@ -332,10 +332,9 @@ def test_games_of_textarena_do_not_share_their_luck_in_threads():
     """With a time limit worlds are asked in threads of their own: the seed decides there too."""
 
     async def rewards(limit: float | None) -> list[list[str]]:
-        tasks = [make_task("textarena:KuhnPoker-v0", seed) for seed in range(3)]
-        options = {"episodes": 2, "env_timeout": limit}
+        tasks = [make_task("textarena:KuhnPoker-v0", seed) for seed in range(4)]
         trials = await asyncio.gather(
-            *(mulligan.run_trial(task, lambda _: "<action>[check]</action>", **options) for task in tasks)
+            *(mulligan.run_trial(task, lambda _: "<action>[check]</action>", env_timeout=limit) for task in tasks)
         )
         return [[turn.observation for episode in trial.episodes for turn in episode.turns] for trial in trials]
 
