@@ -32,7 +32,7 @@ with warnings.catch_warnings():
 
 
 @pytest.fixture(autouse=True, scope="module")
-def library():
+def textarena_loaded():
     """TextArena takes a second to load: only where these tests are run."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
