@@ -62,8 +62,7 @@ class PaidReplies:
             RunFolder(self.path.parent).write_text(self.path.name, json.dumps(counts) + "\n")
 
     def _count(self, reply: Completion) -> None:
-        prompt, completion = self.tokens
-        self.tokens = (prompt + reply.prompt_tokens, completion + reply.completion_tokens)
+        self.tokens = (self.tokens[0] + reply.prompt_tokens, self.tokens[1] + reply.completion_tokens)
 
 
 class Remembering:
