@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ from mulligan.errors import UsageError
 from mulligan.report.run import RunFolder
 from mulligan.training.loop import Trainer
 from mulligan.training.resolve import resolve, to_tree
+from mulligan.training.step import Learner
 from notebooks import interrupt, run_interrupted
 from small_runs import metrics, small
 
@@ -56,25 +58,29 @@ def test_a_resumed_run_takes_what_the_command_line_lets_it_change(tmp_path, monk
         mulligan.train(settings={"run.seed": 1}, run=tmp_path / "run", resume=True)
 
 
-def test_an_interrupt_in_a_notebook_saves_the_update_and_says_how_to_go_on(tmp_path, monkeypatch):
+def test_an_interrupt_in_a_notebook_saves_the_first_step_or_update_too_and_says_how_to_go_on(tmp_path, monkeypatch):
     run, config = tmp_path / "run", small()
     config = replace(config, run=replace(config.run, updates=4, checkpoint_every=4))
-    config = replace(config, warmstart=replace(config.warmstart, steps=0))
 
-    def interrupted(trainer: Trainer, update: int) -> dict[str, Any]:
-        interrupt()
-        return whole_update(trainer, update)
+    def interrupted(method: Callable[..., Any]) -> Callable[..., Any]:
+        def interrupted_method(*given: Any, **more: Any) -> Any:
+            interrupt()
+            return method(*given, **more)
+
+        return interrupted_method
 
     async def cell(**given: Any) -> None:
         mulligan.train(run=run, **given)
 
-    whole_update = Trainer._update
-    monkeypatch.setattr(Trainer, "_update", interrupted)
-    for done, given in ((1, {"config": config}), (2, {"resume": True})):  # each during its first update
-        message = run_interrupted(cell(**given))
+    given: dict[str, Any] = {"config": config}
+    rounds = ((Learner, "supervised", "warmstart-00001"), (Trainer, "_update", "update-00001"))
+    for kind, name, saved in (*rounds, (Trainer, "_update", "update-00002")):
+        with monkeypatch.context() as patch:
+            patch.setattr(kind, name, interrupted(getattr(kind, name)))
+            message = run_interrupted(cell(**given))
         assert message.endswith(f"continue with: mulligan.train(run={str(run)!r}, resume=True)")
-        assert (run / "checkpoints" / f"update-{done:05d}").is_dir()
-    monkeypatch.undo()
+        assert (run / "checkpoints" / saved).is_dir()
+        given = {"resume": True}
     mulligan.train(run=run, resume=True)
     assert metrics(run) == metrics(mulligan.train(config=config, run=tmp_path / "other").path)
 
