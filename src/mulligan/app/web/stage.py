@@ -7,8 +7,7 @@ what is typed goes between its fields ``before`` and ``after``.
 from __future__ import annotations
 
 from mulligan.envs.webshop.env import LONGEST_QUERY, WebShop
-from mulligan.envs.webshop.session import BACK, BUY, NEXT, PREVIOUS, Session, cut
-from mulligan.envs.webshop.views import LONGEST_TITLE
+from mulligan.envs.webshop.pages import BACK, BUY, LONGEST_TITLE, NEXT, PREVIOUS, Session, cut
 from mulligan.policy.base import World
 from mulligan.report.charts import escape
 
