@@ -124,9 +124,8 @@ class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "mulligan", ""
 
     def do_GET(self) -> None:
-        if not self._is_ours():
-            return
-        self._send(200, self.table.present(_PATIENCE) or card(WAIT))
+        if self._is_ours():
+            self._send(200, self.table.present(_PATIENCE) or card(WAIT))
 
     def do_POST(self) -> None:
         if not self._is_ours():

@@ -20,7 +20,6 @@ _BOARD_LINES = 3
 
 
 def draw(world: World, observation: str) -> str:
-    """The page of a live world."""
     if isinstance(world, WebShop) and not world.compact:  # the compact view has few words and no pages
         return _draw_shop(world)
     legal = getattr(world, "legal", None)

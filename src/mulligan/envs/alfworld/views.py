@@ -278,7 +278,6 @@ View = Words | Cells
 
 
 def view_of(name: str, world: World) -> View:
-    """The view called `name` of a world."""
     return Cells(world) if name == "cells" else Words(world, short=name == "compact")
 
 

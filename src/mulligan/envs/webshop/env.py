@@ -65,12 +65,10 @@ _SHORT = {short: button for button, short in _BRIEF.items()} | {"previous": PREV
 
 
 def click(text: str) -> str:
-    """A click as a reply."""
     return f"<action>click[{text}]</action>"
 
 
 def search(query: str) -> str:
-    """A search as a reply."""
     return f"<action>search[{as_query(query)}]</action>"
 
 
@@ -97,7 +95,6 @@ class WebShop:
 
     @staticmethod
     def settle(params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:
-        """Check the parameters."""
         is_made_up = params["catalogue"] in _GENERATED
         check_range("webshop", params, "products", 1, MOST_TINY if params["catalogue"] == "tiny" else 2_000_000)
         check_range("webshop", params, "per_page", 1, 50)

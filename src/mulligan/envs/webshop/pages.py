@@ -103,7 +103,6 @@ class Session:
         return [BACK, PREVIOUS, *self.values(), *self.sub_pages, BUY] if self.page == "item" else [BACK, PREVIOUS]
 
     def has_next(self) -> bool:
-        """Whether there are results after this page."""
         return self.number * self.per_page < len(self.hits)
 
     def listed(self) -> list[Product]:
