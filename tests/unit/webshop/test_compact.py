@@ -8,7 +8,7 @@ from mulligan.envs import registry
 from mulligan.envs.check import check_env
 from mulligan.envs.webshop.env import WebShop
 from mulligan.envs.webshop.generate import tiny
-from mulligan.envs.webshop.session import whole_words
+from mulligan.envs.webshop.pages import whole_words
 from mulligan.errors import ParameterError, UnknownName
 from mulligan.policy.scripted import ExpertPolicy, ScriptedPolicy
 from mulligan.rollout.tasksets import task_set

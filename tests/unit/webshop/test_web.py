@@ -17,8 +17,7 @@ from xml.etree import ElementTree
 import pytest
 
 from mulligan.app.cli import main
-from mulligan.app.web.server import serving
-from mulligan.app.web.table import Table
+from mulligan.app.web.server import Table, serving
 from mulligan.app.web.visitor import Visitor
 from mulligan.envs import registry
 from mulligan.envs.webshop.env import WebShop
