@@ -16,7 +16,6 @@ from mulligan.envs.check import check_env
 from mulligan.errors import ContractBroken, ParameterError, RunFolderError, StopReason, UnknownName, UsageError
 from mulligan.players import player_from
 from mulligan.policy.endpoint import EndpointPolicy
-from mulligan.policy.scripted import ScriptedPolicy
 from mulligan.report.run import RunFolder
 from mulligan.report.tables import footnotes
 from mulligan.training import checkpoint
@@ -25,6 +24,7 @@ from mulligan.training.metrics import MetricsFile
 from mulligan.training.resolve import to_tree
 from mulligan.trial.runner import run_trial_sync
 from mulligan.types import Completion, Sampling, Step, Task
+from scripted_play import ScriptedPolicy
 from small_runs import small
 
 
