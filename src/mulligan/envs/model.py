@@ -1,7 +1,7 @@
 """The model protocol: an environment as probabilities, from which `mulligan.eval.optimum` computes the best play.
 
-An environment that has a model offers three methods (`Modelled`). The solver counts turns and attempts itself: a model
-says what an action does, not when time is up.
+An environment that has one offers ``model()``. The solver counts turns and attempts itself: a model says what an action
+does, not when time is up.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ class Outcome(NamedTuple):
 
 
 class Model(Protocol):
-    """Worlds that a task may be, and what actions do in them. Worlds, states and actions are hashable.
+    """Worlds that a task may be, and what actions do in them; all hashable, and the same for all tasks of the same
+    parameters. How actions read in a task is in `reply` and `told` alone.
 
     Two methods are optional. ``between(world)`` lists what the world may be at the next attempt, as (probability,
-    world), where it drifts. ``canonical(belief)`` returns a short hashable name of a belief, the same one only for beliefs
-    of equal value (mirror images).
+    world), where it drifts. ``canonical(belief)`` returns a short hashable name of a belief, which it shares only with
+    beliefs of equal value (mirror images).
     """
 
     def worlds(self) -> Iterable[tuple[float, Hashable]]:
@@ -47,15 +48,8 @@ class Model(Protocol):
     def outcomes(self, world: Any, state: Any, action: Any) -> Iterable[tuple[Any, ...]]:
         """What the action may lead to, each an `Outcome` or a tuple like it; the probabilities add up to 1."""
 
-
-class Modelled(Protocol):
-    """What a live environment with a model has in addition."""
-
-    def model(self) -> Model:
-        """The model of the task's parameters: equal for all tasks of the same parameters and turns."""
-
-    def reply_for(self, action: Any) -> str:
-        """An action of the model as a reply to this world."""
+    def reply(self, action: Any) -> str:
+        """An action as a reply to the environment whose model this is."""
 
     def told(self, step: Step) -> Hashable:
-        """What a step of this world told the agent, as `Outcome.told`."""
+        """What a step of that environment told the agent, in the words of `Outcome.told`."""
