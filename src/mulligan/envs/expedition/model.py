@@ -8,12 +8,13 @@ pays nothing. The sure thing pays a little and shows nothing. Between two attemp
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from mulligan.envs.model import Belief, Outcome
-from mulligan.types import ParamValue
+from mulligan.types import ParamValue, Step
 
 World = int
 """The place at which the prize lies."""
@@ -69,6 +70,17 @@ class Model:
     """How often the prize has moved when the next attempt begins, to each other place as often."""
     trail: int = 0
     """Places on a trail, one an hour's walk behind the other, the first an hour from the camp; 0 if nobody walks."""
+    replies: Mapping[Action, str] = field(default_factory=dict, compare=False)
+    """Each action as a task says it."""
+
+    def reply(self, action: Action) -> str:
+        return self.replies[action]
+
+    @staticmethod
+    def told(step: Step) -> Told:
+        """What a step told, from its state key: ``4 -1;miss 3;shown 0`` ends in ``Told("shown", 0)``."""
+        fact, place = step.state_key.rpartition(";")[2].split()
+        return Told(fact, int(place))  # type: ignore[arg-type]
 
     def worlds(self) -> list[tuple[float, World]]:
         return [(1 / self.places, place) for place in range(self.places)]
@@ -83,15 +95,12 @@ class Model:
 
     def duration(self, state: State, action: Action) -> int:
         """Hours of an action, the way included."""
-        at_work = {"search": self.search, "scout": self.scout, "take": self.take}[action.verb]
+        at_work = self.search if action.verb == "search" else self.scout if action.verb == "scout" else self.take
         return self.distance(state.position, action.place) + at_work
 
-    def actions(self, state: State) -> list[Action]:
+    def actions(self, state: State) -> Sequence[Action]:
         """What there is time for; an attempt with nothing left to do is over."""
-        possible = [Action("search", place) for place in range(self.places)]
-        possible += [Action("scout")] if self.scout else []
-        possible += [Action("take")] if self.take else []
-        return [action for action in possible if self.duration(state, action) <= state.hours]
+        return _possible(self, state)
 
     def outcomes(self, world: World, state: State, action: Action) -> list[Outcome]:
         after = State(state.hours - self.duration(state, action), action.place if self.trail else CAMP)
@@ -134,6 +143,14 @@ class Model:
         if not other:
             return [(1.0, world)]
         return [(1 - other if place == world else other / (self.places - 1), place) for place in range(self.places)]
+
+
+@lru_cache(maxsize=10_000)
+def _possible(model: Model, state: State) -> tuple[Action, ...]:
+    everything = [Action("search", place) for place in range(model.places)]
+    everything += [Action("scout")] if model.scout else []
+    everything += [Action("take")] if model.take else []
+    return tuple(action for action in everything if model.duration(state, action) <= state.hours)
 
 
 PICKING = 2
