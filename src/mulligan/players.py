@@ -1,11 +1,12 @@
 """Every policy by name, as the command line and `evaluate` take it.
 
-random | expert[:SKILL[:RECALL]] | hasty[:SKILL[:RECALL]] | omniscient | player:NAME[:SKILL[:RECALL]] | human |
-endpoint:MODEL | path/to/file.py:NAME | RUN | RUN@UPDATE | RUN@best | nano | smollm2 | hf:MODEL
+random | expert[:SKILL[:RECALL]] | hasty[:SKILL[:RECALL]] | omniscient | player:NAME[:SKILL[:RECALL]] |
+optimal[:GAMMA_TRAJ] | human | endpoint:MODEL | path/to/file.py:NAME | RUN | RUN@UPDATE | RUN@best | nano | smollm2 |
+hf:MODEL
 
-A player is one of the environment's own. In a file, NAME is a function of the messages, a policy, or a class of
-policies that needs no arguments. RUN is a run folder, RUN@40 its checkpoint after 40 updates, RUN@best that of the best
-validation.
+A player is one of the environment's own; the optimal one plays any game that has a model. In a file, NAME is a function
+of the messages, a policy, or a class of policies that needs no arguments. RUN is a run folder, RUN@40 its checkpoint
+after 40 updates, RUN@best that of the best validation.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 MODELS = ("nano", "smollm2", "hf")
 """Models in this process."""
-NAMES = ("random", "expert", "hasty", "omniscient", "player", "human", "endpoint", *MODELS)
+NAMES = ("random", "expert", "hasty", "omniscient", "player", "optimal", "human", "endpoint", *MODELS)
 
 
 class Plays(NamedTuple):
@@ -64,6 +65,8 @@ def player_from(
     if run_of(name) or kind_of_policy in MODELS:
         engine = {"slots": slots, "context": context, "chunk": chunk, "kind": kind, "share": share}
         return _local(name, device, engine, plays)
+    if kind_of_policy == "optimal":
+        return _optimal(name, rest, plays)
     return _other(name, kind_of_policy, rest, endpoint)
 
 
@@ -99,6 +102,16 @@ def _expert(name: str, kind: str, shares: str) -> Policy:
         return ExpertPolicy(*map(float, filter(None, shares.split(":"))), kind=kind)
     except (ParameterError, TypeError, ValueError):
         raise ParameterError(f"policy must be {kind}[:SKILL[:RECALL]] with shares from 0 to 1 (got {name!r})") from None
+
+
+def _optimal(name: str, gamma_traj: str, plays: Plays | None) -> Policy:
+    from mulligan.eval.optimal import OptimalPolicy
+
+    try:
+        gamma = float(gamma_traj or 1.0)
+    except ValueError:
+        raise ParameterError(f"policy must be optimal[:GAMMA_TRAJ] with a number (got {name!r})") from None
+    return OptimalPolicy(plays.settings if plays else TrialSettings(), gamma)
 
 
 def _endpoint(model: str, options: dict[str, Any]) -> Policy:

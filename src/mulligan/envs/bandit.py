@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from mulligan.envs.base import Player, action_text
+from mulligan.envs.model import Belief, Outcome
 from mulligan.errors import ParameterError
 from mulligan.seeding import derive
 from mulligan.types import Episode, ParamValue, Step, Task
@@ -61,6 +63,9 @@ class Bandit:
     def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
         return _Player(self, kind, rng, skill, recall)
 
+    def model(self) -> BanditModel:
+        return BanditModel(self.arms)
+
     def digest(self, episode: Episode) -> str:
         return episode.final
 
@@ -70,6 +75,39 @@ class Bandit:
     def _observe(self) -> str:
         lines = [f"Arm {arm} paid {int(arm == self.paying)}." for arm in self.pulled]
         return "\n".join(lines) or "No arm pulled yet."
+
+
+@dataclass(frozen=True)
+class BanditModel:
+    """The bandit as a model: a world is the arm that pays."""
+
+    arms: int
+
+    def worlds(self) -> list[tuple[float, int]]:
+        return [(1 / self.arms, arm) for arm in self._all()]
+
+    def begin(self, world: int) -> None:
+        """Nothing that is done changes what can be done."""
+
+    def actions(self, state: None) -> range:
+        return self._all()
+
+    def outcomes(self, world: int, state: None, action: int) -> list[Outcome]:
+        won = action == world
+        return [Outcome(1.0, None, won, float(won), done=won, won=won)]
+
+    def canonical(self, belief: Belief) -> int:
+        """How many arms may pay, all with the same chance."""
+        return len(belief)
+
+    def reply(self, action: int) -> str:
+        return f"<action>{action}</action>"
+
+    def told(self, step: Step) -> bool:
+        return step.won
+
+    def _all(self) -> range:
+        return range(1, self.arms + 1)
 
 
 class _Player:

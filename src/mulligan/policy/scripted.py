@@ -22,7 +22,7 @@ class RandomPolicy:
         self.stream, self.otherwise = stream, otherwise
 
     def start(self, task: Task, seed: int) -> Conversation:
-        return _Beside(task, generator(seed, self.stream), kind="random", otherwise=self.otherwise)
+        return Beside(task, generator(seed, self.stream), kind="random", otherwise=self.otherwise)
 
 
 class ExpertPolicy:
@@ -45,11 +45,11 @@ class ExpertPolicy:
         self.name = self.kind if (skill, recall) == (1.0, 0.0) else f"{self.kind}:{skill:g}:{recall:g}"
 
     def start(self, task: Task, seed: int) -> Conversation:
-        return _Beside(task, generator(seed, "expert"), kind=self.kind, skill=self.skill, recall=self.recall)
+        return Beside(task, generator(seed, "expert"), kind=self.kind, skill=self.skill, recall=self.recall)
 
 
 @dataclass
-class _Beside:
+class Beside:
     """A conversation that looks at the world, not at the messages."""
 
     task: Task

@@ -20,10 +20,11 @@ from functools import lru_cache
 from typing import ClassVar
 
 from mulligan.envs.base import Player, action_text, check_choices, check_range, least_image
+from mulligan.envs.model import Model
 from mulligan.seeding import generator
 from mulligan.types import Episode, ParamValue, Step, Task
 
-_GLYPHS = b"012345678*"
+GLYPHS = b"012345678*"
 """Cells by their number of mines around them, 9 for a mine."""
 _PAIR = re.compile(r"\(?\s*(\d{1,4})\s*[,;\s]\s*(\d{1,4})\s*\)?")
 _WORD = re.compile(r"([a-zA-Z])(\d{1,4})")
@@ -166,7 +167,7 @@ class MineSweeper:
             return self._invalid("The game is over.")
         fresh, text, offsets = cascade(self.board, self.counts, self.opened, cell), self.text, self.board.offsets
         for each in fresh:
-            text[offsets[each]] = _GLYPHS[self.counts[each]]
+            text[offsets[each]] = GLYPHS[self.counts[each]]
         board = text.decode()
         shown = " ".join(f"{self.names[each]}={board[offsets[each]]}" for each in fresh) if self.compact else board
         if self.counts[cell] == 9:
@@ -183,6 +184,11 @@ class MineSweeper:
         from mulligan.envs.minesweeper.player import Sweeper
 
         return Sweeper(self, kind, rng, skill, recall)
+
+    def model(self) -> Model:
+        from mulligan.envs.minesweeper.model import MineModel
+
+        return MineModel(self.board.rows, self.board.cols, len(self.mines), self.task.text("view"))
 
     def digest(self, episode: Episode) -> str:
         if self.compact:

@@ -1,0 +1,275 @@
+"""Every belief that an agent with a perfect memory can come to in a trial, and the best play in each, backwards.
+
+A belief is the posterior over (world, state) given all that the agent was told. Beliefs stand in layers, one for each
+turn of each attempt: an action leads into the next turn's layer or, where the attempt ends, into the first layer of the
+next attempt. The graph does not depend on γ_traj: it is built once and solved for any number of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mulligan.envs.model import Belief, Model, Outcome
+from mulligan.errors import ContractBroken, UsageError
+from mulligan.types import Stop
+
+Worlds = Sequence[tuple[float, Hashable]]
+"""Worlds, each with its probability before it."""
+Figures = NDArray[np.float64]
+"""[belief or action, figure, attempt]: the expected return of each attempt, the chance to win it, and the chance that
+neither it nor an attempt before it was won; 0 for attempts that are over."""
+RETURN, WON, UNSOLVED = range(3)
+Ties = Literal["future", "random"]
+"""Which of several actions of equal value is taken: one with the highest return of the present attempt, then of the
+next, and so on; or each with the same chance."""
+OVER = -1
+"""In place of a belief's number: the trial is over."""
+MOST_OUTCOMES = 10_000_000
+"""Outcomes that are looked at before a game is refused as too large: some minutes of one core."""
+_DIGITS = 12
+"""Decimals by which beliefs are told apart: reached in two ways, the same belief may differ in the last ones."""
+_KEPT = 1 << 18
+"""Answers of a model that are kept: about a hundred megabytes at the most."""
+_TIE = 1e-9
+"""Values that differ by less are equal."""
+
+
+class TooLarge(UsageError):
+    """A game has too many beliefs: it is refused, and no number is given."""
+
+
+class Branch(NamedTuple):
+    """What an action may lead to, as far as the agent can tell."""
+
+    probability: float
+    ended: bool
+    """Whether the attempt is over, by the game or by the turn limit."""
+    won: bool
+    belief: Belief | None
+    """At the next turn or, where the attempt is over, before the next attempt; None where the trial is over."""
+
+
+class Act(NamedTuple):
+    """An action in a belief."""
+
+    action: Hashable
+    reward: float
+    """Expected at once."""
+    branches: Mapping[tuple[Hashable, bool, bool], Branch]
+    """(What the agent is told, whether the attempt is over, whether it is won) -> what the agent then believes."""
+
+
+class TrialRules:
+    """A game's model, and how a trial of it is played."""
+
+    def __init__(self, model: Model, turns: int, episodes: int, stop: Stop) -> None:
+        self.model, self.turns, self.episodes, self.stop = model, turns, episodes, stop
+        self._outcomes = lru_cache(_KEPT)(lambda *where: [Outcome(*each) for each in model.outcomes(*where)])
+        self._actions = lru_cache(_KEPT)(lambda state: list(model.actions(state)))
+
+    def start(self, worlds: Worlds) -> Belief:
+        """The belief before the first attempt."""
+        return _normal({(world, self.model.begin(world)): chance for chance, world in worlds})
+
+    def acts(self, belief: Belief, episode: int, turn: int) -> list[Act]:
+        """Every action in a belief, and what it leads to."""
+        return [self._act(belief, action, episode, turn) for action in self.actions(belief)]
+
+    def actions(self, belief: Belief) -> list[Hashable]:
+        actions = self._actions(belief[0][1])
+        for _, state, _ in belief:
+            if self._actions(state) != actions:
+                raise ContractBroken(f"model: actions() tells {belief[0][1]!r} from {state!r}, which look alike")
+        return actions
+
+    def _act(self, belief: Belief, action: Hashable, episode: int, turn: int) -> Act:
+        reward = total = 0.0
+        posterior: dict[tuple[Hashable, bool, bool], dict[tuple[Hashable, Hashable], float]] = {}
+        for world, state, chance in belief:
+            for outcome in self._outcomes(world, state, action):
+                weight = chance * outcome.probability
+                reward, total = reward + weight * outcome.reward, total + weight
+                ended = outcome.done or turn + 1 == self.turns
+                pairs = posterior.setdefault((outcome.told, ended, outcome.won), {})
+                pair = (world, outcome.state)
+                pairs[pair] = pairs.get(pair, 0.0) + weight
+        if abs(total - 1) > 1e-6:
+            raise ContractBroken(f"model: the outcomes of {action!r} have the probability {total:g} in all, not 1")
+        branches = {}
+        for (told, ended, won), pairs in posterior.items():
+            over = ended and (episode + 1 == self.episodes or (won and self.stop == "success"))
+            after = None if over else self._next_attempt(pairs) if ended else _normal(pairs)
+            branches[told, ended, won] = Branch(sum(pairs.values()), ended, won, after)
+        return Act(action, reward, branches)
+
+    def _next_attempt(self, pairs: Mapping[tuple[Hashable, Hashable], float]) -> Belief:
+        """The belief before the next attempt: what was learned of the world, which may drift; states begin anew."""
+        between = getattr(self.model, "between", lambda world: [(1.0, world)])
+        worlds: dict[tuple[Hashable, Hashable], float] = {}
+        for (world, _), weight in pairs.items():
+            for chance, next_world in between(world):
+                pair = (next_world, self.model.begin(next_world))
+                worlds[pair] = worlds.get(pair, 0.0) + weight * chance
+        return _normal(worlds)
+
+
+def _normal(pairs: Mapping[tuple[Hashable, Hashable], float]) -> Belief:
+    """Weights as a belief: their sum is 1, and what is impossible is left out."""
+    total = sum(pairs.values())
+    return tuple((world, state, weight / total) for (world, state), weight in pairs.items() if weight > 0.0)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """The beliefs at one turn of one attempt, in order: their actions, and the actions' branches."""
+
+    episode: int
+    turn: int
+    first_action: NDArray[np.intp]
+    """[belief] number of its first action."""
+    rewards: Figures
+    """[action]"""
+    first_branch: NDArray[np.intp]
+    """[action] number of its first branch."""
+    probability: Figures
+    """[branch]"""
+    ended: NDArray[np.bool_]
+    """[branch]"""
+    won: NDArray[np.bool_]
+    """[branch]"""
+    child: NDArray[np.intp]
+    """[branch] number of the belief in the next turn's layer or, where `ended`, in the next attempt's first; OVER."""
+
+
+class BeliefGraph:
+    """Every belief that some play leads to, from one start or several, each a list of possible worlds."""
+
+    def __init__(self, rules: TrialRules, starts: Sequence[Worlds], most_outcomes: int = MOST_OUTCOMES) -> None:
+        self.rules, self.worlds = rules, starts[0]
+        self.numbers: list[list[dict[Hashable, int]]]
+        """[attempt][turn] name of a belief -> its number in the layer."""
+        self.numbers = [[{} for _ in range(rules.turns)] for _ in range(rules.episodes)]
+        self._waiting: list[list[list[Belief]]] = [[[] for _ in range(rules.turns)] for _ in range(rules.episodes)]
+        self.starts = [self._number(rules.start(worlds), 0, 0) for worlds in starts]
+        """Their numbers in the first layer."""
+        self.layers: list[list[Layer]] = [[] for _ in range(rules.episodes)]
+        outcomes_left = most_outcomes
+        for episode, layers in enumerate(self.layers):
+            for turn, waiting in enumerate(self._waiting[episode]):
+                outcomes_left -= sum(len(belief) * len(rules.actions(belief)) for belief in waiting)
+                if outcomes_left < 0:
+                    so_far = f"{self.beliefs:,} beliefs by turn {turn + 1} of attempt {episode + 1}"
+                    size = f"{len(self.worlds):,} worlds, {so_far}, more than {most_outcomes:,} outcomes"
+                    raise TooLarge(size)
+                layers.append(self.layer(waiting, episode, turn))
+                waiting.clear()
+
+    @property
+    def beliefs(self) -> int:
+        """How many there are."""
+        return sum(len(numbers) for of_attempt in self.numbers for numbers in of_attempt)
+
+    def layer(self, beliefs: Iterable[Belief], episode: int, turn: int) -> Layer:
+        """The actions of `beliefs`, and what they lead to."""
+        first_action: list[int] = []
+        first_branch: list[int] = []
+        rewards: list[float] = []
+        branches: list[tuple[float, bool, bool, int]] = []
+        for belief in beliefs:
+            first_action.append(len(rewards))
+            for act in self.rules.acts(belief, episode, turn):
+                first_branch.append(len(branches))
+                rewards.append(act.reward)
+                branches += [(*branch[:3], self._child(branch, episode, turn)) for branch in act.branches.values()]
+        probability, ended, won, child = zip(*branches, strict=True) if branches else ((), (), (), ())
+        return Layer(
+            episode,
+            turn,
+            np.array(first_action, np.intp),
+            np.array(rewards, np.float64),
+            np.array(first_branch, np.intp),
+            np.array(probability, np.float64),
+            np.array(ended, np.bool_),
+            np.array(won, np.bool_),
+            np.array(child, np.intp),
+        )
+
+    def _child(self, branch: Branch, episode: int, turn: int) -> int:
+        if branch.belief is None:
+            return OVER
+        return self._number(branch.belief, *((episode + 1, 0) if branch.ended else (episode, turn + 1)))
+
+    def _number(self, belief: Belief, episode: int, turn: int) -> int:
+        """The belief's number in its layer; a new one waits there for its actions to be looked at."""
+        canonical = getattr(self.rules.model, "canonical", frozenset)
+        name = canonical(tuple((world, state, round(chance, _DIGITS)) for world, state, chance in belief))
+        numbers = self.numbers[episode][turn]
+        if name not in numbers:
+            numbers[name] = len(numbers)
+            self._waiting[episode][turn].append(belief)
+        return numbers[name]
+
+
+class Plan:
+    """The best play of a trial for one γ_traj: in every belief the action of the highest Σ γ_traj^n · return n."""
+
+    def __init__(self, graph: BeliefGraph, gamma_traj: float, ties: Ties = "future") -> None:
+        self.graph, self.gamma_traj, self.ties = graph, gamma_traj, ties
+        self.figures: list[list[Figures]] = [[np.empty(0)] * len(layers) for layers in graph.layers]
+        """[attempt][turn]"""
+        for layers in reversed(graph.layers):
+            for layer in reversed(layers):
+                self.figures[layer.episode][layer.turn] = self._solved(layer)[0]
+
+    @property
+    def starts(self) -> Figures:
+        """The figures of whole trials, for each belief in which they may start."""
+        return self.figures[0][0][self.graph.starts]
+
+    def action(self, belief: Belief, episode: int, turn: int) -> Act:
+        """What to do in a belief."""
+        acts = self.graph.rules.acts(belief, episode, turn)
+        return acts[int(self._solved(self.graph.layer([belief], episode, turn))[1][0])]
+
+    def _solved(self, layer: Layer) -> tuple[Figures, NDArray[np.intp]]:
+        """The figures of a layer's beliefs, and in each of them the number of the best action; of ties, the first."""
+        if not len(layer.first_action):
+            return np.zeros((0, 3, len(self.figures))), layer.first_action
+        figures, first = self._action_figures(layer), layer.first_action
+        counts = np.diff(np.append(first, len(figures)))
+        discounts = self.gamma_traj ** np.arange(len(self.figures) - layer.episode)
+        best = np.ones(len(figures), bool)
+        columns = [figures[:, RETURN, layer.episode :] @ discounts]
+        if self.ties == "future":
+            columns += [*figures[:, RETURN, layer.episode :].T, *figures[:, WON, layer.episode :].T]
+        for column in columns:
+            among = np.where(best, column, -np.inf)
+            best = among >= np.repeat(np.maximum.reduceat(among, first), counts) - _TIE
+        numbers = np.flatnonzero(best)
+        chosen = numbers[np.searchsorted(numbers, first)]
+        if self.ties == "future":
+            return figures[chosen], chosen
+        weights = best / np.repeat(np.add.reduceat(best, first, dtype=float), counts)
+        return np.add.reduceat(figures * weights[:, None, None], first), chosen
+
+    def _action_figures(self, layer: Layer) -> Figures:
+        """The figures of each action if the best is done afterwards. [action, figure, attempt]"""
+        episode, ended, won = layer.episode, layer.ended, layer.won
+        after = np.zeros((len(layer.child), 3, len(self.figures)))
+        same, following = ~ended, ended & (layer.child != OVER)
+        if same.any():
+            after[same] = self.figures[episode][layer.turn + 1][layer.child[same]]
+        if following.any():
+            after[following] = self.figures[episode + 1][0][layer.child[following]]
+        after[ended & won, UNSOLVED] = 0.0
+        after[ended, WON, episode] = won[ended]
+        after[ended, UNSOLVED, episode] = ~won[ended]
+        figures: Figures = np.add.reduceat(after * layer.probability[:, None, None], layer.first_branch)
+        figures[:, RETURN, episode] += layer.rewards
+        return figures

@@ -1,0 +1,226 @@
+"""The best that any agent can do: exact values of a trial, for agents that do not know the task and forget nothing.
+
+best         the highest Σ γ_traj^n · return of attempt n that can be expected: the Bayes-adaptive optimum
+myopic       every attempt has the highest return of its own, given what earlier ones showed; ties at random
+alone        the best attempt of somebody who remembers nothing
+clairvoyant  the best attempt of somebody who sees which world it is
+
+It is for games with a model (`mulligan.envs.model`). Rewards inside an attempt are not discounted (γ_step = 1).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, lru_cache
+from itertools import islice
+from typing import Any, cast
+
+import numpy as np
+
+from mulligan import notebook
+from mulligan.envs import registry
+from mulligan.envs.model import Model
+from mulligan.errors import ParameterError, UsageError
+from mulligan.eval.beliefs import (
+    MOST_OUTCOMES,
+    RETURN,
+    UNSOLVED,
+    WON,
+    BeliefGraph,
+    Figures,
+    Plan,
+    TooLarge,
+    TrialRules,
+    Worlds,
+)
+from mulligan.trial.settings import TrialSettings
+from mulligan.types import Stop, Task
+
+MOST = (MOST_OUTCOMES, MOST_OUTCOMES)
+"""Most worlds of a game, and most outcomes of its beliefs."""
+MOST_ASIDE = (500, 200_000)
+"""The same for evaluations that were not asked for the optimum: it may take them a few seconds."""
+_STEPS = 50
+"""The threshold is sought between so many γ_traj from 0 to 1."""
+
+
+@dataclass(frozen=True)
+class Play:
+    """What a way of playing leads to; an entry for each attempt."""
+
+    returns: list[float]
+    """Expected return of the attempt; 0 where the trial has ended before it."""
+    won: list[float]
+    """Chance that the attempt is played and won."""
+    p: list[float]
+    """p@1 … p@N."""
+
+    def value(self, gamma_traj: float = 1.0) -> float:
+        """Σ γ_traj^n · return of attempt n."""
+        return _discounted(self.returns, gamma_traj)
+
+
+@dataclass(frozen=True, repr=False)
+class Optimum(notebook.Shown):
+    """The optimum of a trial, and what it is compared with, each computed when it is asked for."""
+
+    env: str
+    gamma_traj: float
+    graph: BeliefGraph = field(repr=False)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """What to do in every belief; of equally good actions, that with the higher return of the present attempt."""
+        return Plan(self.graph, self.gamma_traj)
+
+    @cached_property
+    def best(self) -> Play:
+        """The optimum for `gamma_traj`."""
+        return _play(self.plan.starts[0])
+
+    @cached_property
+    def undiscounted(self) -> Play:
+        """The optimum for γ_traj = 1."""
+        return _play(Plan(self.graph, 1.0).starts[0])
+
+    @cached_property
+    def myopic(self) -> Play:
+        return _play(Plan(self.graph, 0.0, ties="random").starts[0])
+
+    @cached_property
+    def alone(self) -> Play:
+        """Of one attempt."""
+        return self._one_attempt([(1.0, self.graph.worlds)])
+
+    @cached_property
+    def clairvoyant(self) -> Play:
+        """Of one attempt."""
+        return self._one_attempt([(chance, [(1.0, world)]) for chance, world in self.graph.worlds])
+
+    def _one_attempt(self, starts: Sequence[tuple[float, Worlds]]) -> Play:
+        """The best attempt for its own sake, the mean over what is known before it."""
+        chances, worlds = zip(*starts, strict=True)
+        rules = TrialRules(self.graph.rules.model, self.graph.rules.turns, 1, self.graph.rules.stop)
+        plan = Plan(BeliefGraph(rules, worlds), 0.0)
+        return _play(np.average(plan.starts, axis=0, weights=chances))
+
+    @cached_property
+    def threshold(self) -> float | None:
+        """γ*: the least γ_traj above which the best first attempt gives up return for the later ones; None if none."""
+        high = next((step / _STEPS for step in range(1, _STEPS + 1) if self._gives_up(step / _STEPS)), None)
+        if high is None:
+            return None
+        low = high - 1 / _STEPS
+        while high - low > 1e-9:
+            middle = (low + high) / 2
+            low, high = (low, middle) if self._gives_up(middle) else (middle, high)
+        return high
+
+    def _gives_up(self, gamma_traj: float) -> bool:
+        best = _play(Plan(self.graph, gamma_traj).starts[0])
+        return best.returns[0] < self.alone.returns[0] - 1e-7
+
+    def rows(self) -> list[dict[str, object]]:
+        """A row for each way of playing."""
+        plays = {f"optimum, gamma_traj {self.gamma_traj:g}": self.best}
+        plays |= {"optimum, gamma_traj 1": self.undiscounted, "myopic": self.myopic}
+        plays |= {"alone": self.alone, "clairvoyant": self.clairvoyant}
+        return [
+            {
+                "play": name,
+                **{f"return {n}": value for n, value in enumerate(play.returns, 1)},
+                **{f"p@{k}": value for k, value in enumerate(play.p, 1)},
+            }
+            for name, play in plays.items()
+        ]
+
+    def __repr__(self) -> str:
+        returns = ", ".join(f"{value:.4g}" for value in self.best.returns)
+        value = f"{self.best.value(self.gamma_traj):.4g} at gamma_traj {self.gamma_traj:g}"
+        return f"<Optimum of {self.env}: {value}; returns {returns}; {self.graph.beliefs:,} beliefs>"
+
+
+def optimum_of(task: Task, settings: TrialSettings, gamma_traj: float = 1.0, most: tuple[int, int] = MOST) -> Optimum:
+    """The optimum of trials on tasks with the parameters of `task`."""
+    if not 0 <= gamma_traj <= 1:
+        raise ParameterError(f"gamma_traj must be from 0 to 1 (got {gamma_traj})")
+    spec = registry.spec(task.env)
+    if not hasattr(spec.build, "model"):
+        raise UsageError(f"{task.env} has no model, from which its optimum could be computed")
+    if settings.restart not in (None, spec.restart):
+        raise UsageError(f"the optimum of {task.env} is that of restart={spec.restart} (got {settings.restart})")
+    return _optimum(replace(task, seed=0), settings.episodes, settings.stop or spec.stop, gamma_traj, *most)
+
+
+@lru_cache(maxsize=64)
+def _optimum(task: Task, episodes: int, stop: Stop, gamma_traj: float, *most: int) -> Optimum:
+    return Optimum(task.env, gamma_traj, _graph(task, episodes, stop, *most))
+
+
+@lru_cache(maxsize=64)
+def _graph(task: Task, episodes: int, stop: Stop, most_worlds: int, most_outcomes: int) -> BeliefGraph:
+    model: Model = cast(Any, registry.build(task)).model()
+    worlds = list(islice(model.worlds(), most_worlds + 1))
+    try:
+        if len(worlds) > most_worlds:
+            raise TooLarge(f"more than {most_worlds:,} worlds")
+        return BeliefGraph(TrialRules(model, task.turns, episodes, stop), [worlds], most_outcomes)
+    except TooLarge as error:
+        raise TooLarge(f"{task.task_class} is too large for an exact optimum: {error}") from None
+
+
+def _play(figures: Figures) -> Play:
+    """The figures of a start [figure, attempt], by name."""
+    return Play(figures[RETURN].tolist(), figures[WON].tolist(), (1.0 - figures[UNSOLVED]).tolist())
+
+
+def _discounted(returns: Sequence[float], gamma_traj: float) -> float:
+    return sum(gamma_traj**n * each for n, each in enumerate(returns))
+
+
+def share_of(optimum: Play, summary: Mapping[str, Any], gamma_traj: float = 1.0) -> float | None:
+    """The share of the optimum that the trials of a summary (`passk.Summary` as data) have reached: Σ γ_traj^n · mean
+    return of attempt n over that of the optimum. None where the optimum is not above 0."""
+    value = optimum.value(gamma_traj)
+    return _discounted(mean_returns(summary), gamma_traj) / value if value > 0 else None
+
+
+def mean_returns(summary: Mapping[str, Any]) -> list[float]:
+    """The mean return of each attempt over all trials; those that had ended before it count 0."""
+    means = zip(summary["returns"], summary["played"], strict=True)
+    return [(mean or 0.0) * played / summary["trials"] for mean, played in means]
+
+
+def optimum_aside(
+    tasks: Sequence[Task], settings: TrialSettings, summary: Mapping[str, Any], gammas: Sequence[float]
+) -> list[dict[str, Any]]:
+    """For each γ_traj the optimum on these tasks and the share of it that `summary` reached, as data for tables.
+
+    Empty where the environment has no model, or one that is too large to be solved on the side.
+    """
+    kinds = Counter(replace(task, seed=0) for task in tasks)
+    rows = []
+    try:
+        for gamma_traj in gammas:
+            plays = [optimum_of(task, settings, gamma_traj, MOST_ASIDE).best for task in kinds]
+            mean = Play(*(_means(plays, name, [*kinds.values()]) for name in ("returns", "won", "p")))
+            by_attempt = zip(mean_returns(summary), mean.returns, strict=True)
+            rows.append(
+                {
+                    "gamma_traj": gamma_traj,
+                    "value": mean.value(gamma_traj),
+                    **asdict(mean),
+                    "share": share_of(mean, summary, gamma_traj),
+                    "share_by_attempt": [reached / best if best > 0 else None for reached, best in by_attempt],
+                }
+            )
+    except UsageError:
+        return []
+    return rows
+
+
+def _means(plays: Sequence[Play], name: str, counts: Sequence[int]) -> list[float]:
+    means: list[float] = np.average([getattr(play, name) for play in plays], axis=0, weights=counts).tolist()
+    return means
