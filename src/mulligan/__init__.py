@@ -6,6 +6,7 @@ from mulligan.api import check_env as check_env
 from mulligan.api import evaluate as evaluate
 from mulligan.api import make as make
 from mulligan.api import make_task as make_task
+from mulligan.api import optimum as optimum
 from mulligan.api import run_trial as run_trial
 from mulligan.api import run_trial_sync as run_trial_sync
 from mulligan.api import train as train

@@ -29,6 +29,7 @@ from mulligan.trial.settings import TrialSettings
 from mulligan.types import Memory, Restart, Sampling, Stop, Task, Trial
 
 if TYPE_CHECKING:
+    from mulligan.eval.optimum import Optimum
     from mulligan.training.config import Config
 
 Params = Mapping[str, Any]
@@ -163,6 +164,27 @@ def evaluate(
         reason = f"every trial failed for reasons outside the agent, and the figures say nothing: {result.main.failure}"
         warnings.warn(reason, stacklevel=2)
     return result
+
+
+def optimum(
+    env: str | type[Env],
+    *,
+    params: Params | None = None,
+    gamma_traj: float = 1.0,
+    episodes: int = 3,
+    stop: Stop | None = None,
+) -> Optimum:
+    """The best that any agent can do: ``mulligan.optimum("bandit", params={"arms": 8}, gamma_traj=0.6).best.returns``.
+
+    gamma_traj  what the return of the next attempt is worth; 1: all attempts count alike
+    episodes    attempts of a trial
+    stop        when a trial ends: "success" or "never"; None: as the environment says
+
+    It is exact, for games with a model that is small enough; others are refused with their size.
+    """
+    from mulligan.eval.optimum import optimum_of
+
+    return optimum_of(make_task(env, params=params), TrialSettings(episodes=episodes, stop=stop), gamma_traj)
 
 
 class RunOptions(TrialOptions, total=False):

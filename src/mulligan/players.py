@@ -194,4 +194,7 @@ def _local(name: str, device: str, engine: Mapping[str, Any], plays: Plays | Non
     elif not context and plays is not None:
         context = played_context(Mixture.parse(plays.env, plays.params), plays.settings, loaded)
     made = make_engine(loaded.model, **{**engine, "context": context})
-    return LocalPolicy(made, loaded.renderer, name=name.rstrip("/"))
+    policy = LocalPolicy(made, loaded.renderer, name=name.rstrip("/"))
+    if (config := trained_with(name)) and config.trial.episodes > 1:
+        policy.gamma_traj = config.algo.gamma_traj
+    return policy

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from mulligan.types import Step
 
-Belief = tuple[tuple[Hashable, Hashable, float], ...]
+Belief = tuple[tuple[Any, Any, float], ...]
 """Each (world, state) that is possible, with its probability. No pair stands in it twice."""
 
 
@@ -19,8 +19,8 @@ class Outcome(NamedTuple):
     """One of the things that an action can lead to."""
 
     probability: float
-    state: Hashable
-    told: Hashable
+    state: Any
+    told: Any
     """What the agent is told: outcomes that it cannot tell apart are equal here. It also sees `done` and `won`."""
     reward: float = 0.0
     done: bool = False

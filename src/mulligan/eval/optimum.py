@@ -10,6 +10,7 @@ It is for games with a model (`mulligan.envs.model`). Rewards inside an attempt 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -23,6 +24,7 @@ from mulligan import notebook
 from mulligan.envs import registry
 from mulligan.envs.model import Model
 from mulligan.errors import ParameterError, UsageError
+from mulligan.eval import passk
 from mulligan.eval.beliefs import (
     MOST_OUTCOMES,
     RETURN,
@@ -36,12 +38,14 @@ from mulligan.eval.beliefs import (
     Worlds,
 )
 from mulligan.trial.settings import TrialSettings
-from mulligan.types import Stop, Task
+from mulligan.types import Stop, Task, Trial
 
 MOST = (MOST_OUTCOMES, MOST_OUTCOMES)
 """Most worlds of a game, and most outcomes of its beliefs."""
-MOST_ASIDE = (500, 200_000)
-"""The same for evaluations that were not asked for the optimum: it may take them a few seconds."""
+MOST_ASIDE = (100, 500_000)
+"""The same for evaluations that were not asked for the optimum: seconds."""
+_LEAST = 1e-9
+"""A value below it is 0 but for rounding."""
 _STEPS = 50
 """The threshold is sought between so many γ_traj from 0 to 1."""
 
@@ -60,6 +64,29 @@ class Play:
     def value(self, gamma_traj: float = 1.0) -> float:
         """Σ γ_traj^n · return of attempt n."""
         return _discounted(self.returns, gamma_traj)
+
+    def share_reached(self, returns: Sequence[float], gamma_traj: float = 1.0) -> float | None:
+        """The share of this play's value that these mean returns of attempts are worth; None where it is 0."""
+        value = self.value(gamma_traj)
+        return _discounted(returns, gamma_traj) / value if value > _LEAST else None
+
+    def beside(self, trials: Sequence[Trial], gamma_traj: float = 1.0) -> dict[str, Any]:
+        """This play, and the share of it that trials reached, as data for tables."""
+        rewards = np.zeros((len(trials), len(self.returns)))  # 0 where a trial had ended before
+        for row, trial in zip(rewards, trials, strict=True):
+            row[: len(trial.episodes)] = [episode.reward for episode in trial.episodes]
+        means: list[float] = rewards.mean(axis=0).tolist()
+        value, totals = self.value(gamma_traj), rewards @ gamma_traj ** np.arange(len(self.returns))
+        half = passk.Z95 * float(totals.std(ddof=1)) / math.sqrt(len(totals)) if len(totals) > 1 else None
+        by_attempt = zip(means, self.returns, strict=True)
+        return {
+            "gamma_traj": gamma_traj,
+            "value": value,
+            **asdict(self),
+            "share_of_optimum": self.share_reached(means, gamma_traj),
+            "share_half_width": half / value if half is not None and value > _LEAST else None,
+            "share_by_attempt": [mean / best if best > _LEAST else None for mean, best in by_attempt],
+        }
 
 
 @dataclass(frozen=True, repr=False)
@@ -120,7 +147,7 @@ class Optimum(notebook.Shown):
 
     def _gives_up(self, gamma_traj: float) -> bool:
         best = _play(Plan(self.graph, gamma_traj).starts[0])
-        return best.returns[0] < self.alone.returns[0] - 1e-7
+        return best.returns[0] < self.alone.returns[0] - _LEAST
 
     def rows(self) -> list[dict[str, object]]:
         """A row for each way of playing."""
@@ -137,8 +164,8 @@ class Optimum(notebook.Shown):
         ]
 
     def __repr__(self) -> str:
-        returns = ", ".join(f"{value:.4g}" for value in self.best.returns)
-        value = f"{self.best.value(self.gamma_traj):.4g} at gamma_traj {self.gamma_traj:g}"
+        returns = ", ".join(f"{value:.3f}" for value in self.best.returns)
+        value = f"{self.best.value(self.gamma_traj):.3f} at gamma_traj {self.gamma_traj:g}"
         return f"<Optimum of {self.env}: {value}; returns {returns}; {self.graph.beliefs:,} beliefs>"
 
 
@@ -173,54 +200,27 @@ def _graph(task: Task, episodes: int, stop: Stop, most_worlds: int, most_outcome
 
 def _play(figures: Figures) -> Play:
     """The figures of a start [figure, attempt], by name."""
-    return Play(figures[RETURN].tolist(), figures[WON].tolist(), (1.0 - figures[UNSOLVED]).tolist())
+    return Play(figures[RETURN].tolist(), figures[WON].tolist(), (1.0 - figures[UNSOLVED]).clip(0.0, 1.0).tolist())
 
 
 def _discounted(returns: Sequence[float], gamma_traj: float) -> float:
     return sum(gamma_traj**n * each for n, each in enumerate(returns))
 
 
-def share_of(optimum: Play, summary: Mapping[str, Any], gamma_traj: float = 1.0) -> float | None:
-    """The share of the optimum that the trials of a summary (`passk.Summary` as data) have reached: Σ γ_traj^n · mean
-    return of attempt n over that of the optimum. None where the optimum is not above 0."""
-    value = optimum.value(gamma_traj)
-    return _discounted(mean_returns(summary), gamma_traj) / value if value > 0 else None
-
-
 def mean_returns(summary: Mapping[str, Any]) -> list[float]:
-    """The mean return of each attempt over all trials; those that had ended before it count 0."""
+    """The mean return of each attempt over all trials of a summary; those that had ended before it count 0."""
     means = zip(summary["returns"], summary["played"], strict=True)
-    return [(mean or 0.0) * played / summary["trials"] for mean, played in means]
+    return [(mean or 0.0) * played / max(1, summary["trials"]) for mean, played in means]
 
 
-def optimum_aside(
-    tasks: Sequence[Task], settings: TrialSettings, summary: Mapping[str, Any], gammas: Sequence[float]
-) -> list[dict[str, Any]]:
-    """For each γ_traj the optimum on these tasks and the share of it that `summary` reached, as data for tables.
-
-    Empty where the environment has no model, or one that is too large to be solved on the side.
-    """
-    kinds = Counter(replace(task, seed=0) for task in tasks)
-    rows = []
+def mean_optimum(
+    tasks: Sequence[Task], settings: TrialSettings, gamma_traj: float, most: tuple[int, int]
+) -> Play | None:
+    """The mean optimum of these tasks; None where there is none: no model, or too large a one."""
+    counts = Counter(replace(task, seed=0) for task in tasks)
     try:
-        for gamma_traj in gammas:
-            plays = [optimum_of(task, settings, gamma_traj, MOST_ASIDE).best for task in kinds]
-            mean = Play(*(_means(plays, name, [*kinds.values()]) for name in ("returns", "won", "p")))
-            by_attempt = zip(mean_returns(summary), mean.returns, strict=True)
-            rows.append(
-                {
-                    "gamma_traj": gamma_traj,
-                    "value": mean.value(gamma_traj),
-                    **asdict(mean),
-                    "share": share_of(mean, summary, gamma_traj),
-                    "share_by_attempt": [reached / best if best > 0 else None for reached, best in by_attempt],
-                }
-            )
+        plays = [optimum_of(task, settings, gamma_traj, most).best for task in counts]
     except UsageError:
-        return []
-    return rows
-
-
-def _means(plays: Sequence[Play], name: str, counts: Sequence[int]) -> list[float]:
-    means: list[float] = np.average([getattr(play, name) for play in plays], axis=0, weights=counts).tolist()
-    return means
+        return None
+    figures = [[play.returns, play.won, play.p] for play in plays]
+    return Play(*np.average(figures, axis=0, weights=[*counts.values()]).tolist())

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mulligan import notebook
 from mulligan.envs import registry
@@ -36,6 +36,9 @@ from mulligan.rollout.tasksets import SAMPLED, Separation, next_alike, separatio
 from mulligan.seeding import generator
 from mulligan.trial.runner import ReflectionSource
 from mulligan.types import PLAYERS, Reflection, Task, Trial, plain, whole
+
+if TYPE_CHECKING:
+    from mulligan.eval.optimum import Play
 
 _REQUESTS = "requests.json"
 """File of the run folder with the requests so far, which a resumed evaluation adds to."""
@@ -56,6 +59,9 @@ class EvalResult(notebook.Shown):
     room: Mapping[str, passk.Summary]
     """Scripted players on the same tasks: ceiling (omniscient), expert and, where later episodes are of the same task,
     expert with perfect memory; then those that the environment names in `room_players`."""
+    optimum: Sequence[Mapping[str, Any]]
+    """What no agent can pass, and the share of it that the policy reached (`mulligan.eval.optimum.Play.beside`): for
+    γ_traj = 1 and for the policy's own, where the game has a model that is quickly solved."""
     gains: Mapping[str, tuple[float, passk.Interval]]
     """main − control, paired by task: at p@N, or in the last episode's return for games. Tasks of which a trial failed
     outside the agent are left out, and so is a control that has no task in common with main."""
@@ -134,6 +140,7 @@ class EvalResult(notebook.Shown):
             "controls": {name: asdict(summary) for name, summary in self.controls.items()},
             "gains": {name: {"gain": gain, "ci": ci} for name, (gain, ci) in self.gains.items()},
             "room": {name: asdict(summary) for name, summary in self.room.items()},
+            "optimum": self.optimum,
             "by_class": {name: asdict(summary) for name, summary in self.by_class.items()},
             "cut_replies": self.cut.to_dict(),
         }
@@ -201,6 +208,7 @@ class _Evaluation:
 
     async def play(self) -> EvalResult:
         room = await self._room() if self.plan.room else {}  # first, so that its mistakes come before any cost
+        optima = self._optima() if self.plan.room else {}
         started = time.perf_counter()
         self._restore()
         try:
@@ -213,7 +221,7 @@ class _Evaluation:
             if hasattr(self.policy, "aclose"):
                 await self.policy.aclose()
             self._count_requests()
-        return self._result(time.perf_counter() - started, room)
+        return self._result(time.perf_counter() - started, room, optima)
 
     def _restore(self) -> None:
         """Read what the folder holds: trials that need not be played again, and what all of it has cost so far."""
@@ -335,13 +343,26 @@ class _Evaluation:
                 )
         return summaries
 
-    def _result(self, seconds: float, room: dict[str, passk.Summary]) -> EvalResult:
+    def _optima(self) -> dict[float, Play]:
+        """γ_traj -> the optimum on the tasks; computed on the side only where it takes seconds."""
+        from mulligan.eval.optimal import OptimalPolicy  # numpy, which a command's help does without
+        from mulligan.eval.optimum import MOST, MOST_ASIDE, mean_optimum
+
+        most = MOST if isinstance(self.policy, OptimalPolicy) else MOST_ASIDE
+        optima: dict[float, Play] = {}
+        for gamma_traj in (1.0, getattr(self.policy, "gamma_traj", 1.0)):
+            optimum = None if self.plan.related else mean_optimum(self.tasks, self.plan.settings, gamma_traj, most)
+            optima |= {gamma_traj: optimum} if optimum else {}
+        return optima
+
+    def _result(self, seconds: float, room: dict[str, passk.Summary], optima: Mapping[float, Play]) -> EvalResult:
         main = self.done["main"]
         classes: dict[str, dict[int, Trial]] = defaultdict(dict)
         for index, trial in main.items():
             classes[trial.task.task_class][index] = trial
         controls = [arm for arm in self.plan.arms() if arm not in ("main", "donors")]
         trials = [main[index] for index in sorted(main)]
+        ended = [trial for trial in trials if not trial.failed]
         return EvalResult(
             plan=self.plan,
             policy=self.policy.name,
@@ -349,6 +370,7 @@ class _Evaluation:
             main=self._summary(main),
             controls={arm: self._summary(self.done[arm]) for arm in controls},
             room=room,
+            optimum=[optimum.beside(ended, gamma_traj) for gamma_traj, optimum in optima.items() if ended],
             gains={arm: gain for arm in controls if (gain := self._gain(arm))},
             by_class={name: self._summary(classes[name]) for name in sorted(classes)},
             seconds=seconds,

@@ -48,6 +48,9 @@ class Transcript:
 class LocalPolicy:
     """Samples from an engine over a local model."""
 
+    gamma_traj: float = 1.0
+    """The discount from episode to episode that it was trained with."""
+
     def __init__(self, engine: StreamEngine, renderer: Renderer, name: str = "local") -> None:
         self.engine, self.renderer, self.name = engine, renderer, name
 

@@ -38,12 +38,17 @@ def room_name(player: str) -> str:
     return "ceiling (omniscient)" if player == "ceiling" else f"scripted {player}"
 
 
+def optimum_name(optimum: Result) -> str:
+    return "optimum (exact)" if optimum["gamma_traj"] == 1 else f"optimum at γ_traj {optimum['gamma_traj']:g}"
+
+
 def eval_table(result: Result) -> Table:
     """One evaluation: the policy, its controls, then the scripted players that show the room."""
     controls = [(CONTROL_NAMES[name], summary) for name, summary in result["controls"].items() if summary["trials"]]
     rows = [(str(result["policy"]), result), *((INDENT + name, summary) for name, summary in controls)]
     rows = [(f"{name}*" if summary["failed"] else name, summary) for name, summary in rows]
     rows += [(room_name(name), summary) for name, summary in result["room"].items()]
+    rows += [(optimum_name(optimum), optimum) for optimum in result.get("optimum", ())]
     game = game_name(result["env"], result["params"])
     title = f"{game}: {result['tasks']} tasks, {result['episodes']} episodes, memory {result['memory']}"
     title += ", related tasks" if result.get("related") else ""
@@ -96,19 +101,23 @@ def pays_in_part(summary: Result) -> bool:
 
 
 def _cells(summary: Result, *, versus: bool, scored: bool) -> list[str]:
-    """p@k and half-widths; of games the mean returns, and below them the shares of games won."""
+    """p@k and half-widths; of games the mean returns, and below them the shares of games won.
+
+    The optimum was computed and not played: it has no intervals, no scores and no replies.
+    """
     cells = []
+    intervals = summary.get("returns_ci" if versus else "ci", [None] * len(summary["p"]))
     if versus:
-        for mean, ci, won in zip(summary["returns"], summary["returns_ci"], summary["won"], strict=True):
+        for mean, ci, won in zip(summary["returns"], intervals, summary["won"], strict=True):
             half = f" [dim]±{(ci[1] - ci[0]) / 2:.2f}[/]" if ci else ""
             cells.append("–" if mean is None else f"{mean:+.2f}{half}\n[dim]won {100 * won:.0f} %[/]")
     else:
-        for share, (low, high) in zip(summary["p"], summary["ci"], strict=True):
-            cells.append(f"{100 * share:.1f} [dim]±{50 * (high - low):.1f}[/]")
+        for share, ci in zip(summary["p"], intervals, strict=True):
+            cells.append(f"{100 * share:.1f}" + (f" [dim]±{50 * (ci[1] - ci[0]):.1f}[/]" if ci else ""))
         if scored:
             best = summary.get("best") or summary["p"]
-            cells.append(f"{100 * best[0]:.0f} / {100 * best[-1]:.0f}")
-    return [*cells, f"{100 * summary['valid']:.0f} %"]
+            cells.append(f"{100 * best[0]:.0f} / {100 * best[-1]:.0f}" if "valid" in summary else "–")
+    return [*cells, f"{100 * summary['valid']:.0f} %" if "valid" in summary else "–"]
 
 
 def footnotes(result: Result) -> list[str]:
@@ -126,6 +135,7 @@ def footnotes(result: Result) -> list[str]:
         lines.append(f"Reflections: {count}, {share} ({form}; others are shown to the next episode too)")
     lines += _reflections_shown(result)
     lines += [f"Against {name}: {_gain(gain, result)} (same tasks)" for name, gain in result["gains"].items()]
+    lines += [line for optimum in result.get("optimum", ()) for line in _optimum_lines(optimum)]
     if len(result["by_class"]) > 1:
         for name, summary in result["by_class"].items():
             shares = " / ".join(f"{100 * share:.1f}" for share in summary["p"])
@@ -136,6 +146,19 @@ def footnotes(result: Result) -> list[str]:
         counts = _counted(requests).removeprefix("requests ")
         lines.append(f"Requests: {counts}" + (f" (faults: {_counted(faults)})" if faults else ""))
     return [*lines, *_spent(result)]
+
+
+def _optimum_lines(optimum: Result) -> list[str]:
+    """The optimum's returns, and the share of them that the policy reached."""
+    weighed = "" if optimum["gamma_traj"] == 1 else f", weighed by γ_traj {optimum['gamma_traj']:g}"
+    returns = " / ".join(f"{value:.3f}" for value in optimum["returns"])
+    lines = [f"{optimum_name(optimum)}: the most that can be expected of any agent, returns {returns} by episode"]
+    if optimum["share_of_optimum"] is not None:
+        shares = ["–" if share is None else f"{100 * share:.1f}" for share in optimum["share_by_attempt"]]
+        half = f" ±{100 * optimum['share_half_width']:.1f}" if optimum["share_half_width"] is not None else ""
+        share = f"{100 * optimum['share_of_optimum']:.1f}{half} % in all{weighed}"
+        lines.append(f"Share of the optimum reached: {share}; by episode {' / '.join(shares)}")
+    return lines
 
 
 def _explained(result: Result) -> list[str]:

@@ -144,7 +144,8 @@ def add_policy_options(parser: Parser, default: str | None) -> None:
         default=default,
         metavar="P",
         help="random, expert[:SKILL[:RECALL]], hasty[:SKILL[:RECALL]] (Sokoban), omniscient, "
-        "player:NAME[:SKILL[:RECALL]] (another one of the environment), human, endpoint:MODEL, "
+        "player:NAME[:SKILL[:RECALL]] (another one of the environment), optimal[:GAMMA_TRAJ] (where the optimum can "
+        "be computed), human, endpoint:MODEL, "
         "file.py:NAME, a run folder, or a local model: nano, smollm2, hf:PATH "
         f"{f'({default})' if default else '(required)'}; SKILL and RECALL are shares from 0 to 1",
     )
