@@ -43,6 +43,11 @@ CASES = [
     ("webshop", {"catalogue": "tiny", "view": "compact", "products": 12, "world": -1}),
     ("webshop", {"products": 300}),
     ("bandit", {}),
+    ("expedition", {"doors": "4-24"}),
+    ("expedition", {"world": "lookout", "view": "compact"}),
+    ("expedition", {"world": "toolbox"}),
+    ("expedition", {"world": "camp", "drift": 0.3, "words": "unseen"}),
+    ("expedition", {"world": "camp", "view": "compact"}),
     (EXAMPLE, {}),
 ]
 

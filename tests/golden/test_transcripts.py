@@ -25,6 +25,8 @@ CASES = {
     "webshop": ("webshop", 1, {"products": 300}, "both"),
     "kuhn": ("kuhn", 4, {"opponent": "aggressive"}, "history"),
     "bandit": ("bandit", 5, {}, "reflection"),
+    "expedition": ("expedition", 2, {"world": "camp", "drift": 0.1}, "both"),
+    "expedition-compact": ("expedition", 2, {"world": "lookout", "view": "compact"}, "history"),
 }
 
 

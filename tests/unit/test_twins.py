@@ -57,6 +57,12 @@ def alfworld(env: Any) -> set[Hashable]:
     return {(tuple(sorted(room)), world.goal, tuple(sorted(holders)))}
 
 
+def expedition(env: Any) -> set[Hashable]:
+    """The names that are listed, in whatever order, and the one with the prize."""
+    names = env.view.names.places
+    return {(frozenset(names), names[env.first_prize])}
+
+
 WORLDS: list[tuple[str, Callable[[Any], set[Hashable]]]] = [
     ("cpu", minesweeper),
     ("gpu-smollm2-minesweeper", minesweeper),
@@ -64,6 +70,8 @@ WORLDS: list[tuple[str, Callable[[Any], set[Hashable]]]] = [
     ("gpu-smollm2-webshop", webshop),
     ("cpu-alfworld", alfworld),
     ("gpu-smollm2-alfworld", alfworld),
+    ("nano-expedition-signpost", expedition),
+    ("nano-expedition-camp", expedition),
 ]
 
 

@@ -61,7 +61,8 @@ class _AtTerminal:
             self._say("dim", "It took no turn; 'h' lists the moves.")
             return
         if step.done or timeout_reward is not None:
-            self._show("\n".join(filter(None, (step.feedback, step.observation))))
+            ending = "\n".join(filter(None, (step.feedback, step.observation)))
+            self._show(f"{picture_of(self.world)}{ending}")
             is_drawn = step.reward == 0 and getattr(self.world, "kind", "solve") == "versus"
             outcome = "won" if step.won else "drawn" if is_drawn else "lost"
             self._say("bold", f"Episode {outcome}." if step.done else f"No turns left: all {self.turns} are taken.")
@@ -79,7 +80,7 @@ class _AtTerminal:
             if len(messages) <= self.messages_shown or self.messages_shown == 0:
                 arrows = " Arrow keys move." if self._bind_arrows() else ""
                 self._say("dim", f"Type a move; 'h' lists the legal ones, 'q' quits.{arrows}")
-            self._show(messages[-1]["content"])
+            self._show(f"{picture_of(self.world)}{messages[-1]['content']}")
         self.messages_shown, self.has_mistyped = len(messages), False
         while True:
             typed = self._ask("> ").strip()
@@ -137,6 +138,12 @@ class _AtTerminal:
             for sequence in ("[", "O"):  # terminals differ in which one they send
                 readline.parse_and_bind(f'"\\e{sequence}{_ARROWS[direction]}": "{direction}\\C-m"')
         return True
+
+
+def picture_of(world: World | None) -> str:
+    """The map that an environment draws for people, with an empty line around it; nothing if it draws none."""
+    picture = getattr(world, "picture", None)
+    return f"\n{picture()}\n\n" if picture is not None else ""
 
 
 def painted(text: str, glyphs: Mapping[str, str]) -> Text:

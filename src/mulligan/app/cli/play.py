@@ -147,6 +147,7 @@ class _WatchedConversation:
     def __init__(self, conversation: Conversation, watched: Watched) -> None:
         self.conversation, self.console, self.glyphs = conversation, watched.console, watched.glyphs
         self.spectator = conversation if isinstance(conversation, Spectator) else None
+        self.world: World | None = None
         for name in ("count_tokens", "context"):
             if hasattr(conversation, name):
                 setattr(self, name, getattr(conversation, name))
@@ -161,6 +162,7 @@ class _WatchedConversation:
         self.conversation.close()
 
     def watch(self, world: World) -> None:
+        self.world = world
         if self.spectator is not None:
             self.spectator.watch(world)
 
@@ -175,6 +177,6 @@ class _WatchedConversation:
             self.spectator.ended(episode)
 
     def _show(self, text: str) -> None:
-        from mulligan.policy.human import painted
+        from mulligan.policy.human import painted, picture_of
 
-        self.console.print(painted(text, self.glyphs), end="", highlight=False)
+        self.console.print(painted(picture_of(self.world) + text, self.glyphs), end="", highlight=False)

@@ -2,7 +2,7 @@
 
 Every episode is an attempt of its own, whose return counts, so that a trial goes on after a win. A first attempt that
 finds out earns less than one that does not, and the later ones earn more for it: whether it is worth it depends on
-γ_traj alone. ``docs/expedition.md`` has the values and thresholds of each world.
+γ_traj. ``docs/expedition.md`` has the values and thresholds of each world.
 
 signpost  doors, one of which has the prize; or read the sign, which pays nothing and names the door
 lookout   rooms, one of which has the treasure; an attempt's hours suffice for some of them, or for climbing the tower
@@ -226,12 +226,15 @@ def _check_numbers(world: str, params: Mapping[str, ParamValue]) -> None:
     times = model.hours // model.take if model.take else 1
     sure = {"signpost": "consolation", "toolbox": "sure", "camp": "berries"}.get(world)
     if sure and not 0 <= float(params[sure]) * times < prize:
-        total = f" in an attempt, {times} times" if times > 1 else ""
+        often = f", {times} times an attempt," if times > 1 else ""
         raise ParameterError(
-            f"expedition: {sure} must be >= 0 and{total} below the prize of {prize:g} (got {params[sure]})"
+            f"expedition: {sure}{often} must be >= 0 and below the prize of {prize:g} (got {params[sure]})"
         )
     if world in _HOURS:
-        farthest = int(params["search"]) + model.trail
         check_range("expedition", params, "search", 1, 100)
-        check_range("expedition", params, "hours", farthest, 100)  # every place can be reached and searched
+        farthest = model.search + model.trail
+        if not farthest <= model.hours <= 100:
+            raise ParameterError(
+                f"expedition: hours must be {farthest} to 100, to reach and search every place (got {model.hours})"
+            )
         check_range("expedition", params, "climb", 1, model.hours)

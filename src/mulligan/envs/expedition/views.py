@@ -169,14 +169,10 @@ class Sentences:
         if state.position != CAMP:
             drawn[state.position] = drawn[state.position].replace("[", "<", 1).replace("]", ">", 1)
         trails = [drawn[first : first + self.model.trail] for first in range(0, len(drawn), self.model.trail)]
-        middle = len(trails) // 2
         camp = "<camp>" if state.position == CAMP else "[camp]"
-        lines = []
-        for row, trail in enumerate(trails):
-            left = {middle - 1: "  tower   ", middle: f"  {camp} ─", middle + 1: "  berries "}.get(row, " " * 10)
-            corner = "┌" if row == 0 else "└" if row == len(trails) - 1 else "┼" if row == middle else "├"
-            lines.append(f"{left}{corner}── {' ── '.join(trail)}".rstrip())
-        return "\n".join(lines)
+        corners = ["├"] * (len(trails) - 1) + ["└"]
+        lines = [f"    {corner}── {' ── '.join(trail)}" for corner, trail in zip(corners, trails, strict=True)]
+        return "\n".join([f"  {camp} with the tower and the berries", *(line.rstrip() for line in lines)])
 
 
 class Cells(Sentences):
@@ -184,18 +180,21 @@ class Cells(Sentences):
 
     def __init__(self, world: str, model: Model, names: Names) -> None:
         super().__init__(world, model, names)
-        self.scout, self.take = "s" if world == "signpost" else "up", "s"
+        first = names.places[0]
+        short = {"scout": "s" if world == "signpost" else "up", "take": "s"}
+        full = {"scout": self.scout, "take": "use the known tool" if world == "toolbox" else self.take}
+        meanings = [f"{short[each]} means {full[each]}" for each in short if getattr(model, each)]
+        self.meanings = ", ".join([f"{first} means {self.verb} {first}", *meanings])
+        self.scout, self.take = short["scout"], short["take"]
 
     def action(self, action: Action) -> str:
         return super().action(action).removeprefix(f"{self.verb} ")
 
     def rules(self) -> str:
-        explained = "A cell such as c1 is a " + self.noun
-        if self.model.trail:
-            explained += "; a letter is a trail, and the greater number is farther from the camp"
+        trails = " A letter is a trail; the greater number is farther from the camp." if self.model.trail else ""
         return (
-            f"{super().rules()}\n{explained}. c1=* means that the prize was found there, c1=0 that it was not, and "
-            "c1=ok that it is shown there. A number is the hours left."
+            f"{super().rules()}\n{self.meanings}.{trails} c1=* means that the prize was found at c1, c1=0 that it is "
+            "not there, and c1=ok that it is shown there; a number is the hours left."
         )
 
     def opening(self, state: State) -> str:
