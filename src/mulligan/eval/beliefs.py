@@ -94,6 +94,8 @@ class TrialRules:
         for world, state, chance in belief:
             for outcome in self._outcomes(world, state, action):
                 weight = chance * outcome.probability
+                if weight <= 0.0:
+                    continue
                 reward, total = reward + weight * outcome.reward, total + weight
                 ended = outcome.done or turn + 1 == self.turns
                 pairs = posterior.setdefault((outcome.told, ended, outcome.won), {})
@@ -221,6 +223,7 @@ class Plan:
 
     def __init__(self, graph: BeliefGraph, gamma_traj: float, ties: Ties = "future") -> None:
         self.graph, self.gamma_traj, self.ties = graph, gamma_traj, ties
+        self._chosen: dict[tuple[Belief, int, int], Act] = {}
         self.figures: list[list[Figures]] = [[np.empty(0)] * len(layers) for layers in graph.layers]
         """[attempt][turn]"""
         for layers in reversed(graph.layers):
@@ -233,9 +236,12 @@ class Plan:
         return self.figures[0][0][self.graph.starts]
 
     def action(self, belief: Belief, episode: int, turn: int) -> Act:
-        """What to do in a belief."""
-        acts = self.graph.rules.acts(belief, episode, turn)
-        return acts[int(self._solved(self.graph.layer([belief], episode, turn))[1][0])]
+        """What to do in a belief, and what it leads to."""
+        place = (belief, episode, turn)
+        if place not in self._chosen:
+            acts = self.graph.rules.acts(*place)
+            self._chosen[place] = acts[int(self._solved(self.graph.layer([belief], episode, turn))[1][0])]
+        return self._chosen[place]
 
     def _solved(self, layer: Layer) -> tuple[Figures, NDArray[np.intp]]:
         """The figures of a layer's beliefs, and in each of them the number of the best action; of ties, the first."""

@@ -40,7 +40,7 @@ from mulligan.eval.beliefs import (
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Stop, Task, Trial
 
-MOST = (MOST_OUTCOMES, MOST_OUTCOMES)
+MOST = (10_000, MOST_OUTCOMES)
 """Most worlds of a game, and most outcomes of its beliefs."""
 MOST_ASIDE = (100, 500_000)
 """The same for evaluations that were not asked for the optimum: seconds."""
