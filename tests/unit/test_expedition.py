@@ -15,8 +15,9 @@ from mulligan.envs.expedition import views
 from mulligan.envs.expedition.env import FILLERS, Expedition
 from mulligan.envs.expedition.model import CAMP, Action, Model, State, Told
 from mulligan.envs.expedition.player import Chances, best_now, drifted, most_telling, posterior
-from mulligan.errors import ParameterError, UnknownName
+from mulligan.errors import ParameterError, StopReason, UnknownName
 from mulligan.policy.scripted import ExpertPolicy
+from mulligan.types import Episode
 
 WORLDS = ("signpost", "lookout", "toolbox", "camp")
 Chooser = Callable[[Model, State, Chances], list[Action]]
@@ -224,6 +225,8 @@ def test_memory_is_what_an_attempt_showed():
 
     assert play("plain") == "You picked berries: 0.1.\nThe treasure is not at the HERE."
     assert play("compact") == "HERE=0"
+    nothing = Episode(0, (), "", StopReason.CONTEXT_FULL)
+    assert (made().digest(nothing), made(view="compact").digest(nothing)) == ("", "no")
 
 
 def test_names_come_from_lists_of_hundreds_and_unseen_ones_are_nowhere_else():

@@ -168,7 +168,7 @@ class Expedition:
 
     def digest(self, episode: Episode) -> str:
         shown = [*(turn.observation for turn in episode.turns[1:]), episode.final]
-        return self.view.memory([text for turn, text in zip(episode.turns, shown, strict=True) if turn.valid])
+        return self.view.memory([text for turn, text in zip(episode.turns, shown, strict=False) if turn.valid])
 
     def world_key(self) -> str:
         """The names of all places, and at which of them the prize lies first; the order of doors does not matter."""

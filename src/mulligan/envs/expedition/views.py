@@ -21,8 +21,11 @@ LISTS = {"signpost": "doors", "lookout": "rooms", "toolbox": "tools", "camp": "s
 """World -> its list of names."""
 WORD_SETS = ("usual", "unseen")
 _LETTERS = "abcdefgh"
-_CELLS = tuple(f"{letter}{number}" for number in (1, 2, 3) for letter in _LETTERS)
-MOST_PLACES, MOST_TRAILS = len(_CELLS), len(_LETTERS)
+_CELLS = tuple(f"{letter}{number}" for number in range(1, 9) for letter in _LETTERS)
+_SPARE_CELLS = 8
+"""Cells that a task of the compact view leaves out: few, since a tiny model learns each of them by itself, but enough
+that hardly two tasks have the same ones."""
+MOST_PLACES, MOST_TRAILS = 24, len(_LETTERS)
 MOST_SITES = 4
 """Of a trail: the cells of a letter have 8 numbers, two for each distance from the camp."""
 
@@ -49,7 +52,7 @@ def draw_names(world: str, view: str, words: str, model: Model, rng: random.Rand
         *places, sure = rng.sample(word_list(world, words), model.places + 1)
         return Names(tuple(places), sure)
     if not model.trail:
-        return Names(tuple(sorted(rng.sample(_CELLS, model.places))), "s")
+        return Names(tuple(sorted(rng.sample(_CELLS[: model.places + _SPARE_CELLS], model.places))), "s")
     letters = sorted(rng.sample(_LETTERS, model.places // model.trail))
     numbers = [(letter, depth, rng.randrange(2)) for letter in letters for depth in range(model.trail)]
     return Names(tuple(f"{letter}{2 * depth + coin + 1}" for letter, depth, coin in numbers), "s")
