@@ -175,6 +175,10 @@ def test_a_treasure_that_drifts():
         assert places[:2] == places[:2:-1]  # the same attempt is the same again
         moved += sum(places[index] != places[index + 1] for index in (0, 1))
     assert moved == pytest.approx(100, abs=26)  # three standard deviations
+    # Shown with 85 %, and there an attempt later with .85 * .5 + .15 / 9 * .5 = 43 %: the explorer looks again.
+    task = mulligan.make_task("expedition", 0, params={"world": "camp", "drift": 0.5})
+    trial = mulligan.run_trial_sync(task, ExpertPolicy(1.0, 1.0, kind="explorer"), memory="history", episodes=3)
+    assert [episode.turns[0].reply.text for episode in trial.episodes] == ["<action>climb tower</action>"] * 3
     steady = made(3, world="camp")
     steady.reset(5)
     assert steady.prize_place == steady.first_prize
