@@ -212,7 +212,7 @@ def test_minesweeper_by_hand() -> None:
 def test_ties_of_the_myopic_player_are_broken_at_random() -> None:
     """3 mines on 3 x 3: what is best now may be better or worse for the next attempt."""
     optimum = mulligan.optimum("minesweeper", params={"rows": 3, "cols": 3, "mines": 3})
-    assert optimum.threshold is None  # so far a lost game tells as much as one can know: the tie of MineSweeper
+    assert optimum.threshold is None  # the best first attempt for its own sake is as good for the later ones
     assert optimum.best.p == pytest.approx([11 / 28, 5 / 6, 83 / 84])
     assert optimum.myopic.returns[0] == pytest.approx(optimum.best.returns[0])
     assert optimum.best.p[2] - 0.01 < optimum.myopic.p[2] < optimum.best.p[2] - 0.005
@@ -264,6 +264,9 @@ def test_the_optimal_player_earns_the_optimum_where_there_is_luck() -> None:
     for values, expected in zip(rewards(trials), optimum.best.returns, strict=True):
         error = statistics.stdev(values) / math.sqrt(len(values))
         assert statistics.mean(values) == pytest.approx(expected, abs=4 * error)
+    for k, p in enumerate(optimum.best.p, 1):  # who has won once may lose later, and has solved it all the same
+        solved = statistics.mean(trial.solved_at is not None and trial.solved_at < k for trial in trials)
+        assert solved == pytest.approx(p, abs=4 * math.sqrt(p * (1 - p) / len(trials)))
 
 
 def test_scripted_players_lie_between_myopic_and_clairvoyant() -> None:

@@ -460,7 +460,7 @@ def test_checkpoints_are_policies(tmp_path):
         spec = f"{run}@{name}" if name else str(run)
         assert trained_with(spec) == trained_with(str(run))
         policy = player_from(spec, device="cpu")
-        assert policy.name == spec
+        assert (policy.name, policy.gamma_traj) == (spec, 0.6)
         saved = load_file(path / "weights.safetensors")
         for name, weight in policy.engine.model.named_parameters():
             assert torch.equal(weight, saved[name])
