@@ -250,6 +250,13 @@ def test_names_come_from_lists_of_hundreds_and_unseen_ones_are_nowhere_else():
     assert drawn <= unseen
 
 
+@pytest.mark.parametrize("view", ["plain", "compact"])
+@pytest.mark.parametrize("world", WORLDS)
+def test_rules_are_the_same_for_all_tasks(world, view):
+    """What is said first is then computed once for many trials."""
+    assert len({made(seed, world=world, view=view).rules() for seed in range(5)}) == 1
+
+
 def test_the_number_of_doors_may_be_a_range():
     doors = {len(made(seed, doors="4-6").view.names.places) for seed in range(40)}
     assert doors == {4, 5, 6}

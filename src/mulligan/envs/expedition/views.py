@@ -28,8 +28,6 @@ that hardly two tasks have the same ones."""
 MOST_PLACES, MOST_TRAILS = 24, len(_LETTERS)
 MOST_SITES = 4
 """Of a trail: the cells of a letter have 8 numbers, two for each distance from the camp."""
-
-
 _MARKS = {"prize": "*", "miss": "x", "shown": "!", "paid": " "}
 _COLUMNS = 4
 
@@ -73,10 +71,14 @@ class Sentences:
         return {"search": searched, "scout": self.scout, "take": self.take}[action.verb]
 
     def rules(self) -> str:
-        about = getattr(self, f"_rules_of_{self.world}")()
-        others = [self.scout] * bool(self.model.scout) + [self.take] * bool(self.model.take)
-        answers = " or ".join(f"<action>{answer}</action>" for answer in (self.action(Action("search", 0)), *others))
-        return f"{about}\nAnswer with {answers}"
+        """The same for all tasks with the same numbers: names stand in the first observation."""
+        about: str = getattr(self, f"_rules_of_{self.world}")()
+        return f"{about}\nAnswer with {' or '.join(self.answers())}"
+
+    def answers(self) -> list[str]:
+        special = [self.scout] * bool(self.model.scout) + ["pick berries"] * (self.world == "camp")
+        named = f"<action>{self.verb} NAME</action>, with the name of a {self.noun},"
+        return [named if special else named.rstrip(","), *(f"<action>{each}</action>" for each in special)]
 
     def _rules_of_signpost(self) -> str:
         model = self.model
@@ -183,12 +185,8 @@ class Cells(Sentences):
 
     def __init__(self, world: str, model: Model, names: Names) -> None:
         super().__init__(world, model, names)
-        first = names.places[0]
-        short = {"scout": "s" if world == "signpost" else "up", "take": "s"}
-        full = {"scout": self.scout, "take": "use the known tool" if world == "toolbox" else self.take}
-        meanings = [f"{short[each]} means {full[each]}" for each in short if getattr(model, each)]
-        self.meanings = ", ".join([f"{first} means {self.verb} {first}", *meanings])
-        self.scout, self.take = short["scout"], short["take"]
+        self.full = {"scout": self.scout, "take": "use the known tool" if world == "toolbox" else self.take}
+        self.scout, self.take = "s" if world == "signpost" else "up", "s"
 
     def action(self, action: Action) -> str:
         return super().action(action).removeprefix(f"{self.verb} ")
@@ -196,9 +194,14 @@ class Cells(Sentences):
     def rules(self) -> str:
         trails = " A letter is a trail; the greater number is farther from the camp." if self.model.trail else ""
         return (
-            f"{super().rules()}\n{self.meanings}.{trails} c1=* means that the prize was found at c1, c1=0 that it is "
-            "not there, and c1=ok that it is shown there; a number is the hours left."
+            f"{super().rules()}\nThe names are cells such as c1.{trails} c1=* means that the prize was found at c1, "
+            "c1=0 that it is not there, and c1=ok that it is shown there; a number is the hours left."
         )
+
+    def answers(self) -> list[str]:
+        special = [each for each in self.full if getattr(self.model, each)]
+        meanings = {"c1": f"{self.verb} c1"} | {getattr(self, each): self.full[each] for each in special}
+        return [f"<action>{word}</action> ({meaning})" for word, meaning in meanings.items()]
 
     def opening(self, state: State) -> str:
         return f"{' '.join(self.names.places)} {self.status(state)}".strip()
