@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import islice
@@ -42,7 +42,7 @@ from mulligan.types import Stop, Task, Trial
 
 MOST = (10_000, MOST_OUTCOMES)
 """Most worlds of a game, and most outcomes of its beliefs."""
-MOST_ASIDE = (100, 500_000)
+MOST_ASIDE = (100, 2_000_000)
 """The same for evaluations that were not asked for the optimum: seconds."""
 _LEAST = 1e-9
 """A value below it is 0 but for rounding."""
@@ -66,7 +66,7 @@ class Play:
         return _discounted(self.returns, gamma_traj)
 
     def share_reached(self, returns: Sequence[float], gamma_traj: float = 1.0) -> float | None:
-        """The share of this play's value that these mean returns of attempts are worth; None where it is 0."""
+        """The share of this play's value that these mean returns of attempts come to; None where it is 0."""
         value = self.value(gamma_traj)
         return _discounted(returns, gamma_traj) / value if value > _LEAST else None
 
@@ -205,12 +205,6 @@ def _play(figures: Figures) -> Play:
 
 def _discounted(returns: Sequence[float], gamma_traj: float) -> float:
     return sum(gamma_traj**n * each for n, each in enumerate(returns))
-
-
-def mean_returns(summary: Mapping[str, Any]) -> list[float]:
-    """The mean return of each attempt over all trials of a summary; those that had ended before it count 0."""
-    means = zip(summary["returns"], summary["played"], strict=True)
-    return [(mean or 0.0) * played / max(1, summary["trials"]) for mean, played in means]
 
 
 def mean_optimum(

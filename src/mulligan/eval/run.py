@@ -208,7 +208,7 @@ class _Evaluation:
 
     async def play(self) -> EvalResult:
         room = await self._room() if self.plan.room else {}  # first, so that its mistakes come before any cost
-        optima = self._optima() if self.plan.room else {}
+        optima = {} if self.plan.related else self._optima()
         started = time.perf_counter()
         self._restore()
         try:
@@ -349,11 +349,9 @@ class _Evaluation:
         from mulligan.eval.optimum import MOST, MOST_ASIDE, mean_optimum
 
         most = MOST if isinstance(self.policy, OptimalPolicy) else MOST_ASIDE
-        optima: dict[float, Play] = {}
-        for gamma_traj in (1.0, getattr(self.policy, "gamma_traj", 1.0)):
-            optimum = None if self.plan.related else mean_optimum(self.tasks, self.plan.settings, gamma_traj, most)
-            optima |= {gamma_traj: optimum} if optimum else {}
-        return optima
+        gammas = (1.0, getattr(self.policy, "gamma_traj", 1.0))
+        optima = {gamma: mean_optimum(self.tasks, self.plan.settings, gamma, most) for gamma in gammas}
+        return {gamma: optimum for gamma, optimum in optima.items() if optimum is not None}
 
     def _result(self, seconds: float, room: dict[str, passk.Summary], optima: Mapping[float, Play]) -> EvalResult:
         main = self.done["main"]

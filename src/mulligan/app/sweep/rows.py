@@ -199,6 +199,8 @@ def _evaluation(main: Mapping[str, Any], controls: Mapping[str, Mapping[str, Any
         part["effective"] = main["effective"]
     if main.get("best") and pays_in_part(main):  # then the mean reward says more than success
         part["score"] = main["best"][-1]
+    if main.get("optimum"):  # that of γ_traj = 1, the same for all arms, comes first
+        part["share_of_optimum"] = main["optimum"][0]["share_of_optimum"]
     controls = {name: control for name, control in controls.items() if control["trials"] > control.get("failed", 0)}
     return {
         **part,

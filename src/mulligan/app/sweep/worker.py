@@ -181,7 +181,8 @@ def _evaluate(config: Config, folder: Path, protocol: Mapping[str, Any], report:
 def _summaries(result: EvalResult) -> dict[str, Any]:
     controls = {name: asdict(summary) for name, summary in result.controls.items()}
     classes = {name: asdict(summary) for name, summary in result.by_class.items()}
-    return {"kind": result.kind, "main": asdict(result.main), "controls": controls, "by_class": classes}
+    main = {**asdict(result.main), "optimum": result.optimum}
+    return {"kind": result.kind, "main": main, "controls": controls, "by_class": classes}
 
 
 def _point(line: Mapping[str, Any]) -> dict[str, Any] | None:
