@@ -104,6 +104,8 @@ def test_a_sweep_trains_evaluates_and_is_not_done_twice(finished, in_process, tm
     curves = {curve["name"]: [update for update, _ in curve["seeds"]["0"]] for curve in data["curves"]}
     assert curves["RL"] == curves["meta-RL"] == [0, 1]
     assert "| meta-RL |" in Path("out/table.md").read_text()
+    for row in json.loads(Path("out/table.json").read_text()):  # of 4 arms, three pulls find the one that pays in 75 %
+        assert row["share_of_optimum"] == pytest.approx(row["p"][2] / 0.75)
     before = {path: path.stat().st_mtime_ns for path in Path("out").glob("*/arm.json")}
     assert call("sweep", "sweep.toml", "--run", "out", "--only", "RL") == 0
     assert "| meta-RL |" not in capsys.readouterr().out
