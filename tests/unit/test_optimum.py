@@ -15,6 +15,7 @@ import mulligan
 from mulligan import evaluate
 from mulligan.app.cli.main import main
 from mulligan.app.sweep.rows import read_rows
+from mulligan.envs.bandit import Bandit, BanditModel
 from mulligan.envs.expedition.model import Model
 from mulligan.envs.minesweeper.model import MineModel
 from mulligan.envs.model import Outcome
@@ -382,3 +383,21 @@ def test_wrong_models_are_refused(kind: type[RandomGame], message: str) -> None:
     game = kind(0, drifts=False)
     with pytest.raises(ContractBroken, match=message):
         BeliefGraph(TrialRules(game, 1, 2, "never"), [game.worlds()])
+
+
+class Generous(Bandit):
+    """A bandit whose model promises twice what it pays."""
+
+    def model(self) -> Any:
+        class Twice(BanditModel):
+            def outcomes(self, world: int, state: None, action: int) -> list[Outcome]:
+                return [each._replace(reward=2 * each.reward) for each in super().outcomes(world, state, action)]
+
+        return Twice(self.arms)
+
+
+def test_the_contract_holds_a_model_to_its_environment() -> None:
+    for env, params in (("bandit", {}), ("minesweeper", {"rows": 3, "cols": 3}), ("expedition", {"world": "camp"})):
+        mulligan.check_env(env, params)
+    with pytest.raises(ContractBroken, match=r"model\(\) does not expect what '<action>\d</action>' led to"):
+        mulligan.check_env(Generous)

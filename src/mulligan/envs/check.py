@@ -7,17 +7,21 @@ import reprlib
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from numbers import Real
 from typing import Any, cast
 
 from mulligan.envs import registry
 from mulligan.envs.base import Env
+from mulligan.envs.model import Model, Outcome
 from mulligan.errors import ContractBroken, MulliganError
 from mulligan.seeding import generator
 from mulligan.types import Step, Task
 
 SEEDS = range(8)
 GARBAGE_REPLIES = 1_000
+MODEL_WORLDS = 1_000
+"""Worlds of the largest model that is checked."""
 
 
 def check_env(env: str | type, /, **params: Any) -> None:
@@ -25,8 +29,8 @@ def check_env(env: str | type, /, **params: Any) -> None:
 
     The same task twice gives the same first observation; a recorded list of replies replays to the same transcript;
     garbage never raises; an invalid reply never changes the world; observations are text and rewards finite; what
-    `legal` lists is legal; scripted players can play. Whether episodes end is not tested: after the task's turns the
-    runner ends them.
+    `legal` lists is legal; scripted players can play; a model expects what happens. Whether episodes end is not tested:
+    after the task's turns the runner ends them.
     """
     tasks = [registry.make_task(env, seed, **params) for seed in SEEDS]
     for task in tasks:
@@ -34,6 +38,7 @@ def check_env(env: str | type, /, **params: Any) -> None:
         for chance in (0, 1):
             _check_replay(task, chance)
         _check_invalid_changes_nothing(task)
+        _check_model(task)
     _check_garbage(tasks[0])
     _check_players(tasks[0])
 
@@ -127,6 +132,33 @@ def _check_invalid_changes_nothing(task: Task) -> None:
             if _step(plain, reply) != step:
                 raise ContractBroken(f"{_site(task)}: an invalid reply changed what {reply[:80]!r} does")
             key = step.state_key
+            if step.done:
+                return
+
+
+def _check_model(task: Task) -> None:
+    """What happens in an episode is what some world of the model leads to; models of many worlds are left out."""
+    env: Any = _built(task)
+    if not hasattr(env, "model"):
+        return
+    rng = generator(task.seed, "model")
+    with _must_not_raise(f"{_site(task)}: model() or one of its methods"):
+        model: Model = env.model()
+        worlds = list(islice(model.worlds(), MODEL_WORLDS + 1))
+        possible = [(world, model.begin(world)) for _, world in worlds]
+        env.reset()
+        for _ in range(task.turns if len(worlds) <= MODEL_WORLDS else 0):
+            action = rng.choice(model.actions(possible[0][1]))
+            step = _step(env, model.reply(action))
+            answer = (model.told(step), step.reward, step.done, step.won)
+            outcomes = [
+                (world, Outcome(*each)) for world, state in possible for each in model.outcomes(world, state, action)
+            ]
+            possible = [(world, each.state) for world, each in outcomes if each.probability > 0 and each[2:] == answer]
+            if not step.valid or not possible:
+                raise ContractBroken(
+                    f"{_site(task)}: model() does not expect what {model.reply(action)!r} led to: {step}"
+                )
             if step.done:
                 return
 
