@@ -348,7 +348,7 @@ def test_what_cannot_be_solved_is_refused_with_its_size(tmp_path: Any, capsys: p
     huge = ["--env.rows", "9", "--env.cols", "9", "--env.mines", "10", "--no-room", "--run", str(tmp_path / "run")]
     with pytest.raises(SystemExit, match="2"):
         main(["eval", "minesweeper", "--policy", "optimal", "--tasks", "2", *huge])
-    assert "minesweeper/9x9/10 is too large for an exact optimum: more than 10,000 worlds" in capsys.readouterr().err
+    assert "minesweeper/9x9/10 is too large for an exact optimum: more than 1,000 worlds" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 

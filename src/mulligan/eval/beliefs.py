@@ -1,14 +1,15 @@
 """Every belief that an agent with a perfect memory can come to in a trial, and the best play in each, backwards.
 
 A belief is the posterior over (world, state) given all that the agent was told. Beliefs stand in layers, one for each
-turn of each attempt: an action leads into the next turn's layer or, where the attempt ends, into the first layer of the
+turn of an attempt: an action leads into the next turn's layer or, where the attempt ends, into the first layer, for the
 next attempt. The graph does not depend on γ_traj: it is built once and solved for any number of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import itertools
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -129,10 +130,8 @@ def _normal(pairs: Mapping[tuple[Hashable, Hashable], float]) -> Belief:
 
 @dataclass(frozen=True)
 class Layer:
-    """The beliefs at one turn of one attempt, in order: their actions, and the actions' branches."""
+    """The beliefs at one turn, in order: their actions, and the actions' branches."""
 
-    episode: int
-    turn: int
     first_action: NDArray[np.intp]
     """[belief] number of its first action."""
     rewards: Figures
@@ -146,76 +145,82 @@ class Layer:
     won: NDArray[np.bool_]
     """[branch]"""
     child: NDArray[np.intp]
-    """[branch] number of the belief in the next turn's layer or, where `ended`, in the next attempt's first; OVER."""
+    """[branch] number of the belief in the next turn's layer or, where `ended`, in the first one; or OVER."""
 
 
-class BeliefGraph:
-    """Every belief that some play leads to, from one start or several, each a list of possible worlds."""
+@dataclass
+class _GrowingLayer:
+    first_action: list[int] = field(default_factory=list)
+    rewards: list[float] = field(default_factory=list)
+    first_branch: list[int] = field(default_factory=list)
+    branches: list[tuple[float, bool, bool, int]] = field(default_factory=list)
 
-    def __init__(self, rules: TrialRules, starts: Sequence[Worlds], most_outcomes: int = MOST_OUTCOMES) -> None:
-        self.rules, self.worlds = rules, starts[0]
-        self.numbers: list[list[dict[Hashable, int]]]
-        """[attempt][turn] name of a belief -> its number in the layer."""
-        self.numbers = [[{} for _ in range(rules.turns)] for _ in range(rules.episodes)]
-        self._waiting: list[list[list[Belief]]] = [[[] for _ in range(rules.turns)] for _ in range(rules.episodes)]
-        self.starts = [self._number(rules.start(worlds), 0, 0) for worlds in starts]
-        """Their numbers in the first layer."""
-        self.layers: list[list[Layer]] = [[] for _ in range(rules.episodes)]
-        outcomes_left = most_outcomes
-        for episode, layers in enumerate(self.layers):
-            for turn, waiting in enumerate(self._waiting[episode]):
-                outcomes_left -= sum(len(belief) * len(rules.actions(belief)) for belief in waiting)
-                if outcomes_left < 0:
-                    so_far = f"{self.beliefs:,} beliefs by turn {turn + 1} of attempt {episode + 1}"
-                    size = f"{len(self.worlds):,} worlds, {so_far}, more than {most_outcomes:,} outcomes"
-                    raise TooLarge(size)
-                layers.append(self.layer(waiting, episode, turn))
-                waiting.clear()
-
-    @property
-    def beliefs(self) -> int:
-        """How many there are."""
-        return sum(len(numbers) for of_attempt in self.numbers for numbers in of_attempt)
-
-    def layer(self, beliefs: Iterable[Belief], episode: int, turn: int) -> Layer:
-        """The actions of `beliefs`, and what they lead to."""
-        first_action: list[int] = []
-        first_branch: list[int] = []
-        rewards: list[float] = []
-        branches: list[tuple[float, bool, bool, int]] = []
-        for belief in beliefs:
-            first_action.append(len(rewards))
-            for act in self.rules.acts(belief, episode, turn):
-                first_branch.append(len(branches))
-                rewards.append(act.reward)
-                branches += [(*branch[:3], self._child(branch, episode, turn)) for branch in act.branches.values()]
-        probability, ended, won, child = zip(*branches, strict=True) if branches else ((), (), (), ())
+    def finished(self) -> Layer:
+        probability, ended, won, child = zip(*self.branches, strict=True) if self.branches else ((), (), (), ())
         return Layer(
-            episode,
-            turn,
-            np.array(first_action, np.intp),
-            np.array(rewards, np.float64),
-            np.array(first_branch, np.intp),
+            np.array(self.first_action, np.intp),
+            np.array(self.rewards, np.float64),
+            np.array(self.first_branch, np.intp),
             np.array(probability, np.float64),
             np.array(ended, np.bool_),
             np.array(won, np.bool_),
             np.array(child, np.intp),
         )
 
-    def _child(self, branch: Branch, episode: int, turn: int) -> int:
-        if branch.belief is None:
-            return OVER
-        return self._number(branch.belief, *((episode + 1, 0) if branch.ended else (episode, turn + 1)))
 
-    def _number(self, belief: Belief, episode: int, turn: int) -> int:
+class BeliefGraph:
+    """Every belief that some play leads to, from one start or several, each a list of possible worlds.
+
+    A belief's actions are looked at once, in the attempt in which play may first come to it.
+    """
+
+    def __init__(self, rules: TrialRules, starts: Sequence[Worlds], most_outcomes: int = MOST_OUTCOMES) -> None:
+        self.rules, self.worlds = rules, starts[0]
+        self.numbers: list[dict[Hashable, int]] = [{} for _ in range(rules.turns)]
+        """[turn] name of a belief -> its number in the layer."""
+        self._waiting: list[list[Belief]] = [[] for _ in range(rules.turns)]
+        self.starts = [self._number(rules.start(worlds), 0) for worlds in starts]
+        """Their numbers in the first layer."""
+        layers = [_GrowingLayer() for _ in range(rules.turns)]
+        outcomes_left = most_outcomes
+        for episode, (turn, layer) in itertools.product(range(rules.episodes), enumerate(layers)):
+            waiting, self._waiting[turn] = self._waiting[turn], []
+            outcomes_left -= sum(len(belief) * len(rules.actions(belief)) for belief in waiting)
+            if outcomes_left < 0:
+                so_far = f"{self.beliefs:,} beliefs by turn {turn + 1} of attempt {episode + 1}"
+                raise TooLarge(f"{len(self.worlds):,} worlds, {so_far}, more than {most_outcomes:,} outcomes")
+            for belief in waiting:
+                self._add(layer, belief, episode, turn)
+        self.layers = [layer.finished() for layer in layers]
+
+    @property
+    def beliefs(self) -> int:
+        """How many there are."""
+        return sum(map(len, self.numbers))
+
+    def layer_of(self, belief: Belief, episode: int, turn: int) -> Layer:
+        """A belief alone, as a layer."""
+        layer = _GrowingLayer()
+        self._add(layer, belief, episode, turn)
+        return layer.finished()
+
+    def _add(self, layer: _GrowingLayer, belief: Belief, episode: int, turn: int) -> None:
+        layer.first_action.append(len(layer.rewards))
+        for act in self.rules.acts(belief, episode, turn):
+            layer.first_branch.append(len(layer.branches))
+            layer.rewards.append(act.reward)
+            for probability, ended, won, after in act.branches.values():
+                child = OVER if after is None else self._number(after, 0 if ended else turn + 1)
+                layer.branches.append((probability, ended, won, child))
+
+    def _number(self, belief: Belief, turn: int) -> int:
         """The belief's number in its layer; a new one waits there for its actions to be looked at."""
         canonical = getattr(self.rules.model, "canonical", frozenset)
         name = canonical(tuple((world, state, round(chance, _DIGITS)) for world, state, chance in belief))
-        numbers = self.numbers[episode][turn]
-        if name not in numbers:
-            numbers[name] = len(numbers)
-            self._waiting[episode][turn].append(belief)
-        return numbers[name]
+        if name not in self.numbers[turn]:
+            self.numbers[turn][name] = len(self.numbers[turn])
+            self._waiting[turn].append(belief)
+        return self.numbers[turn][name]
 
 
 class Plan:
@@ -224,11 +229,11 @@ class Plan:
     def __init__(self, graph: BeliefGraph, gamma_traj: float, ties: Ties = "future") -> None:
         self.graph, self.gamma_traj, self.ties = graph, gamma_traj, ties
         self._chosen: dict[tuple[Belief, int, int], Act] = {}
-        self.figures: list[list[Figures]] = [[np.empty(0)] * len(layers) for layers in graph.layers]
-        """[attempt][turn]"""
-        for layers in reversed(graph.layers):
-            for layer in reversed(layers):
-                self.figures[layer.episode][layer.turn] = self._solved(layer)[0]
+        self.figures: list[list[Figures]] = [[np.empty(0)] * len(graph.layers) for _ in range(graph.rules.episodes)]
+        """[attempt][turn]; for a belief that play cannot have come to by then, without meaning."""
+        for episode in reversed(range(graph.rules.episodes)):
+            for turn, layer in reversed([*enumerate(graph.layers)]):
+                self.figures[episode][turn] = self._solved(layer, episode, turn)[0]
 
     @property
     def starts(self) -> Figures:
@@ -240,20 +245,20 @@ class Plan:
         place = (belief, episode, turn)
         if place not in self._chosen:
             acts = self.graph.rules.acts(*place)
-            self._chosen[place] = acts[int(self._solved(self.graph.layer([belief], episode, turn))[1][0])]
+            layer = self.graph.layer_of(*place)
+            self._chosen[place] = acts[int(self._solved(layer, episode, turn)[1][0])]
         return self._chosen[place]
 
-    def _solved(self, layer: Layer) -> tuple[Figures, NDArray[np.intp]]:
+    def _solved(self, layer: Layer, episode: int, turn: int) -> tuple[Figures, NDArray[np.intp]]:
         """The figures of a layer's beliefs, and in each of them the number of the best action; of ties, the first."""
         if not len(layer.first_action):
             return np.zeros((0, 3, len(self.figures))), layer.first_action
-        figures, first = self._action_figures(layer), layer.first_action
+        figures, first = self._action_figures(layer, episode, turn), layer.first_action
         counts = np.diff(np.append(first, len(figures)))
-        discounts = self.gamma_traj ** np.arange(len(self.figures) - layer.episode)
+        returns, wins = figures[:, RETURN, episode:], figures[:, WON, episode:]
+        columns = [returns @ self.gamma_traj ** np.arange(returns.shape[1])]
+        columns += [*returns.T, *wins.T] if self.ties == "future" else []
         best = np.ones(len(figures), bool)
-        columns = [figures[:, RETURN, layer.episode :] @ discounts]
-        if self.ties == "future":
-            columns += [*figures[:, RETURN, layer.episode :].T, *figures[:, WON, layer.episode :].T]
         for column in columns:
             among = np.where(best, column, -np.inf)
             best = among >= np.repeat(np.maximum.reduceat(among, first), counts) - _TIE
@@ -264,15 +269,15 @@ class Plan:
         weights = best / np.repeat(np.add.reduceat(best, first, dtype=float), counts)
         return np.add.reduceat(figures * weights[:, None, None], first), chosen
 
-    def _action_figures(self, layer: Layer) -> Figures:
+    def _action_figures(self, layer: Layer, episode: int, turn: int) -> Figures:
         """The figures of each action if the best is done afterwards. [action, figure, attempt]"""
-        episode, ended, won = layer.episode, layer.ended, layer.won
+        ended, won = layer.ended, layer.won
         after = np.zeros((len(layer.child), 3, len(self.figures)))
-        same, following = ~ended, ended & (layer.child != OVER)
-        if same.any():
-            after[same] = self.figures[episode][layer.turn + 1][layer.child[same]]
-        if following.any():
-            after[following] = self.figures[episode + 1][0][layer.child[following]]
+        if not ended.all():
+            after[~ended] = self.figures[episode][turn + 1][layer.child[~ended]]
+        if episode + 1 < len(self.figures):
+            again = ended & (layer.child != OVER)
+            after[again] = self.figures[episode + 1][0][layer.child[again]]
         after[ended & won, UNSOLVED] = 0.0
         after[ended, WON, episode] = won[ended]
         after[ended, UNSOLVED, episode] = ~won[ended]

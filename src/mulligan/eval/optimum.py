@@ -40,7 +40,7 @@ from mulligan.eval.beliefs import (
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Stop, Task, Trial
 
-MOST = (10_000, MOST_OUTCOMES)
+MOST = (1_000, MOST_OUTCOMES)
 """Most worlds of a game, and most outcomes of its beliefs."""
 MOST_ASIDE = (100, 2_000_000)
 """The same for evaluations that were not asked for the optimum: seconds."""
@@ -207,14 +207,9 @@ def _discounted(returns: Sequence[float], gamma_traj: float) -> float:
     return sum(gamma_traj**n * each for n, each in enumerate(returns))
 
 
-def mean_optimum(
-    tasks: Sequence[Task], settings: TrialSettings, gamma_traj: float, most: tuple[int, int]
-) -> Play | None:
-    """The mean optimum of these tasks; None where there is none: no model, or too large a one."""
+def mean_optimum(tasks: Sequence[Task], settings: TrialSettings, gamma_traj: float, most: tuple[int, int]) -> Play:
+    """The mean optimum of these tasks."""
     counts = Counter(replace(task, seed=0) for task in tasks)
-    try:
-        plays = [optimum_of(task, settings, gamma_traj, most).best for task in counts]
-    except UsageError:
-        return None
+    plays = [optimum_of(task, settings, gamma_traj, most).best for task in counts]
     figures = [[play.returns, play.won, play.p] for play in plays]
     return Play(*np.average(figures, axis=0, weights=[*counts.values()]).tolist())

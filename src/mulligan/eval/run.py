@@ -348,10 +348,16 @@ class _Evaluation:
         from mulligan.eval.optimal import OptimalPolicy  # numpy, which a command's help does without
         from mulligan.eval.optimum import MOST, MOST_ASIDE, mean_optimum
 
-        most = MOST if isinstance(self.policy, OptimalPolicy) else MOST_ASIDE
-        gammas = (1.0, getattr(self.policy, "gamma_traj", 1.0))
-        optima = {gamma: mean_optimum(self.tasks, self.plan.settings, gamma, most) for gamma in gammas}
-        return {gamma: optimum for gamma, optimum in optima.items() if optimum is not None}
+        plays_it = isinstance(self.policy, OptimalPolicy)
+        optima = {}
+        for gamma_traj in (1.0, getattr(self.policy, "gamma_traj", 1.0)):
+            try:
+                most = MOST if plays_it else MOST_ASIDE
+                optima[gamma_traj] = mean_optimum(self.tasks, self.plan.settings, gamma_traj, most)
+            except UsageError:  # the game has no model, or too large a one
+                if plays_it:
+                    raise
+        return optima
 
     def _result(self, seconds: float, room: dict[str, passk.Summary], optima: Mapping[float, Play]) -> EvalResult:
         main = self.done["main"]
