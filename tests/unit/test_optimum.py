@@ -7,7 +7,7 @@ import math
 import random
 import statistics
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -361,6 +361,18 @@ def test_bad_input_is_one_line() -> None:
         evaluate("kuhn", "optimal", tasks=1, room=False)
     with pytest.raises(UsageError, match="restart=fresh"):
         evaluate("expedition", "optimal", tasks=1, room=False, restart="replay")
+
+
+class Hurried(Bandit):
+    """Pulling in vain costs something when time is up."""
+
+    timeout_reward: ClassVar[float] = -1.0
+
+
+def test_what_a_model_leaves_out_is_not_computed() -> None:
+    with pytest.raises(UsageError, match="timeout_reward"):
+        mulligan.optimum(Hurried)
+    assert evaluate(Hurried, "expert", tasks=2, controls=()).optimum == []
 
 
 class Lying(RandomGame):

@@ -176,6 +176,8 @@ def optimum_of(task: Task, settings: TrialSettings, gamma_traj: float = 1.0, mos
     spec = registry.spec(task.env)
     if not hasattr(spec.build, "model"):
         raise UsageError(f"{task.env} has no model, from which its optimum could be computed")
+    if spec.timeout_reward:
+        raise UsageError(f"the optimum of {task.env} is not computed: it has a timeout_reward, which models leave out")
     if settings.restart not in (None, spec.restart):
         raise UsageError(f"the optimum of {task.env} is that of restart={spec.restart} (got {settings.restart})")
     return _optimum(replace(task, seed=0), settings.episodes, settings.stop or spec.stop, gamma_traj, *most)
