@@ -32,7 +32,7 @@ next, and so on; or each with the same chance."""
 OVER = -1
 """In place of a belief's number: the trial is over."""
 MOST_OUTCOMES = 10_000_000
-"""Outcomes that are looked at before a game is refused as too large: some minutes of one core."""
+"""Outcomes that are looked at before a game is refused: some minutes of one core, about a gigabyte."""
 _DIGITS = 12
 """Decimals by which beliefs are told apart: reached in two ways, the same belief may differ in the last ones."""
 _KEPT = 1 << 18
