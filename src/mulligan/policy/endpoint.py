@@ -13,8 +13,10 @@ import os
 import random
 import re
 import sys
+import zlib
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,12 +28,20 @@ from mulligan.seeding import derive, generator
 from mulligan.types import Completion, Message, Sampling, Task
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx
 
 _KEY_VARIABLE = "OPENAI_API_KEY"
 LONGEST_WAIT = 60.0
 """Seconds; no pause between two tries is longer, whatever the server asks for."""
 CONNECT_TIMEOUT = 10.0
+LARGEST_ANSWER = 8 * 2**20
+"""Bytes of an answer, unpacked; reading stops there."""
+_MOST_TOKENS = 2**40
+"""A server that counts more has not counted."""
+_POOLS = 16
+"""httpx looks through a pool's connections at every request: several small pools take a fraction of the time."""
 _TEMPORARY = {408, 409, 429}
 """Statuses below 500 that may pass by themselves."""
 _FIXED_FIELDS = ("model", "messages", "n", "stream")
@@ -110,7 +120,8 @@ class EndpointPolicy:
         answers   read
         retries   tries after a first
         failed    replies given up for good
-        faults    kind -> requests it befell: a status, "timeout", "connection", "cut off", "garbled", "context full"
+        faults    kind -> requests it befell: a status, "timeout", "connection", "cut off", "garbled", "too large",
+                  "context full"
         """
         counts = {name: self._counts[name] for name in ("requests", "answers", "retries", "failed")}
         return {**counts, "faults": dict(sorted(self._faults.items()))}
@@ -179,7 +190,7 @@ class EndpointPolicy:
             self._counts["requests"] += 1
             try:
                 async with asyncio.timeout(self.timeout):
-                    response = await connections.client.post(self.url, content=json.dumps(body).encode())
+                    response, content = await self._exchange(connections, json.dumps(body).encode())
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 raise _TemporaryFault("connection", f"could not connect: {error or type(error).__name__}") from None
             except (TimeoutError, httpx.TimeoutException):
@@ -187,13 +198,25 @@ class EndpointPolicy:
             except httpx.RequestError as error:
                 raise _TemporaryFault("cut off", f"the answer broke off: {error or type(error).__name__}") from None
         if response.status_code != 200:
-            raise self._refusal(response)
-        return read_answer(response.content, body["messages"])
+            raise self._refusal(response, content)
+        completion = read_answer(content, body["messages"])
+        return replace(completion, text=self._without_key(completion.text))
 
-    def _refusal(self, response: httpx.Response) -> Exception:
+    async def _exchange(self, connections: _Connections, request: bytes) -> tuple[httpx.Response, bytes]:
+        """The response to one request, and its body."""
+        under_way = connections.under_way
+        least = under_way.index(min(under_way))
+        under_way[least] += 1
+        try:
+            async with connections.clients[least].stream("POST", self.url, content=request) as response:
+                return response, await read_body(response)
+        finally:
+            under_way[least] -= 1
+
+    def _refusal(self, response: httpx.Response, content: bytes) -> Exception:
         """What a status other than 200 means: try again, no room, or give up."""
         status = response.status_code
-        message, names = server_message(response.content)
+        message, names = server_message(content)
         message = message or response.reason_phrase or "no message"
         if status not in (401, 403, 429) and _TOO_LONG.search(f"{message} {names}"):
             self._faults["context full"] += 1
@@ -212,32 +235,39 @@ class EndpointPolicy:
         return RequestFailed(f"{self.url} answered {status}: {self._one_line(message)}{hint}")
 
     def _one_line(self, text: str) -> str:
-        """`text` as one line of limited length, without the key, which some servers repeat."""
-        if self._key is not None and len(self._key) >= _SHORTEST_SECRET:
-            text = text.replace(self._key, "***")
-        text = " ".join(text.split())
+        """`text` as one line of limited length, without the key."""
+        text = " ".join(self._without_key(text).split())
         return text if len(text) <= _LONGEST_MESSAGE else text[: _LONGEST_MESSAGE - 1] + "…"
+
+    def _without_key(self, text: str) -> str:
+        """`text` without the key, which some servers repeat: it would be stored, and shown to whoever reads the run."""
+        return text.replace(self._key, "***") if self._key and len(self._key) >= _SHORTEST_SECRET else text
 
     async def _connected(self) -> _Connections:
         """The running event loop's connections: neither they nor a semaphore outlive the loop they were made in."""
+        import httpx
+
         loop = asyncio.get_running_loop()
         if loop not in self._connections:
             self._connections = {loop: kept for loop, kept in self._connections.items() if not loop.is_closed()}
-            closer = _until_closed(self._client())
+            pools = min(_POOLS, self.concurrency or _POOLS)
+            certificates = httpx.create_ssl_context()
+            closer = _until_closed([self._client(certificates) for _ in range(pools)])
             slots = asyncio.Semaphore(self.concurrency or sys.maxsize)
-            self._connections[loop] = _Connections(await anext(closer), slots, closer)
+            self._connections[loop] = _Connections(await anext(closer), [0] * pools, slots, closer)
         return self._connections[loop]
 
-    def _client(self) -> httpx.AsyncClient:
+    def _client(self, certificates: ssl.SSLContext) -> httpx.AsyncClient:
         import httpx
 
-        headers = {"Content-Type": "application/json"}
+        headers = {"Content-Type": "application/json", "Accept-Encoding": "gzip, deflate"}
         if self._key is not None:
             headers["Authorization"] = f"Bearer {self._key}"
         return httpx.AsyncClient(
             headers=headers,
             timeout=httpx.Timeout(self.timeout, connect=min(self.timeout, CONNECT_TIMEOUT), pool=None),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=self.concurrency),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
+            verify=certificates,
         )
 
 
@@ -260,15 +290,20 @@ class _EndpointConversation:
 class _Connections(NamedTuple):
     """What the conversations of one event loop share."""
 
-    client: httpx.AsyncClient
+    clients: list[httpx.AsyncClient]
+    under_way: list[int]
+    """Requests of each client."""
     slots: asyncio.Semaphore
-    closer: AsyncGenerator[httpx.AsyncClient, None]
+    closer: AsyncGenerator[list[httpx.AsyncClient], None]
 
 
-async def _until_closed(client: httpx.AsyncClient) -> AsyncGenerator[httpx.AsyncClient, None]:
-    """Closes `client` when it is closed itself: `asyncio.run` does that to generators it leaves open at its end."""
-    async with client:
-        yield client
+async def _until_closed(clients: list[httpx.AsyncClient]) -> AsyncGenerator[list[httpx.AsyncClient], None]:
+    """Closes `clients` when it is closed itself: `asyncio.run` does that to generators it leaves open at its end."""
+    try:
+        yield clients
+    finally:
+        for client in clients:
+            await client.aclose()
 
 
 class _TemporaryFault(Exception):
@@ -297,6 +332,21 @@ def completions_url(base_url: str) -> str:
     if not path.endswith(_COMPLETIONS):
         path += _COMPLETIONS if re.search(r"/v\d[^/]*(/|$)", path) else f"/v1{_COMPLETIONS}"
     return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
+
+
+async def read_body(response: httpx.Response) -> bytes:
+    """The body, unpacked here: a megabyte of gzip may hold a gigabyte, and must not fill the memory."""
+    packed = response.headers.get("content-encoding", "identity") != "identity"
+    unpack = zlib.decompressobj(wbits=47).decompress if packed else lambda chunk, most: chunk  # 47: gzip or deflate
+    body = bytearray()
+    async for chunk in response.aiter_raw():
+        try:
+            body += unpack(chunk, LARGEST_ANSWER + 1 - len(body))
+        except zlib.error:
+            raise _TemporaryFault("garbled", "the answer cannot be unpacked") from None
+        if len(body) > LARGEST_ANSWER:
+            raise _TemporaryFault("too large", f"the answer has more than {LARGEST_ANSWER // 2**20} MB")
+    return bytes(body)
 
 
 def read_answer(content: bytes, messages: Sequence[Message]) -> Completion:
@@ -331,7 +381,7 @@ def _text(content: object) -> str:
 
 def _tokens(counted: object, *texts: str) -> int:
     """What the server counted, or an estimate."""
-    return counted if isinstance(counted, int) and counted >= 0 else estimate_tokens(*texts)
+    return counted if isinstance(counted, int) and 0 <= counted < _MOST_TOKENS else estimate_tokens(*texts)
 
 
 def server_message(content: bytes) -> tuple[str, str]:
