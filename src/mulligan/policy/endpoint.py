@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 from mulligan.errors import ContextFull, ParameterError, RequestFailed
-from mulligan.policy.base import Conversation, estimate_tokens, storable
+from mulligan.policy.base import Conversation, estimate_tokens
 from mulligan.seeding import derive, generator
+from mulligan.text import storable
 from mulligan.types import Completion, Message, Sampling, Task
 
 if TYPE_CHECKING:

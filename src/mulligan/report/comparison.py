@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mulligan.errors import MissingExtra
 from mulligan.report.tables import difference_cells, empty_table
+from mulligan.text import visible
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -136,7 +137,7 @@ def rich_table(grid: Grid) -> Table:
     for number, column in enumerate(grid.columns):
         table.add_column(Text(column), justify="right" if number else "left", overflow="fold")
     for row in grid.rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(visible(cell)) for cell in row))
     return table
 
 

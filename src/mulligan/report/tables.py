@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mulligan.text import visible
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -59,7 +61,7 @@ def empty_table(title: str) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    heading = Text(title, style="table.title")
+    heading = Text(visible(title), style="table.title")
     return Table(title=heading, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
 
 
@@ -83,7 +85,7 @@ def summary_table(title: str, rows: Sequence[tuple[str, Result]], episodes: int,
     for label, summary in rows:
         cells = _cells(summary, versus=versus, scored=scored)
         cells = [cell.replace(" [dim]±", "\n[dim]±").replace("won ", "") for cell in cells] if stacked else cells
-        name = Text(label.strip())  # a label as it is: in markup, ``snake.py:Snake:`` has a snake in it
+        name = Text(visible(label.strip()))  # a label as it is: in markup, ``snake.py:Snake:`` has a snake in it
         table.add_row(Padding(name, (0, 0, 0, len(INDENT))) if label.startswith(INDENT) else name, *cells)
     return table
 

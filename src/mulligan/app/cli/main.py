@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from mulligan.app.cli.options import Parser
+from mulligan.text import visible
 
 COMMANDS = {
     "envs": "what there is to play, with one line each",
@@ -61,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _message(error: Exception) -> str:
     """One line: our own errors as they are, those of the system with the file they are about."""
     if not isinstance(error, OSError) or not error.strerror:
-        return " ".join(str(error).splitlines()) or type(error).__name__
+        return visible(" ".join(str(error).splitlines())) or type(error).__name__
     return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
 
 

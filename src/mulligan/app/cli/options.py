@@ -16,6 +16,7 @@ from mulligan.envs import registry
 from mulligan.errors import MulliganError, ParameterError, UnknownName, UsageError
 from mulligan.rollout.groups import Mixture
 from mulligan.settings import Setting, settings_of, with_values
+from mulligan.text import visible
 from mulligan.trial.settings import TrialSettings
 
 if TYPE_CHECKING:
@@ -193,4 +194,4 @@ def print_tables(tables: Sequence[RenderableType], notes: Sequence[str] = ()) ->
     for table in tables:
         console.print(table)
     for note in notes:
-        console.print(note, markup=False, highlight=False, soft_wrap=True)
+        console.print(visible(note), markup=False, highlight=False, soft_wrap=True)

@@ -18,6 +18,7 @@ from mulligan.app.cli.options import (
 )
 from mulligan.errors import MulliganError, UsageError
 from mulligan.policy.base import Conversation, Policy, Spectator, World
+from mulligan.text import visible
 from mulligan.types import Completion, Episode, Message, Sampling, Step, Task, Trial
 
 if TYPE_CHECKING:
@@ -76,8 +77,11 @@ def run(parser: Parser, words: list[str]) -> int:
     else:
         player = player_from(options.policy, plays=Plays(options.env, params, settings), **endpoint)
         policy = Watched(player, console, spec.glyphs)
-    console.print(f"[bold]{spec.name}[/]  {task.task_class}, seed {task.seed}, player {policy.name}", highlight=False)
-    console.print(env.rules(), markup=False, highlight=False)
+    console.print(
+        f"[bold]{spec.name}[/]  {visible(task.task_class)}, seed {task.seed}, player {visible(policy.name)}",
+        highlight=False,
+    )
+    console.print(visible(env.rules()), markup=False, highlight=False)
     console.print(f"Up to {settings.episodes} episodes of {task.turns} turns.\n", highlight=False)
     try:
         trial = run_trial_sync(env, policy, settings=settings)
@@ -131,7 +135,7 @@ def _print_verdict(trial: Trial, console: Console) -> None:
             f"Episode {episode.index + 1}: {episode.stop.value.replace('_', ' ')} after {len(episode.turns)} turns, "
             f"reward {episode.reward:g}" + (f" ({episode.error})" if episode.error else "")
         )
-        console.print(line, style="green" if episode.won else "", markup=False, highlight=False)
+        console.print(visible(line), style="green" if episode.won else "", markup=False, highlight=False)
 
 
 class Watched:
@@ -155,7 +159,7 @@ class _WatchedConversation:
     async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         self._show(messages[-1]["content"])
         completion = await self.conversation.reply(messages, sampling)
-        self.console.print(f"> {completion.text}\n", style="bold", markup=False, highlight=False)
+        self.console.print(f"> {visible(completion.text)}\n", style="bold", markup=False, highlight=False)
         return completion
 
     def close(self) -> None:
