@@ -22,8 +22,8 @@ from rich.table import Table
 
 from mulligan.envs.alfworld.games import DATA, SPLITS
 from mulligan.envs.alfworld.generate import make
-from mulligan.envs.alfworld.goal import KINDS
 from mulligan.envs.alfworld.pddl import write_problem
+from mulligan.envs.alfworld.world import KINDS
 from oracle.textworld_games import Source, Tally, compare_all, sources
 
 SEEDS, PLAIN = 10, 12

@@ -16,10 +16,9 @@ import pytest
 from mulligan.envs.alfworld.game import Game
 from mulligan.envs.alfworld.games import DATA, find, load
 from mulligan.envs.alfworld.generate import make
-from mulligan.envs.alfworld.goal import KINDS
 from mulligan.envs.alfworld.pddl import read_problem, write_problem
 from mulligan.envs.alfworld.plan import plan
-from mulligan.envs.alfworld.world import Kind, World, readable_names
+from mulligan.envs.alfworld.world import KINDS, Kind, World, readable_names
 from oracle.textworld_games import (
     FROM_THE_START,
     Source,

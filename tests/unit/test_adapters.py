@@ -7,6 +7,7 @@ import importlib
 import json
 import random
 import re
+import subprocess
 import sys
 import threading
 import warnings
@@ -387,6 +388,13 @@ def test_what_a_game_prints_is_not_in_the_way(capsys):
     """``mulligan eval textarena:RushHour-v0 --json`` prints JSON alone."""
     mulligan.run_trial_sync(make_task("textarena:RushHour-v0", 3), lambda _: "<action>[A+]</action>", episodes=1)
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.slow
+def test_word_lists_that_cannot_be_downloaded_are_not_in_the_way_either():
+    """``mulligan envs textarena`` shows its list alone. In another process: nltk keeps the stream it began with."""
+    code = "from mulligan.envs.adapters.textarena import catalogue; list(catalogue())"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stderr == b""
 
 
 def test_a_game_that_hangs_takes_neither_the_others_nor_the_output_with_it(monkeypatch, capsys):

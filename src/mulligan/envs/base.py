@@ -6,12 +6,13 @@ up by name: see `mulligan.envs.registry.EnvSpec` for the class attributes and `O
 
 from __future__ import annotations
 
+import importlib
 import random
 import re
-from collections.abc import Sequence
-from typing import Protocol, TypeVar, runtime_checkable
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from mulligan.errors import ParameterError
+from mulligan.errors import MissingExtra, ParameterError, UnknownName
 from mulligan.types import Completion, Episode, ParamValue, Step, Task
 
 Choice = TypeVar("Choice")
@@ -113,6 +114,11 @@ def action_text(reply: str) -> str | None:
     return actions[0].strip()
 
 
+def tagged(reply: str) -> str:
+    """A reply that was valid, with the tags that it may lack (style "bare")."""
+    return reply if "<action>" in reply.lower() else f"<action>{reply}</action>"
+
+
 def reflection_text(**fields: str) -> str:
     """A demonstrated reflection in parts, one a line (the fields of `mulligan.trial.reflection`)."""
     lines = "\n".join(f"{name}: {value}" for name, value in fields.items())
@@ -129,10 +135,32 @@ def least_image(cols: int, cells: str) -> str:
     columns = ["".join(column) for column in zip(*rows, strict=True)]
     images = []
     for lines in (rows, columns):
-        for turned in (lines, [line[::-1] for line in lines]):
-            images += [(len(turned[0]), "".join(turned)), (len(turned[0]), "".join(turned[::-1]))]
+        plain, mirrored = "".join(lines), "".join(line[::-1] for line in lines)
+        images += [(len(lines[0]), image) for image in (plain, mirrored, plain[::-1], mirrored[::-1])]
     width, least = min(images)
     return f"{width}:{least}"
+
+
+def library(module: str, env: str, extra: str | None = None) -> Any:
+    """The library `module`, imported only now; `env` needs it, and `extra` (or the extra of its name) brings it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise MissingExtra(env, extra or module) from None
+
+
+def check_choices(env: str, params: Mapping[str, ParamValue], choices: Mapping[str, Collection[str]]) -> None:
+    """Raise unless each of these parameters has one of its values."""
+    for name, values in choices.items():
+        if params[name] not in values:
+            raise UnknownName(f"{env} {name}", str(params[name]), values)
+
+
+def check_range(env: str, params: Mapping[str, ParamValue], name: str, least: int, most: int) -> None:
+    """Raise unless a parameter is a number within these bounds."""
+    if not least <= int(params[name]) <= most:
+        allowed = f"{least} to {most}" if least < most else least
+        raise ParameterError(f"{env}: {name} must be {allowed} with the other parameters (got {params[name]})")
 
 
 def settle_seat(env: str, params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:

@@ -287,10 +287,6 @@ def _account(world: TicTacToe, episode: Episode) -> tuple[str, str, str, str]:
         board, move = world.boards[slip], cell(history[slip])
         before, then = (_WORDS[(1 - 2 * side) * value(each)] for each in world.boards[slip : slip + 2])
         why = f"the board was {before} with best play and {then} after {move}"
-        return (
-            f"move {slip // 2 + 1}, {move}",
-            why,
-            "wrong-move",
-            f"in that position play {cell(optimal_moves(board)[0])}",
-        )
+        plan = f"in that position play {cell(optimal_moves(board)[0])}"
+        return f"move {slip // 2 + 1}, {move}", why, "wrong-move", plan
     return "none", "neither side gave anything away", "none", "try another line, in which the opponent may go wrong"

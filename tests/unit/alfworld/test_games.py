@@ -13,10 +13,9 @@ from alfworld_names import FOLDERS
 from mulligan.envs.alfworld.game import Game
 from mulligan.envs.alfworld.games import GameError, find, game_name, load, pick, source
 from mulligan.envs.alfworld.generate import FITS, make
-from mulligan.envs.alfworld.goal import KINDS, read_goal, task_line
 from mulligan.envs.alfworld.pddl import read_problem, write_problem
 from mulligan.envs.alfworld.plan import plan
-from mulligan.envs.alfworld.world import Kind
+from mulligan.envs.alfworld.world import KINDS, Kind, read_goal, task_line
 from mulligan.errors import UsageError
 
 ROOT = Path(__file__).parents[3]

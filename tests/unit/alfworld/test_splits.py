@@ -16,10 +16,9 @@ from mulligan.envs import registry
 from mulligan.envs.alfworld.env import world_key
 from mulligan.envs.alfworld.games import SETS, listing, pick
 from mulligan.envs.alfworld.generate import make
-from mulligan.envs.alfworld.goal import KINDS, make_goal, task_line, write_goal
 from mulligan.envs.alfworld.pddl import Fact, Problem, write_problem
 from mulligan.envs.alfworld.views import VIEWS, view_of
-from mulligan.envs.alfworld.world import Kind, World
+from mulligan.envs.alfworld.world import KINDS, Kind, World, make_goal, task_line, write_goal
 from mulligan.rollout.groups import Mixture, draw_tasks
 from mulligan.rollout.tasksets import belongs, stream, tasks_of
 

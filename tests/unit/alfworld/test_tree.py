@@ -19,10 +19,9 @@ from mulligan.envs.alfworld import games
 from mulligan.envs.alfworld.game import Game
 from mulligan.envs.alfworld.games import GameError, Unsolvable, find, fingerprint, game_name, load, pick, source
 from mulligan.envs.alfworld.generate import make
-from mulligan.envs.alfworld.goal import KINDS
 from mulligan.envs.alfworld.pddl import write_problem
 from mulligan.envs.alfworld.plan import plan
-from mulligan.envs.alfworld.world import Kind, World
+from mulligan.envs.alfworld.world import KINDS, Kind, World
 
 DOMAIN = "(define (domain alfred) ; a comment\n (:requirements :adl))"
 GRAMMAR = 'grammar :: """\n {{ "intro": [ {{"rhs": "#task#"}} ],\n "task": [ {{ "rhs": {task} }} ] }}\n""";'

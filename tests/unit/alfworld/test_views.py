@@ -9,10 +9,9 @@ import pytest
 import mulligan
 from mulligan.envs import registry
 from mulligan.envs.alfworld.env import ALFWorld
-from mulligan.envs.alfworld.goal import KINDS
 from mulligan.envs.alfworld.plan import plan
 from mulligan.envs.alfworld.views import Cells
-from mulligan.envs.alfworld.world import TOGGLED, Kind
+from mulligan.envs.alfworld.world import KINDS, TOGGLED, Kind
 from mulligan.errors import StopReason
 from mulligan.models.nano import nano_tokenizer
 from mulligan.policy.scripted import ExpertPolicy

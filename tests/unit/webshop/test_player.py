@@ -199,4 +199,4 @@ def test_plays_in_trials_with_every_memory():
 
 def test_an_unknown_player_is_named():
     with pytest.raises(UnknownName, match="expert"):
-        registry.make("webshop", 0).player("experts", generator(0), 1.0, 0.0)
+        run_trial_sync(registry.make_task("webshop", 0), ExpertPolicy(kind="experts"), episodes=1)

@@ -73,6 +73,15 @@ def test_the_best_of_many_are_those_of_a_full_sort(seed, most, size):
     assert best(scores, most) == full
 
 
+def test_common_words_give_the_same_as_a_row_and_one_by_one(monkeypatch):
+    rng = np.random.default_rng(1)
+    texts = [" ".join(rng.choice(WORDS, size=rng.integers(0, 9))) for _ in range(700)]
+    queries = [" ".join(rng.choice(WORDS, size=4)) for _ in range(30)]
+    with_rows = [index_of(texts).search(query) for query in queries]
+    monkeypatch.setattr(search, "_FEW", len(texts))
+    assert [index_of(texts).search(query) for query in queries] == with_rows
+
+
 def test_pieces_on_disk_make_the_same_index(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     texts = [" ".join(rng.choice(WORDS, size=rng.integers(0, 9))) for _ in range(200)]

@@ -13,9 +13,8 @@ from mulligan.app.bench import Cell, Report, bytes_each, seconds
 from mulligan.envs.alfworld import games as game_files
 from mulligan.envs.alfworld import generate
 from mulligan.envs.alfworld.game import Game
-from mulligan.envs.alfworld.goal import KINDS
 from mulligan.envs.alfworld.pddl import read_problem, write_problem
-from mulligan.envs.alfworld.world import World
+from mulligan.envs.alfworld.world import KINDS, World
 from mulligan.seeding import generator
 
 GAMES, STEPS, EPISODE = 24, 300, 10

@@ -19,10 +19,9 @@ from pathlib import Path
 import numpy as np
 
 from mulligan.app.bench import Report, seconds, steps_per_second
+from mulligan.envs import registry
 from mulligan.envs.webshop.catalogue import Catalogue, from_files
-from mulligan.envs.webshop.env import WebShop
 from mulligan.envs.webshop.generate import generated, records
-from mulligan.types import Task
 
 PRODUCTS = 100_000
 STEPS = 30_000
@@ -32,8 +31,7 @@ _FILLER, _FILLER_WORDS = 80, 60_000
 
 
 def run() -> Report:
-    params = tuple(sorted(WebShop.defaults.items()))
-    worlds = [WebShop(Task("webshop", seed, WebShop.turns, "webshop/generated", params)) for seed in range(50)]
+    worlds = [registry.make("webshop", seed) for seed in range(50)]
     measured: dict[str, float] = {"generated, 3,000 products: steps/s": steps_per_second(worlds, STEPS)}
     measured |= _searched("generated, 3,000 products", generated(3000, 0))
     if os.environ.get("WEBSHOP_DATA"):

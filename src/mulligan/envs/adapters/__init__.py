@@ -7,13 +7,11 @@ played. The library behind it is imported only then.
 from __future__ import annotations
 
 import difflib
-import importlib
 import re
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mulligan.envs.base import action_text
-from mulligan.errors import MissingExtra
 
 _ARROW, _ANGLE = re.compile(r"([-=])>"), "\ue000"
 
@@ -30,14 +28,6 @@ def action_with_arrows(reply: str) -> str | None:
     """As `action_text`, where an action may hold arrows (``3->14``)."""
     action = action_text(_ARROW.sub(rf"\1{_ANGLE}", reply))
     return None if action is None else action.replace(_ANGLE, ">")
-
-
-def library(module: str, env: str, extra: str | None = None) -> Any:
-    """The library `module`, imported only now; `env` needs it, and `extra` (or the extra of its name) brings it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise MissingExtra(env, extra or module) from None
 
 
 def nearest(name: str, choices: Iterable[str]) -> list[str]:

@@ -24,8 +24,8 @@ from contextlib import suppress
 from typing import Any, ClassVar, cast
 
 from mulligan.envs import registry
-from mulligan.envs.adapters import Listed, library
-from mulligan.envs.base import LONGEST_REPLY, action_text
+from mulligan.envs.adapters import Listed
+from mulligan.envs.base import LONGEST_REPLY, action_text, library
 from mulligan.errors import ParameterError, UsageError
 from mulligan.types import ParamValue, Step, Task
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from mulligan.envs.adapters import Listed, action_with_arrows, library, nearest
-from mulligan.envs.base import ORDER, draw, pick, settle_seat
+from mulligan.envs.adapters import Listed, action_with_arrows, nearest
+from mulligan.envs.base import ORDER, draw, library, pick, settle_seat
 from mulligan.errors import ParameterError, UnknownName, UsageError
 from mulligan.seeding import generator
 from mulligan.types import Episode, ParamValue, Step, Task

@@ -20,13 +20,13 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TextIO, cast
 
 from mulligan.envs import registry
-from mulligan.envs.adapters import Listed, action_with_arrows, library, nearest
-from mulligan.envs.base import pick, settle_seat
+from mulligan.envs.adapters import Listed, action_with_arrows, nearest
+from mulligan.envs.base import library, pick, settle_seat
 from mulligan.errors import UnknownName, UsageError
 from mulligan.seeding import derive, generator
 from mulligan.types import Episode, ParamValue, Step, Task
@@ -66,16 +66,18 @@ def catalogue() -> Iterator[Listed]:
             variants.setdefault(str(entry.entry_point), []).append(ident)
     for idents in variants.values():
         ident, *others = sorted(idents, key=len)
-        try:
-            with redirect_stderr(io.StringIO()):  # word lists that cannot be downloaded
-                players = _players(ident)
-        except UsageError:  # more players, or something that the game needs is missing
-            continue
-        yield Listed(ident, players, f"also {', '.join(sorted(others))}" if others else "")
+        with suppress(UsageError):  # more players, or something that the game needs is missing
+            yield Listed(ident, _players(ident), f"also {', '.join(sorted(others))}" if others else "")
+
+
+def _textarena(env: str) -> Any:
+    """The module ``textarena``, imported only now; `env` needs it."""
+    with redirect_stderr(io.StringIO()):  # which nltk keeps, and would tell of every word list that it cannot download
+        return library("textarena", env)
 
 
 def _registered(env: str) -> dict[str, Any]:
-    return dict(library("textarena", env).envs.registration.ENV_REGISTRY)
+    return dict(_textarena(env).envs.registration.ENV_REGISTRY)
 
 
 def _make(ident: str) -> Any:
@@ -83,7 +85,7 @@ def _make(ident: str) -> Any:
     raw = ident if ident.endswith("-raw") else f"{ident}-raw"
     env = f"textarena:{ident}"
     try:
-        return library("textarena", env).make(raw if raw in _registered(env) else ident)
+        return _textarena(env).make(raw if raw in _registered(env) else ident)
     except Exception as error:
         reason = next((line for line in str(error).splitlines() if line.strip(" *")), type(error).__name__)
         raise UsageError(f"TextArena cannot make {ident}: {reason.strip()}") from error

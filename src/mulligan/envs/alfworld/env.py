@@ -28,23 +28,18 @@ from mulligan.envs.alfworld import generate
 from mulligan.envs.alfworld.game import Game
 from mulligan.envs.alfworld.games import listing, pick
 from mulligan.envs.alfworld.generate import Rooms
-from mulligan.envs.alfworld.goal import KINDS
-from mulligan.envs.alfworld.plan import progress
+from mulligan.envs.alfworld.plan import plan, progress
 from mulligan.envs.alfworld.views import VIEWS, Story, View, view_of
-from mulligan.envs.alfworld.world import Kind, World
-from mulligan.envs.base import Player, action_text
-from mulligan.errors import ParameterError, UnknownName
+from mulligan.envs.alfworld.world import KINDS, Kind, World
+from mulligan.envs.base import Player, action_text, check_choices, check_range, tagged
+from mulligan.errors import ParameterError
 from mulligan.seeding import derive
 from mulligan.types import Episode, ParamValue, Step, Task
 
 GENERATED = "generated"
 SPARE = 2
 """Turns that a game's plan must leave over."""
-_GROUPS: dict[str, tuple[Kind, ...]] = {
-    "train": generate.TRAINING,
-    "ood": generate.OUT_OF_DISTRIBUTION,
-    "all": KINDS,
-}
+_GROUPS: dict[str, tuple[Kind, ...]] = {"train": generate.TRAINING, "ood": generate.OUT_OF_DISTRIBUTION, "all": KINDS}
 """Names for several kinds of task; the seed draws one of them."""
 _LONGEST_COMMAND = 200
 
@@ -77,7 +72,7 @@ def world_key(world: World, view: View) -> str:
 class ALFWorld:
     """Carry out a household task in text: find things, clean, heat or cool them, and put them where they belong."""
 
-    __slots__ = ("_done", "begun", "game", "show_commands", "task", "view", "world")
+    __slots__ = ("_done", "game", "show_commands", "task", "view", "world")
 
     defaults: ClassVar[dict[str, ParamValue]] = {
         "games": GENERATED, "game": -1, "kind": "train", "plan": 8, "places": 10, "rooms": "seen",
@@ -92,16 +87,12 @@ class ALFWorld:
         self.view = view_of(task.text("view"), self.world)
         self.show_commands = bool(task["commands"])
         self.game = Game(self.world)
-        self.begun = 0
-        """Episodes begun so far: a player beside the world tells by it that a new one began."""
         self._done = progress(self.game)
 
     @staticmethod
     def settle(params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:
         """Check the parameters and fix the kind of task; an official game also gives its number."""
-        for name, values in (("kind", (*_GROUPS, *KINDS)), ("view", VIEWS), ("rooms", get_args(Rooms))):
-            if params[name] not in values:
-                raise UnknownName(f"alfworld {name}", str(params[name]), values)
+        check_choices("alfworld", params, {"kind": (*_GROUPS, *KINDS), "view": VIEWS, "rooms": get_args(Rooms)})
         name, games, game, longest = str(params["kind"]), str(params["games"]), int(params["game"]), int(params["plan"])
         kinds = _GROUPS.get(name) or (cast(Kind, name),)
         if games != GENERATED:
@@ -111,9 +102,7 @@ class ALFWorld:
             return {**params, "game": number, "kind": world.goal.kind, "places": len(world.locations)}
         if game != -1:
             raise ParameterError(f"alfworld: game must be -1 for generated games, which go by the seed (got {game})")
-        if not generate.FEWEST <= int(params["places"]) <= generate.MOST:
-            limits = f"{generate.FEWEST} to {generate.MOST}"
-            raise ParameterError(f"alfworld: places must be {limits} (got {params['places']})")
+        check_range("alfworld", params, "places", generate.FEWEST, generate.MOST)
         possible = [kind for kind in kinds if generate.SHORTEST[kind] <= longest]
         if not possible:
             least = min(generate.SHORTEST[kind] for kind in kinds)
@@ -141,7 +130,6 @@ class ALFWorld:
 
     def reset(self, chance: int = 0) -> str:
         self.game.reset()
-        self.begun += 1
         self._done = progress(self.game)
         return self._shown(self.view.intro())
 
@@ -169,8 +157,6 @@ class ALFWorld:
         return [] if self.game.won() else [f"<action>{action}</action>" for action in self.view.actions(self.game)]
 
     def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
-        from mulligan.envs.alfworld.player import Searcher  # players know the world; the world does not know them
-
         return Searcher(self, kind, rng, skill, recall)
 
     def world_key(self) -> str:
@@ -196,10 +182,7 @@ class ALFWorld:
         """What an episode showed, found by playing its replies again."""
         game, story = Game(self.world), Story([], [])
         for turn in episode.turns:
-            text = turn.reply.text
-            if "<action>" not in text.lower():  # valid all the same: style "bare" takes replies without tags
-                text = f"<action>{text}</action>"
-            action = read(text) if turn.valid else None
+            action = read(tagged(turn.reply.text)) if turn.valid else None
             before = set(game.seen)
             if action is not None and game.play(command := self.view.read(game, action)) is not None:
                 story.commands.append(command)
@@ -221,3 +204,56 @@ def _world(task: Task) -> World:
             task.seed, kind, task.integer("places"), task.integer("plan"), cast(Rooms, task.text("rooms"))
         )
     return pick(games, task.integer("game"), task.seed, (kind,), task.integer("plan"))[1]
+
+
+class Searcher:
+    """Plays one world for a whole trial.
+
+    It plans with the receptacles it has seen in this episode; with recall, also with those of earlier episodes. While
+    that is not enough it looks into the others, in the order in which the game lists them, from one drawn anew for each
+    episode. The omniscient player has seen everything.
+    """
+
+    def __init__(self, env: ALFWorld, kind: str, rng: random.Random, skill: float, recall: float) -> None:
+        self.env, self.rng, self.skill, self.recall = env, rng, skill, recall
+        self.omniscient = kind == "omniscient"
+        self.remembered: set[int] = set()
+        """Receptacles seen in any episode of the trial: at the start of each they hold the same."""
+        self.first = -1
+        """The receptacle at which the search of this episode begins; -1 until it is drawn."""
+
+    def act(self) -> str:
+        env, rng = self.env, self.rng
+        if self.first < 0:
+            self.first = int(rng.random() * len(env.world.locations))
+        if rng.random() < self.skill:
+            command = self._choose()
+            if command is not None:
+                return f"<action>{env.view.write(env.game, command)}</action>"
+        return rng.choice(env.legal())
+
+    def see(self, step: Step) -> None:
+        self.remembered |= self.env.game.seen
+        self.first = -1 if step.done else self.first
+
+    def _choose(self) -> str | None:
+        game = self.env.game
+        if self.omniscient:
+            steps = plan(game)
+            return steps[0] if steps else None
+        seen = game.seen | self.remembered if self.rng.random() < self.recall else game.seen
+        steps = plan(game, seen)
+        return steps[0] if steps else _explore(game, seen, self.first)
+
+
+def _explore(game: Game, seen: set[int], first: int) -> str | None:
+    """The next command that shows what an unseen receptacle holds; None when all have been seen."""
+    world = game.world
+    for receptacle in world.receptacles_at[game.at]:
+        if receptacle not in seen:
+            return f"{'examine' if game.accessible(receptacle) else 'open'} {world.r_names[receptacle]}"
+    count = len(world.locations)
+    for receptacle in (number % count for number in range(first, first + count)):
+        if receptacle not in seen and world.locations[receptacle] >= 0:
+            return f"go to {world.r_names[receptacle]}"
+    return None

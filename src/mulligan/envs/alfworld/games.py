@@ -22,10 +22,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mulligan.envs.alfworld.game import Game
-from mulligan.envs.alfworld.goal import read_goal
 from mulligan.envs.alfworld.pddl import GameError, Problem, read_problem
 from mulligan.envs.alfworld.plan import plan
-from mulligan.envs.alfworld.world import World
+from mulligan.envs.alfworld.world import World, read_goal
 from mulligan.errors import UsageError
 from mulligan.seeding import derive
 
@@ -88,11 +87,8 @@ def pick(games: str, number: int, seed: int, kinds: tuple[str, ...], longest: in
         if world.goal.kind in kinds and world.plan_length <= longest:
             return candidate, world
         if number >= 0:
-            needed, asked = (
-                f"{world.goal.kind} and plan >= {world.plan_length}",
-                f"{', '.join(kinds)} and plan={longest}",
-            )
-            raise GameError(f"{paths[number]}: kind must be {needed} (got {asked})")
+            needed = f"kind must be {world.goal.kind} and plan >= {world.plan_length}"
+            raise GameError(f"{paths[number]}: {needed} (got {', '.join(kinds)} and plan={longest})")
     raise GameError(
         f"alfworld: none of the {len(paths)} games of games={games!r} is of kind {', '.join(kinds)} with a plan of at "
         f"most {longest} steps; give a larger plan, or another kind"

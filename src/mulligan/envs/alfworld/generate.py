@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Literal
 
 from mulligan.envs.alfworld.game import Game
-from mulligan.envs.alfworld.goal import make_goal, task_line, write_goal
 from mulligan.envs.alfworld.pddl import Fact, Problem
 from mulligan.envs.alfworld.plan import plan
-from mulligan.envs.alfworld.world import Goal, Kind, World
+from mulligan.envs.alfworld.world import Goal, Kind, World, make_goal, task_line, write_goal
+from mulligan.envs.base import pick
 from mulligan.errors import ParameterError
 from mulligan.seeding import derive, generator
 
@@ -61,7 +61,7 @@ def make(seed: int, kind: Kind, places: int, longest: int, rooms: Rooms = "all")
     rng = generator(seed, "alfworld", kind, places, longest)
     attempt = 0
     for _ in range(_ATTEMPTS if rooms == "all" else _ATTEMPTS * _UNSEEN):
-        room = _one(rng, [room for room, parts in _ROOMS.items() if kind in parts["tasks"]])
+        room = pick(rng, [room for room, parts in _ROOMS.items() if kind in parts["tasks"]])
         receptacles = _choose(rng, room, places)
         if rooms != "all" and is_unseen(room, receptacles) != (rooms == "unseen"):
             continue
@@ -93,11 +93,6 @@ def is_unseen(room: str, receptacles: Sequence[str]) -> bool:
     return derive("floor plan", room, *sorted(receptacles)) % _UNSEEN == 0
 
 
-def _one(rng: random.Random, items: tuple[str, ...] | list[str]) -> str:
-    """One of `items`; `Random.random` alone is promised to give the same numbers in every version of Python."""
-    return items[int(rng.random() * len(items))]
-
-
 def _choose(rng: random.Random, room: str, places: int) -> list[str]:
     """The receptacles of a room."""
     receptacles, left = list(_ROOMS[room]["always"]), list[str]()
@@ -119,22 +114,22 @@ def _furnish(
             objects.append((thing, stands[int(rng.random() * len(stands))]))
 
     things = _ROOMS[room]["things"]
-    thing = _one(rng, [thing for thing in things if kind not in _ACTS or thing in _TRAITS[_ACTS[kind]]])
+    thing = pick(rng, [thing for thing in things if kind not in _ACTS or thing in _TRAITS[_ACTS[kind]]])
     closed = _OPENABLE if easy else frozenset[str]()
     targets = sorted({r for r in receptacles if thing in FITS[r] and r not in closed})
     if kind == "look":
         stands = [number for number, r in enumerate(receptacles) if r in _LAMP_STANDS]
-        targets = [_one(rng, _LAMPS)] if stands else []
+        targets = [pick(rng, _LAMPS)] if stands else []
         if stands:
             drop(targets[0], stands)
     if not targets:
         return None
-    target = _one(rng, targets)
+    target = pick(rng, targets)
     avoided = closed | {target} if kind in ("pick", "pick2") else closed
     for _ in range((2 if kind == "pick2" else 1) + int(rng.random() * 2)):
         drop(thing, [number for number, r in enumerate(receptacles) if thing in FITS[r] and r not in avoided])
     for _ in range(int(len(receptacles) * (0.8 + 0.6 * rng.random()))):
-        other = _one(rng, things)
+        other = pick(rng, things)
         if other != thing:
             drop(other, [number for number, r in enumerate(receptacles) if other in FITS[r]])
     goal = make_goal(kind, f"{thing}type".lower(), f"{target}type".lower())

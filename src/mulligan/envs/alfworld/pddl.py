@@ -28,14 +28,10 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
     "examined": ("location",),
     **dict.fromkeys(("holdsany", "holdsanyreceptacleobject"), ("agent",)),
     **dict.fromkeys(("openable", "opened", "checked", "full"), ("receptacle",)),
-    **dict.fromkeys(
-        (
-            "isreceptacleobject", "isreceptacleobjectfull", "pickupable", "moveable", "cleanable", "heatable",
-            "coolable", "toggleable", "sliceable", "isclean", "ishot", "iscool", "ison", "istoggled", "issliced",
-        ),
-        ("object",),
-    ),
-}  # fmt: skip
+    **dict.fromkeys(("isreceptacleobject", "isreceptacleobjectfull", "pickupable", "moveable"), ("object",)),
+    **dict.fromkeys(("cleanable", "heatable", "coolable", "toggleable", "sliceable"), ("object",)),
+    **dict.fromkeys(("isclean", "ishot", "iscool", "ison", "istoggled", "issliced"), ("object",)),
+}
 """The domain's predicates and the types of their arguments."""
 
 Fact = tuple[str, ...]

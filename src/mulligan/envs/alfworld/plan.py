@@ -48,11 +48,8 @@ def progress(game: Game) -> float:
             return steps
         return treated + (number == game.held)
 
-    most = 0
-    for target in world.goal_targets:
-        scores = sorted((done(number, target) for number in world.goal_objects), reverse=True)
-        most = max(most, sum(scores[: goal.count]))
-    return most / (steps * goal.count)
+    scores = [sorted(done(number, target) for number in world.goal_objects) for target in world.goal_targets]
+    return max((sum(each[-goal.count :]) for each in scores), default=0) / (steps * goal.count)
 
 
 class _Walk(NamedTuple):

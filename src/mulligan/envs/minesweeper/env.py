@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
-from mulligan.envs.base import Player, action_text, least_image
-from mulligan.errors import ParameterError
+from mulligan.envs.base import Player, action_text, check_choices, check_range, least_image
 from mulligan.seeding import generator
 from mulligan.types import Episode, ParamValue, Step, Task
 
@@ -72,11 +71,6 @@ def grid(rows: int, cols: int) -> Grid:
     return Grid(rows, cols, near, blank.encode(), offsets, names, replies)
 
 
-def lay_mines(seed: int, cells: int, mines: int) -> tuple[int, ...]:
-    """The mines of a board, sorted."""
-    return tuple(sorted(generator(seed, "minesweeper").sample(range(cells), mines)))
-
-
 def count_neighbours(board: Grid, mines: Sequence[int]) -> bytes:
     """For each cell the number of mines around it, or 9 for a mine."""
     counts = bytearray(board.rows * board.cols)
@@ -113,7 +107,8 @@ class MineSweeper:
     def __init__(self, task: Task) -> None:
         self.task = task
         self.board = grid(task.integer("rows"), task.integer("cols"))
-        self.mines = lay_mines(task.seed, self.board.rows * self.board.cols, task.integer("mines"))
+        cells = range(self.board.rows * self.board.cols)
+        self.mines = tuple(sorted(generator(task.seed, "minesweeper").sample(cells, task.integer("mines"))))
         self.counts = count_neighbours(self.board, self.mines)
         view = task.text("view")
         self.compact, self.names, self.replies = view == "compact", self.board.names[view], self.board.replies[view]
@@ -121,15 +116,11 @@ class MineSweeper:
 
     @staticmethod
     def settle(params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:
-        rows, cols, mines = int(params["rows"]), int(params["cols"]), int(params["mines"])
-        if not (1 <= rows <= 99 and 1 <= cols <= 99 and rows * cols >= 2):
-            raise ParameterError(f"minesweeper: rows and cols must be 1 to 99, for 2 cells or more (got {rows}x{cols})")
-        if not 1 <= mines < rows * cols:
-            raise ParameterError(f"minesweeper: mines must be 1 to {rows * cols - 1} on {rows}x{cols} (got {mines})")
-        if params["view"] not in ("board", "compact"):
-            raise ParameterError(f"minesweeper: view must be board or compact (got {params['view']!r})")
-        if params["view"] == "compact" and cols > 26:
-            raise ParameterError(f"minesweeper: cols must be 26 or fewer in the compact view (got {cols})")
+        rows, cols = int(params["rows"]), int(params["cols"])
+        check_choices("minesweeper", params, {"view": ("board", "compact")})
+        check_range("minesweeper", params, "rows", 1, 99)
+        check_range("minesweeper", params, "cols", 2 if rows == 1 else 1, 26 if params["view"] == "compact" else 99)
+        check_range("minesweeper", params, "mines", 1, rows * cols - 1)
         return params
 
     @staticmethod
@@ -196,8 +187,10 @@ class MineSweeper:
     def digest(self, episode: Episode) -> str:
         if self.compact:
             return " ".join(moves(episode))
-        listed = zip(("safe", "mine"), seen_cells(self.board, episode), strict=True)
-        return "\n".join(f"{kind} {' '.join(self.names[cell] for cell in cells)}" for kind, cells in listed if cells)
+        offsets = zip(self.names, self.board.offsets, strict=True)
+        seen = [(name, episode.final[offset]) for name, offset in offsets if offset < len(episode.final)]
+        safe, mine = ([name for name, glyph in seen if glyph in glyphs] for glyphs in ("012345678", "*"))
+        return "\n".join(f"{kind} {' '.join(names)}" for kind, names in (("safe", safe), ("mine", mine)) if names)
 
     def world_key(self) -> str:
         """Where the mines are, up to rotation and reflection of the board."""
@@ -240,10 +233,3 @@ def moves(episode: Episode) -> list[str]:
     shown = [turn.observation for turn in episode.turns[1:]] + [episode.final]
     facts = [text.split()[0] for text in shown if "=" in text]
     return [fact if fact.endswith("*") else f"{fact.split('=')[0]}=ok" for fact in facts]
-
-
-def seen_cells(board: Grid, episode: Episode) -> tuple[list[int], list[int]]:
-    """The cells an episode in the board view opened safely, and the mine it opened, read from what the agent saw."""
-    glyphs = [episode.final[offset] for offset in board.offsets if offset < len(episode.final)]
-    safe = [cell for cell, glyph in enumerate(glyphs) if glyph.isdecimal()]
-    return safe, [cell for cell, glyph in enumerate(glyphs) if glyph == "*"]

@@ -29,7 +29,7 @@ from functools import cache
 from itertools import product
 from typing import ClassVar, NamedTuple
 
-from mulligan.envs.base import Player, action_text, least_image
+from mulligan.envs.base import Player, action_text, check_choices, check_range, least_image, tagged
 from mulligan.envs.sokoban import levels as level_source
 from mulligan.envs.sokoban import solver
 from mulligan.errors import ParameterError, StopReason
@@ -39,7 +39,11 @@ _MOST_BOXES, _MOST_MOVES, _LONGEST_SOLUTION = 8, 20, 200
 _SIDES = (5, 16)
 _CHOICES = {"view": ("board", "cells"), "lost": ("runs", "ends", "hopeless"), "advice": ("solver", "doubtful", "none")}
 _WITHOUT_PLAYER = str.maketrans({solver.PLAYER: solver.FLOOR, solver.PLAYER_ON_GOAL: solver.GOAL})
-WALL, FLOOR, GOAL, BOX, BOX_ON_GOAL, PLAYER, PLAYER_ON_GOAL = map(ord, solver.GLYPHS)
+_, _FLOOR, _GOAL, _BOX, _BOX_ON_GOAL, _PLAYER, _PLAYER_ON_GOAL = map(ord, solver.GLYPHS)
+_WITH_BOX, _WITH_PLAYER = {_FLOOR: _BOX, _GOAL: _BOX_ON_GOAL}, {_FLOOR: _PLAYER, _GOAL: _PLAYER_ON_GOAL}
+"""A free cell -> the same cell once a box, or the player, has come."""
+_LEFT = {_BOX: _FLOOR, _PLAYER: _FLOOR, _BOX_ON_GOAL: _GOAL, _PLAYER_ON_GOAL: _GOAL}
+"""A cell with a box or the player -> the same cell without."""
 NAMES = ("up", "down", "left", "right")
 _NAMED = {word: name for name in NAMES for word in (name, name[0])}
 _LISTED = 3
@@ -83,10 +87,8 @@ class Sokoban:
     @staticmethod
     def settle(params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:
         """Check the parameters; a level from a file gives its own rows, cols, boxes and number."""
-        _check_between("moves", int(params["moves"]), 1, _MOST_MOVES)
-        for name, choices in _CHOICES.items():
-            if params[name] not in choices:
-                raise ParameterError(f"sokoban: {name} must be {' or '.join(choices)} (got {params[name]!r})")
+        check_range("sokoban", params, "moves", 1, _MOST_MOVES)
+        check_choices("sokoban", params, _CHOICES)
         if params["levels"] == "generated":
             _check_generated(params)
             return params
@@ -149,7 +151,7 @@ class Sokoban:
         if isinstance(parsed, str):
             return Step(self._seen(), valid=False, state_key=self.key(), feedback=parsed)
         self.turn += 1
-        self._player, self._home, blocked = push(self._cells, self.cols, self._player, parsed, home_before, boxes)
+        self._player, self._home, blocked, _ = push(self._cells, self.cols, self._player, parsed, home_before, boxes)
         won, key = self._home == boxes, self.key()
         feedback = f"Blocked: {', '.join(blocked)}." if blocked else ""
         lost = not won and self.lost_rule != "runs" and self.is_lost(key, self.turn)
@@ -192,19 +194,10 @@ class Sokoban:
         board, player, home = self.start
         cells, played = bytearray(board, "ascii"), list[PlayedTurn]()
         for number, turn in enumerate(episode.turns, start=1):
-            text = turn.reply.text
-            if "<action>" not in text.lower():  # valid all the same: the tags were understood (style "bare")
-                text = f"<action>{text}</action>"
-            parsed = read(text, self.moves)
-            if isinstance(parsed, str) or not turn.valid:
-                continue
-            names: list[str] = []
-            for name in parsed:
-                if home < self.boxes:
-                    player, home, _ = push(cells, self.cols, player, [name], home, self.boxes)
-                    names.append(name)
-            if names:
-                played.append(PlayedTurn(number, ", ".join(names), cells[::2].decode()))
+            parsed = read(tagged(turn.reply.text), self.moves)
+            if turn.valid and not isinstance(parsed, str):
+                player, home, _, count = push(cells, self.cols, player, parsed, home, self.boxes)
+                played.append(PlayedTurn(number, ", ".join(parsed[:count]), cells[::2].decode()))
         return played
 
     def digest(self, episode: Episode) -> str:
@@ -221,39 +214,28 @@ class Sokoban:
 
 def push(
     cells: bytearray, cols: int, player: int, names: Sequence[str], home: int, boxes: int
-) -> tuple[int, int, list[str]]:
+) -> tuple[int, int, list[str], int]:
     """Play moves on `cells`, the text of the board, until all `boxes` are home. Cell number n stands at byte 2n.
 
-    Returns the player's offset, the number of boxes on goals, and the moves that were blocked: ``move 2 (left)``.
+    Returns the player's offset, the number of boxes on goals, the moves that were blocked (``move 2 (left)``), and how
+    many were played.
     """
     blocked: list[str] = []
     for number, name in enumerate(names, start=1):
         delta = _offsets(cols)[name]
         ahead = player + delta
         target = cells[ahead]
-        if target in (BOX, BOX_ON_GOAL):
-            beyond = cells[ahead + delta]
-            if beyond == FLOOR:
-                cells[ahead + delta] = BOX
-            elif beyond == GOAL:
-                cells[ahead + delta] = BOX_ON_GOAL
-                home += 1
-            else:
-                target = WALL  # a box that cannot move is as good as one
-            if target == BOX:
-                target = FLOOR
-            elif target == BOX_ON_GOAL:
-                target = GOAL
-                home -= 1
-        if target == WALL:
+        if target in _LEFT and (pushed := _WITH_BOX.get(cells[ahead + delta])):
+            home += (pushed == _BOX_ON_GOAL) - (target == _BOX_ON_GOAL)
+            cells[ahead + delta], target = pushed, _LEFT[target]
+        if target not in _WITH_PLAYER:  # a wall, or a box that cannot move
             blocked.append(f"move {number} ({name})")
             continue
-        cells[ahead] = PLAYER if target == FLOOR else PLAYER_ON_GOAL
-        cells[player] = FLOOR if cells[player] == PLAYER else GOAL
+        cells[ahead], cells[player] = _WITH_PLAYER[target], _LEFT[cells[player]]
         player = ahead
         if home == boxes:
             break
-    return player, home, blocked
+    return player, home, blocked, number
 
 
 @cache
@@ -334,15 +316,10 @@ def _level(task: Task) -> level_source.Level:
 
 
 def _check_generated(params: Mapping[str, ParamValue]) -> None:
-    rows, cols, boxes, solution = (int(params[name]) for name in ("rows", "cols", "boxes", "solution"))
-    _check_between("rows", rows, *_SIDES)
-    _check_between("cols", cols, *_SIDES)
-    _check_between("boxes", boxes, 1, min(_MOST_BOXES, (rows - 2) * (cols - 2) // 4))
-    _check_between("solution", solution, 3 * boxes + 2, _LONGEST_SOLUTION)  # shorter ones are not found on some boards
-    _check_between("level", int(params["level"]), -1, -1)
-
-
-def _check_between(name: str, value: int, least: int, most: int) -> None:
-    if not least <= value <= most:
-        allowed = f"{least} to {most}" if least < most else least
-        raise ParameterError(f"sokoban: {name} must be {allowed} with the other parameters (got {value})")
+    check_range("sokoban", params, "rows", *_SIDES)
+    check_range("sokoban", params, "cols", *_SIDES)
+    rows, cols, boxes = (int(params[name]) for name in ("rows", "cols", "boxes"))
+    check_range("sokoban", params, "boxes", 1, min(_MOST_BOXES, (rows - 2) * (cols - 2) // 4))
+    # shorter solutions are not found on some boards
+    check_range("sokoban", params, "solution", 3 * boxes + 2, _LONGEST_SOLUTION)
+    check_range("sokoban", params, "level", -1, -1)

@@ -102,12 +102,8 @@ def _carve(rng: random.Random, rows: int, cols: int, boxes: int, walls: float) -
     room = [cell for cell in inner if cell not in blocked]
     if len(room) < 2 * boxes + 1 or len(_reachable(cols, room[0], set(room))) < len(room):
         return None
-    cells = [WALL] * (rows * cols)
-    for cell in room:
-        cells[cell] = FLOOR
-    for cell in _draw(rng, room, boxes):
-        cells[cell] = GOAL
-    return "".join(cells)
+    glyphs = dict.fromkeys(room, FLOOR) | dict.fromkeys(_draw(rng, room, boxes), GOAL)
+    return "".join(glyphs.get(cell, WALL) for cell in range(rows * cols))
 
 
 def _pull_apart(rng: random.Random, cols: int, terrain: str, boxes: int, least: int, most: int) -> str | None:

@@ -36,7 +36,6 @@ NO_PRICE = 100.0
 """What a product without a price costs, as in the original."""
 NO_LIMIT = 1_000_000.0
 _SHUFFLE_SEED = 233  # the original's
-_MOST_HITS = 50
 _CACHED_PRODUCTS, _CACHED_QUERIES = 4_096, 16_384
 
 
@@ -120,9 +119,9 @@ class Catalogue:
             options = {f"option {index}": value for index, value in enumerate(values, start=1)}
             goal = _goal(number, self.products[source], instruction.strip("."), attributes, options)
             return goal._replace(human=True)
-        source = int(np.searchsorted(self._goal_ends, unshuffled, side="right"))
+        source = int(np.searchsorted(self._first_goals, unshuffled, side="right")) - 1
         product = self.products[source]
-        options, rest = {}, unshuffled - self._first_goal(source)
+        options, rest = {}, unshuffled - int(self._first_goals[source])
         for group in sorted(product.options, reverse=True):  # the last group changes fastest
             rest, index = divmod(rest, len(product.options[group]))
             options[group] = product.options[group][index]
@@ -136,15 +135,12 @@ class Catalogue:
             return derive(seed, "webshop goal") % len(self.order)
         source = int(self._sources[derive(seed, "webshop product") % len(self._sources)])
         choice = derive(seed, "webshop goal") % int(self.goal_counts[source])
-        return int(self._numbers[self._first_goal(source) + choice])
-
-    def _first_goal(self, product: int) -> int:
-        return int(self._goal_ends[product] - self.goal_counts[product])
+        return int(self._numbers[self._first_goals[source] + choice])
 
     @cached_property
-    def _goal_ends(self) -> NDArray[np.int64]:
-        """[product] the end of its unshuffled goals."""
-        return np.cumsum(self.goal_counts)
+    def _first_goals(self) -> NDArray[np.int64]:
+        """[product] where its unshuffled goals begin."""
+        return np.cumsum(self.goal_counts) - self.goal_counts
 
     @cached_property
     def _sources(self) -> NDArray[np.int64]:
@@ -159,7 +155,7 @@ class Catalogue:
     @cached_property
     def search(self) -> Callable[[str], tuple[int, ...]]:
         """Query -> the best products, at most 50, as in the original."""
-        return lru_cache(maxsize=_CACHED_QUERIES)(lambda query: tuple(self.index.search(query, _MOST_HITS)))
+        return lru_cache(maxsize=_CACHED_QUERIES)(lambda query: tuple(self.index.search(query)))
 
 
 def _goal(number: int, product: Product, wish: str, attributes: tuple[str, ...], options: dict[str, str]) -> Goal:

@@ -33,13 +33,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from mulligan.envs.base import LONGEST_REPLY, Player, action_text
+from mulligan.envs.base import LONGEST_REPLY, Player, action_text, check_choices, check_range, tagged
 from mulligan.envs.webshop import files, memory, views
 from mulligan.envs.webshop.catalogue import Catalogue, from_files, from_people
 from mulligan.envs.webshop.generate import MOST_TINY, generated, tiny
 from mulligan.envs.webshop.search import as_query
 from mulligan.envs.webshop.session import BACK, BUY, NEXT, PREVIOUS, SUB_PAGES, Session
-from mulligan.errors import ParameterError, UnknownName, UsageError
+from mulligan.errors import ParameterError, UsageError
 from mulligan.seeding import derive
 from mulligan.types import Episode, ParamValue, Step, Task
 
@@ -49,14 +49,6 @@ _GENERATED = ("generated", "tiny")
 _ORIGINAL_SPLIT = {"train": slice(1500, None), "validation": slice(500, 1500), "eval": slice(0, 500)}
 """The original's split of its goals, by their order. Each 10^9 seeds draw from the next set."""
 _SEEDS_EACH = 1_000_000_000
-_NUMBERS = {
-    "products": (1, 2_000_000),
-    "per_page": (1, 50),
-    "longest": (0, 1_000_000),
-    "goal": (-1, 1_000_000_000),
-    "world": (-1, 2**63),
-}
-"""The least and the largest value of a parameter."""
 _WORDS = {
     "view": ("page", "compact"),
     "pays": ("score", "success"),
@@ -86,18 +78,9 @@ class WebShop:
     """Buy what an instruction asks for in an online shop: search, compare, choose options."""
 
     defaults: ClassVar[dict[str, ParamValue]] = {
-        "catalogue": "generated",
-        "products": 3000,
-        "world": 0,
-        "goals": "synthetic",
-        "goal": -1,
-        "split": "auto",
-        "per_page": 10,
-        "longest": 1200,
-        "attributes": False,
-        "view": "page",
-        "pays": "score",
-    }
+        "catalogue": "generated", "products": 3000, "world": 0, "goals": "synthetic", "goal": -1, "split": "auto",
+        "per_page": 10, "longest": 1200, "attributes": False, "view": "page", "pays": "score",
+    }  # fmt: skip
     turns: ClassVar[int] = 12
     players: ClassVar[tuple[str, ...]] = ("expert", "first-listed", "omniscient")
     room_players: ClassVar[tuple[str, ...]] = ("first-listed",)
@@ -116,15 +99,15 @@ class WebShop:
     def settle(params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:
         """Check the parameters."""
         is_made_up = params["catalogue"] in _GENERATED
-        for name, (least, most) in _NUMBERS.items():
-            most = MOST_TINY if name == "products" and params["catalogue"] == "tiny" else most
-            if not least <= int(params[name]) <= most:
-                raise ParameterError(f"webshop: {name} must be {least} to {most} (got {params[name]})")
-        for name, words in _WORDS.items():
-            if params[name] not in words:
-                raise UnknownName(f"webshop {name}", str(params[name]), words)
-            if is_made_up and params[name] in ("human", "original"):
-                raise ParameterError(f"webshop: {name}={params[name]} needs the original's files; set catalogue")
+        check_range("webshop", params, "products", 1, MOST_TINY if params["catalogue"] == "tiny" else 2_000_000)
+        check_range("webshop", params, "per_page", 1, 50)
+        check_range("webshop", params, "longest", 0, 1_000_000)
+        check_range("webshop", params, "goal", -1, 1_000_000_000)
+        check_range("webshop", params, "world", -1, 2**63)
+        check_choices("webshop", params, _WORDS)
+        for name, needed in (("goals", "human"), ("split", "original")):
+            if is_made_up and params[name] == needed:
+                raise ParameterError(f"webshop: {name}={needed} needs the original's files; set catalogue")
         if not is_made_up:
             source = files.find(_folder(str(params["catalogue"])))
             if params["goals"] == "human":
@@ -190,8 +173,6 @@ class WebShop:
     def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
         from mulligan.envs.webshop.player import FirstListed, Shopper  # players know the world, and not the reverse
 
-        if kind not in self.players:
-            raise UnknownName("player", kind, self.players)
         if kind == "first-listed":
             return FirstListed(self, rng, skill, recall)
         return Shopper(self, kind, rng, skill, recall)
@@ -224,8 +205,7 @@ class WebShop:
         story = memory.Story(replayed.shop, replayed.goal)
         for turn in episode.turns:
             if turn.valid:
-                text = turn.reply.text
-                replayed.step(text if "<action>" in text.lower() else f"<action>{text}</action>")
+                replayed.step(tagged(turn.reply.text))
                 story.note(replayed.session)
         return story
 

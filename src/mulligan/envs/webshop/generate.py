@@ -43,29 +43,7 @@ _WORDS = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding
 _KINDS = [(department, kind) for department in _WORDS["departments"] for kind in department["kinds"]]
 _NAMES = {kind["names"][0]: tuple(kind["names"]) for _, kind in _KINDS}
 """The name a kind is filed under -> all its names."""
-_INSTRUCTIONS = (
-    "Find me {0} {name} with {1} and {2}",
-    "I need {0} {name}, {1}, {2}",
-    "Looking for {0} {name} with {1}, {2}",
-    "Find me {0} {name}: {1}, {2}",
-)
-_FIRST = (
-    "{name} by {brand}, made of {material}",
-    "The {material} is chosen by hand for every {name}",
-    "{a} {name} of {material} from the {brand} workshop",
-)
-_FEATURES = ("{0}, tested", "{0} for every day", "Customers like: {0}", "Comes with {0}")
-_REVIEWS = (
-    "{0}, just as promised.",
-    "Bought it for the {use}. {0} indeed.",
-    "Nice color, {0}.",
-    "Does what it should: {0}.",
-)
-_DESCRIPTIONS = (
-    "This {material} {name} for the {use} comes from {brand}. It is known for {0}.",
-    "{brand} made {an} {name} that offers {0}. It suits any {use}.",
-    "For your {use}: {an} {name} in {material}. {brand} stands for {0}.",
-)
+_PHRASES: dict[str, list[str]] = _WORDS["phrases"]
 
 
 class _Family(NamedTuple):
@@ -130,15 +108,15 @@ def _record(asin: str, family: _Family, rng: random.Random) -> Record:
     material, use = rng.choice(department["materials"]), kind["use"]
     article = "an" if name[0].lower() in "aeiou" else "a"
     fill = {"name": name, "brand": brand, "material": material, "use": use, "an": article, "a": article.title()}
-    features = [rng.choice(_FIRST).format(**fill)]
-    phrases = rng.sample(_FEATURES, _HIDDEN)
+    features = [rng.choice(_PHRASES["first_features"]).format(**fill)]
+    phrases = rng.sample(_PHRASES["features"], _HIDDEN)
     features += [phrase.format(attribute) for phrase, attribute in zip(phrases, hidden, strict=True)]
     low = round(family.price * rng.uniform(*_PRICES), 2)
     attributes = [family.titled, *hidden]
     entry = {
         "asin": asin,
         "name": f"{brand} {family.titled} {material} {name}".title() + f" for {use.title()}",
-        "full_description": rng.choice(_DESCRIPTIONS).format(family.titled, **fill),
+        "full_description": rng.choice(_PHRASES["descriptions"]).format(family.titled, **fill),
         "small_description": [feature[0].upper() + feature[1:] for feature in features],
         "pricing": [low] if rng.random() < 0.9 else [low, round(low * rng.uniform(1.1, 1.5), 2)],
         "customization_options": family.options,
@@ -148,11 +126,11 @@ def _record(asin: str, family: _Family, rng: random.Random) -> Record:
         "average_rating": round(rng.uniform(2.8, 5.0), 1),
         "reviews": [
             phrase.format(attribute, **fill).capitalize()
-            for phrase, attribute in zip(rng.sample(_REVIEWS, 2), rng.sample(attributes, 2), strict=True)
+            for phrase, attribute in zip(rng.sample(_PHRASES["reviews"], 2), rng.sample(attributes, 2), strict=True)
         ],
     }
     wanted = [family.titled, *rng.sample(hidden, _WANTED)]
-    asked = rng.choice(_INSTRUCTIONS).format(*wanted, name=rng.choice(kind["names"]))
+    asked = rng.choice(_PHRASES["instructions"]).format(*wanted, name=rng.choice(kind["names"]))
     return entry, {"attributes": attributes, "instruction": asked, "instruction_attributes": wanted}
 
 
@@ -169,18 +147,8 @@ MOST_TINY = 64
 """Products of a tiny catalogue, at most: there are no more ids."""
 _EACH = 4
 """Products of a kind."""
-_TINY_KINDS: dict[tuple[str, ...], str] = {
-    ("cup", "mug"): "tea",
-    ("sack", "bag"): "travel",
-    ("pan", "wok"): "stove",
-    ("mat", "rug"): "hall",
-    ("hat", "cap"): "walks",
-    ("bed", "cot"): "sleep",
-    ("net", "mesh"): "fishing",
-    ("tin", "can"): "larder",
-}
+_TINY_KINDS = {tuple(kind["names"]): kind["use"] for kind in _WORDS["tiny"]["kinds"]}
 """Names of a kind -> what it is for."""
-_TINY_ATTRIBUTES = ("soft", "thin", "safe", "fine", "neat", "plain")
 _SIZES, _OFFERED = range(1, 7), 3
 
 
@@ -197,7 +165,7 @@ def tiny(products: int, seed: int) -> Catalogue:
 
 
 def _tiny_record(asin: str, names: tuple[str, ...], rng: random.Random) -> Record:
-    attributes = rng.sample(_TINY_ATTRIBUTES, _HIDDEN)
+    attributes = rng.sample(_WORDS["tiny"]["attributes"], _HIDDEN)
     sizes = sorted(rng.sample(_SIZES, _OFFERED))
     entry = {
         "asin": asin,

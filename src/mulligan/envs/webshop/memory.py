@@ -7,8 +7,7 @@ In the tiny shop these are one word each: ``b3=*``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mulligan.envs.base import reflection_text
 from mulligan.envs.webshop.catalogue import Catalogue, Goal, Product
@@ -41,27 +40,26 @@ class Seen:
         return "\n".join([self.product.title, *self.read.values()]).lower()
 
 
-def note_item(items: dict[str, Seen], session: Session) -> None:
-    """Note in `items`, by id, what the session shows of an item."""
-    if session.item is None:
-        return
-    seen = items.setdefault(session.item.asin, Seen(session.item, session.query, session.telling_pages))
-    if session.page not in ("item", "done"):
-        seen.read[session.page] = session.sub_page_text(session.page)
-
-
 @dataclass
 class Story:
-    """What happened in an episode."""
+    """What a shopper saw and did, in one episode or in several."""
 
     shop: Catalogue
     goal: Goal
     queries: dict[str, int] = field(default_factory=dict)
     """Each search and how many products it found."""
+    pages: set[tuple[str, int]] = field(default_factory=set)
+    """Pages of results that were seen: search and number."""
+    results: dict[str, tuple[Product, str, int]] = field(default_factory=dict)
+    """Item -> the product, and the search and page that listed it."""
     items: dict[str, Seen] = field(default_factory=dict)
     """The items that were opened, by id."""
+    right: set[str] = field(default_factory=set)
+    """Items that were bought, and whose score tells that they lack nothing but options that were not chosen."""
+    wrong: set[str] = field(default_factory=set)
+    """Items that were bought and lack something else."""
     bought: str = ""
-    """The id of the item that was bought."""
+    """The id of the item that was bought last."""
     chosen: dict[str, str] = field(default_factory=dict)
     match: Match = NO_PURCHASE
     """What the purchase was worth."""
@@ -70,15 +68,33 @@ class Story:
         """Take down what the session shows now."""
         if session.page == "results":
             self.queries[session.query] = len(session.hits)
-        note_item(self.items, session)
-        if session.page == "done" and session.item is not None:
-            self.bought, self.chosen, self.match = session.item.asin, dict(session.chosen), session.match()
+            self.pages.add((session.query, session.number))
+            for product in session.listed():
+                self.results.setdefault(product.asin, (product, session.query, session.number))
+        if session.item is None:
+            return
+        asin = session.item.asin
+        seen = self.items.setdefault(asin, Seen(session.item, session.query, session.telling_pages))
+        if session.page == "done":
+            self.bought, self.chosen, self.match = asin, dict(session.chosen), session.match()
+            (self.right if self._lacks_no_more(session.item) else self.wrong).add(asin)
+        elif session.page != "item":
+            seen.read[session.page] = session.sub_page_text(session.page)
 
-    def bought_right(self) -> bool:
-        """Whether the score of a purchase tells that all was right but options that were not chosen."""
-        return self.bought in self.items and is_right(
-            self.items[self.bought].product, self.chosen, self.match, self.goal
-        )
+    def _lacks_no_more(self, product: Product) -> bool:
+        """Whether the score of buying `product` tells that it lacks nothing but the options that were not chosen."""
+        asked_for = len(self.goal.attributes) + len(self.goal.options) + 1
+        expected = asked_for - len(not_chosen(self.goal, self.chosen))
+        return not not_offered(product, self.goal) and self.match.reward * asked_for > expected - 0.5
+
+    def with_past(self, past: Story) -> Story:
+        """What is known of the items and searches of this and of earlier episodes."""
+        items = dict(past.items)
+        for asin, seen in self.items.items():
+            items[asin] = replace(seen, read=(items[asin].read if asin in items else {}) | seen.read)
+        right, wrong = past.right | self.right, past.wrong | self.wrong
+        pages, results = past.pages | self.pages, past.results | self.results
+        return Story(self.shop, self.goal, items=items, right=right, wrong=wrong, pages=pages, results=results)
 
 
 def lowest_price(product: Product) -> float:
@@ -133,27 +149,16 @@ def unsure(seen: Seen, goal: Goal) -> list[str]:
     return [] if seen.all_read else [wanted for wanted in goal.attributes if wanted not in seen.text]
 
 
-def is_right(product: Product, chosen: Mapping[str, str], match: Match, goal: Goal) -> bool:
-    """Whether the score of buying `product` tells that it lacks nothing but the options that were not chosen."""
-    if not_offered(product, goal):
-        return False
-    asked_for = len(goal.attributes) + len(goal.options) + 1
-    return match.reward * asked_for > asked_for - len(not_chosen(goal, chosen)) - 0.5
-
-
 def digest(story: Story) -> str:
     """An episode in a few lines: what was searched, what was looked at and lacked, what was bought."""
-    lines = []
-    if story.queries:
-        lines.append("searched " + "; ".join(f"{query!r} ({hits} found)" for query, hits in story.queries.items()))
-    for asin, seen in story.items.items():
-        lines.append(f"{asin} {seen.product.price_tag}: {_verdict(seen, story)}")
-    lines.append(_purchase(story))
-    return "\n".join(lines)
+    queries = "; ".join(f"{query!r} ({hits} found)" for query, hits in story.queries.items())
+    lines = [f"searched {queries}"] if queries else []
+    lines += [f"{asin} {seen.product.price_tag}: {_verdict(seen, story)}" for asin, seen in story.items.items()]
+    return "\n".join([*lines, _purchase(story)])
 
 
 def _verdict(seen: Seen, story: Story) -> str:
-    is_right = seen.product.asin == story.bought and story.bought_right()
+    is_right = seen.product.asin in story.right
     missing, open_questions = [] if is_right else lacks(seen, story.goal), unsure(seen, story.goal)
     if missing:
         return f"lacks {', '.join(missing)}"
@@ -194,7 +199,7 @@ def _faults(story: Story) -> str:
     if story.match.success:
         return "everything matched"
     goal, bought, parts = story.goal, story.items[story.bought], list[str]()
-    if not story.bought_right():
+    if story.bought not in story.right:
         parts += [f"not {wanted}" for wanted in lacks(bought, goal) if wanted in goal.attributes]
         parts += [f"price above {goal.budget:g}"] * (lowest_price(bought.product) > goal.budget)
         parts += ["another kind of product"] * (story.match.type < 1)  # as its title says
@@ -206,7 +211,7 @@ def _faults(story: Story) -> str:
 def _plan(story: Story, won: bool) -> str:
     goal = story.goal
     candidates = [seen for asin, seen in story.items.items() if asin != story.bought and not lacks(seen, goal)]
-    if won or story.bought_right():
+    if won or story.bought in story.right:
         candidates = [story.items[story.bought]]
     if candidates:
         best = min(candidates, key=lambda seen: len(unsure(seen, goal)))
@@ -241,7 +246,7 @@ def _fact(seen: Seen, story: Story) -> list[str]:
     """What is known of a product after an episode; nothing where nothing is."""
     asin, missing = seen.product.asin, lacks(seen, story.goal)
     is_bought = asin == story.bought
-    if story.bought_right() if is_bought else not (missing or unsure(seen, story.goal)):
+    if story.bought in story.right if is_bought else not (missing or unsure(seen, story.goal)):
         return [f"{asin}=ok"]
     if not (is_bought or missing):
         return []

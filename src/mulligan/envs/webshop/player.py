@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import random
 import re
-from dataclasses import dataclass, field, replace
 
 from mulligan.envs.webshop.catalogue import Product
 from mulligan.envs.webshop.env import WebShop, click, search
-from mulligan.envs.webshop.memory import Seen, is_right, lacks, lowest_price, not_offered, note_item, offered, unsure
+from mulligan.envs.webshop.memory import Seen, Story, lacks, lowest_price, not_offered, offered, unsure
 from mulligan.envs.webshop.search import as_query
 from mulligan.envs.webshop.session import BACK, BUY, NEXT, PREVIOUS, Session
 from mulligan.types import Step
@@ -28,47 +27,13 @@ _PAGES = 2
 _ASKING = re.compile(r"^(find me|i need|looking for)\s+|,? and price lower than .*$", re.IGNORECASE)
 
 
-@dataclass
-class Knowledge:
-    """What was found out: about items, and about searches."""
-
-    items: dict[str, Seen] = field(default_factory=dict)
-    """The items that were opened, by id."""
-    wrong: set[str] = field(default_factory=set)
-    """Items whose purchase was not a success, for more than options that were not chosen."""
-    right: set[str] = field(default_factory=set)
-    """Items whose score tells that they lack nothing."""
-    results: dict[str, tuple[Product, str, int]] = field(default_factory=dict)
-    """Item -> the product, and the search and page that listed it."""
-    pages: set[tuple[str, int]] = field(default_factory=set)
-    """Pages of results that were seen."""
-
-    def note(self, session: Session) -> None:
-        """Take down what the page shows."""
-        if session.page == "results":
-            self.pages.add((session.query, session.number))
-            for product in session.listed():
-                self.results.setdefault(product.asin, (product, session.query, session.number))
-        note_item(self.items, session)
-        if session.page == "done" and session.item is not None:
-            right = is_right(session.item, session.chosen, session.match(), session.goal)
-            (self.right if right else self.wrong).add(session.item.asin)
-
-    def with_past(self, past: Knowledge) -> Knowledge:
-        items = dict(past.items)
-        for asin, seen in self.items.items():
-            items[asin] = replace(seen, read=(items[asin].read if asin in items else {}) | seen.read)
-        sets = (past.wrong | self.wrong, past.right | self.right)
-        return Knowledge(items, *sets, past.results | self.results, past.pages | self.pages)
-
-
 class Shopper:
     """Plays one world for a whole trial; sees what an agent sees unless it is omniscient."""
 
     def __init__(self, world: WebShop, kind: str, rng: random.Random, skill: float, recall: float) -> None:
         self.world, self.kind, self.rng, self.skill, self.recall = world, kind, rng, skill, recall
         self.session, self.goal = world.session, world.goal
-        self.past, self.now = Knowledge(), Knowledge()
+        self.past, self.now = Story(world.shop, world.goal), Story(world.shop, world.goal)
         self.reads = world.shop.made_up
         """Whether pages are worth reading: of the original's products they name some attributes and not others."""
         self.queries = _queries(world)
@@ -81,7 +46,7 @@ class Shopper:
 
     def _act(self) -> str:
         if not self.world.moves:
-            self.past, self.now = self.now.with_past(self.past), Knowledge()
+            self.past, self.now = self.now.with_past(self.past), Story(self.world.shop, self.goal)
         if self.rng.random() >= self.skill:
             return self.rng.choice(self.world.legal())
         if self.kind == "omniscient":
@@ -98,7 +63,7 @@ class Shopper:
         """Turns that are left, with this one."""
         return self.world.task.turns - self.world.moves
 
-    def _look_around(self, knowledge: Knowledge) -> str:
+    def _look_around(self, knowledge: Story) -> str:
         """Go to the most promising item; where there is none, to results that were not seen yet."""
         session = self.session
         if right := self._right_item(knowledge):
@@ -112,7 +77,7 @@ class Shopper:
             return search(unseen[0])
         return click(NEXT) if more else search(self.rng.choice(self.queries))
 
-    def _towards(self, asin: str, knowledge: Knowledge) -> str:
+    def _towards(self, asin: str, knowledge: Story) -> str:
         """The next step to an item that some page of results listed."""
         session, (_, query, number) = self.session, knowledge.results[asin]
         if session.page == "results" and asin in session.clickables():
@@ -124,7 +89,7 @@ class Shopper:
         # From an item's own page one click leads back to its results; from its sub-pages a new search is as fast.
         return search(query) if number == 1 and session.page != "item" else click(PREVIOUS)
 
-    def _at_item(self, knowledge: Knowledge) -> str:
+    def _at_item(self, knowledge: Story) -> str:
         """On an item's pages: read on, leave it, or choose the options and buy."""
         session, item = self.session, self.session.item
         assert item is not None, "the page is about an item"
@@ -146,7 +111,7 @@ class Shopper:
         worth_it = self.reads and unsure(seen, self.goal) and self.turns_left >= turns + turns_elsewhere
         return unread[0] if worth_it else ""
 
-    def _right_item(self, knowledge: Knowledge) -> str:
+    def _right_item(self, knowledge: Story) -> str:
         """An item that fits for certain, if any: it has only to be bought."""
         for asin, seen in knowledge.items.items():
             fits = asin not in knowledge.wrong and not lacks(seen, self.goal) and not unsure(seen, self.goal)
@@ -158,7 +123,7 @@ class Shopper:
         """What an item lacks for certain."""
         return lacks(seen, self.goal) if self.reads else not_offered(seen.product, self.goal)
 
-    def _hopes(self, knowledge: Knowledge) -> dict[str, float]:
+    def _hopes(self, knowledge: Story) -> dict[str, float]:
         """How promising each listed item looks, those on this page first; those that are wrong are left out."""
         hopes: dict[str, float] = {}
         on_page = self.session.clickables() if self.session.page == "results" else []
@@ -272,11 +237,7 @@ def _next_choice(session: Session) -> str:
 
 
 def _queries(world: WebShop) -> list[str]:
-    """The expert's searches, in order.
-
-    In the tiny shop one name of the kind after the other. In a made-up one all names with the attribute that is asked
-    for first, then with all attributes. Elsewhere the instruction's own words, then the kind and the attributes alone.
-    """
+    """The expert's searches, in order; a made-up title has the attribute that is asked for first."""
     goal, names = world.goal, _kind_names(world)
     if world.shop.tiny:
         return sorted(names, key=lambda name: name not in goal.instruction.lower())

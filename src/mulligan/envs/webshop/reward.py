@@ -141,11 +141,7 @@ def nouns(title: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1 << 16)
 def likeness(one: str, other: str) -> int:
-    """How alike two phrases are, 0 to 100, whatever the order of their words: `token_set_ratio` of thefuzz 0.19.
-
-    100 when the words of one are all among those of the other; otherwise the best of the likenesses between the common
-    words, those with the rest of one, and those with the rest of the other.
-    """
+    """How alike two phrases are, 0 to 100, whatever the order of their words: `token_set_ratio` of thefuzz 0.19."""
     first, second = (set(re.findall(r"\w+", text.translate(_LATIN_1).lower())) for text in (one, other))
     if not first or not second:
         return 0
