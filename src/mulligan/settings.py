@@ -66,7 +66,6 @@ class Setting:
 
     @property
     def none_word(self) -> str:
-        """How None is written."""
         return "default" if "none" in self.choices else "none"
 
     @property
@@ -82,7 +81,6 @@ class Setting:
         return str(value).lower() if self.kind is bool else str(value)
 
     def of(self, section: object) -> Any:
-        """Its value in a section."""
         return reduce(getattr, self.path, section)
 
     def parse(self, text: str, where: str = "") -> Any:
@@ -156,7 +154,6 @@ def check_fields(section: Any) -> None:
 
 
 def with_values(section: Section, values: Mapping[str, Any]) -> Section:
-    """`section` with these settings changed."""
     base: Any = section
     groups: dict[str, dict[str, Any]] = {}
     changes: dict[str, Any] = {}

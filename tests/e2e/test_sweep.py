@@ -255,12 +255,10 @@ worker.main()
 
 def _begin(folder: Path, settings: dict[str, str], program: Sequence[str]) -> subprocess.Popen[str]:
     order = {"name": "a", "folder": str(folder), "preset": "test", "settings": settings, "evaluation": {}}
+    folder.mkdir()
+    (folder / "order.json").write_text(json.dumps(order))
     pipe = subprocess.PIPE
-    worker = subprocess.Popen([sys.executable, *program], stdin=pipe, stdout=pipe, stderr=pipe, text=True)
-    assert worker.stdin is not None
-    worker.stdin.write(json.dumps(order) + "\n")
-    worker.stdin.flush()
-    return worker
+    return subprocess.Popen([sys.executable, *program, str(folder)], stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 
 def test_a_worker_that_is_asked_to_leave_says_so_by_its_exit_code(tmp_path):
@@ -289,7 +287,7 @@ def test_a_worker_leaves_when_nobody_listens_any_more(tmp_path, program):
     worker = _begin(tmp_path / "arm", {"task.env": "bandit", "run.updates": "1000000"}, program)
     assert worker.stdin is not None
     assert worker.stdout is not None
-    assert json.loads(worker.stdout.readline())["stage"] in ("warm start", "training")
+    assert json.loads(worker.stdout.readline())["stage"] in ("demonstrations", "warm start", "training")
     worker.stdin.close()
     worker.stdin = None
     try:
@@ -346,7 +344,7 @@ def test_a_warm_start_that_is_asked_to_leave_keeps_the_steps_it_has_taken(tmp_pa
         work(order, lambda progress: done.append(progress["done"]), lambda reports=reports: len(done) >= reports)
         kept = json.loads(next((tmp_path / "warm/checkpoints").glob("warmstart-*/state.json")).read_text())["steps"]
         assert kept == done[-1]
-    assert done == [0, 1, 2, 3, 4, 4, 5, 6, 7]  # the second time it goes on from there
+    assert done == [0, 1, 2, 3, 4, 0, 5, 6, 7]  # the second time demonstrations come first, and it goes on
 
 
 def test_the_demonstration_in_small(in_process, monkeypatch, capsys):

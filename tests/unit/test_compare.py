@@ -156,10 +156,20 @@ def test_classes_of_tasks_are_compared_on_request(sweep):
     assert rows_of(second)["meta-RL, b"]["difference"]["mean"] == pytest.approx(0.5)
 
 
-def test_rows_of_other_tasks_are_refused(sweep):
-    write_arm(sweep, "other", 0, META, digest="other boards")
-    with pytest.raises(UsageError, match=r"played on different tasks: 'RL, PPO' .* and 'other'"):
+def test_rows_of_other_tasks_are_refused_by_the_parameters_that_differ(sweep):
+    write_arm(sweep, "other", 0, META, digest="other boards", changes={"env.mines": "4"})
+    refusal = r"played on different tasks: 'RL, PPO' .* and 'other' \(.*\); mines is unset and 4; compare"
+    with pytest.raises(UsageError, match=refusal):
         compare(read_rows([sweep]))
+
+
+def test_evaluations_of_other_tasks_are_refused_by_the_parameters_that_differ(tmp_path, capsys):
+    for policy, mines in (("random", "3"), ("expert", "4")):
+        words = ["minesweeper", "--policy", policy, "--env.mines", mines, "--tasks", "4", "--run", tmp_path / mines]
+        assert call("eval", *words, "--no-room") == 0
+    capsys.readouterr()
+    assert call("compare", tmp_path) == 2
+    assert "mines is 3 and 4" in capsys.readouterr().err
 
 
 def test_seeds_of_other_tasks_are_refused(sweep):
@@ -171,6 +181,11 @@ def test_seeds_of_other_tasks_are_refused(sweep):
 def test_environments_have_tables_of_their_own(sweep):
     write_arm(sweep, "levels", 0, META, digest="levels", env="sokoban")
     assert [section["env"] for section in compare(read_rows([sweep]))["sections"]] == ["minesweeper", "sokoban"]
+
+
+def test_the_column_of_retries_is_explained_on_a_terminal(sweep, capsys):
+    assert call("compare", sweep) == 0
+    assert "retries: the last p@k of the same agent without memory" in capsys.readouterr().out
 
 
 def test_a_table_is_read_back_as_it_was_written(sweep, tmp_path):

@@ -17,7 +17,7 @@ from mulligan.errors import MulliganError
 
 TRAINS = """
 import json, pathlib, sys
-folder = pathlib.Path(json.loads(sys.stdin.readline())["folder"])
+folder = pathlib.Path(sys.argv[1])
 print(json.dumps({"stage": "training", "done": 1, "total": 2}), flush=True)
 (folder / "begun").touch()
 if sys.stdin.readline():
@@ -26,12 +26,12 @@ sys.exit(75)
 """
 FAILS = """
 import json, pathlib, sys, time
-others = pathlib.Path(json.loads(sys.stdin.readline())["folder"]).parent
+others = pathlib.Path(sys.argv[1]).parent
 while len(list(others.glob("*/begun"))) < 2:
     time.sleep(0.01)
 sys.exit("out of order")
 """
-GONE = "import sys; sys.stdin.readline()"
+GONE = "pass"
 DEAF = "import os; os._exit(3)"
 
 
@@ -41,7 +41,7 @@ def _work(folder: Path, name: str) -> Work:
 
 WAITS_WHILE_EVALUATING = """
 import json, pathlib, sys, time
-folder = pathlib.Path(json.loads(sys.stdin.readline())["folder"])
+folder = pathlib.Path(sys.argv[1])
 print(json.dumps({"stage": "evaluation", "done": 0, "total": 2}), flush=True)
 end = time.monotonic() + 30
 while not (folder.parent / "arm" / "arm.json").exists():
@@ -52,27 +52,24 @@ while not (folder.parent / "arm" / "arm.json").exists():
 """
 TRAINED = """
 import json, pathlib, sys
-folder = pathlib.Path(json.loads(sys.stdin.readline())["folder"])
+folder = pathlib.Path(sys.argv[1])
 (folder / "arm.json").write_text('{"settings": {}, "preset": "test", "evaluation": {}}')
 """
 
 
 BEGUN = """
-import json, pathlib, sys
-order = sys.stdin.readline()
-(pathlib.Path(json.loads(order)["folder"]) / "begun").touch()
-import io
-sys.stdin = io.StringIO(order)
+import pathlib, sys
+(pathlib.Path(sys.argv[1]) / "begun").touch()
 """
 UNTIL_TOLD = """
 import time
-end, told = time.monotonic() + 30, pathlib.Path(json.loads(order)["folder"]).parent / "told"
+end, told = time.monotonic() + 30, pathlib.Path(sys.argv[1]).parent / "told"
 while not told.exists() and time.monotonic() < end:
     time.sleep(0.01)
 """
 NO_ROOM_BESIDE_THE_FIRST = """
 import json, pathlib, sys
-folder = pathlib.Path(json.loads(sys.stdin.readline())["folder"])
+folder = pathlib.Path(sys.argv[1])
 is_alone = (folder.parent / "first" / "arm.json").exists()  # before it tells the first that it has tried
 with (folder / "tries").open("a") as file:
     file.write("x")
@@ -82,7 +79,7 @@ if not is_alone:
 """
 WHILE_NOBODY_BUT_ONE_HAS_TRIED = """
 import json, pathlib, sys, time
-folder = pathlib.Path(json.loads(sys.stdin.readline())["folder"])
+folder = pathlib.Path(sys.argv[1])
 end = time.monotonic() + 30
 while not (tried := list(folder.parent.glob("*/tries"))) or (len(tried) < 2 and time.monotonic() < end):
     end = min(end, time.monotonic() + 1) if tried else end
@@ -91,14 +88,14 @@ while not (tried := list(folder.parent.glob("*/tries"))) or (len(tried) < 2 and 
 """
 WHEN_THE_OTHERS_HAVE_TRIED = """
 import json, pathlib, sys, time
-folder = pathlib.Path(json.loads(sys.stdin.readline())["folder"])
+folder = pathlib.Path(sys.argv[1])
 while len(list(folder.parent.glob("*/tries"))) < 2:
     time.sleep(0.01)
 (folder / "arm.json").write_text('{"settings": {}, "preset": "test", "evaluation": {}}')
 """
 NO_ROOM_FOR_TWO = """
 import json, pathlib, sys, time
-folder = pathlib.Path(json.loads(sys.stdin.readline())["folder"])
+folder = pathlib.Path(sys.argv[1])
 tries = folder / "tries"
 if not tries.exists():
     tries.touch()
@@ -109,7 +106,7 @@ if not tries.exists():
 """
 ROOM_AT_THE_SECOND_TRY = """
 import json, pathlib, sys
-folder = pathlib.Path(json.loads(sys.stdin.readline())["folder"])
+folder = pathlib.Path(sys.argv[1])
 if not (folder / "tries").exists():
     (folder / "tries").touch()
     sys.exit(73)
@@ -117,7 +114,7 @@ if not (folder / "tries").exists():
 """
 EVALUATES_UNTIL_THE_ARM_HAS_WAITED = """
 import json, pathlib, sys, time
-folder = pathlib.Path(json.loads(sys.stdin.readline())["folder"])
+folder = pathlib.Path(sys.argv[1])
 print(json.dumps({"stage": "evaluation", "done": 0, "total": 2}), flush=True)
 if (folder / "tries").exists():
     (folder / "arm.json").write_text('{"settings": {}, "preset": "test", "evaluation": {}}')
@@ -237,7 +234,7 @@ def test_an_arm_begins_again_though_what_it_started_from_has_failed_since(tmp_pa
 
 
 def test_too_little_memory_for_an_arm_alone_is_a_failure(tmp_path, begin):
-    begin({"a": "import sys; sys.stdin.readline(); sys.exit(73)", "b": TRAINED})
+    begin({"a": "import sys; sys.exit(73)", "b": TRAINED})
     with pytest.raises(MulliganError, match=r"'a' with seed 0 failed \(exit code 73\)"):
         run_work([_work(tmp_path, name) for name in "ab"], 1, _ignore)
     assert (tmp_path / "b" / "arm.json").exists()
@@ -324,3 +321,15 @@ def test_two_signals_within_a_second_are_one_request(monkeypatch):
         clock.now += 1.0
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_what_is_under_way_is_said_once(tmp_path, capsys, monkeypatch):
+    """Not "warm start: warm start 1 of 250"."""
+    monkeypatch.setattr("mulligan.app.progress._EVERY_SECONDS", 0.0)
+    work = [_work(tmp_path, "warm start"), _work(tmp_path, "RL")]
+    with schedule.work_progress(work) as show:
+        show(work[0], "demonstrations", 100, 400)
+        show(work[0], "warm start", 1, 250)
+        show(work[1], "training", 2, 80)
+    said = ["warm start: demonstrations 100 of 400", "warm start: 1 of 250", "RL: training 2 of 80"]
+    assert capsys.readouterr().err.splitlines() == said

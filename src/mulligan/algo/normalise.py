@@ -106,7 +106,6 @@ class History:
         return {"baselines": self.baselines.state_dict(), "agents": self.agents.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned."""
         self.baselines.load_state_dict(state["baselines"])
         self.agents.load_state_dict(state["agents"])
 

@@ -120,7 +120,8 @@ class Status:
     def line(self, metrics: Metrics) -> str:
         done, total = self.position(metrics)
         if "demonstrations" in metrics:
-            return f"warm start: {metrics['demonstrations']} demonstrations are played"
+            played = f"{metrics['demonstrated']} of " if metrics.get("demonstrated") else ""
+            return f"warm start: {played}{metrics['demonstrations']} demonstrations are played"
         if "warmstart" in metrics:
             return f"warm start {done}/{total}  loss {metrics['loss']:.3f}"
         parts = [f"update {done}/{total}{self._left(done, total)}", *self.success(metrics)]

@@ -116,7 +116,6 @@ class FunctionPolicy:
 
 
 def as_policy(policy: Policy | ReplyFunction) -> Policy:
-    """`policy` itself, or a plain function made into one."""
     if hasattr(policy, "start"):
         if not hasattr(policy, "name"):
             cast(Any, policy).name = type(policy).__name__

@@ -40,7 +40,6 @@ class Transcript:
         return ids, offset
 
     def replied(self, ids: tuple[int, ...], text: str) -> None:
-        """The reply to the last prompt."""
         self.messages.append({"role": "assistant", "content": text})
         self.length += len(ids)
         self.last = ids
@@ -113,10 +112,5 @@ class _DemonstratedConversation:
         ids = tuple(self.renderer.encode_reply(text))
         self.transcript.replied(ids, text)
         return Completion(
-            text,
-            ids=ids,
-            prompt_ids=tuple(prompt),
-            offset=offset,
-            completion_tokens=len(ids),
-            mistaken=played.mistaken,
+            text, ids=ids, prompt_ids=tuple(prompt), offset=offset, completion_tokens=len(ids), mistaken=played.mistaken
         )

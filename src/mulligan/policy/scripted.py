@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from mulligan.errors import ParameterError, UnknownName, UsageError
@@ -14,12 +15,15 @@ from mulligan.types import PLAYERS, Completion, Episode, Message, Sampling, Step
 
 
 class RandomPolicy:
-    """Plays legal moves with equal chances."""
+    """Plays legal moves with equal chances; `otherwise` is its reply where an environment lists none."""
 
     name = "random"
 
+    def __init__(self, stream: str = "random", otherwise: str = "") -> None:
+        self.stream, self.otherwise = stream, otherwise
+
     def start(self, task: Task, seed: int) -> Conversation:
-        return _Beside(task, generator(seed, "random"), kind="random", skill=0.0, recall=0.0)
+        return _Beside(task, generator(seed, self.stream), kind="random", otherwise=self.otherwise)
 
 
 class ExpertPolicy:
@@ -68,18 +72,23 @@ class _Scripted:
         pass
 
 
+@dataclass
 class _Beside:
     """A conversation that looks at the world, not at the messages."""
 
-    def __init__(self, task: Task, rng: random.Random, *, kind: str, skill: float, recall: float) -> None:
-        self.task, self.rng, self.kind, self.skill, self.recall = task, rng, kind, skill, recall
-        self.world: World | None = None
-        self.player: Player | None = None
-        self.ended_episode: Episode | None = None
+    task: Task
+    rng: random.Random
+    kind: str
+    skill: float = 0.0
+    recall: float = 0.0
+    otherwise: str = ""
+    world: World | None = None
+    player: Player | None = None
+    ended_episode: Episode | None = None
 
     def watch(self, world: World) -> None:
         method = "legal" if self.kind == "random" else "player"
-        if not hasattr(world, method):
+        if not hasattr(world, method) and not self.otherwise:
             raise UsageError(f"{self.task.env} offers no {method}(), which the {self.kind} player needs")
         self.world = world
         kinds = ("random", *getattr(world, "players", PLAYERS))
@@ -105,8 +114,8 @@ class _Beside:
             return reflection if isinstance(reflection, Completion) else Completion(str(reflection))
         if self.player is not None:
             return Completion(self.player.act())
-        assert self.world is not None, "it watches the world before it is asked"
-        return Completion(self.rng.choice(self.world.legal()))
+        moves: Sequence[str] = getattr(self.world, "legal", list)()
+        return Completion(self.rng.choice(moves) if moves or not self.otherwise else self.otherwise)
 
     def close(self) -> None:
         pass

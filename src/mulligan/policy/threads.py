@@ -56,7 +56,6 @@ class EventLoop:
         self.runner = asyncio.Runner()
 
     def run(self, start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-        """The result of the coroutine."""
         if self.thread is None:
             return self.runner.run(start())
         under_way: list[asyncio.Task[Any] | None] = []
@@ -82,7 +81,6 @@ class EventLoop:
 
 
 def run_async(start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-    """The result of one coroutine, from synchronous code."""
     loop = EventLoop()
     try:
         return loop.run(start)

@@ -38,7 +38,6 @@ class Stroke(NamedTuple):
     main: bool
 
     def attributes(self, kind: str) -> str:
-        """The class of an SVG line."""
         return f'class="{kind} {"main" if self.main else "thin"} c{self.colour}"'
 
     @property
@@ -64,7 +63,6 @@ class Axes(NamedTuple):
     y_top: float
 
     def at(self, x: float, share: float) -> Point:
-        """The pixel of a point."""
         low, high = self.x_range
         x_pixel = _LEFT + (x - low) / (high - low) * (_WIDTH - _LEFT - _RIGHT)
         return x_pixel, _HEIGHT - _BOTTOM - share / self.y_top * (_HEIGHT - _TOP - _BOTTOM)
@@ -151,7 +149,6 @@ def whole_ticks(last: int) -> list[int]:
 
 
 def attempts(data: Data, how: Mapping[str, Stroke]) -> str:
-    """p@k of every method by attempt."""
     rows, count, ceiling = data["rows"], data["episodes"], data["ceiling"]
     lines = []
     for number, row in enumerate(rows):
@@ -171,7 +168,6 @@ def attempts(data: Data, how: Mapping[str, Stroke]) -> str:
 
 
 def curves(data: Data, how: Mapping[str, Stroke]) -> str:
-    """Learning curves at the first and at the last attempt."""
     by_method = data["curves"]
     points = [point for curve in by_method.values() for point in curve]
     last, top = max(point["update"] for point in points), _top(max(point["p"]) for point in points)

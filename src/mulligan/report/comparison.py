@@ -44,6 +44,8 @@ def notes(data: Data) -> list[str]:
     rows = [row for section in data["sections"] for row in section["rows"]]
     gaps = [row["difference"] for row in rows if row["difference"]]
     lines = ["±: half of the 95 % interval over seeds and worlds; with one seed, over worlds alone."]
+    if any(row["retry"] is not None for row in rows):
+        lines.append("retries: the last p@k of the same agent without memory.")
     if any(not row["has_outcomes"] for row in rows):
         lines.append("*: without outcomes; the interval is that of one seed's tasks, and differences have none.")
     if any(not gap["same_seeds"] for gap in gaps):
@@ -130,7 +132,6 @@ def _gap(gap: Data | None, versus: bool) -> str:
 
 
 def rich_table(grid: Grid) -> Table:
-    """A grid on a terminal."""
     from rich.text import Text
 
     table = empty_table(grid.title)
@@ -142,7 +143,6 @@ def rich_table(grid: Grid) -> Table:
 
 
 def markdown(data: Data) -> str:
-    """All tables and notes in Markdown."""
     parts = []
     for grid in grids(data):
         lines = [f"**{grid.title}**", "", "| " + " | ".join(grid.columns) + " |", "|" + "---|" * len(grid.columns)]
@@ -151,7 +151,6 @@ def markdown(data: Data) -> str:
 
 
 def latex(data: Data) -> str:
-    """All tables for LaTeX with booktabs."""
     parts = []
     for grid in grids(data):
         lines = [f"% {grid.title}", rf"\begin{{tabular}}{{l{'r' * (len(grid.columns) - 1)}}}", r"\toprule"]
@@ -214,9 +213,9 @@ def draw(data: Data, path: Path) -> None:
                 below.plot(updates, 100 * shares, color=colours[curve["name"]], alpha=0.8)
         top.set(title=section["title"], xlabel="attempt k", ylabel="p@k (%)", xticks=list(attempts), ylim=(0, 102))
         below.set(xlabel="update", ylabel=f"p@{section['episodes']} (%) on validation tasks", ylim=(0, 102))
-        top.legend(fontsize=8, loc="lower right")
+        below.legend(*top.get_legend_handles_labels(), fontsize=8, loc="upper left", bbox_to_anchor=(0, -0.15))
         for axis in (top, below):
             axis.grid(alpha=0.25)
     figure.tight_layout()
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=110, bbox_inches="tight")  # which makes room for the legends below the axes
     pyplot.close(figure)

@@ -123,7 +123,6 @@ class RunFolder:
         return TrialWriter(self._file(arm))
 
     def write_trials(self, arm: str, trials: Sequence[Trial]) -> None:
-        """All trials of a file at once, whole or not at all."""
         self._file(arm).parent.mkdir(exist_ok=True)
         _replace(self._file(arm), _compressed(_trial_line(index, trial) for index, trial in enumerate(trials)))
 
@@ -218,12 +217,10 @@ def _finite(data: Any) -> Any:
 
 
 def trial_to_dict(trial: Trial) -> dict[str, Any]:
-    """A trial as plain JSON data."""
     return dataclasses.asdict(trial)
 
 
 def trial_from_dict(data: Mapping[str, Any]) -> Trial:
-    """The trial that `trial_to_dict` wrote."""
     episodes = tuple(map(_episode, data["episodes"]))
     related = tuple(map(_task, data["related"]))
     return Trial(_task(data["task"]), episodes, data["memory"], data["seed"], data["index"], related)
@@ -235,12 +232,11 @@ def _task(data: Mapping[str, Any]) -> Task:
 
 def _episode(data: Mapping[str, Any]) -> Episode:
     turns, opening, stop = tuple(map(_turn, data["turns"])), tuple(data["opening"]), StopReason(data["stop"])
-    reflection = _reflection(data["reflection"]) if data["reflection"] else None
+    reflection = data["reflection"]
+    if reflection:
+        completion = reflection["completion"]
+        reflection = Reflection(**{**reflection, "completion": _completion(completion) if completion else None})
     return Episode(**{**data, "turns": turns, "opening": opening, "stop": stop, "reflection": reflection})
-
-
-def _reflection(data: Mapping[str, Any]) -> Reflection:
-    return Reflection(**{**data, "completion": _completion(data["completion"]) if data["completion"] else None})
 
 
 def _turn(data: Mapping[str, Any]) -> Turn:

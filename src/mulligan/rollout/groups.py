@@ -67,7 +67,6 @@ class Mixture:
         return cls(tuple(weights), dict(params))
 
     def own_params(self, name: str) -> dict[str, Any]:
-        """The parameters that environment `name` knows."""
         defaults = registry.spec(name).defaults
         return {key: value for key, value in self.params.items() if key in defaults or key == "turns"}
 
@@ -113,7 +112,6 @@ def _seed(rng: random.Random) -> int:
 
 
 def _parts(text: str) -> list[str]:
-    """`text` split at commas outside brackets."""
     parts, depth = [""], 0
     for character in text:
         depth = max(0, depth + (character == "(") - (character == ")"))
@@ -188,8 +186,3 @@ async def play_groups(
     await collect(jobs, policy, settings, on_trial=trials.__setitem__, **options)
     in_order = iter([trials[number] for number in range(len(jobs))])
     return [Group(draw.task, tuple(itertools.islice(in_order, group))) for draw in draws]
-
-
-def all_failed(groups: Sequence[Group]) -> bool:
-    """Whether every trial of `groups` failed for reasons outside agent and task, so that none can be trained on."""
-    return all(trial.failed for group in groups for trial in group.trials)

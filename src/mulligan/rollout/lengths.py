@@ -15,22 +15,20 @@ seed nor on which worlds are for training, so that runs which differ in nothing 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mulligan.envs import registry
 from mulligan.errors import MulliganError
 from mulligan.models.renderer import Renderer
-from mulligan.policy.base import World
 from mulligan.policy.local import Demonstrated
+from mulligan.policy.scripted import RandomPolicy
 from mulligan.rollout.groups import Mixture
 from mulligan.rollout.tasksets import FIRST_SEED
-from mulligan.seeding import generator
 from mulligan.trial import prompts
 from mulligan.trial.memory import shows_history, shows_reflection
 from mulligan.trial.runner import run_trial_sync
 from mulligan.trial.settings import MAX_REFLECTIONS, TrialSettings
-from mulligan.types import Completion, Episode, Message, Sampling, Step, Task
+from mulligan.types import Completion
 
 TASKS = 8
 """Trials of each environment."""
@@ -85,7 +83,6 @@ class Need:
         return self.replies + self.memory
 
     def __str__(self) -> str:
-        """The arithmetic, as messages show it."""
         parts = [f"rules and first observation {self.opening:,}"]
         parts += [f"memory {self.memory:,}"] if self.memory else []
         parts.append(f"{self.turns} turns x (observation {self.observation:,} + reply {self.reply:,})")
@@ -111,7 +108,6 @@ def needed(settings: TrialSettings, lengths: Lengths) -> Need:
 
 
 def _memory(settings: TrialSettings, lengths: Lengths) -> int:
-    """Tokens of memory before the last episode."""
     earlier, mode = settings.episodes - 1, settings.memory_mode
     history = reflections = 0
     if shows_history(mode):
@@ -131,11 +127,12 @@ def sampled_lengths(mixture: Mixture, settings: TrialSettings, renderer: Rendere
 
 def _lengths(name: str, mixture: Mixture, settings: TrialSettings, renderer: Renderer) -> Lengths:
     params = mixture.own_params(name)
-    lengths = Lengths(turns=registry.task_of(name, 0, params).turns)
     style = prompts.style(settings.style)
-    player = Demonstrated(_RandomMoves(), renderer, style.demonstrated)
+    player = Demonstrated(RandomPolicy("lengths", otherwise="?"), renderer, style.demonstrated)
     # Two episodes, so that a reflection is asked for after the first.
     settings = replace(settings, episodes=2, memory="reflection", stop="never", window=None)
+    replies: dict[str, list[Completion | None]] = {"opening": [], "observation": [], "request": []}
+    digests: list[int] = []
     for number in range(TASKS):
         try:
             env = registry.build(registry.task_of(name, FIRST_SEED["train"] + number, params))
@@ -143,54 +140,16 @@ def _lengths(name: str, mixture: Mixture, settings: TrialSettings, renderer: Ren
             raise
         except Exception:  # a world that cannot be built is skipped here, and its error raised where it is drawn
             continue
-        digest = getattr(env, "digest", None)
         trial = run_trial_sync(env, player, settings=settings)
         episodes = [episode for episode in trial.episodes if episode.turns]
-        first = [episode.turns[0].reply for episode in episodes[:1]]  # before it there is no memory
-        later = [turn.reply for episode in episodes for turn in episode.turns[1:]]
+        replies["opening"] += [episode.turns[0].reply for episode in episodes[:1]]  # before it there is no memory
+        replies["observation"] += [turn.reply for episode in episodes for turn in episode.turns[1:]]
         notes = [episode.reflection.completion for episode in trial.episodes if episode.reflection is not None]
-        opening, observation, request = (
-            max((len(reply.prompt_ids or ()) for reply in replies if reply is not None), default=0)
-            for replies in (first, later, notes[:1])
-        )
-        lengths = Lengths(
-            lengths.turns,
-            max(lengths.opening, opening),
-            max(lengths.observation, observation),
-            max(lengths.request, request),
-            None if digest is None else max(lengths.digest or 0, 0, *(renderer.count(digest(e)) for e in episodes)),
-        )
-    return lengths
-
-
-class _RandomMoves:
-    """Random legal moves where the environment names them, else a reply that no environment understands."""
-
-    name = "random moves"
-
-    def __init__(self, seed: int = 0) -> None:
-        self.rng = generator(seed, "lengths")
-        self.world: World | None = None
-        self.is_over = False
-
-    def start(self, task: Task, seed: int) -> _RandomMoves:
-        return _RandomMoves(seed)
-
-    def watch(self, world: World) -> None:
-        self.world = world
-
-    def see(self, step: Step, timeout_reward: float | None = None) -> None:
-        pass
-
-    def ended(self, episode: Episode) -> None:
-        self.is_over = True
-
-    async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
-        if self.is_over:
-            self.is_over = False
-            return Completion("<reflection>\nplan: play on\n</reflection>")
-        moves = list(self.world.legal()) if hasattr(self.world, "legal") else []  # type: ignore[union-attr]
-        return Completion(self.rng.choice(moves) if moves else "?")
-
-    def close(self) -> None:
-        pass
+        replies["request"] += notes[:1]
+        if (digest := getattr(env, "digest", None)) is not None:
+            digests += [0, *(renderer.count(digest(episode)) for episode in episodes)]
+    longest = {
+        part: max((len(reply.prompt_ids or ()) for reply in each if reply is not None), default=0)
+        for part, each in replies.items()
+    }
+    return Lengths(registry.task_of(name, 0, params).turns, **longest, digest=max(digests, default=None))

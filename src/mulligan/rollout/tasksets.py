@@ -149,7 +149,6 @@ def separation(env: str, beginnings: Sequence[str]) -> Separation:
 
 
 def survey(env: str, params: Mapping[str, Any]) -> Survey:
-    """Look at some tasks of training and of evaluation."""
     firsts = (FIRST_SEED["train"], FIRST_SEED["eval"])
     tasks = [registry.task_of(env, first + number, params) for first in firsts for number in range(SAMPLED // 2)]
     beginnings, worlds = [], set()

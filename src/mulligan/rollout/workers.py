@@ -31,14 +31,20 @@ FEWEST = 100
 
 Ordered = tuple[Job, TrialSettings]
 Answer = TypeVar("Answer")
+OnPlayed = Callable[[int], None]
 
 
-def play(jobs: Sequence[Ordered], policy: Policy, processes: int = 1) -> list[Trial]:
-    """The trials of `jobs`, in their order; the same ones however many processes play them."""
+def play(
+    jobs: Sequence[Ordered], policy: Policy, processes: int = 1, on_played: OnPlayed = lambda played: None
+) -> list[Trial]:
+    """The trials of `jobs`, in their order; the same ones however many processes play them.
+
+    `on_played` gets how many were played, now and then; nothing where other processes play them.
+    """
     local = any(registry.in_this_process_only(job.task.env) for job, _ in jobs)
     count = 1 if local else min(processes, len(jobs) // FEWEST)
     if count <= 1:
-        return _play(jobs, policy)
+        return _play(jobs, policy, on_played)
     parts = _in_processes(_play, [(jobs[first::count], policy) for first in range(count)])
     return [parts[index % count][index // count] for index in range(len(jobs))]
 
@@ -84,14 +90,18 @@ def _ask(worker: subprocess.Popen[bytes], message: bytes) -> bytes:
     return answer
 
 
-def _play(jobs: Sequence[Ordered], policy: Policy) -> list[Trial]:
+def _play(jobs: Sequence[Ordered], policy: Policy, on_played: OnPlayed = lambda played: None) -> list[Trial]:
     trials: dict[int, Trial] = {}
+
+    def keep(indices: Sequence[int], number: int, trial: Trial) -> None:
+        trials[indices[number]] = trial
+        if len(trials) % FEWEST == 0:
+            on_played(len(trials))
+
     for settings in dict.fromkeys(job_settings for _, job_settings in jobs):
         indices = [index for index, (_, job_settings) in enumerate(jobs) if job_settings == settings]
-        numbers: dict[int, Trial] = {}
         same = [jobs[index][0] for index in indices]
-        run_async(partial(collect, same, policy, settings, concurrency=1, on_trial=numbers.__setitem__))
-        trials |= {indices[number]: trial for number, trial in numbers.items()}
+        run_async(partial(collect, same, policy, settings, concurrency=1, on_trial=partial(keep, indices)))
     return [trials[index] for index in range(len(jobs))]
 
 

@@ -15,13 +15,16 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 
 from mulligan.algo.normalise import History
 from mulligan.errors import RunFolderError, UsageError
@@ -66,8 +69,6 @@ def save_warm_start(run: Path, warmed: Warmed, learner: Learner, optimisers: Seq
 
 
 def _write(run: Path, name: str, learner: Learner, optimiser: Any, state: Mapping[str, Any]) -> Path:
-    from safetensors.torch import save_file
-
     target = run / "checkpoints" / name
     temporary = target.with_name(f".{name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
@@ -117,11 +118,9 @@ def _put_back(checkpoint: Path, learner: Learner, optimisers: Sequence[torch.opt
     """Put a checkpoint into the learner and these optimisers; returns the rest of its state."""
     _fill_masters(learner, load_weights(checkpoint, learner.model, learner.critic))
     state = _state(checkpoint)
-    try:
+    with _reading(checkpoint):
         # On the CPU: moments then move to where their parameter is, and the step counts stay where AdamW keeps them.
         saved = torch.load(checkpoint / "optimiser.pt", map_location="cpu", weights_only=True)
-    except (OSError, EOFError, ValueError, RuntimeError, UnpicklingError) as error:
-        raise _damaged(checkpoint, error) from error
     for optimiser, optimiser_state in zip(optimisers, saved if isinstance(saved, list) else [saved], strict=True):
         optimiser.load_state_dict(optimiser_state)
     learner.budget.load_state_dict(state["budget"])
@@ -155,16 +154,15 @@ def _planned(state: Mapping[str, Any]) -> int:
 
 
 def _state(checkpoint: Path) -> dict[str, Any]:
-    try:
+    with _reading(checkpoint):
         state: dict[str, Any] = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise _damaged(checkpoint, error) from error
     return state
 
 
 def load_weights(checkpoint: Path, model: Any, critic: torch.nn.Module | None = None) -> dict[str, torch.Tensor]:
     """Put the weights of a checkpoint into a model; returns them as they were saved."""
-    saved = _read_weights(checkpoint)
+    with _reading(checkpoint):
+        saved: dict[str, torch.Tensor] = load_file(checkpoint / "weights.safetensors")
     weights = {name: value for name, value in saved.items() if not name.startswith(_CRITIC)}
     parameters = dict(model.named_parameters())
     with torch.no_grad():
@@ -175,17 +173,6 @@ def load_weights(checkpoint: Path, model: Any, critic: torch.nn.Module | None = 
     return weights
 
 
-def _read_weights(folder: Path) -> dict[str, torch.Tensor]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        weights: dict[str, torch.Tensor] = load_file(folder / "weights.safetensors")
-    except (OSError, SafetensorError) as error:
-        raise _damaged(folder, error) from error
-    return weights
-
-
 @torch.no_grad()
 def _fill_masters(learner: Learner, weights: Mapping[str, torch.Tensor]) -> None:
     """Put weights as they were saved into the float32 copies of those in half precision."""
@@ -193,17 +180,20 @@ def _fill_masters(learner: Learner, weights: Mapping[str, torch.Tensor]) -> None
         master.copy_(weights[name])
 
 
-def _damaged(checkpoint: Path, error: Exception) -> RunFolderError:
-    reason = str(error).partition("\n")[0] or type(error).__name__
-    return RunFolderError(
-        f"{checkpoint} cannot be read ({reason}); without that folder, training goes on from before it"
-    )
+@contextmanager
+def _reading(folder: Path) -> Iterator[None]:
+    """Inside, what cannot be read is a `RunFolderError` that names the folder."""
+    try:
+        yield
+    except (OSError, EOFError, ValueError, RuntimeError, UnpicklingError, SafetensorError) as error:
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise RunFolderError(
+            f"{folder} cannot be read ({reason}); without that folder, training goes on from before it"
+        ) from error
 
 
 def save_reference(run: Path, learner: Learner) -> None:
     """Keep the weights that training starts from: KL is measured to them, also after a resume."""
-    from safetensors.torch import save_file
-
     target = run / "reference"
     target.mkdir(exist_ok=True)
     save_file(learner.reference_weights(), target / "weights.tmp")
@@ -212,13 +202,12 @@ def save_reference(run: Path, learner: Learner) -> None:
 
 
 def load_reference(run: Path, learner: Learner) -> None:
-    """Give the learner the weights that KL is measured to."""
-    weights = _read_weights(run / "reference")
+    with _reading(run / "reference"):
+        weights = load_file(run / "reference" / "weights.safetensors")
     learner.reference = {name: value.to(learner.device) for name, value in weights.items()}
 
 
 def newest(run: Path) -> Path | None:
-    """The newest complete checkpoint of a run."""
     return next(reversed(kept(run)), None)
 
 
@@ -276,9 +265,7 @@ def load_base(config: Config, device: str, run: Path) -> Loaded:
     start = find_start(model.name, run)
     if start is not None:
         if model.lora_rank:
-            raise UsageError(
-                f"model.name={model.name}: no adapter can be put on a run folder; export it, and use hf:DIR"
-            )
+            raise UsageError(f"model.name={model.name}: a run folder takes no adapter; export it, and use hf:DIR")
         loaded = load_model(start, device, model.dtype)
         use_checkpointing(loaded.model, model.gradient_checkpointing)
         return loaded

@@ -25,16 +25,12 @@ class RunConfig:
     """How much is trained, and what is kept."""
 
     seed: Annotated[int, "Root of all randomness of the run."] = 0
-    updates: Annotated[
-        int,
-        "Updates; 0: a warm start alone, validated once. A resumed run of another length keeps its schedules.",
-        AT_LEAST_0,
-    ] = 80
+    updates: Annotated[int, "Updates; 0: a warm start alone. A resumed run keeps its schedules.", AT_LEAST_0] = 80
     tasks: Annotated[int, "Tasks an update plays.", AT_LEAST_1] = 32
     group: Annotated[int, "Trials of each task.", AT_LEAST_1] = 8
     staleness: Annotated[
         int,
-        "Updates ahead that trials may begin, with older weights; a resumed run then differs in its last bits.",
+        "Updates ahead that trials may begin, with older weights; resumed runs differ in the last bits.",
         AT_LEAST_0,
     ] = 0
     threads: Annotated[int, "Threads of torch on CPU; 0: torch chooses.", AT_LEAST_0] = 0
@@ -43,9 +39,7 @@ class RunConfig:
     save_trials_every: Annotated[int, "Updates between two whose trials are kept; 0: none.", AT_LEAST_0] = 10
     validate_every: Annotated[int, "Updates between two evaluations on validation tasks; 0: none.", AT_LEAST_0] = 0
     validation_tasks: Annotated[int, "Tasks of such an evaluation, of each environment.", AT_LEAST_1] = 100
-    diversity_tasks: Annotated[
-        int, "Of them, tasks played 32 times to measure how diverse play is; 0: none.", AT_LEAST_0
-    ] = 0
+    diversity_tasks: Annotated[int, "Of them, tasks played 32 times to measure diversity; 0: none.", AT_LEAST_0] = 0
 
 
 @dataclass(frozen=True)
@@ -53,9 +47,7 @@ class TaskConfig:
     """What is played."""
 
     env: Annotated[
-        str,
-        "An environment, or a mixture with weights: minesweeper:2,sokoban:1. Commas in brackets belong to a name: "
-        "openspiel:hex(num_cols=3,num_rows=4):2,kuhn.",
+        str, "An environment, or a mixture with weights: minesweeper:2,openspiel:hex(num_cols=3,num_rows=4):1."
     ] = "minesweeper"
     params: Params = field(default_factory=dict)
     """Parameters of the environment, or of all environments of a mixture that know them: ``--env.mines 5``."""
@@ -68,8 +60,7 @@ class ModelConfig:
 
     name: Annotated[
         str,
-        "nano, nano:hidden=128,layers=3, smollm2, hf:PATH_OR_NAME, or a run folder, to start from its last weights; "
-        "one beside the new run is kept as ../NAME, so that both can be moved.",
+        "nano, nano:hidden=128,layers=3, smollm2, hf:PATH_OR_NAME, or a run folder, to start from its last weights.",
     ] = "nano"
     dtype: Annotated[
         Literal["auto", "float32", "bfloat16"], "Precision of the weights; auto: bfloat16 on a GPU, float32 on CPU."
@@ -125,9 +116,9 @@ class AlgoConfig:
     ] = "std"
     shaping: Annotated[float, "Weight of the environment's progress; never crosses an episode.", AT_LEAST_0] = 0.0
     invalid_penalty: Annotated[float, "Taken from a reply that names no legal action.", AT_LEAST_0] = 0.1
-    length_penalty: Annotated[
-        float, "Taken from a reply as long as its limit; rises from half of that.", AT_LEAST_0
-    ] = 0.0
+    length_penalty: Annotated[float, "Taken from a reply at its token limit; rises from half of that.", AT_LEAST_0] = (
+        0.0
+    )
     kl_weight: Annotated[float, "Weight of KL to the policy that training started from.", AT_LEAST_0] = 0.0
     entropy_weight: Annotated[float, "Weight of the entropy bonus at the first update.", AT_LEAST_0] = 0.0
     entropy_end: Annotated[float | None, "Entropy weight at the last update first planned; none: constant."] = None
@@ -145,9 +136,7 @@ class OptimConfig:
     minibatches: Annotated[int, "Optimiser steps of a pass.", AT_LEAST_1] = 1
     beta2: Annotated[float, "AdamW's decay of squared gradients, in the warm start too.", LESS_THAN_1] = 0.95
     weight_decay: Annotated[float, "Weight decay of AdamW.", AT_LEAST_0] = 0.0
-    tokens: Annotated[
-        int, "Tokens of a micro-batch, halved when memory runs out; 0: as suits the model.", AT_LEAST_0
-    ] = 0
+    tokens: Annotated[int, "Tokens of a micro-batch, halved when memory runs out; 0: by the model.", AT_LEAST_0] = 0
 
 
 @dataclass(frozen=True)
@@ -197,7 +186,6 @@ def settings() -> Mapping[str, Setting]:
 
 
 def value_at(config: Config, key: str) -> Any:
-    """The value of the setting with this dotted key."""
     return settings()[key].of(getattr(config, key.partition(".")[0]))
 
 

@@ -68,7 +68,6 @@ def keep_settings(config: Config, folder: RunFolder) -> None:
 
 
 def trained_context(folder: RunFolder, loaded: Loaded) -> int:
-    """The context of a run."""
     return min(from_run(folder).engine.context, model_limit(loaded))
 
 
@@ -105,7 +104,6 @@ def played_context(mixture: Mixture, settings: TrialSettings, loaded: Loaded) ->
 
 
 def model_limit(loaded: Loaded) -> int:
-    """Positions of the model."""
     return int(loaded.model.config.max_position_embeddings)
 
 

@@ -12,7 +12,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ from mulligan.models.memory import leave_room
 from mulligan.policy.local import LocalPolicy
 from mulligan.policy.threads import EventLoop
 from mulligan.report.run import RunFolder
-from mulligan.rollout.groups import Mixture, all_failed, draw_tasks, play_groups
+from mulligan.rollout.groups import Mixture, draw_tasks, play_groups
 from mulligan.training import checkpoint
 from mulligan.training.config import Config
 from mulligan.training.context import bytes_to_come, fixed_context, keep_settings
@@ -41,7 +40,7 @@ from mulligan.training.resolve import checked, from_run, to_tree
 from mulligan.training.rows import Row, rows_of
 from mulligan.training.step import Learner, UpdateData
 from mulligan.training.validation import RETRIES, TRIALS_AT_A_TIME, Validation
-from mulligan.training.warmstart import demonstrate, warm_start
+from mulligan.training.warmstart import warm_start
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Group, Trial
 
@@ -128,7 +127,6 @@ class Trainer:
         reserved = bytes_to_come(self.loaded.model, config)
         self.engine = make_engine(self.loaded.model, slots=slots, context=context, reserved=reserved)
         self.policy = LocalPolicy(self.engine, self.loaded.renderer, config.model.name)
-        self.settings = config.trial
         self.options = Options(config.algo.baseline, config.algo.scale)
         self.mixture = Mixture.parse(config.task.env, config.task.params)
         self.concurrency = TRIALS_AT_A_TIME
@@ -185,12 +183,8 @@ class Trainer:
 
     def _begin(self) -> bool:
         """Warm start, then the first checkpoint; returns False where it was stopped before."""
-        if self.config.warmstart.steps:
-            notices, self.notices = self.notices, []
-            play = partial(demonstrate, self.config, self.mixture, self.settings, self.loaded.renderer)
-            context, on_update = self.engine.context, self.on_update
-            if not warm_start(self.config, self.learner, self.folder, play, context, on_update, self.stop, notices):
-                return False
+        if self.config.warmstart.steps and not warm_start(self):
+            return False
         if self.config.algo.kl_weight:
             checkpoint.save_reference(self.folder.path, self.learner)
         checkpoint.save(self.folder.path, 0, self.learner, self.history, self.config.run.keep)
@@ -210,9 +204,9 @@ class Trainer:
         advantages, losses = self._learn(update, batch, rows, steps)
         ended = time.perf_counter()
         self._keep_trials(update, groups)
-        cut = cut_replies([trial for group in groups for trial in group.trials], self.settings)
+        cut = cut_replies([trial for group in groups for trial in group.trials], self.config.trial)
         return {
-            **describe_groups(groups, self.settings.episodes),
+            **describe_groups(groups, self.config.trial.episodes),
             "replies": cut.replies,
             "replies/cut": cut.share,
             **{f"loss/{name}": value for name, value in losses.items()},
@@ -229,7 +223,6 @@ class Trainer:
         }
 
     def _learn(self, update: int, batch: StepBatch, rows: list[Row], steps: int) -> tuple[Advantages, dict[str, float]]:
-        """Advantages, then the optimiser's steps."""
         values = self.learner.look_over(rows, steps, update)
         if values is not None:
             batch = replace(batch, critic=values.double().cpu().numpy())
@@ -246,7 +239,6 @@ class Trainer:
         return advantages, losses
 
     def _warning(self, losses: dict[str, float], budget: int, groups: list[Group], cut: CutReplies) -> str | None:
-        """The warnings of this update, if there are any."""
         warnings: list[str | None] = [*self.notices]
         self.notices = []
         if not self.config.run.staleness:  # trials that began before the last update were drawn from other weights
@@ -295,17 +287,16 @@ class Trainer:
         return playing
 
     async def _play(self, update: int, playing: _Playing) -> list[Group]:
-        """Play the groups of an update."""
-        run = self.config.run
-        related = self.settings.episodes - 1 if self.config.task.related else 0
+        run, settings = self.config.run, self.config.trial
+        related = settings.episodes - 1 if self.config.task.related else 0
         # With RL, whose trials have one episode, agents are told of as many as policies are evaluated on.
-        announced = self.settings.episodes if self.settings.episodes > 1 else TrialSettings().episodes
+        announced = settings.episodes if settings.episodes > 1 else TrialSettings().episodes
         draws = draw_tasks(self.mixture, run.tasks, seed=run.seed, update=update, related=related)
         groups = await play_groups(
             draws,
             run.group,
             self.policy,
-            replace(self.settings, announced=announced),
+            replace(settings, announced=announced),
             seed=run.seed,
             update=update,
             concurrency=self.concurrency,
@@ -313,7 +304,7 @@ class Trainer:
             on_failure=lambda trial: playing.failures.update([_why_failed(trial)]),
             on_last=playing.all_begun.set,
         )
-        if all_failed(groups):
+        if all(trial.failed for group in groups for trial in group.trials):
             raise MulliganError(f"every trial of update {update + 1} failed; the first failure: {_first_error(groups)}")
         return groups
 

@@ -26,7 +26,6 @@ def copies(model: Any) -> dict[str, Parameter]:
 
 @torch.no_grad()
 def follow(model: Any, masters: Mapping[str, Parameter]) -> None:
-    """Copy the masters back to the weights of `model`."""
     if masters:
         parameters = dict(model.named_parameters())
         torch._foreach_copy_([parameters[name] for name in masters], list(masters.values()))

@@ -23,9 +23,9 @@ class MetricsFile:
 
     def cut(self, updates: int) -> None:
         """Keep only the lines of the first `updates` updates; a torn last line goes too."""
-        kept = [line for line in self._lines() if self._read(line)["update"] <= updates]
+        kept = [line for line in self.read() if line["update"] <= updates]
         temporary = self.path.with_name(self.path.name + ".tmp")
-        _write_out(temporary, "w", "".join(f"{line}\n" for line in kept))
+        _write_out(temporary, "w", "".join(f"{json.dumps(line)}\n" for line in kept))
         os.replace(temporary, self.path)
 
     def write(self, metrics: Mapping[str, Any]) -> None:
@@ -38,21 +38,13 @@ class MetricsFile:
         _write_out(self.path, "a", json.dumps(finite, allow_nan=False) + "\n")
 
     def read(self) -> list[dict[str, Any]]:
-        """All complete lines."""
-        return [self._read(line) for line in self._lines()]
-
-    def _read(self, line: str) -> dict[str, Any]:
-        try:
-            metrics: dict[str, Any] = json.loads(line)
-        except ValueError as error:
-            raise RunFolderError(f"{self.path} has a line that is no JSON: {line[:60]!r}") from error
-        return metrics
-
-    def _lines(self) -> list[str]:
         if not self.path.exists():
             return []
         text = self.path.read_text(encoding="utf-8")
-        return text[: text.rfind("\n") + 1].splitlines()
+        try:  # a torn last line is left out
+            return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+        except json.JSONDecodeError as error:
+            raise RunFolderError(f"{self.path} has a line that is no JSON: {error.doc[:60]!r}") from error
 
 
 def _write_out(path: Path, mode: str, text: str) -> None:

@@ -61,13 +61,13 @@ def resolve(
     layers = [Layer("", flags or {}, is_text=True)]
     if file is not None:
         tree = read_toml(Path(file), "settings")
-        layers.insert(0, Layer(f" in {file}", _flat(tree)))
+        layers.insert(0, Layer(f" in {file}", flat(tree)))
         preset = preset if preset is not None else tree.get("base")
     while preset is not None:
         if preset not in presets():
             raise UnknownName("preset", str(preset), presets())
         tree = tomllib.loads((_preset_folder() / f"{preset}.toml").read_text(encoding="utf-8"))
-        layers.insert(0, Layer(f" in preset {preset!r}", _flat(tree)))
+        layers.insert(0, Layer(f" in preset {preset!r}", flat(tree)))
         preset = tree.get("base")
     return checked(_applied(Config(), layers))
 
@@ -86,11 +86,10 @@ def to_tree(config: Config) -> dict[str, Any]:
 def from_tree(tree: Mapping[str, Any]) -> Config:
     """The configuration that `to_tree` wrote, exactly; single values at the top (a schema version) are passed over."""
     sections = {key: value for key, value in tree.items() if isinstance(value, Mapping)}
-    return _applied(Config(), [Layer("", _flat(sections))])
+    return _applied(Config(), [Layer("", flat(sections))])
 
 
 def from_run(folder: RunFolder) -> Config:
-    """The configuration of a training run."""
     tree = folder.config()
     if tree.get("kind") != "train":
         raise RunFolderError(f"{folder.path} is not a training run")
@@ -144,18 +143,11 @@ def read_toml(path: Path, content: str) -> dict[str, Any]:
         raise UsageError(f"{str(path)!r} cannot be read as TOML: {error}") from None
 
 
-def as_table(value: object, name: str, where: str) -> Mapping[str, Any]:
-    """`value` as the table that it has to be."""
-    if not isinstance(value, Mapping):
-        raise ParameterError(f"{name}{where} must be a table, [{name}] (got {value!r})")
-    return value
-
-
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested tables -> dotted keys."""
     values: dict[str, Any] = {}
     for name, value in tree.items():
-        values |= _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
+        values |= flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
     return values
 
 
@@ -212,7 +204,6 @@ def _param(key: str, value: Any, layer: Layer) -> ParamValue:
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Changes:
-    """Entries that differ, by name."""
     names = sorted({*before, *after})
     return {name: (before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)}
 
@@ -223,17 +214,15 @@ def in_words(changes: Changes) -> list[str]:
     return [f"{name} was {before}, is {now}" for name, (before, now) in shown.items()]
 
 
-def changed_settings(before: Config, after: Config) -> Changes:
-    """Settings that differ; of a model that is a folder, the name counts and not where it lies."""
-    changes = differences(flat_settings(before), flat_settings(after))
+def changed_since(then: Config, now: Config) -> list[str]:
+    """What makes `now` another run than the one begun with `then`, in words.
+
+    Of a model that is a folder, the name counts and not where it lies.
+    """
+    changes = differences(flat_settings(then), flat_settings(now))
     if "model.name" in changes and len({Path(name).name for name in changes["model.name"]}) == 1:
         del changes["model.name"]
-    return changes
-
-
-def changed_since(then: Config, now: Config) -> list[str]:
-    """What makes `now` another run than the one begun with `then`, in words."""
-    return in_words({name: pair for name, pair in changed_settings(then, now).items() if name not in MAY_CHANGE})
+    return in_words({name: pair for name, pair in changes.items() if name not in MAY_CHANGE})
 
 
 def with_resume_flags(config: Config, flags: Mapping[str, str]) -> Config:

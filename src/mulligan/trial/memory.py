@@ -77,7 +77,6 @@ def recall(
 
 
 def left_out(episodes: int) -> str:
-    """The note that some episodes are not shown."""
     return f"[{episodes} earlier episode{'s' if episodes > 1 else ''} left out]"
 
 

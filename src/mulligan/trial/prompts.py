@@ -65,7 +65,6 @@ STYLES = {
 
 
 def style(name: str) -> Style:
-    """The style called `name`."""
     if name not in STYLES:
         raise UnknownName("style", name, STYLES)
     return STYLES[name]
@@ -132,7 +131,6 @@ _ENDINGS = {
 
 
 def ending(episode: Episode, feedback: str, how: Style) -> str:
-    """How an episode ended, truthfully."""
     if how.bare:
         return episode.final
     answer = f"{feedback}\n{episode.final}" if feedback else episode.final

@@ -148,7 +148,9 @@ class _TrialPlay:
             episode = await self._reflect(episode, feedback, related=index < len(self.related))
             self.longest_episode = max(self.longest_episode, self.tokens - self.tokens_before)
             try:
-                self.past.append(remembering.Recollection(episode, self._history(episode)))
+                shows_history = remembering.shows_history(self.memory)
+                history = (self.digest or remembering.transcript)(episode) if shows_history else ""
+                self.past.append(remembering.Recollection(episode, history))
             except Exception as error:
                 episodes.append(replace(episode, stop=StopReason.ENV_RAISED, error=f"digest: {_described(error)}"))
                 break
@@ -284,7 +286,6 @@ class _TrialPlay:
         return remembering.recall(self.past, self.memory, budget, headline, self.count) if budget > 0 else ""
 
     def _shown_tokens(self, memory_text: str) -> int:
-        """Tokens of a memory with the words around it."""
         return self.count(prompts.remembered(memory_text, self.style, related=bool(self.related)))
 
     async def _step(self, reply: str) -> Step:
@@ -337,11 +338,6 @@ class _TrialPlay:
         self.messages += [request, {"role": "assistant", "content": completion.text}]
         self.unsaid_ending = ""
         return replace(episode, reflection=parse_reflection(completion, bare=self.style.bare))
-
-    def _history(self, episode: Episode) -> str:
-        if not remembering.shows_history(self.memory):
-            return ""
-        return self.digest(episode) if self.digest is not None else remembering.transcript(episode)
 
 
 def _turn(observation: str, reply: Completion, step: Step, state_key: str, timeout_reward: float) -> Turn:

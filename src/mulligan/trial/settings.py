@@ -22,26 +22,16 @@ class TrialSettings:
     announced: int | None = None
     """Episodes the agent is told of ("Episode 1 of 3"); None: as many as there are. RL trains on trials of one episode
     and is evaluated on three: it reads the same words in both."""
-    memory: Annotated[
-        Memory | None, "What of earlier episodes the next one sees; default: what the style remembers."
-    ] = None
-    style: Annotated[str, "How the agent is asked to answer: plain, note, zero-shot, react, reflexion or bare."] = (
-        "plain"
-    )
+    memory: Annotated[Memory | None, "What of earlier episodes the next one sees; default: the style's."] = None
+    style: Annotated[str, "How agents are asked to answer: plain, note, zero-shot, react, reflexion or bare."] = "plain"
     stop: Annotated[Stop | None, "End the trial at the first success, or never; none: as the environment says."] = None
-    restart: Annotated[
-        Restart | None, "Repeat an episode exactly, or redraw chance; none: as the environment says."
-    ] = None
+    restart: Annotated[Restart | None, "Repeat an episode exactly, or redraw chance; none: the environment's."] = None
     memory_tokens: Annotated[int, "Token budget of the memory shown to an episode.", AT_LEAST_1] = 4096
-    window: Annotated[
-        int | None, "Show only this many last turns of an episode; none: all, as one growing transcript.", AT_LEAST_1
-    ] = None
+    window: Annotated[int | None, "Show only this many last turns of an episode; none: all.", AT_LEAST_1] = None
     sampling: Sampling = Sampling()
     """How replies are drawn: temperature, top_p and max_tokens."""
     reflection_tokens: Annotated[int, "Token limit of a reflection.", AT_LEAST_1] = 512
-    env_timeout: Annotated[
-        float | None, "Seconds a step of the environment may take before it counts as hung; none: no limit.", POSITIVE
-    ] = None
+    env_timeout: Annotated[float | None, "Seconds a step of the environment may take; none: no limit.", POSITIVE] = None
     """Without a limit steps are faster. With one the clock decides, so that the order of sampling with a local model,
     and the last bits, may differ. Building a world has no limit: it may load what all worlds share."""
 

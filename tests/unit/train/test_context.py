@@ -230,11 +230,12 @@ def test_every_preset_holds_its_own_replies(name, env):
     assert slots_that_fit(config.engine.slots, context, token_bytes(model.config, torch.bfloat16), free, reserved) >= 1
 
 
-def test_an_update_of_a_papers_preset_runs_at_full_length():
-    from mulligan.app.bench.step import at_full_length
+def test_an_update_of_a_papers_preset_runs_at_full_length(monkeypatch):
+    from mulligan.app.bench import step
 
     short = {"trial.max_tokens": "12", "trial.reflection_tokens": "9"}
-    report = at_full_length("nano", "mage", tasks=1, group=2, episodes=2, changes=short)
+    monkeypatch.setattr(step, "_FULL_LENGTH", {**step._FULL_LENGTH, **short})
+    report = step.at_full_length("nano", "mage", tasks=1, group=2, episodes=2)
     (found,) = report.rows
     # Two trials of two episodes, with a reflection between; of 3 turns or fewer each.
     assert found["trials"] == 2

@@ -13,7 +13,6 @@ import mulligan
 from mulligan.envs.bandit import Bandit
 from mulligan.errors import MulliganError, RunFolderError, UnknownName, UsageError
 from mulligan.models.load import load
-from mulligan.rollout.groups import Mixture
 from mulligan.training import checkpoint, warmstart
 from mulligan.training.config import (
     RunConfig,
@@ -32,8 +31,7 @@ def test_a_warm_start_can_show_games_that_training_leaves_out():
 
     def kinds(shown: str) -> set[str]:
         config = resolve("test", None, {**settings, "warmstart.params": shown})
-        mixture = Mixture.parse(config.task.env, config.task.params)
-        trials = demonstrate(config, mixture, config.trial, loaded.renderer)
+        trials = demonstrate(config, loaded.renderer)
         return {trial.task.task_class.partition("/")[2] for trial in trials}
 
     assert kinds("") == {"pick", "look", "clean", "heat"}
@@ -46,7 +44,7 @@ def test_a_warm_start_can_show_games_that_training_leaves_out():
 def test_a_warm_start_can_show_several_memories():
     config = resolve("test", None, {"warmstart.memory": "history, reflection", "warmstart.trials": "6"})
     loaded = load(config.model.name)
-    trials = demonstrate(config, Mixture.parse(config.task.env, {}), config.trial, loaded.renderer)
+    trials = demonstrate(config, loaded.renderer)
     assert [trial.memory for trial in trials] == ["history", "reflection"] * 3
     with pytest.raises(UnknownName, match="did you mean 'history'"):
         resolve("test", None, {"warmstart.memory": "histori"})
@@ -58,12 +56,7 @@ def test_mistakes_on_purpose_are_shown_and_not_imitated():
     options = {"task.env": "sokoban", "trial.memory": "reflection", "trial.style": "note", "warmstart.player": "hasty"}
     config = resolve("test", None, {**options, "warmstart.skill": "0", "warmstart.trials": "60"})
     renderer = load(config.model.name).renderer
-    trials = demonstrate(
-        replace(config, task=replace(config.task, params=params)),
-        Mixture.parse("sokoban", params),
-        config.trial,
-        renderer,
-    )
+    trials = demonstrate(replace(config, task=replace(config.task, params=params)), renderer)
     notes = wrong = 0
     for trial in trials:
         imitated = [span.ids for row in rows_of([trial])[0] for span in row.spans if span.reflects]
@@ -81,12 +74,7 @@ def test_demonstrations_are_the_same_however_many_processes_play_them():
     config = resolve("test", None, {"warmstart.memory": "history, reflection", "warmstart.trials": "200"})
     here = load(config.model.name)
     trials = [
-        demonstrate(
-            replace(config, warmstart=replace(config.warmstart, processes=processes)),
-            Mixture.parse(config.task.env, {}),
-            config.trial,
-            here.renderer,
-        )
+        demonstrate(replace(config, warmstart=replace(config.warmstart, processes=processes)), here.renderer)
         for processes in (1, 2)
     ]
     assert trials[0] == trials[1]
@@ -164,3 +152,9 @@ def test_a_warm_start_is_validated_on_as_many_worlds_as_there_are(tmp_path):
     config = replace(config, warmstart=replace(config.warmstart, steps=2, trials=8, batch=8))
     (line,) = metrics(train(config, tmp_path / "warm"))
     assert 0.0 <= line["validation/p@1"] <= line["validation/p@3"] <= 1.0
+
+
+def test_it_is_told_how_many_demonstrations_were_played():
+    config, played = resolve("test", None, {"task.env": "bandit", "warmstart.trials": "250"}), []
+    demonstrate(config, load(config.model.name).renderer, played.append)
+    assert played == [100, 200]

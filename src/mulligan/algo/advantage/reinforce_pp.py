@@ -23,7 +23,6 @@ from mulligan.algo.normalise import History
 
 
 def estimate(batch: StepBatch, options: Options, history: History) -> Advantages:
-    """One advantage for each step of `batch`."""
     samples = samples_of(batch)
     compared = baselines(batch, samples, options, history)
     centred = batch.value - compared.value[samples.of_step]

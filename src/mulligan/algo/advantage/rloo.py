@@ -18,7 +18,6 @@ from mulligan.algo.normalise import History
 
 
 def estimate(batch: StepBatch, options: Options, history: History) -> Advantages:
-    """One advantage for each step of `batch`."""
     samples = samples_of(batch)
     compared = baselines(batch, samples, options, history)
     centred = np.nan_to_num(samples.value - compared.value, nan=0.0)

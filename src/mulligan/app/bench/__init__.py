@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import time
 import tracemalloc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mulligan.envs.base import Env
@@ -27,7 +27,7 @@ class Report:
     """A table: what was measured, one row each."""
 
     title: str
-    rows: Sequence[dict[str, Cell]]
+    rows: Sequence[Mapping[str, Cell]]
     """By column. A row may lack columns that others have."""
 
     @property
@@ -37,7 +37,6 @@ class Report:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """How long `work` takes."""
     started = time.perf_counter()
     work()
     return time.perf_counter() - started

@@ -9,17 +9,29 @@ on a CPU nano.
 from __future__ import annotations
 
 import asyncio
+import copy
 import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import Any
 
+import numpy as np
+import torch
+
 from mulligan.app.bench import Cell, Report, free_gpu, gpu_seconds, seconds
+from mulligan.engine.choose import make_engine, token_bytes
+from mulligan.engine.plain import LEFT, LENGTH, SCALE, STATE, STOPS
 from mulligan.envs import registry
 from mulligan.errors import UsageError
-from mulligan.types import Sampling, Task
+from mulligan.models.load import LoraSettings, load
+from mulligan.policy.local import LocalPolicy
+from mulligan.rollout.collect import Job, collect
+from mulligan.training.rows import rows_of
+from mulligan.trial.settings import TrialSettings
+from mulligan.types import Sampling, Trial
 
 EPISODES, REPLIES = 3, (64, 15)
 """Of rollouts; tokens of a reply."""
@@ -44,8 +56,6 @@ CPU = Sizes((8, 32), (8, 32), 100, 16)
 
 
 def run() -> Report:
-    import torch
-
     gpu = torch.cuda.is_available()
     sizes = GPU if gpu else CPU
     loaded, name = subject("cuda" if gpu else "cpu")
@@ -79,8 +89,6 @@ def run() -> Report:
 
 def subject(device: str, lora: int = 0) -> tuple[Any, str]:
     """The model that is measured, and what to call it; `lora` is the rank of an adapter to put on it."""
-    from mulligan.models.load import LoraSettings, load
-
     adapter = LoraSettings(rank=lora) if lora else None
     if device == "cpu":
         return load("nano:context=4096", lora=adapter), "nano"
@@ -97,8 +105,6 @@ def _rates(count: int, step: float) -> dict[str, Cell]:
 
 def _bandwidth(device: Any) -> float:
     """Bytes a second of a large copy, read and write."""
-    import torch
-
     size = 2**30 if device.type == "cuda" else 2**27
     source = torch.zeros(size, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
@@ -108,8 +114,6 @@ def _bandwidth(device: Any) -> float:
 
 def _generate_step(model: Any, count: int, sizes: Sizes) -> float:
     """Seconds a step of `generate`, reading the prompts not counted."""
-    import torch
-
     model.set_attn_implementation("sdpa")
     ids = torch.randint(3, model.config.vocab_size, (count, sizes.prompt), device=model.device)
     options = {"attention_mask": torch.ones_like(ids), "do_sample": True, "temperature": 0.7, "top_k": 0}
@@ -125,8 +129,6 @@ def _generate_step(model: Any, count: int, sizes: Sizes) -> float:
 
 def _engine(loaded: Any, sizes: Sizes, context: int = 0) -> tuple[Any, float]:
     """An engine that shares no prompts, so that each counts; and the seconds until it was ready."""
-    from mulligan.engine.choose import make_engine
-
     started = time.perf_counter()
     context = context or sizes.prompt + 2 * sizes.new
     engine = make_engine(loaded.model, slots=sizes.decode[-1], context=context, share=False)
@@ -140,8 +142,6 @@ def _decoding(engine: Any, loaded: Any, count: int, sizes: Sizes, bandwidth: flo
 
     On a GPU the steps alone; on a CPU `count` streams whose prompts are read, for `new` tokens each.
     """
-    from mulligan.engine.choose import token_bytes
-
     alone = hasattr(engine, "device")
     spent = _steps_alone(engine.device, count, sizes) if alone else _streams(engine, count, sizes)
     step = spent / sizes.new
@@ -153,10 +153,6 @@ def _decoding(engine: Any, loaded: Any, count: int, sizes: Sizes, bandwidth: flo
 
 def _steps_alone(device: Any, count: int, sizes: Sizes) -> float:
     """Seconds of `new` decoding steps of `count` slots that hold a prompt each."""
-    import numpy as np
-
-    from mulligan.engine.plain import LEFT, LENGTH, SCALE, STATE, STOPS
-
     states = np.zeros((count, 1 + STATE), dtype=np.int32)
     states[:, 0] = slots = np.arange(count)
     fields = states[:, 1:]
@@ -196,8 +192,6 @@ def _streams(engine: Any, count: int, sizes: Sizes) -> float:
 
 def _reading_step(device: Any, prompt: int) -> tuple[int, float]:
     """Tokens of a chunk of whole prompts, and the seconds that reading it takes."""
-    import numpy as np
-
     count = device.chunk // prompt
     slots, positions = np.repeat(np.arange(count), prompt), np.tile(np.arange(prompt), count)
     tokens = np.full(len(slots), 7)
@@ -210,41 +204,22 @@ def _reading_step(device: Any, prompt: int) -> tuple[int, float]:
     return len(tokens), min(gpu_seconds(chunks) for _ in range(3)) / 8
 
 
-class _Endless:
-    """A renderer whose replies never end before their limit."""
-
-    def __init__(self, renderer: Any) -> None:
-        self.renderer, self.stop_ids = renderer, frozenset[int]()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.renderer, name)
-
-
 def _rollout(loaded: Any, sizes: Sizes, reply: int) -> list[dict[str, Cell]]:
     """Sampled tokens a second of whole trials, and of the engine alone on as many tokens."""
-    from mulligan.policy.local import LocalPolicy
-    from mulligan.training.rows import rows_of
-    from mulligan.trial.runner import run_trial
-
     engine, _ = _engine(loaded, sizes, context=2048)
-    renderer: Any = _Endless(loaded.renderer)
+    renderer = copy.copy(loaded.renderer)
+    renderer.stop_ids = frozenset()  # replies never end before their limit
     policy = LocalPolicy(engine, renderer)
     sampling = Sampling(1.0, 1.0, reply)
-    trials: list[Any] = []
-
-    async def play(task: Task) -> None:
-        options: dict[str, Any] = {"memory": "history", "episodes": EPISODES, "stop": "never", "sampling": sampling}
-        trials.append(await run_trial(task, policy, seed=task.seed, **options))
-
-    async def play_all() -> None:
-        await asyncio.gather(*(play(registry.make_task("minesweeper", seed)) for seed in range(sizes.decode[-1])))
-
-    played = gpu_seconds(lambda: asyncio.run(play_all()))
-    rows, _ = rows_of(trials)
+    settings = TrialSettings(memory="history", episodes=EPISODES, stop="never", sampling=sampling)
+    jobs = [Job(registry.make_task("minesweeper", seed), seed) for seed in range(sizes.decode[-1])]
+    trials: dict[int, Trial] = {}
+    play = partial(collect, jobs, policy, settings, concurrency=len(jobs), on_trial=trials.__setitem__)
+    played = gpu_seconds(lambda: asyncio.run(play()))
+    rows, _ = rows_of(list(trials.values()))
     rng = random.Random(0)
 
     async def replay(rows: list[Any]) -> None:
-        """The same numbers of tokens in one stream, row by row."""
         stream = await engine.open()
         for row in rows:
             stream.restart()

@@ -38,7 +38,6 @@ def _measure(name: str, *params: str) -> dict[str, Cell]:
     speed = max(steps_per_second(worlds, limit) for _ in range(3))
 
     def begun() -> list[Env]:
-        """Worlds in the middle of an episode."""
         more = [registry.build(task) for task in tasks]
         for world in more:
             world.reset()

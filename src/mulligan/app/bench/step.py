@@ -17,9 +17,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from mulligan.app.bench import Cell, Report, free_gpu, gpu_seconds, peak_gigabytes
 from mulligan.app.bench.engine import subject
+from mulligan.app.bench.update import SHAPES, Way, random_model
 from mulligan.errors import UnknownName, UsageError
+from mulligan.models.load import Loaded
+from mulligan.report.run import RunFolder
+from mulligan.training.loop import Trainer
+from mulligan.training.resolve import resolve, to_tree
 
 Settings = Mapping[str, str]
 RL = {"trial.episodes": "1", "run.group": "24"}
@@ -45,8 +52,6 @@ _FULL_GPU, _FULL_CPU, _PAPERS = 64, 8, 16
 
 def run(shape: str = "", preset: str = "", **sizes: Any) -> Report:
     """The comparison; or one update of a preset with a model of a shape, `sizes` as of `at_full_length`."""
-    import torch
-
     if preset:
         return at_full_length(shape, preset, **sizes)
     if shape:
@@ -62,7 +67,7 @@ def run(shape: str = "", preset: str = "", **sizes: Any) -> Report:
         late = {"run.staleness": staleness}
         pair: dict[str, Settings] = {"RL": {**RL, **late}, "meta-RL, history": {**META, **late}}
         comparisons.append((f"{_PAPERS} tasks, staleness {staleness}", _PAPERS, pair))
-    with _trainer(_config(base, {**common, **META}, 1)) as trainer:
+    with _trainer(resolve(base, None, {**common, **META, "run.tasks": "1"})) as trainer:
         trainer.concurrency = 4096
         if hasattr(trainer.engine, "device"):
             trainer.engine.device.warm_up()
@@ -70,7 +75,8 @@ def run(shape: str = "", preset: str = "", **sizes: Any) -> Report:
         gc.freeze()
         rows: list[dict[str, Cell]] = []
         for label, tasks, compared in comparisons:
-            configs = {name: _config(base, {**common, **settings}, tasks) for name, settings in compared.items()}
+            sized = {**common, "run.tasks": str(tasks)}
+            configs = {name: resolve(base, None, {**sized, **settings}) for name, settings in compared.items()}
             # Small updates vary: of them the mean of four after two that are not counted.
             uncounted, counted = (1, 2) if tasks >= full else (2, 4)
             rows += _compare(trainer, label, configs, uncounted, counted)
@@ -86,7 +92,6 @@ def _compare(
     first = None
     for name, config in configs.items():
         trainer.config = trainer.learner.config = config
-        trainer.settings = config.trial
         trainer.playing.clear()
         measured = [_update(trainer, number) for number in range(uncounted + counted)][uncounted:]
         for playing in trainer.playing.values():
@@ -127,26 +132,16 @@ def _update(trainer: Any, number: int) -> dict[str, float]:
 
 
 def at_full_length(
-    shape: str,
-    preset: str,
-    *,
-    env: str = "",
-    tasks: int = 0,
-    group: int = 0,
-    episodes: int = 0,
-    changes: Settings | None = None,
+    shape: str, preset: str, *, env: str = "", tasks: int = 0, group: int = 0, episodes: int = 0
 ) -> Report:
     """One real update of a preset: trials whose replies reach their limits, then training on them.
 
     Weights drawn at random hardly ever stop by themselves. Fewer tasks, trials or episodes than the preset has (0: as
     many) take less time and leave every sequence as long as it is; the title says so. Compiling is not timed: the
     trainer does it when it is made.
-    changes: other settings, for tests.
     """
-    from mulligan.training.resolve import resolve
-
     counts = {"run.tasks": tasks, "run.group": group, "trial.episodes": episodes}
-    flags = {**({"task.env": env} if env else {}), **_FULL_LENGTH, **(changes or {})}
+    flags = {**({"task.env": env} if env else {}), **_FULL_LENGTH}
     config = resolve(preset, None, {**flags, **{name: str(count) for name, count in counts.items() if count}})
     metrics: dict[str, Any] = {}
     with _trainer(config, _drawn_at_random(shape, config)) as trainer:
@@ -180,11 +175,6 @@ def _sizes(config: Any) -> dict[str, int]:
 
 def _drawn_at_random(shape: str, config: Any) -> Any:
     """A model of a shape with random weights, and the tokenizer of the model that is usually measured."""
-    import torch
-
-    from mulligan.app.bench.update import SHAPES, Way, random_model
-    from mulligan.models.load import Loaded
-
     if shape not in SHAPES:
         raise UnknownName("shape", shape, SHAPES)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -198,11 +188,6 @@ def _drawn_at_random(shape: str, config: Any) -> Any:
 
 @contextmanager
 def _trainer(config: Any, loaded: Any = None) -> Iterator[Any]:
-    """A trainer whose run folder lasts as long as it does."""
-    from mulligan.report.run import RunFolder
-    from mulligan.training.loop import Trainer
-    from mulligan.training.resolve import to_tree
-
     with tempfile.TemporaryDirectory() as folder:
         run_folder = RunFolder.create(Path(folder) / "run", {"kind": "train", **to_tree(config)})
         trainer = Trainer(config, run_folder, lambda _: None, loaded=loaded)
@@ -210,9 +195,3 @@ def _trainer(config: Any, loaded: Any = None) -> Iterator[Any]:
             yield trainer
         finally:
             trainer.loop.close()
-
-
-def _config(preset: str | None, settings: Settings, tasks: int) -> Any:
-    from mulligan.training.resolve import resolve
-
-    return resolve(preset, None, {**settings, "run.tasks": str(tasks)})

@@ -12,8 +12,15 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from mulligan.app.bench import Cell, Report, free_gpu, gpu_seconds, peak_gigabytes
+import torch
+import transformers
+
+from mulligan.app.bench import Report, free_gpu, gpu_seconds, peak_gigabytes
 from mulligan.errors import UnknownName
+from mulligan.models.load import old_name_allowed, use_checkpointing
+from mulligan.training.config import Config, ModelConfig, OptimConfig
+from mulligan.training.rows import Row, Span
+from mulligan.training.step import Learner, UpdateData
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +88,6 @@ WAYS = {
 
 def run(shape: str = "") -> Report:
     """shape: of `SHAPES`; by default smollm2 on a GPU, nano elsewhere."""
-    import torch
-
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     name = shape or ("smollm2" if device.type == "cuda" else "nano")
     if name not in SHAPES:
@@ -95,19 +100,11 @@ def run(shape: str = "") -> Report:
     machine = torch.cuda.get_device_name() if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
     title = f"one update of {name}, 1 epoch, {machine}, torch {torch.__version__}; times in ms"
     measures = next(iter(columns.values()))
-    rows: list[dict[str, Cell]] = [
-        {"": measure, **{way: _text(numbers[measure]) for way, numbers in columns.items()}} for measure in measures
-    ]
+    rows = [{"": measure, **{way: _text(column[measure]) for way, column in columns.items()}} for measure in measures]
     return Report(title, rows)
 
 
 def _measure(shape: Shape, way: Way, device: Any) -> dict[str, float]:
-    """What one way of computing an update costs."""
-    import torch
-
-    from mulligan.training.config import Config, ModelConfig, OptimConfig
-    from mulligan.training.step import Learner, UpdateData
-
     started = time.perf_counter()
     model_config = ModelConfig(gradient_checkpointing=way.checkpointing)
     config = Config(model=model_config, optim=OptimConfig(lr=1e-6, warmup=1, lr_end=1.0, epochs=1))
@@ -143,11 +140,6 @@ def _measure(shape: Shape, way: Way, device: Any) -> dict[str, float]:
 
 def random_model(shape: Shape, way: Way, device: Any) -> Any:
     """A model of this shape; on the device "meta" its sizes without its weights."""
-    import torch
-    import transformers
-
-    from mulligan.models.load import old_name_allowed, use_checkpointing
-
     settings = getattr(transformers, f"{shape.family}Config")(**{"tie_word_embeddings": True, **shape.sizes})
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float32 if device.type == "cpu" else torch.bfloat16)
@@ -170,8 +162,6 @@ def random_model(shape: Shape, way: Way, device: Any) -> Any:
 
 def _rows(shape: Shape) -> tuple[list[Any], int]:
     """Rows of rules and turns, a quarter of whose tokens are sampled; and how many turns they have."""
-    from mulligan.training.rows import Row, Span
-
     rng = random.Random(0)
     vocabulary = shape.sizes["vocab_size"]
     rules = [rng.randrange(vocabulary) for _ in range(shape.rules)]

@@ -19,7 +19,7 @@ from mulligan.players import as_trained
 from mulligan.rollout.tasksets import tasks_of
 from mulligan.settings import settings_of, with_values
 from mulligan.training.config import Config, shown_memories
-from mulligan.training.resolve import as_table, differences, flat_settings, in_words, read_toml, resolve
+from mulligan.training.resolve import differences, flat, flat_settings, in_words, read_toml, resolve
 from mulligan.trial.settings import TrialSettings
 
 WARM_START = "warm start"
@@ -57,11 +57,7 @@ class Sweep:
     `controls`."""
 
     def __post_init__(self) -> None:
-        if (
-            not self.seeds
-            or len(set(self.seeds)) < len(self.seeds)
-            or any(type(seed) is not int for seed in self.seeds)
-        ):
+        if {type(seed) for seed in self.seeds} != {int} or len(set(self.seeds)) < len(self.seeds):
             raise ParameterError(f"seeds must be one or more different numbers (got {list(self.seeds)})")
         names = [arm.name for arm in self.arms]
         if not names or len(set(names)) < len(names):
@@ -124,16 +120,17 @@ def read_sweep(path: str | Path) -> Sweep:
             raise ParameterError(f"{name}{where} must be a {kinds[name].__name__} (got {value!r})")
     arms = []
     for name, table in tree.pop("arms", {}).items():
-        settings = dict(as_table(table, f"arms.{name}", where))
-        also = settings.pop("also", ())
-        arms.append(Arm(name, _flags(settings, f"arms.{name}", where), also))
+        if not isinstance(table, dict):
+            raise ParameterError(f"arms.{name}{where} must be a table, [arms.{name}] (got {table!r})")
+        also = table.pop("also", ())
+        arms.append(Arm(name, _flags(table, f"arms.{name}", where), also))
     return Sweep(arms, **{**tree, "settings": _flags(tree.get("settings", {}), "settings", where)})
 
 
 def plan_work(sweep: Sweep, folder: Path, *, warm_threads: int = 1) -> list[Work]:
     """Everything to run, in an order in which nothing waits for what comes later; all settings are checked here."""
     protocol = {"tasks": sweep.tasks, "seed_set": sweep.seed_set, "controls": list(sweep.controls)}
-    settings = {arm.name: _settings(sweep, arm) for arm in sweep.arms}
+    settings = {arm.name: {"run.threads": "1", **sweep.settings, **arm.settings} for arm in sweep.arms}
     configs = {name: resolve(sweep.preset, None, flags) for name, flags in settings.items()}
     _check_evaluations(sweep, configs)
     warm_starts = _warm_starts(sweep, configs)
@@ -212,19 +209,14 @@ def _warm_starts(sweep: Sweep, configs: Mapping[str, Config]) -> dict[str, tuple
     return warm_starts
 
 
-def _settings(sweep: Sweep, arm: Arm) -> dict[str, str]:
-    """The settings of an arm, whatever the seed."""
-    settings = {"run.threads": "1", **sweep.settings, **arm.settings}
-    if "," in (env := settings.get("task.env", "")):
-        raise ParameterError(f"task.env of arm {arm.name!r} must be one environment, not a mixture (got {env})")
-    return settings
-
-
 def _check_evaluations(sweep: Sweep, configs: Mapping[str, Config]) -> None:
     """Whether every arm trains anything and can be evaluated: better learned before the first warm start."""
     checked: set[str] = set()
     for arm in sweep.arms:
         config = configs[arm.name]
+        if "," in config.task.env:
+            message = f"task.env of arm {arm.name!r} must be one environment, not a mixture (got {config.task.env})"
+            raise ParameterError(message)
         if config.run.updates < 1:
             raise ParameterError(f"run.updates of arm {arm.name!r} must be >= 1 (got {config.run.updates})")
         settings, params = as_trained(config, config.task.env)
@@ -245,18 +237,13 @@ def changed_trial(settings: TrialSettings, changes: Mapping[str, Any]) -> tuple[
 
 
 def further_name(name: str) -> str:
-    """The name of a further evaluation as part of a path."""
     return re.sub(r"[\W_]+", "-", name.lower()).strip("-")
 
 
 def _flags(table: Mapping[str, Any], name: str, where: str) -> dict[str, str]:
     """Settings as they would stand on the command line; sections may be tables of their own."""
-    flags: dict[str, str] = {}
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            flags |= {f"{key}.{inner}": text for inner, text in _flags(value, f"{name}.{key}", where).items()}
-        elif isinstance(value, bool | int | float | str):
-            flags[key] = str(value).lower() if isinstance(value, bool) else str(value)
-        else:
+    flags = flat(table)
+    for key, value in flags.items():
+        if not isinstance(value, bool | int | float | str):
             raise ParameterError(f"{name}.{key}{where} must be a number or a text (got {value!r})")
-    return flags
+    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in flags.items()}

@@ -62,10 +62,13 @@ class Entry:
 
         A list of tasks names their worlds alone, so that an evaluation with more turns has the same one.
         """
-        digests = {part.get("tasks_digest", "") for part in self.parts.values()}
+        digests = {part.get("tasks_digest", ""): part for part in self.parts.values()}
         if len(digests) > 1:
-            raise UsageError(f"the rows were played on different tasks: the seeds of {self.label!r}")
-        return (self.row["env"], digests.pop(), self.topic, self.episodes)
+            first, other, *_ = digests.values()
+            raise UsageError(
+                f"the rows were played on different tasks: the seeds of {self.label!r}{_differing(first, other)}"
+            )
+        return (self.row["env"], *digests, self.topic, self.episodes)
 
     @property
     def has_outcomes(self) -> bool:
@@ -108,7 +111,7 @@ def compare(rows: Sequence[Row], against: str | None = None, *, show_all: bool =
         if not show_all and (first.section, _task_set(first)) != (entry.section, _task_set(entry)):
             raise UsageError(
                 f"the rows were played on different tasks: {first.label!r} ({_task_set(first)}) and {entry.label!r} "
-                f"({_task_set(entry)}); compare them one set at a time"
+                f"({_task_set(entry)}){_differing(first.row, entry.row)}; compare them one set at a time"
             )
     sections: dict[tuple[str, str, str, int], list[Entry]] = {entry.section: [] for entry in mains}
     for entry in evaluations:
@@ -151,9 +154,8 @@ def _with_controls(entry: Entry) -> Iterable[Entry]:
     yield entry
     for control in dict.fromkeys(name for part in entry.parts.values() for name in part.get("controls", ())):
         parts = {seed: row for seed, part in entry.parts.items() if (row := _control(part, control))}
-        if parts:
-            label = f"{entry.label}, {CONTROL_NAMES.get(control, control)}"
-            yield replace(entry, label=label, parts=parts, control=control)
+        label = f"{entry.label}, {CONTROL_NAMES.get(control, control)}"
+        yield replace(entry, label=label, parts=parts, control=control)
 
 
 def _control(part: Row, control: str) -> Row | None:
@@ -179,7 +181,6 @@ def _is_lonely_further(section: Sequence[Entry]) -> bool:
 
 
 def _section(section: Sequence[Entry], against: str | None) -> dict[str, Any]:
-    """The rows of one list of tasks."""
     reference = _reference(section, against)
     shown = _shown(section)
     first = shown[0]
@@ -247,7 +248,6 @@ def _difference(entry: Entry, reference: Entry) -> dict[str, Any]:
 
 
 def _mean(entry: Entry, name: str) -> float | None:
-    """Of the rows of all seeds that have it."""
     values = [part[name] for part in entry.parts.values() if part.get(name) is not None]
     return sum(values) / len(values) if values else None
 
@@ -256,6 +256,18 @@ def _task_set(entry: Entry) -> str:
     part = next(iter(entry.parts.values()))
     named = f"list {part['tasks_digest'][:6]}" if part.get("tasks_digest") else "of which nothing more is known"
     return f"{part['tasks']} {part.get('seed_set', 'eval')} tasks, {named}"
+
+
+def _differing(first: Row, other: Row) -> str:
+    """The parameters of the environment in which two rows differ, in words."""
+    one, two = (row.get("params") or _settings_of_env(row) for row in (first, other))
+    names = [name for name in {**one, **two} if str(one.get(name)) != str(two.get(name))]
+    return "".join(f"; {name} is {one.get(name, 'unset')} and {two.get(name, 'unset')}" for name in names)
+
+
+def _settings_of_env(row: Row) -> Row:
+    settings = row.get("settings", {})
+    return {name.removeprefix("env."): settings[name] for name in settings if name.startswith("env.")}
 
 
 def differing_settings(mains: Sequence[Entry]) -> dict[str, dict[str, list[str]]]:
@@ -269,7 +281,6 @@ def differing_settings(mains: Sequence[Entry]) -> dict[str, dict[str, list[str]]
 
 
 def _curve(entry: Entry) -> dict[str, Any] | None:
-    """p@N on validation tasks over the updates, of every seed."""
     seeds = {
         str(seed): [[point["update"], point["p"][-1]] for point in row["curve"]]
         for seed, row in entry.parts.items()

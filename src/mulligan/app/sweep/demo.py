@@ -25,6 +25,7 @@ from mulligan.eval.intervals import difference, over_seeds
 from mulligan.players import as_trained
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.report.run import load_trials, trial_to_dict
+from mulligan.training.config import Config
 from mulligan.training.resolve import resolve
 from mulligan.types import Trial
 
@@ -62,11 +63,12 @@ def gather(sweep: Sweep, work: Sequence[Work], results: Mapping[Path, Mapping[st
         label = f"{each.name}, independent retries"
         rows[label] = _row(label, result["controls"]["independent"], result["updates"])
     config = resolve(sweep.preset, None, sweep.settings)
-    scripted, ceiling = _scripted(sweep)
+    scripted, ceiling = _scripted(sweep, config)
     order = [WARM_START, RL, f"{RL}, independent retries", LONGER, MYOPIC, META, f"{META}, independent retries"]
-    solved = {name: _solved(folders[name]) for name in (RL, META, MYOPIC)}
+    trials = {name: load_trials(folders[name] / "evaluation") for name in (RL, META, MYOPIC)}
+    solved = {name: [float(trial.solved_at is not None) for trial in each] for name, each in trials.items()}
     worlds = results[folders[META]]["main"]["worlds"]
-    trials = _to_read(load_trials(folders[RL] / "evaluation"), load_trials(folders[META] / "evaluation"))
+    shown_trials = _to_read(trials[RL], trials[META])
     return {
         "title": sweep.title,
         "seed": sweep.seeds[0],
@@ -83,8 +85,8 @@ def gather(sweep: Sweep, work: Sequence[Work], results: Mapping[Path, Mapping[st
         "validation_tasks": config.run.validation_tasks,
         "curves": {name: results[folders[name]]["curve"] for name in (RL, META, MYOPIC)},
         "training_minutes": sum(results[each.folder]["seconds"] for each in work) / 60,
-        "trials": trials,
-        "rule": RULE if trials else "",
+        "trials": shown_trials,
+        "rule": RULE if shown_trials else "",
         "about": [text.format(tasks=sweep.tasks) for text in ABOUT],
     }
 
@@ -109,9 +111,8 @@ ABOUT = [
 ]
 
 
-def _scripted(sweep: Sweep) -> tuple[dict[str, Any], float]:
+def _scripted(sweep: Sweep, config: Config) -> tuple[dict[str, Any], float]:
     """The demonstrator on the same boards, and what a player who sees the mines reaches."""
-    config = resolve(sweep.preset, None, sweep.settings)
     env, warm = config.task.env, config.warmstart
     settings, params = as_trained(config, env)
     options: dict[str, Any] = {"params": params, "tasks": sweep.tasks, "seed_set": sweep.seed_set, "room": False}
@@ -126,10 +127,6 @@ def _gap(first: Sequence[float], second: Sequence[float], worlds: Sequence[int] 
     """Points between two agents in boards solved, with the interval over the boards' worlds."""
     gap, interval = difference(np.array([first]), np.array([second]), worlds)
     return {"points": 100 * gap, "ci": [100 * bound for bound in interval]}
-
-
-def _solved(folder: Path) -> list[float]:
-    return [float(trial.solved_at is not None) for trial in load_trials(folder / "evaluation")]
 
 
 def _to_read(rl: Sequence[Trial], meta: Sequence[Trial]) -> list[dict[str, Any]]:

@@ -55,7 +55,6 @@ def read_rows(
 
 
 def as_table(rows: Sequence[Row]) -> str:
-    """The rows as JSON, one a line."""
     return "[\n" + ",\n".join(json.dumps(row, separators=(",", ":"), ensure_ascii=False) for row in rows) + "\n]\n"
 
 
@@ -97,7 +96,6 @@ def _json(path: Path) -> Any:
 
 
 def arm_rows(arm: Mapping[str, Any], folder: Path, classes: bool) -> list[Row]:
-    """An arm of a sweep as a row."""
     config, name = _config(arm, folder), arm["name"]
     is_warm_start = name.startswith(WARM_START)
     method = WARM_START if is_warm_start else "RL" if config.trial.episodes == 1 else "meta-RL"
@@ -136,8 +134,8 @@ def evaluation_rows(result: Mapping[str, Any], folder: Path, classes: bool) -> l
     config = RunFolder.open(folder).config()
     how = [result["style"]] if result["style"] != "plain" else []
     how += [result["memory"]] if result["memory"] != "none" else []
-    shared = {"estimator": None, "gamma_traj": None, "seed": config["seed"], "seed_set": config["seed_set"]}
-    shared |= {"env": result["env"], "kind": result["kind"], "ceiling": result["ceiling"], "updates": 0}
+    shared = {name: result[name] for name in ("env", "params", "kind", "ceiling")}
+    shared |= {"estimator": None, "gamma_traj": None, "updates": 0} | {k: config[k] for k in ("seed", "seed_set")}
     agent = {"name": ", ".join([result["policy"], *how]), "method": result["policy"], "memory": result["memory"]}
     agent |= {"minutes": round(result["seconds"] / 60, 2), "also": _classes(result) if classes else {}}
     rows = [{**shared, **agent, **_evaluation(result, result["controls"])}]
@@ -154,7 +152,6 @@ def _classes(result: Mapping[str, Any]) -> dict[str, Row]:
 
 
 def _evaluation(main: Mapping[str, Any], controls: Mapping[str, Mapping[str, Any]]) -> Row:
-    """The figures and outcomes of one evaluation."""
     part: Row = {name: main[name] for name in _PART if name in main}
     if main.get("worlds") and main["worlds"] != [*range(len(main["worlds"]))]:
         part["worlds"] = main["worlds"]

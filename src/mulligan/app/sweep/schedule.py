@@ -73,7 +73,8 @@ def work_progress(work: Sequence[Work], *, quiet: bool = False) -> Iterator[OnPr
             nonlocal done
             name = f"{one.name} (seed {one.seed})" if several_seeds else one.name
             if stage != "done":
-                display.show(name, f"{stage} {count} of {total}", count, total)
+                shown_stage = "" if one.name.startswith(stage) else f"{stage} "  # not "warm start: warm start 1 of 250"
+                display.show(name, f"{shown_stage}{count} of {total}", count, total)
                 return
             done += 1
             if not quiet:
@@ -141,7 +142,7 @@ class _Scheduler:
         if self.running:
             sys.stderr.write("stopping after the updates that are under way; once more to stop at once\n")
         for process in self.running.values():
-            process.tell("leave")
+            process.ask_to_leave()
         while self.running:
             one, progress = self.reports.get()
             if progress is None:
@@ -166,26 +167,25 @@ class _Process:
         # Where cores are shared with others, threads that spin cost seven times more.
         environment = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ}
         environment |= {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+        (work.folder / ORDER).write_text(json.dumps(work.order), encoding="utf-8")
         with self.log.open("a", encoding="utf-8") as log:
             self.process = subprocess.Popen(
-                [sys.executable, *_WORKER],
-                stdin=subprocess.PIPE,
+                [sys.executable, *_WORKER, str(work.folder)],
+                stdin=subprocess.PIPE,  # which stays open: its end tells the worker that nobody listens any more
                 stdout=subprocess.PIPE,
                 stderr=log,
                 encoding="utf-8",
                 env=environment,
             )
-        order = json.dumps(work.order)
-        (work.folder / ORDER).write_text(order, encoding="utf-8")
-        self.tell(order)  # the pipe stays open: its end tells the worker that nobody listens any more
         self.listener = threading.Thread(target=self._listen, args=(reports,), daemon=True)
         self.listener.start()
 
     def _listen(self, reports: Reports) -> None:
         assert self.process.stdout is not None
         try:
-            for line in self.process.stdout:
-                reports.put((self.work, json.loads(line)))
+            with self.process.stdout as lines:
+                for line in lines:
+                    reports.put((self.work, json.loads(line)))
         finally:
             self.process.wait()
             reports.put((self.work, None))
@@ -206,10 +206,10 @@ class _Process:
             f"{_in_words(self.work)} failed (exit code {self.process.returncode}): {last}; its output is in {self.log}"
         )
 
-    def tell(self, line: str) -> None:
+    def ask_to_leave(self) -> None:
         assert self.process.stdin is not None
         with contextlib.suppress(OSError):  # it has ended by itself meanwhile
-            self.process.stdin.write(line + "\n")
+            self.process.stdin.write("leave\n")
             self.process.stdin.flush()
 
     def end(self) -> None:
@@ -218,10 +218,9 @@ class _Process:
 
     def _close(self) -> None:
         self.listener.join()
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):  # it ended before it read the last line
-                    pipe.close()
+        assert self.process.stdin is not None
+        with contextlib.suppress(OSError):  # it ended before it read the last line
+            self.process.stdin.close()
 
 
 def _in_words(work: Work) -> str:

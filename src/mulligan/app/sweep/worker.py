@@ -1,8 +1,8 @@
 """One arm in a process of its own: train or go on training, evaluate, write ``arm.json``.
 
-``python -m mulligan.app.sweep.worker`` reads its order as a JSON line from standard input and reports progress as JSON
-lines on standard output. Another line on standard input asks it to leave: it saves what it has trained first. When
-standard input ends, the scheduler is gone, and the worker exits at once.
+``python -m mulligan.app.sweep.worker FOLDER`` reads ``FOLDER/order.json`` and reports progress as JSON lines on its
+standard output. A line on standard input asks it to leave: it saves what it has trained first. When standard input
+ends, the scheduler is gone, and the worker exits at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mulligan.app.sweep.arms import RESULT, changed_trial, further_name
+from mulligan.app.sweep.arms import ORDER, RESULT, changed_trial, further_name
 from mulligan.errors import MemoryFull, MulliganError, lacks_memory
 
 if TYPE_CHECKING:
@@ -42,12 +42,11 @@ Report = Callable[[Mapping[str, Any]], object]
 
 
 def main() -> None:
-    """Work off the order on standard input."""
     # Both reach all processes of a terminal or a job, and the scheduler decides. The processes that this one starts
     # inherit what is ignored, and must end on SIGTERM.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: None)
-    order = json.loads(_first_line())
+    order = json.loads((Path(sys.argv[1]) / ORDER).read_text(encoding="utf-8"))
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever an environment prints goes to the log, not between the lines of progress
     import torch  # noqa: F401  (on Windows, loading it while another thread reads standard input never ends)
@@ -99,6 +98,8 @@ def work(order: Mapping[str, Any], report: Report, stop: Callable[[], bool] = la
     def on_update(metrics: Mapping[str, Any]) -> None:
         if "update" in metrics:
             report({"stage": "training", "done": metrics["update"], "total": metrics["updates"]})
+        elif "demonstrations" in metrics:
+            report({"stage": "demonstrations", "done": metrics["demonstrated"], "total": metrics["demonstrations"]})
         else:
             report({"stage": "warm start", "done": metrics["warmstart"], "total": metrics["steps"]})
 
@@ -189,14 +190,6 @@ def _point(line: Mapping[str, Any]) -> dict[str, Any] | None:
     if "validation/diversity" in line:
         point["diversity"] = line["validation/diversity"]
     return point if point["p"] else None
-
-
-def _first_line() -> bytes:
-    """The first line of standard input, and no byte more: the rest is for the thread that listens."""
-    line = b""
-    while (byte := os.read(0, 1)) not in (b"", b"\n"):
-        line += byte
-    return line
 
 
 if __name__ == "__main__":

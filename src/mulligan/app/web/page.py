@@ -84,7 +84,6 @@ GOOD_BYE = "<h1>Good bye.</h1><p>The program has ended; this tab can be closed.<
 
 
 def card(html: str) -> str:
-    """A page that is no scene."""
     return _document("mulligan", f'<div class="one"><main><div class="card">{html}</div></main></div>')
 
 

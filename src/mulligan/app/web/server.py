@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import ClassVar
 from urllib.parse import parse_qs
 
@@ -53,12 +53,9 @@ def serving(table: Table, port: int = 0) -> Iterator[str]:
         thread.join()
 
 
-class _Server(ThreadingHTTPServer):
+class _Server(socketserver.ThreadingTCPServer):  # an HTTPServer would ask the network for this machine's name
+    allow_reuse_address = True
     daemon_threads = True  # connections that a browser only keeps open must not keep the program
-
-    def server_bind(self) -> None:
-        socketserver.TCPServer.server_bind(self)  # the parent's would ask the network for this machine's name
-        self.server_name, self.server_port = ADDRESS, int(self.server_address[1])
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Browsers drop connections as they like; anything else is a mistake of ours to be seen."""

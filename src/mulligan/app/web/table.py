@@ -29,7 +29,6 @@ class Table:
         self._answer: Future[str] | None = None
 
     async def ask(self, render: Render) -> str:
-        """Show a page and wait for its answer."""
         answer: Future[str] = Future()
         self._show(render, answer)
         return await asyncio.wrap_future(answer)
@@ -56,7 +55,6 @@ class Table:
 
     @property
     def page(self) -> str:
-        """The name of the present page."""
         return f"{self.token}.{self.number}"
 
     def _show(self, render: Render, answer: Future[str] | None) -> None:

@@ -69,7 +69,6 @@ class Visitor:
         self.is_reflecting = True
 
     def finish(self, trial: Trial) -> None:
-        """Show how the trial ended."""
         scene = self.scene
         scene.kind, scene.observation = "over", trial.episodes[-1].final
         scene.past = [
