@@ -38,6 +38,8 @@ _FATAL = (UsageError, DeviceLost, RunFolderError)
 """Errors in place of a reply that say nothing about the model: they end everything."""
 ReflectionSource = Callable[[int], Reflection | None]
 """Episode index -> the reflection to show after it, instead of asking the agent (a control)."""
+LONGEST_TEXT = 1_000_000
+"""Characters that an environment may say at a time."""
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
@@ -68,12 +70,13 @@ async def run_trial(
     seed, index = whole("seed", seed), whole("index", index)
     trial_seed = derive(seed, first_task.seed, index, "policy")
     try:
-        env = registry.build(task) if isinstance(task, Task) else task
+        env = await _within(settings.env_timeout, registry.build, task) if isinstance(task, Task) else task
         play = _TrialPlay(env, player, trial_seed, settings, reflections, related)
     except MulliganError:
         raise
     except Exception as error:  # the world could not even be built
-        failed = Episode(0, (), "", StopReason.ENV_RAISED, error=_described(error))
+        stop, description = _env_failure(error, settings.env_timeout)
+        failed = Episode(0, (), "", stop, error=description)
         return Trial(first_task, (failed,), settings.memory_mode, seed=seed, index=index)
     try:
         episodes = await play.episodes()
@@ -131,14 +134,16 @@ class _TrialPlay:
             blame = StopReason.ENV_RAISED
             try:
                 if index and index <= len(self.related):
-                    self._move_to(self.related[index - 1])
+                    await self._move_to(self.related[index - 1])
                 blame = StopReason.REQUEST_FAILED
                 if self.conversation is None or self.memory == "none":
                     self._begin(index)
             except MulliganError:
                 raise
             except Exception as error:
-                episodes.append(Episode(index, (), "", blame, error=_described(error)))
+                stop, description = _env_failure(error, self.settings.env_timeout)
+                stop = stop if blame is StopReason.ENV_RAISED else blame
+                episodes.append(Episode(index, (), "", stop, error=description))
                 break
             episode, feedback = await self._episode(index)
             last = index + 1 == self.settings.episodes or (self.stop == "success" and episode.won)
@@ -149,7 +154,7 @@ class _TrialPlay:
             self.longest_episode = max(self.longest_episode, self.tokens - self.tokens_before)
             try:
                 shows_history = remembering.shows_history(self.memory)
-                history = (self.digest or remembering.transcript)(episode) if shows_history else ""
+                history = _text("it", (self.digest or remembering.transcript)(episode)) if shows_history else ""
                 self.past.append(remembering.Recollection(episode, history))
             except Exception as error:
                 episodes.append(replace(episode, stop=StopReason.ENV_RAISED, error=f"digest: {_described(error)}"))
@@ -172,12 +177,12 @@ class _TrialPlay:
             self.spectator.watch(cast(World, self.env))
 
     def _system(self) -> list[Message]:
-        rules = prompts.system(self.env.rules(), self.style, self.env.task.turns)
+        rules = prompts.system(_text("rules()", self.env.rules()), self.style, self.env.task.turns)
         return [{"role": "system", "content": rules}] if rules else []
 
-    def _move_to(self, task: Task) -> None:
+    async def _move_to(self, task: Task) -> None:
         """Go on with another task of the class; if its rules read differently, in a new list."""
-        self.env = registry.build(task)
+        self.env = await _within(self.settings.env_timeout, registry.build, task)
         system = self._system()
         if system != self.system:
             self.system, self.messages = system, []
@@ -194,18 +199,14 @@ class _TrialPlay:
         self.tokens = reply.prompt_tokens + reply.completion_tokens
         return reply
 
-    async def _ask_env(self, function: Callable[[Argument], Result], argument: Argument) -> Result:
-        """Call the environment, in a thread if its answers have a time limit."""
-        limit = self.settings.env_timeout
-        return function(argument) if limit is None else await call_in_thread(function, argument, limit)
-
     async def _episode(self, index: int) -> tuple[Episode, str]:
         """One episode, and what the environment said of its last reply."""
         task = self.env.task
         try:
-            observation = await self._ask_env(self.env.reset, index if self.restart == "fresh" else 0)
+            repeat = index if self.restart == "fresh" else 0
+            observation = _text("reset()", await _within(self.settings.env_timeout, self.env.reset, repeat))
         except Exception as error:
-            stop, description = self._env_failure(error)
+            stop, description = _env_failure(error, self.settings.env_timeout)
             return Episode(index, (), "", stop, error=description), ""
         opening, continues = self._open(index, observation)
         turns: list[Turn] = []
@@ -240,7 +241,7 @@ class _TrialPlay:
                 if self.spectator is not None:
                     self.spectator.see(step, penalty)
             except Exception as error:
-                stop, description = self._env_failure(error)
+                stop, description = _env_failure(error, self.settings.env_timeout)
                 break
             state_key = step.state_key
             if step.done:
@@ -254,11 +255,6 @@ class _TrialPlay:
             index, tuple(turns), step.observation, stop, opening, continues, error=description, forfeit=forfeit
         )
         return episode, step.feedback
-
-    def _env_failure(self, error: Exception) -> tuple[StopReason, str]:
-        if isinstance(error, Hung):
-            return StopReason.ENV_HUNG, f"no answer within {self.settings.env_timeout} s"
-        return StopReason.ENV_RAISED, _described(error)
 
     def _open(self, index: int, observation: str) -> tuple[tuple[Message, ...], bool]:
         """Begin the episode's messages: the new ones, and whether they go on in the list of the one before."""
@@ -289,12 +285,17 @@ class _TrialPlay:
         return self.count(prompts.remembered(memory_text, self.style, related=bool(self.related)))
 
     async def _step(self, reply: str) -> Step:
-        step = await self._ask_env(self.env.step, reply)
+        """What the environment answers, in plain types: what cannot be stored ends the episode, not the run."""
+        step = await _within(self.settings.env_timeout, self.env.step, reply)
         if not isinstance(step, Step):
             raise TypeError(f"step() returned {type(step).__name__}, not Step")
-        if not math.isfinite(step.reward):
-            raise ValueError(f"step() gave the reward {step.reward}")
-        return step
+        for name in ("observation", "state_key", "feedback"):
+            _text(f"the {name} of step()", getattr(step, name))
+        reward, shaping = float(step.reward), float(step.shaping)
+        if not (math.isfinite(reward) and math.isfinite(shaping)):
+            raise ValueError(f"step() gave the reward {reward}, the shaping {shaping}")
+        done, won, valid = bool(step.done), bool(step.won), bool(step.valid)
+        return step._replace(reward=reward, done=done, won=won, valid=valid, shaping=shaping)
 
     def _goes_on(self) -> bool:
         """Whether history can simply stay in the context: nothing digests it, and it fits the budget."""
@@ -340,14 +341,34 @@ class _TrialPlay:
         return replace(episode, reflection=parse_reflection(completion, bare=self.style.bare))
 
 
+async def _within(seconds: float | None, function: Callable[[Argument], Result], argument: Argument) -> Result:
+    """Call the environment, in a thread if its answers have a time limit."""
+    return function(argument) if seconds is None else await call_in_thread(function, argument, seconds)
+
+
+def _env_failure(error: Exception, seconds: float | None) -> tuple[StopReason, str]:
+    if isinstance(error, Hung):
+        return StopReason.ENV_HUNG, f"no answer within {seconds} s"
+    return StopReason.ENV_RAISED, _described(error)
+
+
+def _text(source: str, text: object) -> str:
+    """What an environment says, if it can be stored and shown."""
+    if not isinstance(text, str):
+        raise TypeError(f"{source} is {type(text).__name__}, not str")
+    if len(text) > LONGEST_TEXT:
+        raise ValueError(f"{source} has {len(text):,} characters; at most {LONGEST_TEXT:,} are read")
+    text.encode()  # half a surrogate pair can neither be stored nor sent
+    return text
+
+
 def _turn(observation: str, reply: Completion, step: Step, state_key: str, timeout_reward: float) -> Turn:
-    """A step as it is kept: NumPy scalars become Python numbers, so that they can be written as JSON."""
     fault = None
     if not step.valid:
         empty = not reply.text or reply.text.isspace()
         fault = Fault.CUT_OFF if reply.finish == "length" else Fault.EMPTY if empty else Fault.INVALID
-    reward = float(step.reward) + timeout_reward
-    return Turn(observation, reply, reward, bool(step.valid), state_key, step.feedback, float(step.shaping), fault)
+    reward = step.reward + timeout_reward
+    return Turn(observation, reply, reward, step.valid, state_key, step.feedback, step.shaping, fault)
 
 
 def _described(error: BaseException) -> str:
