@@ -30,7 +30,14 @@ from mulligan.trial.runner import run_trial_sync
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import gymnasium
-    import textarena
+
+
+@pytest.fixture(autouse=True, scope="module")
+def textarena_loaded():
+    """TextArena takes a second to load: only where these tests are run."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import textarena  # noqa: F401
 
 
 # OpenSpiel ------------------------------------------------------------------------------------------------------------
@@ -157,7 +164,9 @@ def test_a_library_that_is_missing_names_its_extra(library, module, monkeypatch)
 
 
 def test_the_catalogue_of_textarena_names_variants_beside_their_game(monkeypatch):
-    games = {name: entry for name, entry in textarena.envs.registration.ENV_REGISTRY.items() if "KuhnPoker" in name}
+    from textarena.envs.registration import ENV_REGISTRY
+
+    games = {name: entry for name, entry in ENV_REGISTRY.items() if "KuhnPoker" in name}
     monkeypatch.setattr(textarena_games, "_registered", lambda env: games)
     (listed,) = textarena_games.catalogue()
     assert (listed.name, listed.players) == ("KuhnPoker-v0", 2)

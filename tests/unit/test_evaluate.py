@@ -249,7 +249,7 @@ def test_a_mistake_leaves_no_folder(tmp_path):
         ("bandit", "random", {"tasks": 0}),
         ("bandit", "random", {"max_cost": 1.0}),
         ("bandit", "random", {"concurrency": 0}),
-        ("bandit", numberless, {}),
+        ("bandit", numberless, {"tasks": 2}),
     ):
         with pytest.raises(UsageError):
             evaluate(env, policy, run=tmp_path / "run", **options)

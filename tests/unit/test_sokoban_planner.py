@@ -70,7 +70,7 @@ def test_it_is_mediocre():
 
 def test_it_profits_from_what_it_remembers_and_most_where_every_loss_is_seen():
     def within_three(policy: str, lost: str) -> float:
-        options = {"tasks": 200, "controls": (), "room": False, "memory": "history"}
+        options = {"tasks": 100, "controls": (), "room": False, "memory": "history"}
         return evaluate("sokoban", policy, params={"lost": lost}, **options).main.p[-1]  # type: ignore[arg-type]
 
     careless, careful, warned = (

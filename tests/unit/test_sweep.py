@@ -8,6 +8,7 @@ import pytest
 
 from mulligan.app.sweep.arms import Arm, Sweep, chosen, further_name, plan_work, read_sweep
 from mulligan.errors import MulliganError, ParameterError, UnknownName, UsageError
+from mulligan.rollout import tasksets
 from mulligan.training.resolve import resolve
 
 RL = {"trial.episodes": "1", "run.group": "24"}
@@ -123,7 +124,8 @@ def test_a_wrong_setting_is_found_before_anything_runs(tmp_path):
         (Sweep([Arm("a", {"task.env": "minesweeper:2,sokoban:1"})]), r"task\.env"),
     ],
 )
-def test_what_could_not_be_evaluated_is_not_trained_first(sweep, said):
+def test_what_could_not_be_evaluated_is_not_trained_first(sweep, said, monkeypatch):
+    monkeypatch.setattr(tasksets, "_PATIENCE", 500)
     with pytest.raises(MulliganError, match=said):
         plan_work(sweep, Path("/sweep"))
 

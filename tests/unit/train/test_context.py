@@ -192,7 +192,9 @@ GIBIBYTES = {"qwen3-4b": 139, "llama3.1-8b": 139, "smollm2": 40}
 @lru_cache
 def shaped(name: str, lora: int = 0) -> torch.nn.Module:
     """A model's sizes without its weights."""
-    return random_model(SHAPES[name], Way("", lora=lora), torch.device("meta"))
+    meta = torch.device("meta")
+    with meta:  # for the adapter too
+        return random_model(SHAPES[name], Way("", lora=lora), meta)
 
 
 def cases() -> list[tuple[str, str]]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import time
 import weakref
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -200,10 +202,12 @@ def test_every_option_trains_and_resumes(warm, tmp_path, sections, monkeypatch):
     assert lora or max(line.get("loss/grad_norm", 0.0) for line in metrics(run)) > 0
 
 
-@pytest.mark.usefixtures("collects")
 def test_a_run_that_is_over_holds_no_memory(tmp_path, monkeypatch):
     """An evaluation that follows in the same process needs the GPU's, and so do runs beside it."""
     made: list[weakref.ref[object]] = []
+    frozen = Counter()
+    for name in ("freeze", "unfreeze"):
+        monkeypatch.setattr(gc, name, partial(frozen.update, [name]))
 
     class Noted(Trainer):
         def __init__(self, *given, **more):
@@ -213,6 +217,7 @@ def test_a_run_that_is_over_holds_no_memory(tmp_path, monkeypatch):
     monkeypatch.setattr("mulligan.training.loop.Trainer", Noted)
     train(brief(run=replace(small().run, updates=1)), tmp_path / "run")
     assert [held() for held in made] == [None] * 4
+    assert frozen == {"freeze": 1, "unfreeze": 1}
 
 
 def test_diversity_is_looked_at_where_it_is_asked_for(tmp_path):

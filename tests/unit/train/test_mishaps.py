@@ -197,7 +197,7 @@ def test_a_device_that_fails_in_the_warm_start_or_an_update_is_said_so(tmp_path,
 
     monkeypatch.setattr(Learner, doing, break_down)
     config = small(warmstart=replace(small().warmstart, steps=1))
-    with pytest.raises(DeviceLost, match=r"failed while training: CUDA error: .* encountered; start again with"):
+    with pytest.raises(DeviceLost, match=r"failed while training: CUDA error: .* encountered; continue with --resume"):
         train(config, tmp_path / "run")
 
 

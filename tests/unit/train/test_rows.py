@@ -39,7 +39,7 @@ def _agree(memory, env, window, monkeypatch):
     """The log-probabilities of the first pass are the sampler's: same tokens, same places, same temperature."""
     monkeypatch.chdir(__file__.partition("/tests/")[0])
     loaded = load(TINY)
-    params = {} if "my_env" in env else {"rows": 3, "cols": 3, "mines": 2, "turns": 3}
+    params = {"turns": 3} if env == GUESS else {"rows": 3, "cols": 3, "mines": 2, "turns": 3}
     group = play(loaded, memory=memory, env=env, params=params, window=window, temperature=0.8, trials=2)
     rows, steps = rows_of(group.trials)
     assert steps == len(batch_from_groups([group], gamma_step=1.0, gamma_traj=1.0))
@@ -58,14 +58,14 @@ def _agree(memory, env, window, monkeypatch):
 def test_rows_follow_the_memory_mode():
     """A row is an episode where memory starts anew, the whole trial where history goes on, a turn under a window."""
     loaded = load(TINY)
-    env, params = f"{__file__.partition('/tests/')[0]}/examples/my_env.py:GuessNumber", {}
+    env, params = f"{__file__.partition('/tests/')[0]}/{GUESS}", {"turns": 3}
     count = {
         mode: len(rows_of(play(loaded, memory=mode, env=env, params=params, trials=2, episodes=2).trials)[0])
         for mode in ("reflection", "history", "both", "none")
     }
     assert count == {"reflection": 4, "history": 2, "both": 2, "none": 4}
     windowed = rows_of(play(loaded, memory="history", env=env, params=params, trials=1, window=1, episodes=2).trials)[0]
-    assert len(windowed) == 2 * 6  # a row for each of the six turns of two episodes
+    assert len(windowed) == 2 * 3  # a row for each of the three turns of two episodes
 
 
 def test_demonstrations_carry_the_tokens_an_agent_would_sample():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import pickle
 from dataclasses import replace
 
 import pytest
@@ -13,6 +14,7 @@ import mulligan
 from mulligan.envs.bandit import Bandit
 from mulligan.errors import MulliganError, RunFolderError, UnknownName, UsageError
 from mulligan.models.load import load
+from mulligan.rollout import tasksets, workers
 from mulligan.training import checkpoint, warmstart
 from mulligan.training.config import (
     RunConfig,
@@ -70,7 +72,16 @@ def test_mistakes_on_purpose_are_shown_and_not_imitated():
     assert notes / 4 < wrong < 3 * notes / 4
 
 
-def test_demonstrations_are_the_same_however_many_processes_play_them():
+@pytest.mark.parametrize("real", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_demonstrations_are_the_same_however_many_processes_play_them(real, monkeypatch):
+    def in_turn(function, calls):
+        """What processes are told and answer is pickled; that they start and answer is tested with the workers."""
+        messages = [pickle.dumps((function, arguments)) for arguments in calls]
+        answers = [each(*arguments) for each, arguments in map(pickle.loads, messages)]
+        return pickle.loads(pickle.dumps(answers))
+
+    if not real:
+        monkeypatch.setattr(workers, "_in_processes", in_turn)
     config = resolve("test", None, {"warmstart.memory": "history, reflection", "warmstart.trials": "200"})
     here = load(config.model.name)
     trials = [
@@ -85,14 +96,15 @@ def test_demonstrations_are_the_same_however_many_processes_play_them():
     "sections",
     [
         {"warmstart": {"optimiser": "muon"}, "algo": {"estimator": "ppo"}},
-        {"model": {"dtype": "bfloat16"}, "optim": {"tokens": 64}},
+        {"model": {"dtype": "bfloat16"}, "optim": {"tokens": 64, "epochs": 1}},
     ],
     ids=["two optimisers and a critic", "half precision"],
 )
 def test_a_warm_start_that_is_asked_to_stop_goes_on_step_by_step(tmp_path, sections, monkeypatch):
     """Each process takes one step, as under a time limit that is far too short."""
     monkeypatch.setattr(warmstart, "CHECKPOINT_EVERY", 3)
-    sections["warmstart"] = {"steps": 4, **sections.get("warmstart", {})}
+    warm = {"steps": 4, "trials": 16, "batch": 8, **sections.get("warmstart", {})}
+    sections = {**sections, "warmstart": warm, "run": {"updates": 1}}
     config = small(**{name: replace(getattr(small(), name), **changes) for name, changes in sections.items()})
     whole, run, steps = train(config, tmp_path / "whole"), tmp_path / "part", []
 
@@ -109,7 +121,7 @@ def test_a_warm_start_that_is_asked_to_stop_goes_on_step_by_step(tmp_path, secti
     assert metrics(whole) == metrics(run)
     told = [json.loads((path / "warmstart.json").read_text()) for path in (whole, run)]
     assert told[0]["loss"] == told[1]["loss"]
-    assert sorted(path.name for path in (run / "checkpoints").iterdir()) == ["update-00001", "update-00002"]
+    assert sorted(path.name for path in (run / "checkpoints").iterdir()) == ["update-00000", "update-00001"]
 
 
 def test_a_warm_start_goes_on_with_the_settings_it_was_begun_with(tmp_path):
@@ -144,8 +156,9 @@ def test_a_warm_start_alone_is_validated_once(tmp_path):
     assert metrics(run) == [line]
 
 
-def test_a_warm_start_is_validated_on_as_many_worlds_as_there_are(tmp_path):
+def test_a_warm_start_is_validated_on_as_many_worlds_as_there_are(tmp_path, monkeypatch):
     """3x3 with 2 mines has 36 boards, of which validation has a few, not 100."""
+    monkeypatch.setattr(tasksets, "_PATIENCE", 500)
     board = TaskConfig(env="minesweeper", params={"rows": 3, "cols": 3, "mines": 2, "view": "compact", "turns": 3})
     run = RunConfig(updates=0, threads=1, validation_tasks=100)
     config = small(run=run, task=board)
