@@ -124,3 +124,7 @@ def lacks_memory(message: str) -> bool:
 
 class RunFolderError(MulliganError):
     """A run folder that cannot be read or must not be written."""
+
+
+class DamagedFile(UserWarning):
+    """A file of a run folder of which a part was left out."""

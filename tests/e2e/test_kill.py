@@ -31,7 +31,7 @@ import pytest
 import torch
 
 from mulligan.models.load import load, save
-from mulligan.report.run import read_lines
+from mulligan.report.files import read_members
 from mulligan.training import checkpoint, warmstart
 from mulligan.training.config import (
     AlgoConfig,
@@ -260,7 +260,9 @@ def test_the_run_left_alone_holds_what_is_compared(whole):
     for update in range(1, UPDATES + 1):
         file = whole / "trials" / f"update-{update:05d}.jsonl.gz"
         gzip.decompress(file.read_bytes())  # raises where the tail is torn
-        assert [line["place"] for line in read_lines(file)] == list(range(TASKS * GROUP))
+        assert [json.loads(line)["place"] for _, lines in read_members(file) for line in lines.splitlines()] == list(
+            range(TASKS * GROUP)
+        )
 
 
 # Kills ------------------------------------------------------------------------------------------------------------

@@ -415,7 +415,7 @@ def test_a_game_that_hangs_takes_neither_the_others_nor_the_output_with_it(monke
     monkeypatch.setattr(textarena_games, "_LONGEST_WAIT", 0.3)
     try:
         tasks = [make_task("textarena:TowerOfHanoi-v0", seed) for seed in range(2)]
-        hung, other = (run_trial_sync(task, lambda _: "[A C]", env_timeout=0.1, style="bare") for task in tasks)
+        hung, other = (run_trial_sync(task, lambda _: "[A C]", env_timeout=1.0, style="bare") for task in tasks)
         sys.stdout.write("the result\n")
     finally:
         go_on.set()

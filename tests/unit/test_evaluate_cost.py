@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import math
 from typing import ClassVar
 
 import pytest
 
 from mulligan import evaluate
-from mulligan.errors import RequestFailed, RunFolderError
+from mulligan.errors import DamagedFile, RequestFailed, RunFolderError
 from mulligan.eval.paid import PaidReplies
 from mulligan.report.tables import footnotes
 from mulligan.types import Completion, Message, Step, Task
@@ -222,19 +222,19 @@ def test_a_full_disk_is_said_and_leaves_what_was_paid_for_readable(tmp_path, mon
     paid = PaidReplies(file)
     paid.keep(1, 0, 7, Completion("a", prompt_tokens=5))
 
-    def half(*_, **__):
-        file.write_bytes(file.read_bytes() + b'[1, 1, 8, {"te')
+    def full(_):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as disk:
-        disk.setattr("mulligan.eval.paid.asdict", half)
+        disk.setattr("os.fsync", full)
+        disk.setattr(paid, "_synced", -math.inf)
         with pytest.raises(RunFolderError, match=r"main\.jsonl.*No space left"):
             paid.keep(1, 1, 8, Completion("b"))
     paid.keep(1, 2, 9, Completion("c"))
     assert PaidReplies(file).kept.keys() == {(1, 0), (1, 2)}
-    with file.open("a") as torn:  # in the middle, by a full disk
-        torn.write('[1, 3, 8, {"te' + json.dumps([1, 4, 9, {}]) + "\n")
-    assert PaidReplies(file).kept.keys() == {(1, 0), (1, 2)}
+    file.write_bytes(file.read_bytes().replace(b'"c"', b'"d"'))
+    with pytest.warns(DamagedFile, match="1 of its 2 paid replies"):
+        assert PaidReplies(file).kept.keys() == {(1, 0)}
 
 
 @pytest.mark.parametrize("place", ["os.replace", "pathlib.Path.unlink"])
@@ -244,7 +244,7 @@ def test_a_kill_while_replies_are_summed_up_costs_nothing(tmp_path, monkeypatch,
     paid = PaidReplies(file)
     paid.keep(1, 0, 7, Completion("a", prompt_tokens=1000, completion_tokens=10))
 
-    def killed(*_):
+    def killed(*_, **__):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as kill, contextlib.suppress(KeyboardInterrupt):

@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import json
 import os
+import time
+import warnings
+import zlib
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from mulligan.errors import RunFolderError
+from mulligan.errors import DamagedFile
 from mulligan.policy.base import Conversation, Policy
-from mulligan.report.run import RunFolder
+from mulligan.report.files import append, replace_file
 from mulligan.seeding import derive
 from mulligan.types import Completion, Message, Sampling, Task
+
+_SYNC_SECONDS = 0.5
+"""A power cut loses the replies of no more than this; a kill loses none."""
 
 
 class PaidReplies:
@@ -29,41 +35,53 @@ class PaidReplies:
         """(seed of the conversation, number of the request) -> digest of the messages, and the reply."""
         self.tokens: tuple[int, int] = (0, 0)
         """Prompt and completion tokens of all replies that were ever paid for in this arm."""
+        self._synced = 0.0
         content = path.read_bytes() if path.exists() else b""
         complete = content.rfind(b"\n") + 1
-        for line in content[:complete].splitlines():
-            with suppress(ValueError, TypeError):  # a line that a full disk tore is no reply
-                entry = json.loads(line)
-                if isinstance(entry, dict):  # the sum that `forget` wrote
-                    self.tokens = (entry["prompt_tokens"], entry["completion_tokens"])
-                else:
-                    seed, number, digest, fields = entry
-                    self.kept[seed, number] = (digest, Completion(**fields))
-                    self._count(self.kept[seed, number][1])
+        lines = content[:complete].splitlines()
+        intact = [entry for entry in map(_checked, lines) if entry is not None]
+        for entry in intact:
+            if isinstance(entry, dict):  # the sum that `forget` wrote
+                self.tokens = (entry["prompt_tokens"], entry["completion_tokens"])
+            else:
+                seed, number, digest, fields = entry
+                self.kept[seed, number] = (digest, Completion(**fields))
+                self._count(self.kept[seed, number][1])
         if complete < len(content):  # a torn last line would spoil the next one
             os.truncate(path, complete)
+        if len(intact) < len(lines):
+            text = f"{path} is damaged: {len(lines) - len(intact)} of its {len(lines)} paid replies cannot be read"
+            warnings.warn(f"{text}, and are asked for again where a trial needs them", DamagedFile, stacklevel=2)
 
     def keep(self, seed: int, number: int, digest: int, reply: Completion) -> None:
         self._count(reply)
-        before = self.path.stat().st_size if self.path.exists() else 0
-        try:
-            self.path.parent.mkdir(exist_ok=True)
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps([seed, number, digest, asdict(reply)]) + "\n")
-        except OSError as error:
-            with suppress(OSError):  # half a line would spoil the next one
-                os.truncate(self.path, before)
-            raise RunFolderError(f"{self.path} cannot be written: {error}") from error
+        self.path.parent.mkdir(exist_ok=True)
+        now = time.monotonic()
+        sync = now - self._synced > _SYNC_SECONDS
+        self._synced = now if sync else self._synced
+        append(self.path, _line([seed, number, digest, asdict(reply)]), sync=sync)
 
     def forget(self) -> None:
         """Replace the replies by the sum of their tokens, in one step: a kill loses and doubles nothing."""
         if self.path.exists():
             counts = dict(zip(("prompt_tokens", "completion_tokens"), self.tokens, strict=True))
-            RunFolder(self.path.parent).write_text(self.path.name, json.dumps(counts) + "\n")
+            replace_file(self.path, _line(counts))
 
     def _count(self, reply: Completion) -> None:
         prompt, completion = self.tokens
         self.tokens = (prompt + reply.prompt_tokens, completion + reply.completion_tokens)
+
+
+def _line(entry: Any) -> bytes:
+    """An entry with a checksum before it."""
+    text = json.dumps(entry).encode()
+    return b"%08x %b\n" % (zlib.crc32(text), text)
+
+
+def _checked(line: bytes) -> Any:
+    """The entry of a line; None where it is not as it was written."""
+    checksum, _, text = line.partition(b" ")
+    return json.loads(text) if checksum == b"%08x" % zlib.crc32(text) else None
 
 
 class Remembering:

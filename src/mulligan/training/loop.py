@@ -67,7 +67,7 @@ def train(
     else:
         config = checkpoint.as_kept(checked(config or Config()), Path(run))
         folder = RunFolder.create(run, {"kind": "train", **to_tree(config)})
-    with folder.held(is_new=not resume):
+    with folder.held():
         try:
             if resume:
                 checkpoint.check_settings(config, folder.path)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import warnings
 from collections.abc import Sequence
+from typing import Any
 
 from mulligan.app.cli.options import Parser
+from mulligan.errors import DamagedFile
 from mulligan.text import visible
 
 COMMANDS = {
@@ -27,6 +30,9 @@ _CLOSED = 141
 """Exit code where the reader of the output has gone (``| head``), as of programs that SIGPIPE ends."""
 
 
+_USUAL_WARNING = warnings.formatwarning
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the command ``mulligan``. Exit codes: 2 a mistake, 130 interrupted, 141 output pipe closed."""
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -35,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # OpenMP reads this once, when torch is loaded. On cores shared with others, threads that spin while they wait are
     # up to seven times slower than threads that sleep.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    warnings.formatwarning = _warning
     try:
         try:
             code = _dispatch(words)
@@ -64,6 +71,13 @@ def _message(error: Exception) -> str:
     if not isinstance(error, OSError) or not error.strerror:
         return visible(" ".join(str(error).splitlines())) or type(error).__name__
     return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+
+
+def _warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> str:
+    """A warning of ours as one line; others as Python has them, with the line of code that they come from."""
+    if issubclass(category, DamagedFile):
+        return f"mulligan: {visible(str(message))}\n"
+    return _USUAL_WARNING(message, category, *where, **more)
 
 
 def _dispatch(words: list[str]) -> int:
