@@ -10,6 +10,7 @@ is being deleted lacks a file and is never read either; the next save deletes th
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -29,6 +30,7 @@ from safetensors.torch import load_file, save_file
 from mulligan.algo.normalise import History
 from mulligan.errors import RunFolderError, UsageError
 from mulligan.models.load import Loaded, LoraSettings, Precision, load, use_checkpointing
+from mulligan.report.files import replace_file
 from mulligan.report.run import RunFolder
 from mulligan.training.config import Config
 from mulligan.training.metrics import MetricsFile
@@ -39,7 +41,8 @@ from mulligan.training.validation import VALIDATION_EPISODES
 
 _CRITIC = "critic."
 _UPDATE, _WARM = "update", "warmstart"
-_FILES = ("weights.safetensors", "optimiser.pt", "state.json")
+_CHECKSUMS = "checksums.json"
+_FILES = ("weights.safetensors", "optimiser.pt", "state.json", _CHECKSUMS)
 _MODELS = ("nano", "smollm2", "hf")
 _OURS = re.compile(rf"({_UPDATE}|{_WARM})-\d+|\.({_UPDATE}|{_WARM})-\d+\.tmp")
 
@@ -76,8 +79,9 @@ def _write(run: Path, name: str, learner: Learner, optimiser: Any, state: Mappin
     weights: dict[str, torch.Tensor] = {name: each.detach().contiguous() for name, each in learner.weights().items()}
     if learner.critic is not None:
         weights |= {_CRITIC + name: value.detach() for name, value in learner.critic.state_dict().items()}
-    save_file(weights, temporary / "weights.safetensors")
-    torch.save(optimiser, temporary / "optimiser.pt")
+    with _writing(temporary, weights):
+        save_file(weights, temporary / "weights.safetensors")
+        torch.save(optimiser, temporary / "optimiser.pt")
     state = {
         **state,
         "budget": learner.budget.state_dict(),
@@ -86,6 +90,7 @@ def _write(run: Path, name: str, learner: Learner, optimiser: Any, state: Mappin
         "planned": learner.schedule.updates,
     }
     (temporary / "state.json").write_text(json.dumps(state), encoding="utf-8")
+    _write_checksums(temporary)
     for path in (*temporary.iterdir(), temporary):
         _sync(path)
     shutil.rmtree(target, ignore_errors=True)  # one that is half deleted
@@ -120,7 +125,7 @@ def _put_back(checkpoint: Path, learner: Learner, optimisers: Sequence[torch.opt
     state = _state(checkpoint)
     with _reading(checkpoint):
         # On the CPU: moments then move to where their parameter is, and the step counts stay where AdamW keeps them.
-        saved = torch.load(checkpoint / "optimiser.pt", map_location="cpu", weights_only=True)
+        saved = torch.load(_verified(checkpoint / "optimiser.pt"), map_location="cpu", weights_only=True)
     for optimiser, optimiser_state in zip(optimisers, saved if isinstance(saved, list) else [saved], strict=True):
         optimiser.load_state_dict(optimiser_state)
     learner.budget.load_state_dict(state["budget"])
@@ -155,16 +160,19 @@ def _planned(state: Mapping[str, Any]) -> int:
 
 def _state(checkpoint: Path) -> dict[str, Any]:
     with _reading(checkpoint):
-        state: dict[str, Any] = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
+        state: dict[str, Any] = json.loads(_verified(checkpoint / "state.json").read_text(encoding="utf-8"))
     return state
 
 
 def load_weights(checkpoint: Path, model: Any, critic: torch.nn.Module | None = None) -> dict[str, torch.Tensor]:
     """Put the weights of a checkpoint into a model; returns them as they were saved."""
     with _reading(checkpoint):
-        saved: dict[str, torch.Tensor] = load_file(checkpoint / "weights.safetensors")
+        saved: dict[str, torch.Tensor] = load_file(_verified(checkpoint / "weights.safetensors"))
     weights = {name: value for name, value in saved.items() if not name.startswith(_CRITIC)}
     parameters = dict(model.named_parameters())
+    for name, value in weights.items():
+        if name not in parameters or parameters[name].shape != value.shape:
+            raise RunFolderError(f"{checkpoint} is of another model: {name} has the shape {list(value.shape)} there")
     with torch.no_grad():
         for name, value in weights.items():
             parameters[name].copy_(value)
@@ -185,25 +193,71 @@ def _reading(folder: Path) -> Iterator[None]:
     """Inside, what cannot be read is a `RunFolderError` that names the folder."""
     try:
         yield
-    except (OSError, EOFError, ValueError, RuntimeError, UnpicklingError, SafetensorError) as error:
+    except (
+        OSError,
+        EOFError,
+        ValueError,
+        LookupError,
+        TypeError,
+        RuntimeError,
+        UnpicklingError,
+        SafetensorError,
+    ) as error:
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise RunFolderError(
             f"{folder} cannot be read ({reason}); without that folder, training goes on from before it"
         ) from error
 
 
+@contextmanager
+def _writing(folder: Path, weights: Mapping[str, torch.Tensor]) -> Iterator[None]:
+    """Inside, what cannot be written is a `RunFolderError` that names the folder and its size."""
+    try:
+        yield
+    except (OSError, RuntimeError, SafetensorError) as error:
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        size = 3 * sum(weight.nbytes for weight in weights.values())  # with the optimiser's two moments
+        shutil.rmtree(folder, ignore_errors=True)
+        raise RunFolderError(
+            f"{folder} cannot be written (about {size / 2**20:,.0f} MB): {reason}; earlier checkpoints are whole"
+        ) from error
+
+
+def _write_checksums(folder: Path) -> None:
+    """Write the checksum of each file of a folder."""
+    files = sorted(path for path in folder.iterdir() if path.name != _CHECKSUMS)
+    replace_file(folder / _CHECKSUMS, json.dumps({path.name: _checksum(path) for path in files}).encode())
+
+
+def _checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _verified(path: Path) -> Path:
+    """`path`, if it is as it was written."""
+    checksums = json.loads((path.parent / _CHECKSUMS).read_bytes())
+    if checksums[path.name] != _checksum(path):
+        raise ValueError(f"{path.name} has another checksum than when it was written")
+    return path
+
+
 def save_reference(run: Path, learner: Learner) -> None:
     """Keep the weights that training starts from: KL is measured to them, also after a resume."""
     target = run / "reference"
     target.mkdir(exist_ok=True)
-    save_file(learner.reference_weights(), target / "weights.tmp")
+    weights = learner.reference_weights()
+    (target / "weights.tmp").unlink(missing_ok=True)
+    with _writing(target, weights):
+        save_file(weights, target / "weights.tmp")
     _sync(target / "weights.tmp")
     os.replace(target / "weights.tmp", target / "weights.safetensors")
+    _write_checksums(target)
 
 
 def load_reference(run: Path, learner: Learner) -> None:
     with _reading(run / "reference"):
-        weights = load_file(run / "reference" / "weights.safetensors")
+        weights = load_file(_verified(run / "reference" / "weights.safetensors"))
     learner.reference = {name: value.to(learner.device) for name, value in weights.items()}
 
 
