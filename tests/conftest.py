@@ -31,5 +31,6 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def modules_stay_frozen():
-    """Also those that the tests of the file before loaded."""
+    """Also those that the tests of the file before loaded. Collected first: what leaked must be noticed."""
+    gc.collect()
     FREEZE()

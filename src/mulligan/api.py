@@ -221,7 +221,8 @@ class TrainedRun(Shown):
         return self.metrics
 
     def __repr__(self) -> str:
-        return f"<TrainedRun {self.path}: {' '.join(f'{name} {value}' for name, value in self._last().items())}>"
+        last = ", ".join(f"{name} {value}" for name, value in self._last().items())
+        return f"<TrainedRun {self.path}: {last}>"
 
     def _repr_html_(self) -> str:
         return to_html(f"Training run {self.path}", [self._last()])
@@ -229,7 +230,7 @@ class TrainedRun(Shown):
     def _last(self) -> dict[str, object]:
         """How far it is, and p@k of the last update in percent."""
         last: dict[str, Any] = next(reversed(self.metrics), {})
-        return {"updates": last.get("update", 0), **{f"p@{k}": f"{100 * share:.1f}" for k, share in shares(last)}}
+        return {"updates": last.get("update", 0), **{f"p@{k}": f"{100 * share:.1f} %" for k, share in shares(last)}}
 
 
 def train(
@@ -252,7 +253,7 @@ def train(
                or in sections, as `tomllib.load` reads a file of them
     config     all settings at once, in place of the four above
     resume     go on with the run in the folder, with its own settings; Ctrl-C finishes and saves the update under way
-    on_update  called with the metrics of each update
+    on_update  called with the metrics of each update; while demonstrations are played, in a notebook, in another thread
     progress   a line with the time left: None shows it on a terminal and in a notebook
     """
     given = {"env": env, "params": params, "preset": preset, "settings": settings, "config": config if resume else None}

@@ -33,7 +33,7 @@ def handling(handler: Callable[..., None]) -> Iterator[None]:
         yield
     finally:
         for number, previous in before.items():
-            signal.signal(number, previous)
+            signal.signal(number, previous or signal.SIG_DFL)  # None: not set from Python
 
 
 def train_until_stopped(config: Config, run: Path, callbacks: Sequence[OnUpdate], *, resume: bool) -> bool:

@@ -160,7 +160,7 @@ def check_range(env: str, params: Mapping[str, ParamValue], name: str, least: in
     """Raise unless a parameter is a number within these bounds."""
     if not least <= int(params[name]) <= most:
         allowed = f"{least} to {most}" if least < most else least
-        raise ParameterError(f"{env}: {name} must be {allowed} with the other parameters (got {params[name]})")
+        raise ParameterError(f"{env}: {name} must be {allowed} (got {params[name]})")
 
 
 def settle_seat(env: str, params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:

@@ -209,9 +209,9 @@ class _Evaluation:
                 if arm == "main" and turns:
                     self.turns_per_second = turns / (time.perf_counter() - arm_started)
         finally:
-            self._count_requests()
             if hasattr(self.policy, "aclose"):
                 await self.policy.aclose()
+            self._count_requests()
         return self._result(time.perf_counter() - started, room)
 
     def _restore(self) -> None:
@@ -236,7 +236,8 @@ class _Evaluation:
         if (stats := getattr(self.policy, "stats", None)) is not None:
             self.requests = _difference(stats, self.requests_before)
             if self.folder is not None and any(self.requests.values()):
-                self.folder.write_text(_REQUESTS, json.dumps(self.requests) + "\n")
+                with suppress(OSError):  # a count is no reason to end an evaluation
+                    self.folder.write_text(_REQUESTS, json.dumps(self.requests) + "\n")
 
     def _count(self, prompt: int, completion: int) -> None:
         self.prompt_tokens += prompt

@@ -25,12 +25,14 @@ class RunConfig:
     """How much is trained, and what is kept."""
 
     seed: Annotated[int, "Root of all randomness of the run."] = 0
-    updates: Annotated[int, "Updates; 0: a warm start alone. A resumed run keeps its schedules.", AT_LEAST_0] = 80
+    updates: Annotated[
+        int, "Updates; 0: a warm start alone. A resumed run of another length keeps its schedules.", AT_LEAST_0
+    ] = 80
     tasks: Annotated[int, "Tasks an update plays.", AT_LEAST_1] = 32
     group: Annotated[int, "Trials of each task.", AT_LEAST_1] = 8
     staleness: Annotated[
         int,
-        "Updates ahead that trials may begin, with older weights; resumed runs differ in the last bits.",
+        "Updates ahead that trials may begin, with older weights; from 1 on, resumed runs differ in the last bits.",
         AT_LEAST_0,
     ] = 0
     threads: Annotated[int, "Threads of torch on CPU; 0: torch chooses.", AT_LEAST_0] = 0

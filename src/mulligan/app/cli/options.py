@@ -55,6 +55,8 @@ class Parser(argparse.ArgumentParser):
             name = word.partition("=")[0]
             if not name.startswith("-"):
                 self.error(f"unexpected argument {word!r}")
+            if name == "--env":
+                self.error("the environment is the first argument; its parameters are --env.NAME VALUE")
             dotted = ["--" + key.replace("_", "-") for key in (*settings, *_parameters_of(options.env))]
             namesakes = [flag for flag in dotted if flag.rpartition(".")[2] == name.lstrip("-")]
             raise UnknownName("option", name, namesakes or [*self._option_string_actions, *dotted])

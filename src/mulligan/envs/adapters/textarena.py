@@ -72,6 +72,8 @@ def catalogue() -> Iterator[Listed]:
 
 def _textarena(env: str) -> Any:
     """The module ``textarena``, imported only now; `env` needs it."""
+    if "textarena" in sys.modules:
+        return library("textarena", env)
     with redirect_stderr(io.StringIO()):  # which nltk keeps, and would tell of every word list that it cannot download
         return library("textarena", env)
 

@@ -221,6 +221,7 @@ def push(
     many were played.
     """
     blocked: list[str] = []
+    number = 0
     for number, name in enumerate(names, start=1):
         delta = _offsets(cols)[name]
         ahead = player + delta
