@@ -26,6 +26,7 @@ from mulligan.report.run import RunFolder
 from mulligan.rollout import tasksets
 from mulligan.trial import runner
 from mulligan.trial.settings import TrialSettings
+from mulligan.trusted import trust
 from mulligan.types import Memory, Restart, Sampling, Stop, Task, Trial
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def make_task(env: str | type[Env], seed: int = 0, params: Params | None = None,
     """A task of `env`: ``mulligan.make_task("minesweeper", seed=3, params={"mines": 4})``."""
     if surplus:
         raise UsageError(f"parameters of an environment are passed in params: params={surplus}")
+    trust(env, params)
     return registry.task_of(registry.environment_named(env), seed, params or {})
 
 
@@ -81,6 +83,7 @@ class CheckResult(Shown):
 
 def check_env(env: str | type[Env], params: Params | None = None) -> CheckResult:
     """Test an environment against the contract; raises `ContractBroken`, naming seed and reply, where it breaks it."""
+    trust(env, params)
     name = registry.environment_named(env)
     check.check_env(name, **(params or {}))
     survey = tasksets.survey(name, params or {})
@@ -124,6 +127,7 @@ def evaluate(
     progress     a bar: None shows it on a terminal and in a notebook; or a function of (arm, done, total)
     settings     how trials are played; `trial` changes single fields: ``episodes=3, memory="history"``
     """
+    trust(env, policy, params)
     env = registry.environment_named(env)
     if isinstance(policy, os.PathLike):
         policy = os.fspath(policy)
@@ -262,6 +266,7 @@ def train(
         source = "resume" if resume else "config"
         raise UsageError(f"train: {source}= brings its own settings; leave out {', '.join(surplus)}")
     run = Path(run)
+    trust(env, params, settings, config)
     from mulligan.training.resolve import from_run, resolve
 
     if resume:

@@ -20,6 +20,7 @@ from typing import Any, TypeVar, cast, get_args
 from mulligan.envs.base import Env
 from mulligan.errors import ContractBroken, ParameterError, UnknownName, UsageError
 from mulligan.seeding import derive
+from mulligan.trusted import check_trusted
 from mulligan.types import PLAYERS, Kind, ParamValue, Restart, Stop, Task, whole
 
 EnvClass = TypeVar("EnvClass", bound=type)
@@ -265,6 +266,7 @@ def import_file(path: Path) -> ModuleType:
     """The module that a Python file defines."""
     if not path.is_file():
         raise UsageError(f"no file {str(path)!r}")
+    check_trusted(path)
     module_name = f"mulligan_env_{path.stem}_{derive(str(path.resolve())):x}"
     module_spec = importlib.util.spec_from_file_location(module_name, path)
     assert module_spec is not None and module_spec.loader is not None, "a .py file has a loader"  # noqa: PT018

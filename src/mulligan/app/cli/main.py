@@ -12,6 +12,7 @@ from typing import Any
 from mulligan.app.cli.options import Parser
 from mulligan.errors import DamagedFile
 from mulligan.text import visible
+from mulligan.trusted import trust_words
 
 COMMANDS = {
     "envs": "what there is to play, with one line each",
@@ -37,7 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the command ``mulligan``. Exit codes: 2 a mistake, 130 interrupted, 141 output pipe closed."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
-    words = [word for word in words if word != "--debug"]
+    trust_words([word if word != "--trust" else "*" for word in words])
+    words = [word for word in words if word not in ("--debug", "--trust")]
     # OpenMP reads this once, when torch is loaded. On cores shared with others, threads that spin while they wait are
     # up to seven times slower than threads that sleep.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -104,5 +106,5 @@ def _help() -> str:
     return (
         "Mulligan: language agents that get better from one attempt to the next.\n\n"
         + "\n".join(lines)
-        + "\n\n'mulligan COMMAND --help' lists the options of a command; --debug shows tracebacks.\n"
+        + "\n\n'mulligan COMMAND --help' lists the options of a command; --debug shows tracebacks,\n--trust runs Python files that a run folder names.\n"
     )
