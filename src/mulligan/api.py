@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -256,42 +256,36 @@ def train(
     settings   changes to it by name: ``{"algo.gamma_traj": 0.9}``; `mulligan train --settings` lists them;
                or in sections, as `tomllib.load` reads a file of them
     config     all settings at once, in place of the four above
-    resume     go on with the run in the folder, with its own settings; Ctrl-C finishes and saves the update under way
+    resume     go on with the run in the folder, with its own settings: ``settings={"run.updates": 200}`` trains longer;
+               Ctrl-C finishes and saves the update under way
     on_update  called with the metrics of each update; while demonstrations are played, in a notebook, in another thread
     progress   a line with the time left: None shows it on a terminal and in a notebook
     """
-    given = {"env": env, "params": params, "preset": preset, "settings": settings, "config": config if resume else None}
+    given: dict[str, object] = {} if resume else {"env": env, "params": params, "settings": settings}
+    given |= {"preset": preset, "config": config if resume else None}
     surplus = [name for name, value in given.items() if value]
     if surplus and (config is not None or resume):
         source = "resume" if resume else "config"
         raise UsageError(f"train: {source}= brings its own settings; leave out {', '.join(surplus)}")
     run = Path(run)
     trust(env, params, settings, config)
-    from mulligan.training.resolve import from_run, resolve
+    from mulligan.training.resolve import flat, from_run, resolve, with_resume_flags
 
+    changes = {"task.env": registry.environment_named(env)} if env else {}
+    changes |= {key: str(value) for key, value in flat(settings or {}).items()}
+    changes |= {f"env.{key}": str(value) for key, value in (params or {}).items()}
     if resume:
-        config = from_run(RunFolder.open(run))
+        config = with_resume_flags(from_run(RunFolder.open(run)), changes)
     elif config is None:
-        changes = {key: str(value) for key, value in _flat(settings or {})}
-        changes |= {f"env.{key}": str(value) for key, value in (params or {}).items()}
         if preset is None and "model.name" not in changes:
             preset = "cpu"
-        config = resolve(preset, None, {**({"task.env": registry.environment_named(env)} if env else {}), **changes})
+        config = resolve(preset, None, changes)
     shown = nullcontext() if progress is False else update_progress(config.task.env, quiet=_is_quiet(progress))
     with shown as show:
         interrupted = train_until_stopped(config, run, [*filter(None, (on_update, show))], resume=resume)
     if interrupted:
         raise KeyboardInterrupt(f"the run is in {run}; continue with: mulligan.train(run={str(run)!r}, resume=True)")
     return TrainedRun(run)
-
-
-def _flat(settings: Mapping[str, Any], section: str = "") -> Iterator[tuple[str, Any]]:
-    """``{"run": {"updates": 3}}`` as ``run.updates``; ``task.params`` as ``env.…``, as on the command line."""
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, "env." if f"{section}{name}" == "task.params" else f"{section}{name}.")
-        else:
-            yield f"{section}{name}", value
 
 
 def _is_quiet(wanted: bool | None) -> bool:

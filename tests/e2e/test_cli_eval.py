@@ -212,6 +212,6 @@ def test_ctrl_c_keeps_what_was_played(folder):
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "--resume r" in said
+    assert ", and all replies that were paid for; continue with: mulligan eval --resume r" in said
     assert "Traceback" not in said
     assert 0 < len(mulligan.load_trials("r")) < 400

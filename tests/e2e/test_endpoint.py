@@ -45,7 +45,7 @@ def test_a_refused_key_is_not_tried_again_and_nowhere_shown(
     assert trial.episodes[0].stop is StopReason.REQUEST_FAILED
     error = trial.episodes[0].error
     assert "401" in error
-    assert "MY_KEY" in error
+    assert "the key was refused: check the environment variable MY_KEY" in error
     assert "***" in error
     for shown in (error, repr(policy), caplog.text, json.dumps(trial_to_dict(trial)), json.dumps(policy.stats)):
         assert KEY not in shown
@@ -56,7 +56,7 @@ def test_without_a_key_none_is_sent_and_a_server_that_wants_one_is_explained() -
         policy = policy_at(server)
         ask(policy)
         assert "authorization" not in server.received[0].headers
-        with pytest.raises(RequestFailed, match="OPENAI_API_KEY"):
+        with pytest.raises(RequestFailed, match="no key was sent: set the environment variable OPENAI_API_KEY"):
             ask(policy)
 
 

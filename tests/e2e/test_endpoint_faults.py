@@ -102,6 +102,8 @@ def test_a_key_given_as_the_variables_name_is_not_repeated() -> None:
     with pytest.raises(ParameterError, match="environment variable that is set") as caught:
         EndpointPolicy("tiny", "http://127.0.0.1:9", api_key_env="sk-secret")
     assert "secret" not in str(caught.value)
+    with pytest.raises(ParameterError, match="got MY_KEY"):
+        EndpointPolicy("tiny", "http://127.0.0.1:9", api_key_env="MY_KEY")
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503])
@@ -217,6 +219,19 @@ def test_an_evaluation_without_a_single_answer_is_no_success(
         main(["eval", *words, "--policy", "endpoint:m", "--base-url", server.base_url])
     assert int(stopped.value.code or 0) == code
     assert ("every trial failed" in capsys.readouterr().err) == bool(code)
+
+
+def test_an_evaluation_that_reaches_no_model_names_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["eval", "bandit", "--policy", "endpoint:m", "--tasks", "20", "--no-room", "--run", "mine"]
+    with ChatServer(faults=lambda _: 404) as server, pytest.raises(SystemExit):
+        main([*words, "--base-url", server.base_url])
+    assert capsys.readouterr().err.endswith("; continue with: mulligan eval --resume mine\n")
+    with ChatServer() as server, pytest.raises(SystemExit) as stopped:
+        main(["eval", "--resume", "mine", "--base-url", server.base_url])
+    assert not stopped.value.code
 
 
 # --- evaluations -----------------------------------------------------------------------------------------------------

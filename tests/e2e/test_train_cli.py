@@ -46,11 +46,15 @@ def trainer(monkeypatch):
     def train(config, run, *, resume=False, on_update=None, stop=lambda: False):
         told.calls.append((config, Path(run), resume))
         run = RunFolder.open(run) if resume else RunFolder.create(run, {"kind": "train", **to_tree(config)})
-        on_update({"warmstart": 5, "steps": 5, "loss": 1.25})
-        with (run.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        stop()
+        if not resume:
+            on_update({"warmstart": 5, "steps": 5, "loss": 1.25})
+        with (run.path / "metrics.jsonl").open("a+", encoding="utf-8") as file:
+            file.seek(0)
+            done = len(file.readlines())
             if not config.run.updates:
                 file.write(json.dumps({"update": 0, "validation/p@1": 0.125, "validation/p@2": 0.375}) + "\n")
-            for update in range(1, config.run.updates + 1):
+            for update in range(done + 1, config.run.updates + 1):
                 if update == told.stop_at:
                     raise KeyboardInterrupt
                 metrics = {"update": update, "p@1": 0.25, "p@2": 0.5, "loss/entropy": 1.5, "reward/1": -0.5}
@@ -100,8 +104,8 @@ def test_a_run_has_a_folder_of_its_own(trainer, folder, capsys):
 
 
 def test_without_preset_file_or_model_it_is_the_cpu_preset(trainer):
-    call("train", "--run.updates", "1")
-    call("train", "--run.updates", "1", "--model.name", "hf:somewhere")
+    call("train", "minesweeper", "--run.updates", "1")
+    call("train", "--task.env", "minesweeper", "--run.updates", "1", "--model.name", "hf:somewhere")
     assert trainer.calls[0][0] == resolve("cpu", None, {"run.updates": "1"})
     assert trainer.calls[1][0] == resolve(None, None, {"run.updates": "1", "model.name": "hf:somewhere"})
 
@@ -110,7 +114,7 @@ def test_without_preset_file_or_model_it_is_the_cpu_preset(trainer):
     ("words", "warned"),
     [
         ("--preset gpu-smollm2-minesweeper", True),
-        ("--model.name hf:x --model.device cpu", False),
+        ("minesweeper --model.name hf:x --model.device cpu", False),
         ("--preset test", False),
     ],
 )
@@ -118,6 +122,19 @@ def test_a_model_of_real_size_without_a_gpu_is_warned_of(trainer, capsys, monkey
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert call("train", *words.split(), "--run.updates", "1") == 0
     assert ("warning: torch sees no GPU: smollm2 is trained on the CPU" in capsys.readouterr().err) == warned
+
+
+def test_what_is_trained_is_said_first(trainer, folder, capsys):
+    (folder / "mine.toml").write_text('base = "test"\n[task]\nenv = "bandit"\n[warmstart]\nsteps = 0\n')
+    call("train", "kuhn", "--preset", "test", "--run", "first")
+    call("train", "--config", "mine.toml", "--run.updates", "1", "--run", "second")
+    call("train", "--resume", "first", "--run.updates", "3")
+    headings = [line for line in capsys.readouterr().err.splitlines() if ", into " in line or "continuing" in line]
+    assert headings == [
+        "kuhn, preset test: 5 steps of warm start, 2 updates, into first",
+        "bandit, mine.toml: 1 update, into second",
+        "kuhn: 3 updates in all, continuing first",
+    ]
 
 
 def test_what_takes_long_before_the_warm_start_is_said():
@@ -154,7 +171,7 @@ def test_plain_progress_ends_with_the_last_update(trainer, capsys):
     trainer.warning = "sampler and trainer differ"
     call("train", "--preset", "test", "--run.updates", "30")
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "warm start 5/5  loss 1.250"
+    assert lines[1] == "warm start 5/5  loss 1.250"
     assert lines[-1].startswith("update 30/30")
     assert len(lines) < 10  # one line each ten seconds, not one an update
     assert sum("sampler and trainer differ" in line for line in lines) == 1
@@ -199,14 +216,13 @@ def test_who_asks_to_stop_has_the_last_update_saved(trainer, capsys):
     assert call("train", "--preset", "test", "--run", "other", "--run.updates", "2") == 0
 
 
-@pytest.mark.parametrize("metrics", [{"warmstart": 1, "steps": 5, "loss": 2.5}, {"update": 1}])
-def test_before_the_first_step_there_is_nothing_to_wait_for(metrics, monkeypatch, folder):
+def test_before_the_first_step_there_is_nothing_to_wait_for(monkeypatch, folder):
     reached = []
 
     def train(config, run, *, on_update, stop, **_):
         on_update({"warmstart": 0, "steps": 5, "demonstrations": 100})
-        if run.name == "later":
-            on_update(metrics)
+        if run.name == "later":  # the first step or update is about to begin
+            stop()
         signal.raise_signal(signal.SIGTERM)
         reached.append(stop())
         signal.raise_signal(signal.SIGTERM)
@@ -247,6 +263,8 @@ def test_a_run_is_trained_longer(trainer, capsys):
     capsys.readouterr()
     assert call("train", "--resume", "mine", "--run.updates", "7", "--dry-run") == 0
     assert tomllib.loads(capsys.readouterr().out)["run"]["updates"] == 7
+    assert call("train", "--resume", "mine", "--run.updates", "3") == 0
+    assert capsys.readouterr().out.startswith("5 updates done already: nothing was trained; ")
 
 
 def test_a_run_is_not_begun_twice(trainer, capsys):
@@ -307,6 +325,8 @@ def test_help_lists_sections_presets_and_settings(capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        ([], "an environment is missing"),
+        (["--model.name", "hf:x", "--run.updates", "1"], "an environment is missing"),
         (["minesweper"], "'minesweeper'"),
         (["minesweeper:2,sokobann:1"], "'sokoban'"),
         (["openspiel:hex(num_cols=3,num_rows=4"], "a bracket is not closed"),

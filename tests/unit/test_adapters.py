@@ -22,10 +22,11 @@ from mulligan.envs.adapters.gymnasium import narrow_seed
 from mulligan.envs.check import check_env
 from mulligan.envs.registry import make, make_task
 from mulligan.errors import MissingExtra, MulliganError, ParameterError, StopReason, UnknownName, UsageError
-from mulligan.policy.scripted import RandomPolicy, ScriptedPolicy
+from mulligan.policy.scripted import RandomPolicy
 from mulligan.rollout.groups import SEEDS
 from mulligan.rollout.tasksets import FIRST_SEED
 from mulligan.trial.runner import run_trial_sync
+from scripted_play import ScriptedPolicy
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -10,12 +10,15 @@ import sys
 import numpy as np
 import pytest
 
+from mulligan import evaluate
 from mulligan.app.cli import main
 from mulligan.app.sweep.compare import compare
 from mulligan.app.sweep.rows import as_table, read_rows
-from mulligan.errors import UnknownName, UsageError
+from mulligan.errors import RequestFailed, UnknownName, UsageError
 from mulligan.eval.intervals import difference, share_interval
 from mulligan.report.comparison import as_csv, draw, grids, latex, markdown, notes
+from mulligan.report.run import RunFolder, to_json
+from mulligan.types import Message
 
 TASKS = 16
 META, RL = "1111111111110000", "1111000000000000"
@@ -163,13 +166,39 @@ def test_rows_of_other_tasks_are_refused_by_the_parameters_that_differ(sweep):
         compare(read_rows([sweep]))
 
 
-def test_evaluations_of_other_tasks_are_refused_by_the_parameters_that_differ(tmp_path, capsys):
-    for policy, mines in (("random", "3"), ("expert", "4")):
-        words = ["minesweeper", "--policy", policy, "--env.mines", mines, "--tasks", "4", "--run", tmp_path / mines]
-        assert call("eval", *words, "--no-room") == 0
+def test_evaluations_with_other_parameters_or_settings_are_told_apart(tmp_path, capsys):
+    """Of four evaluations of one policy that differ, none is dropped; one that was made again replaces the older."""
+    changes = {"a": ["--env.mines=4"], "b": ["--env.mines=3"], "c": ["--temperature=0.9"], "d": ["--seed=1"], "e": []}
+    for name, words in changes.items():
+        run = ["--policy", "random", "--tasks", "4", "--run", tmp_path / name, "--no-room"]
+        assert call("eval", "minesweeper", *run, *words) == 0
     capsys.readouterr()
-    assert call("compare", tmp_path) == 2
-    assert "mines is 3 and 4" in capsys.readouterr().err
+    assert call("compare", *(tmp_path / name for name in changes), "--out", tmp_path / "out", "--json") == 0
+    printed = capsys.readouterr()
+    harder, usual = json.loads(printed.out)["sections"]
+    assert (harder["title"], usual["title"]) == ("minesweeper (mines=4)", "minesweeper (mines=3)")  # 3 is the default
+    seeds = {name: row["seeds"] for name, row in rows_of(usual).items()}
+    assert seeds == {"random, reflection, temperature 0.7": [0, 1], "random, reflection, temperature 0.9": [0]}
+    assert list(rows_of(harder)) == ["random, reflection"]
+    assert printed.err.startswith("mulligan: random, reflection, seed 0: given twice; the later one counts\n")
+    assert call("compare", tmp_path / "out", tmp_path / "c", "--markdown") == 0  # a table can be joined
+    assert capsys.readouterr().out == (tmp_path / "out" / "table.md").read_text()
+
+
+def test_what_was_never_played_is_not_compared(tmp_path, capsys):
+    """The server died before the control."""
+
+    def leaving(messages: list[Message]) -> str:
+        if "Episode " not in messages[1]["content"]:  # only retries say nothing of episodes
+            raise RequestFailed("gone")
+        return "<action>1</action>"
+
+    run = tmp_path / "run"
+    result = evaluate("bandit", leaving, tasks=4, run=run, room=False)
+    (run / "result.json").write_text(to_json(result.to_dict()))
+    (row,) = compare(read_rows([run]))["sections"][0]["rows"]
+    assert row["retry"] is None
+    assert capsys.readouterr().err.endswith(f"continue with: mulligan eval --resume {run}\n")
 
 
 def test_seeds_of_other_tasks_are_refused(sweep):
@@ -293,3 +322,11 @@ def test_what_is_no_result_is_refused_in_one_line(tmp_path, name, text, message)
         (tmp_path / name).write_text(text)
     with pytest.raises(UsageError, match=message):
         read_rows([tmp_path / name if name else tmp_path])
+
+
+def test_a_missing_file_and_a_training_run_are_named(tmp_path):
+    with pytest.raises(UsageError, match=r"no file or folder .*nope\.json"):
+        read_rows([tmp_path / "nope.json"])
+    RunFolder.create(tmp_path / "mine", {"kind": "train"})
+    with pytest.raises(UsageError, match=r"training run; evaluate it first: mulligan eval ENV --policy .*mine"):
+        read_rows([tmp_path / "mine"])

@@ -194,7 +194,9 @@ def test_what_is_missing_is_told_of_controls_too():
     played = result.controls["independent"].trials
     assert 0 < played < 30
     assert told[-1] == f"Incomplete: 30 of 30 tasks played, {played} of independent"
-    assert f"cost {result.cost:.4f} with controls" in told[-2]
+    tokens = result.main.prompt_tokens + result.controls["independent"].prompt_tokens
+    assert f"{tokens:,} + 0 tokens, cost {result.cost:.4f}, " in told[-2]
+    assert " s with controls" in told[-2]
     assert "controls" not in footnotes(whole.to_dict())[-1]
 
 

@@ -11,7 +11,7 @@ import pytest
 from mulligan import evaluate
 from mulligan.errors import DamagedFile, RequestFailed, RunFolderError
 from mulligan.eval.paid import PaidReplies
-from mulligan.report.tables import footnotes
+from mulligan.report.tables import eval_table, footnotes
 from mulligan.types import Completion, Message, Step, Task
 
 A_REPLY = 0.001
@@ -162,6 +162,18 @@ def test_an_outage_after_main_keeps_its_result():
     result = evaluate("bandit", Leaving(), tasks=20, room=False)
     assert (result.main.failed, result.main.trials) == (0, 20)
     assert result.controls["independent"].failed == 20
+    assert not result.gains  # nothing was played that main could be compared with
+    data = {**result.to_dict(), "run": "r"}
+    assert footnotes(data)[-1] == "continue with: mulligan eval --resume r"
+    assert "independent retries*" in [
+        str(getattr(cell, "renderable", cell)) for cell in eval_table(data).columns[0].cells
+    ]
+
+
+def test_it_is_told_where_trials_under_way_cost_more_than_the_limit():
+    data = evaluate("bandit", Paying(), tasks=20, room=False, price_in=1.0, max_cost=0.0105).to_dict()
+    assert any("went beyond max_cost 0.0105" in line for line in footnotes({**data, "max_cost": 0.0105}))
+    assert not any("max_cost" in line for line in footnotes({**data, "max_cost": data["cost"]}))
 
 
 def test_a_game_that_failed_is_no_draw():

@@ -14,7 +14,8 @@ from mulligan.envs.minesweeper import player
 from mulligan.envs.minesweeper.env import count_neighbours, grid
 from mulligan.envs.minesweeper.player import UNKNOWN, fewest_clicks, mine_risks
 from mulligan.errors import UnknownName, UsageError
-from mulligan.policy.scripted import ExpertPolicy, ScriptedPolicy
+from mulligan.policy.scripted import ExpertPolicy
+from scripted_play import ScriptedPolicy
 
 
 class SimpleMines:

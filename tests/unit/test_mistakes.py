@@ -16,7 +16,6 @@ from mulligan.envs.check import check_env
 from mulligan.errors import ContractBroken, ParameterError, RunFolderError, StopReason, UnknownName, UsageError
 from mulligan.players import player_from
 from mulligan.policy.endpoint import EndpointPolicy
-from mulligan.policy.scripted import ScriptedPolicy
 from mulligan.report.run import RunFolder
 from mulligan.report.tables import footnotes
 from mulligan.training import checkpoint
@@ -25,6 +24,7 @@ from mulligan.training.metrics import MetricsFile
 from mulligan.training.resolve import to_tree
 from mulligan.trial.runner import run_trial_sync
 from mulligan.types import Completion, Sampling, Step, Task
+from scripted_play import ScriptedPolicy
 from small_runs import small
 
 
@@ -148,8 +148,8 @@ def test_an_agent_that_never_answers_is_warned_of():
 
 def test_after_the_money_has_run_out_it_is_told_that_it_takes_more():
     told = {**mulligan.evaluate("bandit", "random", tasks=2, room=False).to_dict(), "complete": False, "run": "r"}
-    assert footnotes({**told, "max_cost": 0.0})[-1].endswith("continue with --resume r --max-cost MORE")
-    assert footnotes({**told, "max_cost": 1.0})[-1].endswith("continue with --resume r")
+    assert footnotes({**told, "max_cost": 0.0})[-1].endswith("continue with: mulligan eval --resume r --max-cost MORE")
+    assert footnotes({**told, "max_cost": 1.0})[-1].endswith("continue with: mulligan eval --resume r")
 
 
 @pytest.mark.parametrize("file", ["weights.safetensors", "optimiser.pt", "state.json"])

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mulligan
-from mulligan.policy.scripted import ScriptedPolicy
 from mulligan.report import charts
 from mulligan.report.page import page
 from mulligan.report.run import trial_to_dict
+from scripted_play import ScriptedPolicy
 
 SVG = "{http://www.w3.org/2000/svg}"
 # Mines of this board lie on c1, e2 and e4 (a test below would fail if that changed).

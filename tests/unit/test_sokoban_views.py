@@ -11,8 +11,9 @@ from mulligan.envs.registry import build, make, make_task
 from mulligan.envs.sokoban import solver
 from mulligan.envs.sokoban.env import Sokoban
 from mulligan.errors import StopReason, UnknownName
-from mulligan.policy.scripted import ExpertPolicy, ScriptedPolicy
+from mulligan.policy.scripted import ExpertPolicy
 from mulligan.trial.runner import run_trial_sync
+from scripted_play import ScriptedPolicy
 from sokoban_worlds import reflection
 
 LEVEL = ("#######", "# #   #", "# $@. #", "#   $.#", "#######")

@@ -8,7 +8,8 @@ import pytest
 
 from mulligan.errors import ParameterError, UnknownName
 from mulligan.rollout import tasksets
-from mulligan.rollout.tasksets import belongs, stream, task_set, tasks_of, world_key
+from mulligan.rollout.tasksets import belongs, stream, tasks_of, world_key
+from scripted_play import task_set
 
 
 @pytest.fixture

@@ -102,7 +102,6 @@ class History:
         return self.agents.spread(keys)[ids]
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything remembered, as plain data that JSON can carry."""
         return {"baselines": self.baselines.state_dict(), "agents": self.agents.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

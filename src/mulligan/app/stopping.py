@@ -51,15 +51,18 @@ def train_until_stopped(config: Config, run: Path, callbacks: Sequence[OnUpdate]
         is_stopping = True
         sys.stderr.write("stopping after this step or update; once more to stop at once\n")
 
-    def on_update(metrics: Metrics) -> None:
+    def is_asked_to_stop() -> bool:
         nonlocal has_begun
-        has_begun = has_begun or "demonstrations" not in metrics
+        has_begun = True  # the trainer asks before its first step or update too
+        return is_stopping
+
+    def on_update(metrics: Metrics) -> None:
         for callback in callbacks:
             callback(metrics)
 
     with handling(stop):
         try:
-            train(config, run, resume=resume, on_update=on_update, stop=lambda: is_stopping)
+            train(config, run, resume=resume, on_update=on_update, stop=is_asked_to_stop)
         except KeyboardInterrupt:
             if not (run / "config.toml").exists():
                 raise  # before the run began

@@ -117,6 +117,7 @@ class GraphEngine:
         if self.pump is None or self.pump.done():
             self.device.model.check_weights()
             self.pump = asyncio.get_running_loop().create_task(self._run())
+            self.pump.add_done_callback(lambda task: task.cancelled() or task.exception())  # as in `slots`
         self.seed[stream.slot] = stream.rng.getrandbits(31)
         self.asked.append(stream)
 

@@ -66,6 +66,8 @@ class SlotEngine:
         self.drawn[stream] = []
         if self.pump is None or self.pump.done():
             self.pump = asyncio.get_running_loop().create_task(self._run())
+            # Ctrl-C inside a step ends the event loop itself; nobody awaits the task to take the error from it.
+            self.pump.add_done_callback(lambda task: task.cancelled() or task.exception())
 
     def forget(self, stream: Stream) -> None:
         self.drawn.pop(stream, None)

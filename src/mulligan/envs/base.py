@@ -1,7 +1,7 @@
 """The environment protocol: rules, observation, parser; and what several environments share.
 
 An environment is any class with `__init__(task)`, `rules`, `reset` and `step`. Everything else is optional and looked
-up by name: see `mulligan.envs.registry.EnvSpec` for the class attributes and `Offers` for the methods.
+up by name: ``docs/own-env.md`` lists the class attributes and the methods.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from mulligan.errors import MissingExtra, ParameterError, UnknownName
-from mulligan.types import Completion, Episode, ParamValue, Step, Task
+from mulligan.types import ParamValue, Step, Task
 
 Choice = TypeVar("Choice")
 ORDER = ("", "first", "second")
@@ -56,39 +56,6 @@ class Player(Protocol):
 
     def see(self, step: Step) -> None:
         """What the last reply led to. `step.done` is true at the last turn of an episode, also at the turn limit."""
-
-
-class Offers(Protocol):
-    """What an environment may offer beyond `Env`; each method on its own."""
-
-    def legal(self) -> Sequence[str]:
-        """Replies that are legal now, in a fixed order. Needed by the random player and by hints for people."""
-
-    def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
-        """A scripted player of this world.
-
-        kind    "expert" sees what an agent sees; "omniscient" sees everything: the ceiling; others are in `players`
-        skill   share of its own moves; the rest are random legal ones
-        recall  share of its moves that use what earlier episodes of the trial showed
-        """
-
-    def reflect(self, episode: Episode) -> str | Completion:
-        """A truthful reflection on an episode, for scripted players that have no `reflect` of their own."""
-
-    def digest(self, episode: Episode) -> str:
-        """The facts of an episode worth carrying into the next, for `history` memory."""
-
-    def world_key(self) -> str:
-        """The canonical name of the hidden world: training, validation and evaluation share none.
-
-        Worlds that differ only in a symmetry, a distractor or the player's start have one key.
-        """
-
-    def task_key(self) -> str:
-        """The exact name of the task, where several share one `world_key`: a list of tasks holds each once."""
-
-    def seed_set(self) -> str | None:
-        """The set ("train", "validation", "eval") that the world's authors put it in; None: as `world_key` says."""
 
 
 _ACTION = re.compile(r"<action>([^<>]*)</action>", re.IGNORECASE)

@@ -182,7 +182,6 @@ def _pick(env: Env, rng: random.Random) -> str:
 
 
 def _step(env: Env, reply: str) -> Step:
-    """One step, checked on its own."""
     site = f"{_site(env.task)}, reply {reply[:80]!r}"
     with _must_not_raise(f"{site}: step()"):
         step = env.step(reply)

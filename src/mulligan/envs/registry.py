@@ -36,7 +36,8 @@ BUILTIN = {
 ENTRY_POINTS = "mulligan.envs"
 ADAPTERS = ("gymnasium", "textarena", "openspiel")
 """``gymnasium:ID`` and so on: environments of other libraries."""
-_REGISTERED: dict[str, type] = {}
+REGISTERED: dict[str, type] = {}
+"""Classes that only this process can find."""
 _FROM_FILES: dict[str, object] = {}
 """Classes that were named as ``file.py:Class``, for runs that were trained on the class in a notebook."""
 
@@ -79,7 +80,7 @@ _ELSEWHERE = {"max_turns": "turns", "max_steps": "turns", "params": "defaults", 
 def names() -> list[str]:
     """Every name, built in, registered or installed."""
     points = importlib.metadata.entry_points(group=ENTRY_POINTS)
-    return sorted({*BUILTIN, *_REGISTERED, *(point.name for point in points)})
+    return sorted({*BUILTIN, *REGISTERED, *(point.name for point in points)})
 
 
 def register(env_class: EnvClass) -> EnvClass:
@@ -88,7 +89,7 @@ def register(env_class: EnvClass) -> EnvClass:
     if name in BUILTIN:
         raise UsageError(f"{name!r} is the name of a built-in environment; call the class something else")
     spec_of(env_class, name)
-    _REGISTERED[name] = env_class
+    REGISTERED[name] = env_class
     _load.cache_clear()
     return env_class
 
@@ -102,14 +103,9 @@ def environment_named(env: str | type) -> str:
     location = f"{env.__module__}:{env.__qualname__}"
     if location in BUILTIN.values():
         return next(name for name, builtin in BUILTIN.items() if builtin == location)
-    if _REGISTERED.get(env.__name__) is not env:
+    if REGISTERED.get(env.__name__) is not env:
         register(env)
     return env.__name__
-
-
-def in_this_process_only(name: str) -> bool:
-    """Whether other processes cannot find the environment, since its class was registered here."""
-    return name in _REGISTERED
 
 
 def spec(env: str | type) -> EnvSpec:
@@ -121,8 +117,9 @@ def spec(env: str | type) -> EnvSpec:
 @lru_cache(maxsize=256)
 def spec_of(env_class: object, name: str) -> EnvSpec:
     """The settings of a class, under the name it goes by."""
-    if not isinstance(env_class, type) or not _is_env(env_class):
-        raise UsageError(f"{name!r} is not an environment: it needs rules(), reset() and step()")
+    if not isinstance(env_class, type) or (missing := _missing(env_class)):
+        needed = ", ".join(missing) if isinstance(env_class, type) else "to be a class"
+        raise UsageError(f"{name!r} is not an environment: it needs {needed}")
     _refuse_misspelt(env_class, name)
     given: dict[str, Any] = {key: getattr(env_class, key) for key in _SETTINGS if hasattr(env_class, key)}
     for key in _TYPES.keys() & given:
@@ -213,14 +210,13 @@ def check_player(name: str, kind: str) -> None:
 
 
 def make(env: str | type, /, seed: int = 0, **params: Any) -> Env:
-    """A live environment."""
     return build(make_task(env, seed, **params))
 
 
 @lru_cache(maxsize=256)
 def _load(name: str) -> object:
-    if name in _REGISTERED:
-        return _REGISTERED[name]
+    if name in REGISTERED:
+        return REGISTERED[name]
     if name in BUILTIN:
         module, _, attribute = BUILTIN[name].partition(":")
         return getattr(importlib.import_module(module), attribute)
@@ -254,12 +250,12 @@ def load_from_file(path: Path, attribute: str) -> object:
 
 def _classes(module: ModuleType) -> list[str]:
     """The environments that a module defines; where it defines none itself, those that it imports."""
-    classes = {key: value for key, value in vars(module).items() if _is_env(value)}
+    classes = {key: value for key, value in vars(module).items() if isinstance(value, type) and not _missing(value)}
     return [key for key, value in classes.items() if value.__module__ == module.__name__] or list(classes)
 
 
-def _is_env(value: object) -> bool:
-    return isinstance(value, type) and all(callable(getattr(value, name, None)) for name in ("rules", "reset", "step"))
+def _missing(value: type) -> list[str]:
+    return [f"{name}()" for name in ("rules", "reset", "step") if not callable(getattr(value, name, None))]
 
 
 def import_file(path: Path) -> ModuleType:

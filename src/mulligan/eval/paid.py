@@ -68,8 +68,7 @@ class PaidReplies:
             replace_file(self.path, _line(counts))
 
     def _count(self, reply: Completion) -> None:
-        prompt, completion = self.tokens
-        self.tokens = (prompt + reply.prompt_tokens, completion + reply.completion_tokens)
+        self.tokens = (self.tokens[0] + reply.prompt_tokens, self.tokens[1] + reply.completion_tokens)
 
 
 def _line(entry: Any) -> bytes:

@@ -22,7 +22,7 @@ from typing import Any
 
 from mulligan import notebook
 from mulligan.envs import registry
-from mulligan.errors import ParameterError, PolicyError, StopReason, UsageError
+from mulligan.errors import ParameterError, PolicyError, UsageError
 from mulligan.eval import passk
 from mulligan.eval.paid import PaidReplies, Remembering
 from mulligan.eval.plan import EvalPlan, Prices
@@ -57,10 +57,12 @@ class EvalResult(notebook.Shown):
     """Scripted players on the same tasks: ceiling (omniscient), expert and, where later episodes are of the same task,
     expert with perfect memory; then those that the environment names in `room_players`."""
     gains: Mapping[str, tuple[float, passk.Interval]]
-    """main − control, paired by task: at p@N, or in the last episode's return for games. A control that has no task in
-    common with main, because the money ran out, is left out."""
+    """main − control, paired by task: at p@N, or in the last episode's return for games. Tasks of which a trial failed
+    outside the agent are left out, and so is a control that has no task in common with main."""
     by_class: Mapping[str, passk.Summary]
     seconds: float
+    tokens: tuple[int, int]
+    """Prompt and completion tokens of all requests, those of controls and of trials that were played again too."""
     cost: float
     complete: bool
     run: str | None
@@ -114,7 +116,7 @@ class EvalResult(notebook.Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for ``--json`` and ``result.json``; the main arm's figures stand at the top."""
-        same = ("separation", "ceiling", "complete", "cost", "seconds", "turns_per_second", "requests", "run")
+        same = ("separation", "ceiling", "complete", "tokens", "cost", "seconds", "turns_per_second", "requests", "run")
         return {
             "schema_version": SCHEMA_VERSION,
             "env": self.plan.env,
@@ -183,9 +185,8 @@ class _Evaluation:
     progress: Progress
     folder: RunFolder | None = None
     turns_per_second: float | None = None
-    prompt_tokens: int = 0
-    """Of all requests that this evaluation ever made, whether or not their trials count."""
-    completion_tokens: int = 0
+    tokens: tuple[int, int] = (0, 0)
+    """Prompt and completion tokens of all requests that were ever made, whether or not their trials count."""
     requests: dict[str, Any] | None = None
     done: dict[str, dict[int, Trial]] = field(default_factory=dict)
     """Arm -> index of the task -> trial."""
@@ -228,7 +229,7 @@ class _Evaluation:
                 used = [self.paid[arm].tokens] if any(self.paid[arm].tokens) else used
             for prompt, completion in used:
                 self._count(prompt, completion)
-            self.done[arm] = {index: trial for index, trial in trials.items() if not _to_repeat(trial)}
+            self.done[arm] = {index: trial for index, trial in trials.items() if not trial.failed}
             self.judge.answered |= any(episode.turns for trial in trials.values() for episode in trial.episodes)
 
     def _count_requests(self) -> None:
@@ -240,11 +241,10 @@ class _Evaluation:
                     self.folder.write_text(_REQUESTS, json.dumps(self.requests) + "\n")
 
     def _count(self, prompt: int, completion: int) -> None:
-        self.prompt_tokens += prompt
-        self.completion_tokens += completion
+        self.tokens = (self.tokens[0] + prompt, self.tokens[1] + completion)
 
     def _cost(self) -> float:
-        return self.prices.of(self.prompt_tokens, self.completion_tokens)
+        return self.prices.of(*self.tokens)
 
     async def _arm(self, arm: str) -> int:
         """Play what is missing of an arm; returns how many turns that took."""
@@ -282,7 +282,7 @@ class _Evaluation:
         finally:
             if writer is not None:
                 writer.flush()
-        if paid is not None and len(done) == len(self.tasks) and not any(map(_to_repeat, done.values())):
+        if paid is not None and len(done) == len(self.tasks) and not any(trial.failed for trial in done.values()):
             paid.forget()
         return turns
 
@@ -298,9 +298,8 @@ class _Evaluation:
         trials = [donors[index]] if arm == "other-trial" and index in donors else []
         if arm == "foreign":  # on other tasks of the class, none of which this trial plays
             played = {task, *self._job(task).related}
-            alike = [
-                trial for _, trial in sorted(self.done["main"].items()) if trial.task.task_class == task.task_class
-            ]
+            main = sorted(self.done["main"].items())
+            alike = [trial for _, trial in main if trial.task.task_class == task.task_class]
             trials = [trial for trial in alike if played.isdisjoint((trial.task, *trial.related))]
         written: dict[int, list[Reflection]] = defaultdict(list)
         for episode in (episode for trial in trials for episode in trial.episodes):
@@ -353,6 +352,7 @@ class _Evaluation:
             gains={arm: gain for arm in controls if (gain := self._gain(arm))},
             by_class={name: self._summary(classes[name]) for name in sorted(classes)},
             seconds=seconds,
+            tokens=self.tokens,
             cost=self._cost(),
             complete=all(len(self.done[arm]) == len(self.tasks) for arm in self.plan.arms()),
             run=str(self.folder.path) if self.folder else None,
@@ -374,15 +374,14 @@ class _Evaluation:
         return self._names.evidence(passk.summarise(trials, episodes), trials, episodes, versus=self.versus)
 
     def _gain(self, arm: str) -> tuple[float, passk.Interval] | None:
-        """main − `arm` on the tasks that both have played; a game that failed has no return, and is left out."""
+        """main − `arm` on the tasks that both have played; where model or environment failed, nothing was."""
         import numpy as np  # here: a command's help does without it
 
         from mulligan.eval.intervals import interval_of_mean
 
         main, control = self.done["main"], self.done[arm]
         pairs = [(main[index], control[index]) for index in sorted(main.keys() & control.keys())]
-        if self.versus:
-            pairs = [pair for pair in pairs if not any(trial.failed for trial in pair)]
+        pairs = [pair for pair in pairs if not any(trial.failed for trial in pair)]
         if not pairs:
             return None
         trials = [first for first, _ in pairs]
@@ -412,8 +411,3 @@ def _difference(stats: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str
     faults = Counter(stats.get("faults", {}))
     faults.subtract(before.get("faults", {}))
     return {**counts, "faults": {kind: count for kind, count in faults.items() if count}}
-
-
-def _to_repeat(trial: Trial) -> bool:
-    """Whether a resumed evaluation plays the trial again: it only failed to reach its model."""
-    return any(episode.stop is StopReason.REQUEST_FAILED or episode.unreflected for episode in trial.episodes)

@@ -39,15 +39,6 @@ _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _NEEDED = ("*.json", "*.safetensors", "*.jinja", "*.model", "*.txt")
 
 
-@dataclass(frozen=True, slots=True)
-class LoraSettings:
-    """Train a low-rank addition to every linear layer (LoRA, arXiv 2106.09685), without dropout: sampling has none."""
-
-    rank: int = 16
-    alpha: int = 0
-    """The addition is scaled by alpha / rank; 0 stands for twice the rank."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Loaded:
     """A model, and what turns messages into its tokens."""
@@ -64,17 +55,18 @@ def load(
     seed: int = 0,
     dtype: Precision = "auto",
     device: str = "cpu",
-    lora: LoraSettings | None = None,
+    lora: int = 0,
     gradient_checkpointing: bool = False,
 ) -> Loaded:
     """The model that `spec` names; `seed` draws the weights that are new, and torch's own seed is left alone.
 
     dtype     "auto" is bfloat16 on a GPU that computes in it, float32 elsewhere.
     device    "auto" is the GPU where there is one.
-    lora      None trains all weights, or the adapter that the folder already has.
+    lora      rank of an adapter to add; 0 trains all weights, or the adapter that the folder already has.
     """
     target = _device(device)
-    precision = _dtype(dtype, target)
+    fast_bfloat16 = target.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    precision = torch.bfloat16 if dtype == "bfloat16" or (dtype == "auto" and fast_bfloat16) else torch.float32
     name, _, sizes = spec.partition(":")
     if name == "nano":
         model = nano_model(seed, **_sizes(spec, sizes)).to(precision)
@@ -83,14 +75,17 @@ def load(
     else:
         with _quietly():
             folder, source = _find(spec)
-            base = _base(folder, source) if _is_adapter(folder) else (folder, source)
+            is_adapter = (folder / _ADAPTER).is_file()  # of LoRA, which needs its base
+            base = _base(folder, source) if is_adapter else (folder, source)
             tokenizer = _read_tokenizer(*((folder, source) if (folder / _TOKENIZER).is_file() else base))
             renderer = Renderer(tokenizer)
             model = _read_model(*base, precision, target)
-            if _is_adapter(folder):
+            if is_adapter:
                 model = _read_adapter(model, folder, source)
-    if lora is not None:
-        model = _add_lora(model, lora, seed, spec)
+    if lora:
+        if hasattr(model, "peft_config"):
+            raise UsageError(f"model {spec!r} already has an adapter; leave LoRA out to train that one further")
+        model = add_lora(model, lora, seed)
     model = model.to(target)
     if gradient_checkpointing:
         use_checkpointing(model)
@@ -138,12 +133,6 @@ def _device(name: str) -> torch.device:
     return device
 
 
-def _dtype(name: Precision, device: torch.device) -> torch.dtype:
-    if name == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False):
-        name = "bfloat16"
-    return torch.bfloat16 if name == "bfloat16" else torch.float32
-
-
 def _find(spec: str) -> tuple[Path, str]:
     """The folder that holds the model, and what to call it: a hub name is fetched, once, into the hub's own cache."""
     if spec == "smollm2":
@@ -166,7 +155,7 @@ def _find(spec: str) -> tuple[Path, str]:
 def _read_tokenizer(folder: Path, source: str) -> Any:
     from transformers import AutoTokenizer
 
-    if not (folder / "config.json").is_file() and not _is_adapter(folder):
+    if not (folder / "config.json").is_file() and not (folder / _ADAPTER).is_file():
         raise UsageError(f"model {source!r} has no config.json, so it is not a model of transformers")
     with _told(f"the tokenizer of model {source!r}"):
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
@@ -202,11 +191,6 @@ def _read_adapter(model: Any, folder: Path, source: str) -> Any:
     with _told(f"the adapter {source!r}"), old_name_allowed():
         _weights_in(folder / _ADAPTER_WEIGHTS)
         return PeftModel.from_pretrained(model, str(folder), is_trainable=True, autocast_adapter_dtype=False)
-
-
-def _is_adapter(folder: Path) -> bool:
-    """Whether a folder holds a LoRA adapter, which needs its base."""
-    return (folder / _ADAPTER).is_file()
 
 
 def _weight_files(folder: Path) -> list[Path]:
@@ -296,20 +280,11 @@ def old_name_allowed() -> Iterator[None]:
         yield
 
 
-def _add_lora(model: Any, lora: LoraSettings, seed: int, spec: str) -> Any:
+def add_lora(model: Any, rank: int, seed: int) -> Any:
+    """A low-rank addition to every linear layer (LoRA, arXiv 2106.09685), without dropout: sampling has none."""
     from peft import LoraConfig, get_peft_model
 
-    if lora.rank < 1:
-        raise ParameterError(f"LoRA rank must be >= 1 (got {lora.rank})")
-    if hasattr(model, "peft_config"):
-        raise UsageError(f"model {spec!r} already has an adapter; leave LoRA out to train that one further")
-    config = LoraConfig(
-        r=lora.rank,
-        lora_alpha=lora.alpha or 2 * lora.rank,
-        lora_dropout=0.0,
-        target_modules="all-linear",
-        task_type="CAUSAL_LM",
-    )
+    config = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM")
     with seeded_randomness(derive(seed, "lora")), old_name_allowed():
         # As precise as the model: the trainer keeps float32 copies of whatever it trains (`mulligan.training.masters`).
         return get_peft_model(model, config, autocast_adapter_dtype=False)

@@ -33,8 +33,6 @@ TEMPLATE = (
 )
 """Two tokens a turn: one before a reply, one that ends it; what follows that is the user's. An empty system message
 leaves no trace."""
-
-
 SIZES = {"hidden": 96, "layers": 2, "heads": 4, "feedforward": 256, "context": 1024}
 """The default, of 0.4 million parameters; `context` is the longest sequence, in tokens."""
 
@@ -69,9 +67,7 @@ def nano_model(seed: int = 0, **sizes: int) -> LlamaForCausalLM:
         pad_token_id=tokenizer.pad_token_id,
     )
     with seeded_randomness(derive(seed, "nano")):
-        model = LlamaForCausalLM(config)
-    model.eval()
-    return model
+        return LlamaForCausalLM(config)
 
 
 @contextmanager

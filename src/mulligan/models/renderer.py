@@ -104,7 +104,6 @@ class Renderer:
         return [*self._text(text), end]
 
     def count(self, text: str) -> int:
-        """Tokens of `text`."""
         return len(self._text(text))
 
     def _assemble(self, parts: Iterable[_Literal | str]) -> list[int]:

@@ -104,7 +104,8 @@ class EndpointPolicy:
         self.concurrency, self.timeout, self.retries, self.backoff = concurrency, timeout, retries, backoff
         self.extra_body = dict(extra_body or {})
         if api_key is None and api_key_env != _KEY_VARIABLE and api_key_env not in os.environ:
-            raise ParameterError("endpoint: api_key_env must name an environment variable that is set")  # or is a key
+            got = f" (got {api_key_env})" if re.fullmatch("[A-Z_][A-Z0-9_]*", api_key_env) else ""  # others may be keys
+            raise ParameterError(f"endpoint: api_key_env must name an environment variable that is set{got}")
         self._key = _checked_key(os.environ.get(api_key_env, "") if api_key is None else api_key, api_key_env)
         self._sleep = sleep
         self._connections: dict[asyncio.AbstractEventLoop, _Connections] = {}
@@ -174,10 +175,7 @@ class EndpointPolicy:
         )
 
     def _pause(self, fault: _TemporaryFault, attempt: int, jitter: random.Random) -> float:
-        """Seconds before the next try: what the server asks for, or a doubling pause.
-
-        The jitter spreads requests that failed together.
-        """
+        """Seconds before the next try: as the server asks, or doubling; jitter spreads those that failed together."""
         if fault.retry_after is not None:
             return min(fault.retry_after + self.backoff * jitter.random(), LONGEST_WAIT)
         return min(self.backoff * 2.0 ** min(attempt, 30), LONGEST_WAIT) * (0.5 + 0.5 * jitter.random())
@@ -229,8 +227,8 @@ class EndpointPolicy:
         self._counts["failed"] += 1
         hint = ""
         if status in (401, 403):
-            problem = "no key was sent" if self._key is None else "the key was refused"
-            hint = f"; {problem}: set the environment variable {self.api_key_env}"
+            problem = "no key was sent: set" if self._key is None else "the key was refused: check"
+            hint = f"; {problem} the environment variable {self.api_key_env}"
         elif status == 404:
             hint = f"; check the address, which usually ends in /v1, and that the server has a model {self.model!r}"
         return RequestFailed(f"{self.url} answered {status}: {self._one_line(message)}{hint}")
@@ -316,10 +314,7 @@ class _TemporaryFault(Exception):
 
 
 def completions_url(base_url: str) -> str:
-    """Where requests go: ``http://host:8000``, ``http://host:8000/v1`` and ``http://host:8000/v1/`` are the same.
-
-    An address that ends in ``/chat/completions`` is taken as it is.
-    """
+    """Where requests go: ``/v1`` and ``/chat/completions`` are added to an address that lacks them."""
     if any(mark in base_url for mark in "@?#"):  # the message leaves out the address, which may hold a password
         raise ParameterError("base_url must have no user, password or ?query; put the key into OPENAI_API_KEY")
     try:

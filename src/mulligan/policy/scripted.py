@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,29 +46,6 @@ class ExpertPolicy:
 
     def start(self, task: Task, seed: int) -> Conversation:
         return _Beside(task, generator(seed, "expert"), kind=self.kind, skill=self.skill, recall=self.recall)
-
-
-class ScriptedPolicy:
-    """Gives a fixed list of replies, over and over: for tests and for replaying a recorded game."""
-
-    name = "scripted"
-
-    def __init__(self, replies: Sequence[str]) -> None:
-        self.replies = replies
-
-    def start(self, task: Task, seed: int) -> Conversation:
-        return _Scripted(self.replies)
-
-
-class _Scripted:
-    def __init__(self, replies: Sequence[str]) -> None:
-        self.replies = itertools.cycle(replies)
-
-    async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
-        return Completion(next(self.replies))
-
-    def close(self) -> None:
-        pass
 
 
 @dataclass

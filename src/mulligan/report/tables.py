@@ -44,6 +44,7 @@ def eval_table(result: Result) -> Table:
     """One evaluation: the policy, its controls, then the scripted players that show the room."""
     controls = [(CONTROL_NAMES[name], summary) for name, summary in result["controls"].items() if summary["trials"]]
     rows = [(str(result["policy"]), result), *((INDENT + name, summary) for name, summary in controls)]
+    rows = [(f"{name}*" if summary["failed"] else name, summary) for name, summary in rows]
     rows += [(room_name(name), summary) for name, summary in result["room"].items()]
     game = game_name(result["env"], result["params"])
     title = f"{game}: {result['tasks']} tasks, {result['episodes']} episodes, memory {result['memory']}"
@@ -163,19 +164,28 @@ def _explained(result: Result) -> list[str]:
 
 def _spent(result: Result) -> list[str]:
     """Tokens, cost and time, and how to continue what is not complete."""
-    prompt, completion = result["prompt_tokens"], result["completion_tokens"]
+    (prompt, completion), limit, rate = result["tokens"], result.get("max_cost"), result["turns_per_second"]
     tokens = f"{prompt:,} + {completion:,} tokens, " if prompt else ""
+    cost = f"cost {result['cost']:.4f}, " if result["cost"] else ""
     with_controls = " with controls" if any(summary["trials"] for summary in result["controls"].values()) else ""
-    cost = f"cost {result['cost']:.4f}{with_controls}, " if result["cost"] else ""
-    rate = result["turns_per_second"]
-    lines = [f"{tokens}{cost}{result['seconds']:.1f} s" + ("" if rate is None else f", {rate:,.0f} turns/s")]
+    pace = "" if rate is None else f", {rate:,.0f} turns/s"
+    lines = [f"{tokens}{cost}{result['seconds']:.1f} s{with_controls}{pace}"]
+    if limit is not None and result["cost"] > limit:
+        lines.append(f"Trials under way went beyond max_cost {limit:g}: a lower --concurrency keeps closer to it")
     if not result["complete"]:
-        limit = result.get("max_cost")
-        more = " --max-cost MORE" if limit is not None and result["cost"] >= limit else ""
-        command = f"; continue with --resume {result['run']}{more}" if result["run"] else ""
         counts = "".join(f", {summary['trials']} of {name}" for name, summary in result["controls"].items())
-        lines.append(f"Incomplete: {result['trials']} of {result['tasks']} tasks played{counts}{command}")
-    return lines
+        lines.append(f"Incomplete: {result['trials']} of {result['tasks']} tasks played{counts}")
+    return lines + ([command] if (command := resume_command(result)) else [])
+
+
+def resume_command(result: Result) -> str:
+    """How to play what was not played, or failed outside the agent; empty where all was, or no folder has it."""
+    has_failed = any(summary["failed"] for summary in (result, *result["controls"].values()))
+    if result["run"] is None or (result["complete"] and not has_failed):
+        return ""
+    limit = result.get("max_cost")
+    more = " --max-cost MORE" if limit is not None and result["cost"] >= limit and not result["complete"] else ""
+    return f"continue with: mulligan eval --resume {result['run']}{more}"
 
 
 def _is_lopsided(result: Result) -> bool:
@@ -192,12 +202,12 @@ def _is_lopsided(result: Result) -> bool:
 def _failures(result: Result) -> list[str]:
     """Arm by arm: failures in a control would make the memory look better than it is."""
     lines = []
-    counted = "left out" if result["kind"] == "versus" else "counted as not solved"
+    counted = "left out" if result["kind"] == "versus" else "counted as not solved, in differences left out"
     for name, summary in (("", result), *result["controls"].items()):
         if summary["failed"]:
             trials = f"{summary['failed']} trials" + (f" of {name}" if name else "")
             first = f"; the first: {summary['failure']}" if summary["failure"] else ""
-            lines.append(f"Failed for reasons outside the agent: {trials}, what failed of them {counted}{first}")
+            lines.append(f"*: failed for reasons outside the agent: {trials}, what failed of them {counted}{first}")
     return lines
 
 

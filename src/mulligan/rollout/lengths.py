@@ -54,7 +54,6 @@ class Lengths:
     """Of one episode; None where history is its transcript."""
 
     def with_margin(self) -> Lengths:
-        """The lengths to plan with."""
         digest = None if self.digest is None else math.ceil(MARGIN * self.digest)
         opening, observation, request = (math.ceil(MARGIN * n) for n in (self.opening, self.observation, self.request))
         return Lengths(self.turns, opening, observation, request, digest)

@@ -43,13 +43,8 @@ SAMPLED = 64
 """Tasks of a survey."""
 
 
-def task_set(env: str, tasks: int, seed_set: str = "eval", **params: Any) -> list[Task]:
-    """The first `tasks` tasks of a set; where the environment names its worlds, each task once."""
-    return tasks_of(env, tasks, seed_set, params)
-
-
 def tasks_of(env: str, tasks: int, seed_set: str, params: Mapping[str, Any], *, or_fewer: bool = False) -> list[Task]:
-    """As `task_set`, whatever the parameters are called.
+    """The first `tasks` tasks of a set; where the environment names its worlds, each task once.
 
     An evaluation set that has fewer is an error; a validation set, or any set with `or_fewer`, gives what it has.
     """

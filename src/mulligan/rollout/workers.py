@@ -41,7 +41,7 @@ def play(
 
     `on_played` gets how many were played, now and then; nothing where other processes play them.
     """
-    local = any(registry.in_this_process_only(job.task.env) for job, _ in jobs)
+    local = any(job.task.env in registry.REGISTERED for job, _ in jobs)
     count = 1 if local else min(processes, len(jobs) // FEWEST)
     if count <= 1:
         return _play(jobs, policy, on_played)
@@ -53,7 +53,7 @@ def draw(
     mixture: Mixture, tasks: int, *, seed: int, update: int, related: int = 0, name: str = "", processes: int = 1
 ) -> list[Draw]:
     """As `draw_tasks`, and the same tasks; the worlds are looked at in so many processes."""
-    local = any(registry.in_this_process_only(env) for env, _ in mixture.weights)
+    local = any(env in registry.REGISTERED for env, _ in mixture.weights)
     count = 1 if local else min(processes, tasks // FEWEST)
     if count > 1:
         worlds = mixture.candidates(tasks * (1 + related), seed=seed, update=update, name=name)

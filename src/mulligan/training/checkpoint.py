@@ -29,7 +29,7 @@ from safetensors.torch import load_file, save_file
 
 from mulligan.algo.normalise import History
 from mulligan.errors import RunFolderError, UsageError
-from mulligan.models.load import Loaded, LoraSettings, Precision, load, use_checkpointing
+from mulligan.models.load import Loaded, Precision, load, use_checkpointing
 from mulligan.report.files import replace_file
 from mulligan.report.run import RunFolder
 from mulligan.training.config import Config
@@ -323,13 +323,12 @@ def load_base(config: Config, device: str, run: Path) -> Loaded:
         loaded = load_model(start, device, model.dtype)
         use_checkpointing(loaded.model, model.gradient_checkpointing)
         return loaded
-    lora = LoraSettings(rank=model.lora_rank) if model.lora_rank else None
     return load(
         model.name,
         seed=config.run.seed,
         dtype=model.dtype,
         device=device,
-        lora=lora,
+        lora=model.lora_rank,
         gradient_checkpointing=model.gradient_checkpointing,
     )
 

@@ -59,7 +59,8 @@ def train(
 
     With `resume`, the configuration is the folder's own, in which only `resolve.MAY_CHANGE` may differ
     from what the run began with. `stop` is called after every update and every step of the warm start: where it returns
-    True, the run is saved and ends, and a later `resume` continues it.
+    True, the run is saved and ends, and a later `resume` continues it. It is called before the first one too, where the
+    answer does not count: a process finishes at least that.
     """
     if resume:
         folder = RunFolder.open(run)
@@ -167,6 +168,7 @@ class Trainer:
         self.has_warned_of_cuts = any(line.get("replies/cut", 0.0) >= WARN_FROM for line in self.metrics.read())
         if self.validation is not None and start == 0 and not self.metrics.read():
             self.metrics.write({"update": 0, **self._validate()})
+        self.stop()  # from here on there is an update to finish
         for update in range(start, self.config.run.updates):
             metrics = self._update(update)
             done = update + 1

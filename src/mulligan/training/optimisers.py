@@ -44,7 +44,6 @@ class Schedule:
         return rise * (1.0 - (1.0 - optim.lr_end) * self.progress(update))
 
     def entropy_weight(self, update: int, algo: AlgoConfig) -> float:
-        """From `entropy_weight` to `entropy_end`, linearly."""
         end = algo.entropy_weight if algo.entropy_end is None else algo.entropy_end
         return algo.entropy_weight + (end - algo.entropy_weight) * self.progress(update)
 

@@ -15,8 +15,6 @@ import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +24,7 @@ from mulligan.settings import is_one_line, with_values
 from mulligan.training.config import Config, settings, shown_memories, shown_params, value_at
 from mulligan.types import ParamValue
 
+_PRESETS = Path(__file__).with_name("presets")
 PARAMS = "task.params."
 """The one setting that is a table itself: parameters of the environment, ``task.params.mines`` or ``env.mines``."""
 Changes = dict[str, tuple[Any, Any]]
@@ -66,7 +65,7 @@ def resolve(
     while preset is not None:
         if preset not in presets():
             raise UnknownName("preset", str(preset), presets())
-        tree = tomllib.loads((_preset_folder() / f"{preset}.toml").read_text(encoding="utf-8"))
+        tree = tomllib.loads((_PRESETS / f"{preset}.toml").read_text(encoding="utf-8"))
         layers.insert(0, Layer(f" in preset {preset!r}", flat(tree)))
         preset = tree.get("base")
     return checked(_applied(Config(), layers))
@@ -98,13 +97,8 @@ def from_run(folder: RunFolder) -> Config:
 
 def presets() -> dict[str, str]:
     """Name of every preset -> what it is for."""
-    files = sorted(file.name for file in _preset_folder().iterdir() if file.name.endswith(".toml"))
-    texts = {name.removesuffix(".toml"): (_preset_folder() / name).read_text(encoding="utf-8") for name in files}
+    texts = {file.stem: file.read_text(encoding="utf-8") for file in sorted(_PRESETS.glob("*.toml"))}
     return {name: text.partition("\n")[0].lstrip("# ") for name, text in texts.items()}
-
-
-def _preset_folder() -> Traversable:
-    return resources.files("mulligan.training.presets")
 
 
 def checked(config: Config) -> Config:

@@ -76,6 +76,7 @@ def warm_start(trainer: Trainer) -> bool:
     rng = generator(config.run.seed, "warmstart")
     for _ in range(before.steps * warm.batch):  # earlier processes have drawn these
         rng.random()
+    trainer.stop()  # from here on there is a step to finish
     loss = before.loss
     for done in range(before.steps + 1, warm.steps + 1):
         cosine = 0.1 + 0.9 * 0.5 * (1.0 + math.cos(math.pi * (done - 1) / warm.steps))

@@ -17,8 +17,9 @@ from mulligan.envs.alfworld.generate import SHORTEST, generate
 from mulligan.envs.alfworld.plan import plan
 from mulligan.envs.alfworld.world import Kind
 from mulligan.errors import ParameterError, StopReason, UnknownName, UsageError
-from mulligan.policy.scripted import ExpertPolicy, RandomPolicy, ScriptedPolicy
+from mulligan.policy.scripted import ExpertPolicy, RandomPolicy
 from mulligan.types import Completion, Episode, Turn
+from scripted_play import ScriptedPolicy
 
 ROOT = Path(__file__).parents[3]
 FROZEN = """\

@@ -16,7 +16,7 @@ from mulligan.engine.llama_forward import why_not
 from mulligan.engine.plain import SlotPositions
 from mulligan.engine.slots import SlotEngine
 from mulligan.errors import DeviceLost, MemoryFull, UsageError
-from mulligan.models.load import LoraSettings, load, old_name_allowed, save
+from mulligan.models.load import load, old_name_allowed, save
 from mulligan.types import Sampling
 from small_models import DEVICE, FAMILIES, SHAPE, a_model, family_model, greedy_of
 
@@ -85,7 +85,7 @@ def test_logits_are_those_of_the_plain_model(family):
 
 
 def test_lora_counts_and_training_it_changes_replies():
-    loaded = load("nano:hidden=128,context=128", lora=LoraSettings(rank=4), device=DEVICE)
+    loaded = load("nano:hidden=128,context=128", lora=4, device=DEVICE)
     model = loaded.model
     for name, parameter in model.named_parameters():
         if "lora_B" in name:

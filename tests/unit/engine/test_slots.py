@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 
 import pytest
@@ -263,3 +264,18 @@ def test_packed_rows_equal_rows_on_their_own():
     sum(part.log_softmax(-1)[:, 3].sum() for part in expected).backward()
     for own, other in zip(packed.parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(own.grad, other.grad, atol=1e-4, rtol=1e-3)
+
+
+def test_an_interrupt_inside_a_step_leaves_nothing_for_later(caplog, monkeypatch):
+    """The loop ends by it; the next run in the same process is not told of a task whose error nobody took."""
+    engine = SlotEngine(model())
+
+    def interrupted(asking):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine, "step", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        together(engine, 2)
+    engine.pump = None
+    gc.collect()
+    assert not caplog.records

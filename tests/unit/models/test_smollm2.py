@@ -22,7 +22,7 @@ from transformers.utils import logging
 from mulligan.cache import cache_folder
 from mulligan.errors import UsageError
 from mulligan.models import smollm2
-from mulligan.models.load import LoraSettings, load, old_name_allowed, save
+from mulligan.models.load import load, old_name_allowed, save
 
 gguf = pytest.importorskip("gguf")
 
@@ -240,7 +240,7 @@ def test_it_is_saved_and_loaded_like_any_model(cache, package, tmp_path):
 
 
 def test_an_adapter_finds_it_here_and_in_another_cache(cache, package, tmp_path, monkeypatch):
-    loaded = load("smollm2", lora=LoraSettings(rank=2))
+    loaded = load("smollm2", lora=2)
     with torch.no_grad():
         for name, weight in loaded.model.named_parameters():
             if "lora_B" in name:
@@ -300,7 +300,7 @@ def test_a_damaged_cache_is_told_with_the_way_out(cache, package):
 
 @pytest.mark.slow
 def test_the_real_model_answers_and_comes_back_as_it_was(cache, tmp_path):
-    loaded = load("smollm2", lora=LoraSettings(rank=4))
+    loaded = load("smollm2", lora=4)
     renderer, tokenizer = loaded.renderer, loaded.tokenizer
     assert (
         sum(weight.numel() for weight in AutoModelForCausalLM.from_pretrained(cache / smollm2.FOLDER).parameters())

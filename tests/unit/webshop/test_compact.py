@@ -8,13 +8,13 @@ from mulligan.envs import registry
 from mulligan.envs.check import check_env
 from mulligan.envs.webshop.env import WebShop
 from mulligan.envs.webshop.generate import tiny
-from mulligan.envs.webshop.session import whole_words
+from mulligan.envs.webshop.pages import whole_words
 from mulligan.errors import ParameterError, UnknownName
-from mulligan.policy.scripted import ExpertPolicy, ScriptedPolicy
-from mulligan.rollout.tasksets import task_set
+from mulligan.policy.scripted import ExpertPolicy
 from mulligan.seeding import generator
 from mulligan.trial.runner import run_trial_sync
 from mulligan.types import Episode, Step
+from scripted_play import ScriptedPolicy, task_set
 from shirts import NOTE, item, shop_of
 
 TINY = {"catalogue": "tiny", "view": "compact", "products": 12, "world": -1, "turns": 7, "pays": "success"}

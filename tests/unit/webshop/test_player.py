@@ -8,11 +8,12 @@ from mulligan import evaluate
 from mulligan.envs import registry
 from mulligan.envs.webshop.env import WebShop
 from mulligan.errors import UnknownName
-from mulligan.policy.scripted import ExpertPolicy, ScriptedPolicy
+from mulligan.policy.scripted import ExpertPolicy
 from mulligan.seeding import generator
 from mulligan.trial.reflection import parse_reflection
 from mulligan.trial.runner import run_trial_sync
 from mulligan.types import Completion
+from scripted_play import ScriptedPolicy
 from shirts import NOTE, item, shop_of
 
 # --- Memory

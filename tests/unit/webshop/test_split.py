@@ -15,7 +15,8 @@ from mulligan.envs.webshop.catalogue import from_files
 from mulligan.envs.webshop.generate import records
 from mulligan.errors import ParameterError
 from mulligan.report.tables import eval_table
-from mulligan.rollout.tasksets import FIRST_SEED, task_set, tasks_of
+from mulligan.rollout.tasksets import FIRST_SEED, tasks_of
+from scripted_play import task_set
 from shirts import NOTE, item, shop_of
 
 ORIGINAL = Path(os.environ.get("WEBSHOP_DATA", "no original files"))

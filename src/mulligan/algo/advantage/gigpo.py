@@ -42,8 +42,6 @@ def step_advantages(batch: StepBatch) -> tuple[FloatArray, BoolArray]:
     """A_step of every step, and whether another trial was at its anchor. -> [step], [step]."""
     advantage, usable = np.zeros(len(batch)), np.zeros(len(batch), dtype=np.bool_)
     rows = np.flatnonzero(batch.state >= 0)  # not turn 0, not a reflection
-    if len(rows) == 0:
-        return advantage, usable
     value, trial = batch.value[rows], batch.trial[rows]
     anchor, _ = dense_ids(batch.group[rows], batch.episode[rows], batch.state[rows])
     visit, visit_first = dense_ids(anchor, trial)  # one number for all times a trial was at an anchor

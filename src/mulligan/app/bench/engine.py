@@ -26,7 +26,7 @@ from mulligan.engine.choose import make_engine, token_bytes
 from mulligan.engine.plain import LEFT, LENGTH, SCALE, STATE, STOPS
 from mulligan.envs import registry
 from mulligan.errors import UsageError
-from mulligan.models.load import LoraSettings, load
+from mulligan.models.load import load
 from mulligan.policy.local import LocalPolicy
 from mulligan.rollout.collect import Job, collect
 from mulligan.training.rows import rows_of
@@ -89,13 +89,12 @@ def run() -> Report:
 
 def subject(device: str, lora: int = 0) -> tuple[Any, str]:
     """The model that is measured, and what to call it; `lora` is the rank of an adapter to put on it."""
-    adapter = LoraSettings(rank=lora) if lora else None
     if device == "cpu":
-        return load("nano:context=4096", lora=adapter), "nano"
+        return load("nano:context=4096", lora=lora), "nano"
     try:
-        return load("smollm2", device=device, dtype="bfloat16", lora=adapter), "SmolLM2-135M, bfloat16"
+        return load("smollm2", device=device, dtype="bfloat16", lora=lora), "SmolLM2-135M, bfloat16"
     except UsageError:
-        small = load("nano:context=4096", device=device, dtype="bfloat16", lora=adapter)
+        small = load("nano:context=4096", device=device, dtype="bfloat16", lora=lora)
         return small, "nano, bfloat16 (smollm2 is not installed)"
 
 

@@ -17,7 +17,7 @@ import transformers
 
 from mulligan.app.bench import Report, free_gpu, gpu_seconds, peak_gigabytes
 from mulligan.errors import UnknownName
-from mulligan.models.load import old_name_allowed, use_checkpointing
+from mulligan.models.load import add_lora, use_checkpointing
 from mulligan.training.config import Config, ModelConfig, OptimConfig
 from mulligan.training.rows import Row, Span
 from mulligan.training.step import Learner, UpdateData
@@ -150,11 +150,7 @@ def random_model(shape: Shape, way: Way, device: Any) -> Any:
     finally:
         torch.set_default_dtype(before)
     if way.lora:
-        from peft import LoraConfig, get_peft_model
-
-        adapter = LoraConfig(r=way.lora, lora_alpha=2 * way.lora, target_modules="all-linear", task_type="CAUSAL_LM")
-        with old_name_allowed():
-            model = get_peft_model(model, adapter, autocast_adapter_dtype=False).to(device)
+        model = add_lora(model, way.lora, seed=0).to(device)
     if way.checkpointing:
         use_checkpointing(model)
     return model

@@ -1,7 +1,7 @@
 """Compare results over seeds: p@k with intervals, paired differences, cost, settings that differ, learning curves.
 
-Takes folders of sweeps, arms and evaluations, and tables (table.json). Of rows with the same environment, name and
-seed the last one given counts: give an earlier table before new runs, and its other seeds stay."""
+Takes folders of sweeps, arms and evaluations, and tables (table.json). Other settings make other rows, other --env
+parameters other tables. Of equal rows of a seed the last one counts: give an earlier table before new runs."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from mulligan.app.cli.options import (
 )
 from mulligan.app.progress import trial_progress
 from mulligan.app.stopping import kept_trials
-from mulligan.errors import UsageError
+from mulligan.errors import PolicyError, UsageError
 
 if TYPE_CHECKING:
     from mulligan.eval.plan import EvalPlan
@@ -90,8 +90,11 @@ def run(parser: Parser, words: list[str]) -> int:
     except KeyboardInterrupt:
         if not (path / "config.toml").exists():
             raise
-        sys.stderr.write(f"interrupted: {kept_trials(path)}; continue with: mulligan eval --resume {path}\n")
+        paid = ", and all replies that were paid for" if getattr(policy, "pays", False) else ""
+        sys.stderr.write(f"interrupted: {kept_trials(path)}{paid}; continue with: mulligan eval --resume {path}\n")
         return 130
+    except PolicyError as error:
+        raise PolicyError(f"{error}; continue with: mulligan eval --resume {path}") from error
     data = {**result.to_dict(), "max_cost": options.max_cost}
     RunFolder(path).write_text("result.json", to_json(data))
     if options.json:

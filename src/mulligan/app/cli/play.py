@@ -93,8 +93,7 @@ def run(parser: Parser, words: list[str]) -> int:
 
 
 def _play_in_browser(env: Env, settings: TrialSettings, options: argparse.Namespace, console: Console) -> int:
-    from mulligan.app.web.server import serving
-    from mulligan.app.web.table import Table
+    from mulligan.app.web.server import Table, serving
     from mulligan.app.web.visitor import Visitor
     from mulligan.envs import registry
     from mulligan.trial.runner import run_trial_sync

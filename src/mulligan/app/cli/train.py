@@ -51,8 +51,11 @@ def run(parser: Parser, words: list[str]) -> int:
     if not options.resume and (folder / "config.toml").exists():  # before anything heavy is imported
         raise UsageError(f"{folder} already holds a run; choose another folder, or continue it with --resume {folder}")
     _warn_without_gpu(config)
+    if not options.json:
+        sys.stderr.write(_heading(config, folder, options))
+    steps_and_updates: list[Metrics] = []
     with ExitStack() as stack:
-        callbacks: list[OnUpdate] = []
+        callbacks: list[OnUpdate] = [steps_and_updates.append]
         if options.tensorboard:
             callbacks.append(_to_tensorboard(folder, stack))
         if options.wandb:
@@ -62,7 +65,7 @@ def run(parser: Parser, words: list[str]) -> int:
     if interrupted:
         sys.stderr.write(f"interrupted: the run is in {folder}; continue with: mulligan train --resume {folder}\n")
         return 130
-    _report(config, folder, options)
+    _report(config, folder, options, was_trained=bool(steps_and_updates))
     return 0
 
 
@@ -75,10 +78,13 @@ def _resolved(options: argparse.Namespace, flags: dict[str, str]) -> Config:
         if "run.seed" in flags:
             raise UsageError("train: --seed and --run.seed are the same; give one of them")
         flags["run.seed"] = options.seed
-    preset = options.preset
-    if preset is None and options.config is None and "model.name" not in flags:
-        preset = "cpu"
-    return resolve(preset, options.config, flags)
+    is_bare = options.preset is None and options.config is None
+    if is_bare and "model.name" not in flags:
+        options.preset = "cpu"
+    config = resolve(options.preset, options.config, flags)
+    if is_bare and "task.env" not in flags:
+        raise UsageError("train: an environment is missing; 'mulligan envs' lists them")
+    return config
 
 
 def _resumed(options: argparse.Namespace, flags: dict[str, str]) -> Config:
@@ -114,18 +120,34 @@ def _warn_without_gpu(config: Config) -> None:
         )
 
 
-def _report(config: Config, folder: Path, options: argparse.Namespace) -> None:
+def _heading(config: Config, folder: Path, options: argparse.Namespace) -> str:
+    """``minesweeper, preset cpu: 250 steps of warm start, 80 updates, into runs/mine``."""
+    updates = _updates(config.run.updates)
+    if options.resume:
+        return f"{config.task.env}: {updates} in all, continuing {folder}\n"
+    sources = [config.task.env, options.preset and f"preset {options.preset}", options.config]
+    warm = f"{config.warmstart.steps} steps of warm start, " if config.warmstart.steps else ""
+    return f"{', '.join(filter(None, sources))}: {warm}{updates}, into {folder}\n"
+
+
+def _updates(count: int) -> str:
+    return f"{count} update{'s' * (count != 1)}"
+
+
+def _report(config: Config, folder: Path, options: argparse.Namespace, *, was_trained: bool) -> None:
+    from mulligan.report.run import to_json
     from mulligan.training.metrics import MetricsFile
 
     last: Metrics = next(reversed(MetricsFile(folder / "metrics.jsonl").read()), {})
     if options.json:
-        from mulligan.report.run import to_json
-
         sys.stdout.write(to_json({"run": str(folder), **last}))
         return
-    if config.run.updates:
-        done, success = int(last.get("update", 0)), "  ".join(Status(versus=is_versus(config.task.env)).success(last))
-        summary = f"{done} update{'s' * (done != 1)} done{success and f'; the last one: {success}'}\n"
+    done = int(last.get("update", 0))
+    if done and not was_trained:
+        summary = f"{_updates(done)} done already: nothing was trained; --run.updates N trains longer\n"
+    elif config.run.updates:
+        success = "  ".join(Status(versus=is_versus(config.task.env)).success(last))
+        summary = f"{_updates(done)} done{success and f'; the last one: {success}'}\n"
     else:
         summary = _warmed(last, folder, options)
     sys.stdout.write(f"{summary}Run: {folder}\n")
@@ -135,8 +157,7 @@ def _warmed(last: Metrics, folder: Path, options: argparse.Namespace) -> str:
     """The summary of a warm start alone: its result, where its weights are, and how to start from them."""
     success = "  ".join(f"p@{k} {100 * share:.1f}" for k, share in shares(last, "validation/p@"))
     weights = folder / "checkpoints" / "update-00000" / "weights.safetensors"
-    preset = options.preset or ("" if options.config or options.resume else "cpu")
-    given = [f"--preset {preset} "] if preset else []
+    given = [f"--preset {options.preset} "] if options.preset else []
     given += [f"--config {options.config} "] if options.config else []
     return (
         f"warm start done{success and f'; on validation tasks: {success}'}\n"

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mulligan.app.sweep.rows import RETRIES, Row
+from mulligan.app.sweep.rows import RETRIES, Row, told_apart
 from mulligan.errors import UnknownName, UsageError
 from mulligan.eval.intervals import Values, difference, over_seeds, returns_in, solved_within
 from mulligan.eval.passk import wilson
@@ -104,7 +104,7 @@ def compare(rows: Sequence[Row], against: str | None = None, *, show_all: bool =
     Rows of one environment on different tasks are refused; with `show_all` (the table of a sweep) each list of tasks
     has a section, also where only one row was played on it.
     """
-    evaluations = list(entries(rows))
+    evaluations = list(entries(told_apart(rows)))
     mains = [entry for entry in evaluations if not entry.further and not entry.control]
     for entry in mains:
         first = next(each for each in mains if each.row["env"] == entry.row["env"])
@@ -255,19 +255,17 @@ def _mean(entry: Entry, name: str) -> float | None:
 def _task_set(entry: Entry) -> str:
     part = next(iter(entry.parts.values()))
     named = f"list {part['tasks_digest'][:6]}" if part.get("tasks_digest") else "of which nothing more is known"
-    return f"{part['tasks']} {part.get('seed_set', 'eval')} tasks, {named}"
+    return f"{part['tasks']} {part.get('seed_set', 'eval')} tasks of {entry.episodes} episodes, {named}"
 
 
 def _differing(first: Row, other: Row) -> str:
     """The parameters of the environment in which two rows differ, in words."""
-    one, two = (row.get("params") or _settings_of_env(row) for row in (first, other))
+    one, two = (
+        row.get("params") or {name[4:]: value for name, value in row.get("settings", {}).items() if name[:4] == "env."}
+        for row in (first, other)
+    )
     names = [name for name in {**one, **two} if str(one.get(name)) != str(two.get(name))]
     return "".join(f"; {name} is {one.get(name, 'unset')} and {two.get(name, 'unset')}" for name in names)
-
-
-def _settings_of_env(row: Row) -> Row:
-    settings = row.get("settings", {})
-    return {name.removeprefix("env."): settings[name] for name in settings if name.startswith("env.")}
 
 
 def differing_settings(mains: Sequence[Entry]) -> dict[str, dict[str, list[str]]]:

@@ -7,17 +7,20 @@ A row keeps the outcome of every attempt (`outcomes`, as in `eval.passk.Summary`
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from mulligan.api import evaluate
 from mulligan.app.sweep.arms import RESULT, WARM_START
+from mulligan.envs import registry
 from mulligan.errors import MulliganError, UnknownName, UsageError
 from mulligan.players import as_trained
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.report.run import RunFolder
-from mulligan.report.tables import pays_in_part, room_name
+from mulligan.report.tables import game_name, pays_in_part, resume_command, room_name
 from mulligan.training.config import Config
 from mulligan.training.metrics import MetricsFile
 from mulligan.training.resolve import from_run, resolve
@@ -34,24 +37,45 @@ _OF_A_SEED = ("run.seed", "model.name")
 def read_rows(
     paths: Iterable[str | Path], *, main: Sequence[str] | None = None, classes: bool = False, ceiling: bool = False
 ) -> list[Row]:
-    """The rows of all inputs; of rows with the same environment, name and seed, the last one given.
+    """The rows of all inputs; of rows with the same environment, name, settings and seed, the last one given.
 
     The seeds of an arm follow each other. `main` names the rows that matter most; without it, earlier tables say so.
     With `classes`, each class of tasks is a further evaluation. With `ceiling`, arms get what a player who sees
     everything reaches.
     """
-    rows: dict[tuple[str, str, int], Row] = {}
+    rows: dict[tuple[Any, ...], Row] = {}
     for row in (row for path in paths for row in _read(Path(path), classes)):
-        key = (row["env"], row["name"], row["seed"])
+        key = (row["env"], row["name"], row["seed"], str(row.get("game")), str(row.get("played")))
+        if key in rows and row["method"] != "scripted":
+            sys.stderr.write(f"mulligan: {row['name']}, seed {row['seed']}: given twice; the later one counts\n")
         rows[key] = {**row, "main": rows.get(key, row).get("main", True)}
     order = list(dict.fromkeys(key[:2] for key in rows))
     table = [rows[key] for key in sorted(rows, key=lambda key: (order.index(key[:2]), key[2]))]
     if main is not None:
-        names = {row["name"] for row in table}
+        names = [row["name"] for row in told_apart(table)]
         if unknown := [name for name in main if name not in names]:
-            raise UnknownName("row", unknown[0], names)
-        table = [{**row, "main": row["name"] in main} for row in table]
+            raise UnknownName("row", unknown[0], set(names))
+        table = [{**row, "main": name in main} for row, name in zip(table, names, strict=True)]
     return _with_ceilings(table) if ceiling else table
+
+
+def told_apart(rows: Sequence[Row]) -> list[Row]:
+    """Rows with what tells evaluations apart in their names: parameters in the environment's, settings in the row's."""
+    games = _differences(rows, ("env",), "game")
+    rows = [{**row, "env": game_name(row["env"], game)} for row, game in zip(rows, games, strict=True)]
+    settings = _differences(rows, ("env", "name"), "played")
+    words = [[f"{name} {value}" for name, value in each.items()] for each in settings]
+    return [{**row, "name": ", ".join([row["name"], *each])} for row, each in zip(rows, words, strict=True)]
+
+
+def _differences(rows: Sequence[Row], same: Sequence[str], column: str) -> list[Row]:
+    """For each row what of `column` is otherwise in another row that agrees in `same`."""
+
+    def differs(row: Row, name: str) -> bool:
+        alike = (other for other in rows if column in other and all(other[each] == row[each] for each in same))
+        return any(other[column].get(name) != row[column][name] for other in alike)
+
+    return [{name: row[column][name] for name in row.get(column, ()) if differs(row, name)} for row in rows]
 
 
 def as_table(rows: Sequence[Row]) -> str:
@@ -66,6 +90,10 @@ def _read(path: Path, classes: bool) -> list[Row]:
     files = files or sorted((*folder.glob(f"*/{RESULT}"), *folder.glob(f"*/{EVALUATION}")))
     if not files and (folder / TABLE).is_file():  # beside runs, a table may be older than they are
         return _table(folder / TABLE)
+    if not path.exists():
+        raise UsageError(f"there is no file or folder {path}")
+    if not files and (folder / "config.toml").is_file() and RunFolder.open(folder).config().get("kind") == "train":
+        raise UsageError(f"{path} is a training run; evaluate it first: mulligan eval ENV --policy {path}")
     if not files:
         raise UsageError(
             f"{path} holds no results: give a sweep's folder (*/{RESULT}), an evaluation's ({EVALUATION}) or a {TABLE}"
@@ -130,15 +158,27 @@ def arm_rows(arm: Mapping[str, Any], folder: Path, classes: bool) -> list[Row]:
 
 def evaluation_rows(result: Mapping[str, Any], folder: Path, classes: bool) -> list[Row]:
     """What ``mulligan eval`` left: a row for its policy, named by style and memory too, and one for each scripted
-    player of the room."""
+    player of the room; none for a policy that was never reached."""
     config = RunFolder.open(folder).config()
+    if command := resume_command({**result, "run": folder}):
+        sys.stderr.write(f"mulligan: {folder}: some trials were not played; {command}\n")
+    trial, endpoint = config["trial"], config.get("endpoint", {})
+    played = {name: config[name] for name in ("tasks", "seed_set", "related")} | trial | trial["sampling"]
+    played |= {name: endpoint[name] for name in ("base_url", "extra_body") if name in endpoint}
+    game = result["params"]
+    with suppress(MulliganError):  # where the file of an environment is gone, its defaults are not known
+        spec = registry.spec(result["env"])
+        game = {"turns": spec.turns, **spec.defaults, **game}
     how = [result["style"]] if result["style"] != "plain" else []
     how += [result["memory"]] if result["memory"] != "none" else []
     shared = {name: result[name] for name in ("env", "params", "kind", "ceiling")}
+    shared["game"] = {name: str(value).lower() for name, value in game.items()}
     shared |= {"estimator": None, "gamma_traj": None, "updates": 0} | {k: config[k] for k in ("seed", "seed_set")}
     agent = {"name": ", ".join([result["policy"], *how]), "method": result["policy"], "memory": result["memory"]}
     agent |= {"minutes": round(result["seconds"] / 60, 2), "also": _classes(result) if classes else {}}
-    rows = [{**shared, **agent, **_evaluation(result, result["controls"])}]
+    agent["played"] = {name: value for name, value in played.items() if name not in ("memory", "style", "sampling")}
+    was_reached = result["trials"] > result["failed"]
+    rows = [{**shared, **agent, **_evaluation(result, result["controls"])}] if was_reached else []
     for name, summary in result["room"].items():
         player = {"name": room_name(name), "method": "scripted", "memory": None, "minutes": 0.0}
         rows.append({**shared, **player, **_evaluation(summary, {})})
@@ -159,6 +199,7 @@ def _evaluation(main: Mapping[str, Any], controls: Mapping[str, Mapping[str, Any
         part["effective"] = main["effective"]
     if main.get("best") and pays_in_part(main):  # then the mean reward says more than success
         part["score"] = main["best"][-1]
+    controls = {name: control for name, control in controls.items() if control["trials"] > control.get("failed", 0)}
     return {
         **part,
         "tasks": main["trials"],

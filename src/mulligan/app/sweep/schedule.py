@@ -177,13 +177,14 @@ class _Process:
                 encoding="utf-8",
                 env=environment,
             )
+        assert self.process.stdin is not None and self.process.stdout is not None, "both are pipes"  # noqa: PT018
+        self.input, self.output = self.process.stdin, self.process.stdout
         self.listener = threading.Thread(target=self._listen, args=(reports,), daemon=True)
         self.listener.start()
 
     def _listen(self, reports: Reports) -> None:
-        assert self.process.stdout is not None
         try:
-            with self.process.stdout as lines:
+            with self.output as lines:
                 for line in lines:
                     reports.put((self.work, json.loads(line)))
         finally:
@@ -207,10 +208,9 @@ class _Process:
         )
 
     def ask_to_leave(self) -> None:
-        assert self.process.stdin is not None
         with contextlib.suppress(OSError):  # it has ended by itself meanwhile
-            self.process.stdin.write("leave\n")
-            self.process.stdin.flush()
+            self.input.write("leave\n")
+            self.input.flush()
 
     def end(self) -> None:
         self.process.kill()
@@ -218,9 +218,8 @@ class _Process:
 
     def _close(self) -> None:
         self.listener.join()
-        assert self.process.stdin is not None
         with contextlib.suppress(OSError):  # it ended before it read the last line
-            self.process.stdin.close()
+            self.input.close()
 
 
 def _in_words(work: Work) -> str:

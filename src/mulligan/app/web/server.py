@@ -1,22 +1,24 @@
-"""The page over HTTP, for this machine alone: standard library, one address, no scripts.
+"""The page over HTTP, for this machine alone, and the table at which the trial asks and whoever looks at it answers.
 
-Refused are requests under another host name (a foreign page whose name was pointed here) and answers that come from
-another page than ours.
+The trial runs in an event loop, requests come in threads of their own. Refused are requests under another host name (a
+foreign page whose name was pointed here) and answers that come from another page than ours.
 """
 
 from __future__ import annotations
 
+import asyncio
+import secrets
 import socketserver
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from typing import ClassVar
 from urllib.parse import parse_qs
 
 from mulligan.app.web.page import GOOD_BYE, WAIT, card
-from mulligan.app.web.table import Table
 from mulligan.errors import UsageError
 from mulligan.report.charts import escape
 
@@ -33,6 +35,59 @@ _HEADERS = {
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
 }
+Render = Callable[[str], str]
+"""Name of a page, which its answers give -> its HTML."""
+
+
+class Table:
+    """The present page, and the way back to whoever asked.
+
+    Each question has a number, which its answer names: of two clicks on the same page only the first is an answer.
+    """
+
+    def __init__(self) -> None:
+        self.token = secrets.token_hex(8)
+        """Names this table, so that pages of an earlier one, or of others, cannot answer."""
+        self.number, self.html, self.is_over = 0, "", False
+        self.left = threading.Event()
+        """Set when the person is done with the last page."""
+        self._changed = threading.Condition()
+        self._answer: Future[str] | None = None
+
+    async def ask(self, render: Render) -> str:
+        answer: Future[str] = Future()
+        self._show(render, answer)
+        return await asyncio.wrap_future(answer)
+
+    def finish(self, render: Render) -> None:
+        """Show the last page, which asks for nothing."""
+        self.is_over = True
+        self._show(render, None)
+
+    def answer(self, page: str, text: str) -> None:
+        """Answer the question that `page` shows; nothing happens where that is not the present one."""
+        with self._changed:
+            if page == self.page and self._answer is not None and not self._answer.done():
+                self._answer.set_result(text)
+
+    def present(self, seconds: float) -> str:
+        """The present page; empty while the world takes longer than `seconds`."""
+
+        def is_settled() -> bool:
+            return self.is_over or (self._answer is not None and not self._answer.done())
+
+        with self._changed:
+            return self.html if self._changed.wait_for(is_settled, timeout=seconds) else ""
+
+    @property
+    def page(self) -> str:
+        return f"{self.token}.{self.number}"
+
+    def _show(self, render: Render, answer: Future[str] | None) -> None:
+        with self._changed:
+            self.number += 1
+            self.html, self._answer = render(self.page), answer
+            self._changed.notify_all()
 
 
 @contextmanager
@@ -69,9 +124,8 @@ class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "mulligan", ""
 
     def do_GET(self) -> None:
-        if not self._is_ours():
-            return
-        self._send(200, self.table.present(_PATIENCE) or card(WAIT))
+        if self._is_ours():
+            self._send(200, self.table.present(_PATIENCE) or card(WAIT))
 
     def do_POST(self) -> None:
         if not self._is_ours():

@@ -7,8 +7,7 @@ what is typed goes between its fields ``before`` and ``after``.
 from __future__ import annotations
 
 from mulligan.envs.webshop.env import LONGEST_QUERY, WebShop
-from mulligan.envs.webshop.session import BACK, BUY, NEXT, PREVIOUS, Session, cut
-from mulligan.envs.webshop.views import LONGEST_TITLE
+from mulligan.envs.webshop.pages import BACK, BUY, LONGEST_TITLE, NEXT, PREVIOUS, Session, cut
 from mulligan.policy.base import World
 from mulligan.report.charts import escape
 
@@ -21,7 +20,6 @@ _BOARD_LINES = 3
 
 
 def draw(world: World, observation: str) -> str:
-    """The page of a live world."""
     if isinstance(world, WebShop) and not world.compact:  # the compact view has few words and no pages
         return _draw_shop(world)
     legal = getattr(world, "legal", None)

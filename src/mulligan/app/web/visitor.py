@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 
 from mulligan.app.web.page import Past, Scene, SceneKind, page
+from mulligan.app.web.server import Table
 from mulligan.app.web.stage import draw
-from mulligan.app.web.table import Table
 from mulligan.envs.registry import EnvSpec
 from mulligan.policy.base import Conversation, World
 from mulligan.trial.settings import TrialSettings

@@ -212,7 +212,6 @@ class SpielGame:
         return f"You moved {ORDER[self.seat]}: {' | '.join(played) or 'nothing'}; {result}."
 
     def _moves(self) -> dict[int, str]:
-        """The legal moves, and what they are called."""
         seat = self.seat - 1
         return {move: str(self.state.action_to_string(seat, move)) for move in self.state.legal_actions(seat)}
 

@@ -167,7 +167,6 @@ class _Game:
         self.luck = states
 
     def unread(self, player: int) -> list[_Message]:
-        """What the player has not read yet."""
         observations = self.env.state.observations
         news, observations[player] = observations[player], []
         # Countdown and others hand over a move in the wrong order: what should be its kind is its text.

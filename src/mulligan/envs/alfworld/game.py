@@ -150,7 +150,7 @@ class Game:
         if receptacle in world.openable:
             commands.append(f"close {name}" if receptacle in self.opened else f"open {name}")
         if held >= 0:
-            if self.may_put(held, receptacle):
+            if world.object_types[held] in world.can_hold[receptacle] and self.accessible(receptacle):
                 commands.append(f"move {world.names[held]} to {name}")
             for bit, kinds in APPLIANCES.items():
                 if world.abilities[held] & bit and world.r_types[receptacle] in kinds:
@@ -162,11 +162,6 @@ class Game:
     def accessible(self, receptacle: int) -> bool:
         """Whether its contents can be reached, once one stands before it."""
         return receptacle in self.opened or receptacle not in self.world.openable
-
-    def may_put(self, number: int, receptacle: int) -> bool:
-        """Whether the object fits there, and the door is open."""
-        world = self.world
-        return world.object_types[number] in world.can_hold[receptacle] and self.accessible(receptacle)
 
     def describe(self, receptacle: int) -> str:
         """What is to be seen of a receptacle from before it."""

@@ -180,7 +180,6 @@ def stem(file: Path) -> str:
 
 @lru_cache(maxsize=4)
 def _records(file: str) -> tuple[Any, ...]:
-    """The values of JSON lines."""
     return tuple(_value(line.strip()) for line in _text(file).splitlines())
 
 

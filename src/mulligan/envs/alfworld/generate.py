@@ -94,7 +94,6 @@ def is_unseen(room: str, receptacles: Sequence[str]) -> bool:
 
 
 def _choose(rng: random.Random, room: str, places: int) -> list[str]:
-    """The receptacles of a room."""
     receptacles, left = list(_ROOMS[room]["always"]), list[str]()
     while len(receptacles) < places:
         left = left or list(_ROOMS[room]["maybe"])  # a large room has everything several times

@@ -207,7 +207,12 @@ class Cells:
             receptacle = next(iter(self.world.receptacles_at[game.at]), None)
         if receptacle is None:
             return DONE
-        return self._contents(game, receptacle) if game.accessible(receptacle) else "closed"
+        if not game.accessible(receptacle):
+            return "closed"
+        inside, name = game.inside[receptacle], self.names[receptacle]
+        count = sum(o in self.world.goal_objects for o in inside)
+        lamp = f"{name}=*" if any(o in self.world.lamps for o in inside) else ""
+        return f"{name}={count} {lamp}".strip() if count or not lamp else lamp
 
     def read(self, game: Game, action: str) -> str:
         world = self.world
@@ -265,20 +270,12 @@ class Cells:
     def _named(self, receptacles: Iterable[int]) -> list[str]:
         return [self.names[r] for r in receptacles]
 
-    def _contents(self, game: Game, receptacle: int) -> str:
-        """What of a receptacle's contents the task is about."""
-        world, inside, name = self.world, game.inside[receptacle], self.names[receptacle]
-        count = sum(o in world.goal_objects for o in inside)
-        lamp = f"{name}=*" if any(o in world.lamps for o in inside) else ""
-        return f"{name}={count} {lamp}".strip() if count or not lamp else lamp
-
 
 View = Words | Cells
 """The methods of both are explained in `Words`."""
 
 
 def view_of(name: str, world: World) -> View:
-    """The view called `name` of a world."""
     return Cells(world) if name == "cells" else Words(world, short=name == "compact")
 
 

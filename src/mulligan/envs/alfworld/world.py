@@ -156,7 +156,6 @@ class World:
         return [r for r, kind in enumerate(self.r_types) if kind in APPLIANCES[bit] and self.locations[r] >= 0]
 
     def intro(self) -> str:
-        """The first observation."""
         here = self.receptacles_at[self.at]
         if here:
             around = f"You are facing the {listed([self.r_names[r] for r in here])}. Next to it, you see nothing."
@@ -206,7 +205,6 @@ def task_line(goal: Goal, phrase: int = 0) -> str:
 
 
 def write_goal(goal: Goal) -> Formula:
-    """A goal as PDDL."""
     (formula,) = parse(_PDDL[goal.kind].format(o=goal.object_type, t=goal.target_type))
     assert isinstance(formula, tuple), "a goal is one formula"
     return formula

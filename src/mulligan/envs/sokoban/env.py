@@ -75,7 +75,10 @@ class Sokoban:
     def __init__(self, task: Task) -> None:
         self.task = task
         self.moves, self.view, self.lost_rule = task.integer("moves"), task.text("view"), task.text("lost")
-        self.level = _level(task)
+        if task.text("levels") == "generated":
+            self.level = level_source.generate(task.seed, *map(task.integer, ("rows", "cols", "boxes", "solution")))
+        else:
+            self.level = level_source.pick(task.text("levels"), task.integer("level"), task.seed)[1]
         self.cols, self.boxes = self.level.cols, self.level.boxes
         self._usual = usual_replies(self.moves)
         cells = self.level.cells
@@ -89,11 +92,18 @@ class Sokoban:
         """Check the parameters; a level from a file gives its own rows, cols, boxes and number."""
         check_range("sokoban", params, "moves", 1, _MOST_MOVES)
         check_choices("sokoban", params, _CHOICES)
-        if params["levels"] == "generated":
-            _check_generated(params)
-            return params
-        number, level = level_source.pick(str(params["levels"]), int(params["level"]), seed)
-        return {**params, "level": number, "rows": level.rows, "cols": level.cols, "boxes": level.boxes, "solution": 0}
+        if params["levels"] != "generated":
+            number, level = level_source.pick(str(params["levels"]), int(params["level"]), seed)
+            sizes = {"rows": level.rows, "cols": level.cols, "boxes": level.boxes}
+            return {**params, **sizes, "level": number, "solution": 0}
+        check_range("sokoban", params, "rows", *_SIDES)
+        check_range("sokoban", params, "cols", *_SIDES)
+        rows, cols, boxes = (int(params[name]) for name in ("rows", "cols", "boxes"))
+        check_range("sokoban", params, "boxes", 1, min(_MOST_BOXES, (rows - 2) * (cols - 2) // 4))
+        # shorter solutions are not found on some boards
+        check_range("sokoban", params, "solution", 3 * boxes + 2, _LONGEST_SOLUTION)
+        check_range("sokoban", params, "level", -1, -1)
+        return params
 
     @staticmethod
     def check_turns(params: Mapping[str, ParamValue], turns: int) -> None:
@@ -296,7 +306,6 @@ def cells_view(cells: str, cols: int) -> str:
 
 
 def player_at(cells: str, cols: int) -> str:
-    """The name of the player's cell."""
     return names_of(len(cells) // cols, cols)[solver.locate(cells)[0]]
 
 
@@ -308,19 +317,3 @@ def names_of(rows: int, cols: int) -> tuple[str, ...]:
         for row in range(rows)
         for col in range(cols)
     )
-
-
-def _level(task: Task) -> level_source.Level:
-    if task.text("levels") != "generated":
-        return level_source.pick(task.text("levels"), task.integer("level"), task.seed)[1]
-    return level_source.generate(task.seed, *map(task.integer, ("rows", "cols", "boxes", "solution")))
-
-
-def _check_generated(params: Mapping[str, ParamValue]) -> None:
-    check_range("sokoban", params, "rows", *_SIDES)
-    check_range("sokoban", params, "cols", *_SIDES)
-    rows, cols, boxes = (int(params[name]) for name in ("rows", "cols", "boxes"))
-    check_range("sokoban", params, "boxes", 1, min(_MOST_BOXES, (rows - 2) * (cols - 2) // 4))
-    # shorter solutions are not found on some boards
-    check_range("sokoban", params, "solution", 3 * boxes + 2, _LONGEST_SOLUTION)
-    check_range("sokoban", params, "level", -1, -1)

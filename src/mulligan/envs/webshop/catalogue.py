@@ -247,8 +247,6 @@ class Shelf(Sequence[Product]):
         return self.read(number)
 
     def _read(self, number: int) -> Product:
-        if not 0 <= number < len(self.ends):
-            raise IndexError(number)
         begin = int(self.ends[number - 1]) if number else 0
         values = json.loads(self.bytes[begin : int(self.ends[number])].tobytes())
         fields: dict[str, Any] = {

@@ -34,11 +34,11 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from mulligan.envs.base import LONGEST_REPLY, Player, action_text, check_choices, check_range, tagged
-from mulligan.envs.webshop import files, memory, views
+from mulligan.envs.webshop import files, memory, pages
 from mulligan.envs.webshop.catalogue import Catalogue, from_files, from_people
 from mulligan.envs.webshop.generate import MOST_TINY, generated, tiny
+from mulligan.envs.webshop.pages import BACK, BUY, NEXT, PREVIOUS, SUB_PAGES, Session
 from mulligan.envs.webshop.search import as_query
-from mulligan.envs.webshop.session import BACK, BUY, NEXT, PREVIOUS, SUB_PAGES, Session
 from mulligan.errors import ParameterError, UsageError
 from mulligan.seeding import derive
 from mulligan.types import Episode, ParamValue, Step, Task
@@ -65,12 +65,10 @@ _SHORT = {short: button for button, short in _BRIEF.items()} | {"previous": PREV
 
 
 def click(text: str) -> str:
-    """A click as a reply."""
     return f"<action>click[{text}]</action>"
 
 
 def search(query: str) -> str:
-    """A search as a reply."""
     return f"<action>search[{as_query(query)}]</action>"
 
 
@@ -97,7 +95,6 @@ class WebShop:
 
     @staticmethod
     def settle(params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:
-        """Check the parameters."""
         is_made_up = params["catalogue"] in _GENERATED
         check_range("webshop", params, "products", 1, MOST_TINY if params["catalogue"] == "tiny" else 2_000_000)
         check_range("webshop", params, "per_page", 1, 50)
@@ -120,7 +117,7 @@ class WebShop:
         return f"webshop/{name}" + "/original-split" * (params["split"] == "original")
 
     def rules(self) -> str:
-        return views.compact_rules(self.session) if self.compact else views.RULES
+        return pages.compact_rules(self.session) if self.compact else pages.RULES
 
     def reset(self, chance: int = 0) -> str:
         self.session.reset()
@@ -129,7 +126,7 @@ class WebShop:
 
     def render(self) -> str:
         """The open page in words."""
-        return views.compact_page(self.session) if self.compact else views.page(self.session)
+        return pages.compact_page(self.session) if self.compact else pages.page(self.session)
 
     def step(self, reply: str) -> Step:
         self.moves += 1
@@ -160,7 +157,7 @@ class WebShop:
             return [self.write(click(text)) for text in self.session.clickables()]
         if self.shop.tiny:
             return [self.write(search(name)) for name in self.shop.names[goal.kind]]
-        short = views.request(goal).partition(";")[0] if self.compact else goal.instruction.partition(", and price")[0]
+        short = pages.request(goal).partition(";")[0] if self.compact else goal.instruction.partition(", and price")[0]
         return [search(short), search(" ".join([*goal.attributes, *goal.options.values()]))]
 
     def write(self, reply: str) -> str:

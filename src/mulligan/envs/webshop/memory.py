@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from mulligan.envs.base import reflection_text
 from mulligan.envs.webshop.catalogue import Catalogue, Goal, Product
+from mulligan.envs.webshop.pages import Session
 from mulligan.envs.webshop.reward import Match, answers, is_alike, not_chosen
-from mulligan.envs.webshop.session import Session
 from mulligan.errors import StopReason
 from mulligan.types import Episode
 

@@ -18,8 +18,8 @@ import re
 from mulligan.envs.webshop.catalogue import Product
 from mulligan.envs.webshop.env import WebShop, click, search
 from mulligan.envs.webshop.memory import Seen, Story, lacks, lowest_price, not_offered, offered, unsure
+from mulligan.envs.webshop.pages import BACK, BUY, NEXT, PREVIOUS, Session
 from mulligan.envs.webshop.search import as_query
-from mulligan.envs.webshop.session import BACK, BUY, NEXT, PREVIOUS, Session
 from mulligan.types import Step
 
 _PAGES = 2

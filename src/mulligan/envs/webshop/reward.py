@@ -86,7 +86,6 @@ def judge(product: Product, goal: Goal, chosen: Mapping[str, str]) -> Match:
 
 
 def is_alike(attribute: str, wanted: str) -> bool:
-    """Whether two attributes count as the same."""
     return likeness(attribute, wanted) > _ALIKE
 
 
