@@ -8,7 +8,7 @@ import sys
 
 from mulligan.app.bench import NAMES, Cell, Report
 from mulligan.app.cli.options import Parser, print_tables
-from mulligan.errors import UnknownName, UsageError
+from mulligan.errors import UnknownName, UsageError, extra_named
 
 _OF_PRESET = ("preset", "env", "tasks", "group", "episodes")
 
@@ -37,7 +37,9 @@ def run(parser: Parser, words: list[str]) -> int:
         raise UsageError("--preset, --env, --tasks, --group and --episodes are for 'step' with --shape and --preset")
     reports: dict[str, Report] = {}
     for name in NAMES if options.name == "all" else [options.name]:
-        reports[name] = importlib.import_module(f"mulligan.app.bench.{name}").run(**given)
+        with extra_named(f"bench {name}"):
+            benchmark = importlib.import_module(f"mulligan.app.bench.{name}")
+        reports[name] = benchmark.run(**given)
         if not options.json:
             _print(reports[name])
     if options.json:

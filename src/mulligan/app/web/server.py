@@ -57,7 +57,11 @@ class Table:
     async def ask(self, render: Render) -> str:
         answer: Future[str] = Future()
         self._show(render, answer)
-        return await asyncio.wrap_future(answer)
+        waiting = asyncio.wrap_future(answer)
+        # Ctrl-C between the last line of Python and the loop's sleep would be slept through: it wakes every second.
+        while not waiting.done():
+            await asyncio.wait({waiting}, timeout=1.0)
+        return waiting.result()
 
     def finish(self, render: Render) -> None:
         """Show the last page, which asks for nothing."""
