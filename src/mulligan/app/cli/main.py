@@ -106,5 +106,6 @@ def _help() -> str:
     return (
         "Mulligan: language agents that get better from one attempt to the next.\n\n"
         + "\n".join(lines)
-        + "\n\n'mulligan COMMAND --help' lists the options of a command; --debug shows tracebacks,\n--trust runs Python files that a run folder names.\n"
+        + "\n\n'mulligan COMMAND --help' lists the options of a command; --debug shows tracebacks,\n"
+        "--trust runs Python files that a run folder names.\n"
     )
