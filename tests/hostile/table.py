@@ -38,7 +38,7 @@ def without_ways(lines: list[str]) -> list[str]:
 
 def main() -> None:
     lines = table()
-    print("\n".join(lines))
+    sys.stdout.write("\n".join(lines) + "\n")
     before, _, rest = PAGE.read_text().partition(BEGIN)
     page, _, after = rest.partition(END)
     if "--write" in sys.argv:
