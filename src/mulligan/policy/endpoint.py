@@ -41,8 +41,6 @@ LARGEST_ANSWER = 8 * 2**20
 """Bytes of an answer, unpacked; reading stops there."""
 _MOST_TOKENS = 2**40
 """A server that counts more has not counted."""
-_POOLS = 16
-"""httpx looks through a pool's connections at every request: several small pools take a fraction of the time."""
 _TEMPORARY = {408, 409, 429}
 """Statuses below 500 that may pass by themselves."""
 _FIXED_FIELDS = ("model", "messages", "n", "stream")
@@ -203,14 +201,12 @@ class EndpointPolicy:
 
     async def _exchange(self, connections: _Connections, request: bytes) -> tuple[httpx.Response, bytes]:
         """The response to one request, and its body."""
-        under_way = connections.under_way
-        least = under_way.index(min(under_way))
-        under_way[least] += 1
+        client = connections.idle.pop() if connections.idle else self._client(connections)
         try:
-            async with connections.clients[least].stream("POST", self.url, content=request) as response:
+            async with client.stream("POST", self.url, content=request) as response:
                 return response, await read_body(response)
         finally:
-            under_way[least] -= 1
+            connections.idle.append(client)
 
     def _refusal(self, response: httpx.Response, content: bytes) -> Exception:
         """What a status other than 200 means: try again, no room, or give up."""
@@ -249,25 +245,21 @@ class EndpointPolicy:
         loop = asyncio.get_running_loop()
         if loop not in self._connections:
             self._connections = {loop: kept for loop, kept in self._connections.items() if not loop.is_closed()}
-            pools = min(_POOLS, self.concurrency or _POOLS)
-            certificates = httpx.create_ssl_context()
-            closer = _until_closed([self._client(certificates) for _ in range(pools)])
             slots = asyncio.Semaphore(self.concurrency or sys.maxsize)
-            self._connections[loop] = _Connections(await anext(closer), [0] * pools, slots, closer)
+            closer = _until_closed([])
+            self._connections[loop] = _Connections(await anext(closer), [], slots, httpx.create_ssl_context(), closer)
         return self._connections[loop]
 
-    def _client(self, certificates: ssl.SSLContext) -> httpx.AsyncClient:
+    def _client(self, connections: _Connections) -> httpx.AsyncClient:
+        """A client of one connection."""
         import httpx
 
         headers = {"Content-Type": "application/json", "Accept-Encoding": "gzip, deflate"}
         if self._key is not None:
             headers["Authorization"] = f"Bearer {self._key}"
-        return httpx.AsyncClient(
-            headers=headers,
-            timeout=httpx.Timeout(self.timeout, connect=min(self.timeout, CONNECT_TIMEOUT), pool=None),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
-            verify=certificates,
-        )
+        timeout = httpx.Timeout(self.timeout, connect=min(self.timeout, CONNECT_TIMEOUT), pool=None)
+        connections.clients.append(httpx.AsyncClient(headers=headers, timeout=timeout, verify=connections.certificates))
+        return connections.clients[-1]
 
 
 class _EndpointConversation:
@@ -290,9 +282,11 @@ class _Connections(NamedTuple):
     """What the conversations of one event loop share."""
 
     clients: list[httpx.AsyncClient]
-    under_way: list[int]
-    """Requests of each client."""
+    """One for each request under way: httpx looks through all connections of a client at every request."""
+    idle: list[httpx.AsyncClient]
+    """Those without a request; the last one used comes first."""
     slots: asyncio.Semaphore
+    certificates: ssl.SSLContext
     closer: AsyncGenerator[list[httpx.AsyncClient], None]
 
 
