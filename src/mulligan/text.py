@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-_INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""Control characters but for tab and line feed, and marks that turn the direction of writing."""
+_INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters but for tab and line feed, marks that turn the direction of writing, halves of surrogate pairs."""
 
 
 def storable(text: str) -> str:

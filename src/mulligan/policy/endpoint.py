@@ -19,6 +19,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
@@ -37,7 +38,7 @@ _KEY_VARIABLE = "OPENAI_API_KEY"
 LONGEST_WAIT = 60.0
 """Seconds; no pause between two tries is longer, whatever the server asks for."""
 CONNECT_TIMEOUT = 10.0
-LARGEST_ANSWER = 8 * 2**20
+LARGEST_ANSWER = 4 * 2**20
 """Bytes of an answer, unpacked; reading stops there."""
 _MOST_TOKENS = 2**40
 """A server that counts more has not counted."""
@@ -102,7 +103,8 @@ class EndpointPolicy:
         self.concurrency, self.timeout, self.retries, self.backoff = concurrency, timeout, retries, backoff
         self.extra_body = dict(extra_body or {})
         if api_key is None and api_key_env != _KEY_VARIABLE and api_key_env not in os.environ:
-            got = f" (got {api_key_env})" if re.fullmatch("[A-Z_][A-Z0-9_]*", api_key_env) else ""  # others may be keys
+            # Others may be keys. So may words like AKIAIOSFODNN7EXAMPLE, but names mostly have an underscore.
+            got = f" (got {api_key_env})" if re.fullmatch("[A-Z0-9]+(_[A-Z0-9]+)+", api_key_env) else ""
             raise ParameterError(f"endpoint: api_key_env must name an environment variable that is set{got}")
         self._key = _checked_key(os.environ.get(api_key_env, "") if api_key is None else api_key, api_key_env)
         self._sleep = sleep
@@ -231,7 +233,7 @@ class EndpointPolicy:
 
     def _one_line(self, text: str) -> str:
         """`text` as one line of limited length, without the key."""
-        text = " ".join(self._without_key(text).split())
+        text = " ".join(self._without_key(storable(text)).split())
         return text if len(text) <= _LONGEST_MESSAGE else text[: _LONGEST_MESSAGE - 1] + "…"
 
     def _without_key(self, text: str) -> str:
@@ -254,12 +256,18 @@ class EndpointPolicy:
         """A client of one connection."""
         import httpx
 
-        headers = {"Content-Type": "application/json", "Accept-Encoding": "gzip, deflate"}
+        headers = {"Content-Type": "application/json", "Accept-Encoding": "gzip"}
         if self._key is not None:
             headers["Authorization"] = f"Bearer {self._key}"
         timeout = httpx.Timeout(self.timeout, connect=min(self.timeout, CONNECT_TIMEOUT), pool=None)
-        connections.clients.append(httpx.AsyncClient(headers=headers, timeout=timeout, verify=connections.certificates))
-        return connections.clients[-1]
+        no_cookies = CookieJar(
+            DefaultCookiePolicy(allowed_domains=[])
+        )  # they would be sent back, more at every request
+        client = httpx.AsyncClient(
+            headers=headers, timeout=timeout, verify=connections.certificates, cookies=no_cookies
+        )
+        connections.clients.append(client)
+        return client
 
 
 class _EndpointConversation:
@@ -328,13 +336,14 @@ async def read_body(response: httpx.Response) -> bytes:
     """The body, unpacked here: a megabyte of gzip may hold a gigabyte, and must not fill the memory."""
     packed = response.headers.get("content-encoding", "identity") != "identity"
     unpack = zlib.decompressobj(wbits=47).decompress if packed else lambda chunk, most: chunk  # 47: gzip or deflate
-    body = bytearray()
+    body, received = bytearray(), 0
     async for chunk in response.aiter_raw():
+        received += len(chunk)
         try:
             body += unpack(chunk, LARGEST_ANSWER + 1 - len(body))
         except zlib.error:
             raise _TemporaryFault("garbled", "the answer cannot be unpacked") from None
-        if len(body) > LARGEST_ANSWER:
+        if max(received, len(body)) > LARGEST_ANSWER:
             raise _TemporaryFault("too large", f"the answer has more than {LARGEST_ANSWER // 2**20} MB")
     return bytes(body)
 
@@ -371,7 +380,7 @@ def _text(content: object) -> str:
 
 def _tokens(counted: object, *texts: str) -> int:
     """What the server counted, or an estimate."""
-    return counted if isinstance(counted, int) and 0 <= counted < _MOST_TOKENS else estimate_tokens(*texts)
+    return counted if type(counted) is int and 0 <= counted < _MOST_TOKENS else estimate_tokens(*texts)
 
 
 def server_message(content: bytes) -> tuple[str, str]:
@@ -383,7 +392,7 @@ def server_message(content: bytes) -> tuple[str, str]:
     try:
         answer = json.loads(content)
     except (ValueError, RecursionError):
-        text = content[: 4 * _LONGEST_MESSAGE].decode("utf-8", "replace").strip()
+        text = content.decode("utf-8", "replace").strip()
         return ("" if text.startswith("<") else text), ""  # a proxy's HTML page says nothing that its status does not
     if isinstance(answer, list) and answer:
         answer = answer[0]
