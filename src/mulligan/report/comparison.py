@@ -136,7 +136,7 @@ def rich_table(grid: Grid) -> Table:
 
     table = empty_table(grid.title)
     for number, column in enumerate(grid.columns):
-        table.add_column(Text(column), justify="right" if number else "left", overflow="fold")
+        table.add_column(Text(visible(column)), justify="right" if number else "left", overflow="fold")
     for row in grid.rows:
         table.add_row(*(Text(visible(cell)) for cell in row))
     return table

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from mulligan.app.cli.options import Parser, print_tables
 from mulligan.errors import MissingExtra
+from mulligan.text import visible
 
 
 def add_options(parser: Parser) -> None:
@@ -35,7 +36,7 @@ def run(parser: Parser, words: list[str]) -> int:
     data = compare(rows, options.against)
     texts = {"markdown": comparison.markdown, "latex": comparison.latex, "csv": comparison.as_csv, "json": to_json}
     if options.form:
-        sys.stdout.write(texts[options.form](data))
+        sys.stdout.write(visible(texts[options.form](data)))
     else:
         print_tables([comparison.rich_table(grid) for grid in comparison.grids(data)], comparison.notes(data))
     if options.out:

@@ -70,9 +70,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _message(error: Exception) -> str:
     """One line: our own errors as they are, those of the system with the file they are about."""
-    if not isinstance(error, OSError) or not error.strerror:
-        return visible(" ".join(str(error).splitlines())) or type(error).__name__
-    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    text = str(error) or type(error).__name__
+    if isinstance(error, OSError) and error.strerror:
+        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return visible(" ".join(text.splitlines()))
 
 
 def _warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> str:

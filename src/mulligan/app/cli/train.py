@@ -15,6 +15,7 @@ from mulligan.app.cli.options import Parser, new_run_path
 from mulligan.app.progress import Metrics, OnUpdate, Status, is_versus, shares, update_progress
 from mulligan.app.stopping import train_until_stopped
 from mulligan.errors import MissingExtra, UsageError, extra_named
+from mulligan.text import visible
 
 if TYPE_CHECKING:
     from mulligan.training.config import Config
@@ -52,7 +53,7 @@ def run(parser: Parser, words: list[str]) -> int:
         raise UsageError(f"{folder} already holds a run; choose another folder, or continue it with --resume {folder}")
     _warn_without_gpu(config)
     if not options.json:
-        sys.stderr.write(_heading(config, folder, options))
+        sys.stderr.write(visible(_heading(config, folder, options)))
     steps_and_updates: list[Metrics] = []
     with ExitStack() as stack:
         callbacks: list[OnUpdate] = [steps_and_updates.append]

@@ -21,6 +21,7 @@ from mulligan.players import as_trained
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.report.run import RunFolder
 from mulligan.report.tables import game_name, pays_in_part, resume_command, room_name
+from mulligan.text import visible
 from mulligan.training.config import Config
 from mulligan.training.metrics import MetricsFile
 from mulligan.training.resolve import from_run, resolve
@@ -47,7 +48,8 @@ def read_rows(
     for row in (row for path in paths for row in _read(Path(path), classes)):
         key = (row["env"], row["name"], row["seed"], str(row.get("game")), str(row.get("played")))
         if key in rows and row["method"] != "scripted":
-            sys.stderr.write(f"mulligan: {row['name']}, seed {row['seed']}: given twice; the later one counts\n")
+            name = visible(f"{row['name']}, seed {row['seed']}")
+            sys.stderr.write(f"mulligan: {name}: given twice; the later one counts\n")
         rows[key] = {**row, "main": rows.get(key, row).get("main", True)}
     order = list(dict.fromkeys(key[:2] for key in rows))
     table = [rows[key] for key in sorted(rows, key=lambda key: (order.index(key[:2]), key[2]))]
@@ -161,7 +163,7 @@ def evaluation_rows(result: Mapping[str, Any], folder: Path, classes: bool) -> l
     player of the room; none for a policy that was never reached."""
     config = RunFolder.open(folder).config()
     if command := resume_command({**result, "run": folder}):
-        sys.stderr.write(f"mulligan: {folder}: some trials were not played; {command}\n")
+        sys.stderr.write(f"mulligan: {visible(str(folder))}: some trials were not played; {command}\n")
     trial, endpoint = config["trial"], config.get("endpoint", {})
     played = {name: config[name] for name in ("tasks", "seed_set", "related")} | trial | trial["sampling"]
     played |= {name: endpoint[name] for name in ("base_url", "extra_body") if name in endpoint}

@@ -19,6 +19,7 @@ from mulligan.app.progress import shown
 from mulligan.app.sweep.arms import ORDER, Work, read_result
 from mulligan.app.sweep.worker import EVALUATING, LEFT, MEMORY_FULL
 from mulligan.errors import MulliganError
+from mulligan.text import visible
 
 OnProgress = Callable[[Work, str, int, int], None]
 """Called with the work, its stage, how much of that is done and how much there is."""
@@ -124,7 +125,7 @@ class _Scheduler:
         elif process.may_fit_later:
             waiting = [*self.waiting, one]
             self.waiting = [each for each in self.work if each in waiting]  # whoever is started from comes first
-            sys.stderr.write(f"{failure}; it begins again when another has ended\n")
+            sys.stderr.write(f"{visible(failure)}; it begins again when another has ended\n")
         else:
             self._give_up(one, failure)
 
@@ -135,7 +136,7 @@ class _Scheduler:
             failure = f"{failure}; not begun without it: {', '.join(map(_in_words, lost))}"
         self.failures.append(failure)
         if self.waiting or self.running:
-            sys.stderr.write(f"{failure}; the others go on\n")
+            sys.stderr.write(f"{visible(failure)}; the others go on\n")
 
     def let_go(self) -> None:
         """Ask all workers to leave, and wait until they have."""
