@@ -198,8 +198,8 @@ def test_scripts_in_reports(row, tab: Tab, tmp_path: Path) -> None:
 
 @pytest.fixture
 def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
-    """A page that asks for something, and hangs up on a request after a second."""
-    monkeypatch.setattr(server, "LONGEST_REQUEST", 1.0)
+    """A page that asks for something, and hangs up on a request after three seconds."""
+    monkeypatch.setattr(server, "LONGEST_REQUEST", 3.0)
     table = Table()
     table.finish(lambda name: f"The present page is {name}.")
     with serving(table) as url:

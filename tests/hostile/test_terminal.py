@@ -144,6 +144,8 @@ def test_sequences_in_names(row, tmp_path: Path, capsys: pytest.CaptureFixture[s
         try_command(one, name, capsys, "show", str(folder))
         if "\x00" not in text and "\ud83d" not in text:
             try_command(one, name, capsys, "show", str(tmp_path / f"MARK {text.replace('/', '')}"), shows="MARK")
+        endpoint = ["--base-url", "http://127.0.0.1:9", "--retries", "0"]
+        try_command(one, name, capsys, "play", "bandit", "--policy", f"endpoint:[/] {marked}", *endpoint, shows="MARK")
         shown = visible(transcript(trials[0]) + marked)
         one.let_in(name) if CONTROL.search(shown) else one.unharmed()
 

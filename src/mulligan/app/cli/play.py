@@ -77,10 +77,9 @@ def run(parser: Parser, words: list[str]) -> int:
     else:
         player = player_from(options.policy, plays=Plays(options.env, params, settings), **endpoint)
         policy = Watched(player, console, spec.glyphs)
-    console.print(
-        f"[bold]{spec.name}[/]  {visible(task.task_class)}, seed {task.seed}, player {visible(policy.name)}",
-        highlight=False,
-    )
+    console.print(spec.name, style="bold", end="  ", markup=False, highlight=False)
+    details = f"{task.task_class}, seed {task.seed}, player {policy.name}"
+    console.print(visible(details), markup=False, highlight=False)
     console.print(visible(env.rules()), markup=False, highlight=False)
     console.print(f"Up to {settings.episodes} episodes of {task.turns} turns.\n", highlight=False)
     try:
