@@ -274,6 +274,7 @@ def test_a_key_that_comes_back(row, attacker: Attacker) -> None:
         http(full, status="400 Bad"),
         http(f"who are you, {KEY}?".encode(), status="500 Oops"),
         http(b" " * (1200 - 15) + KEY.encode(), status="500 Oops"),
+        http(chat("x" * (endpoint.LONGEST_REPLY - 15) + KEY)),
         *(http(b"x" * length + KEY.encode(), status="400 Bad") for length in range(270, 300, 5)),
         http(json.dumps({"error": {"message": {KEY: [KEY]}}}).encode(), status="400 Bad"),
         *(http(error, status=f"{status} No") for status in (301, 401, 403, 404, 429)),
@@ -315,6 +316,15 @@ def test_cookies(row, attacker: Attacker) -> None:
     assert len(server.requests) == 9
     if any(b"cookie" in request.lower() for request in server.requests):
         one.let_in("cookies were sent back")
+
+
+def test_long_replies(row, attacker: Attacker) -> None:
+    """A conversation holds all replies, and sends them again with every request."""
+    one = row("Endpoints", "long replies that pile up")
+    server = attacker.attack(one, "replies", http(chat("x" * 3_000_000)), "--env.turns", "6")
+    assert len(server.requests) == 6
+    if max(map(len, server.requests)) > 2_000_000:
+        one.let_in(f"{max(map(len, server.requests)):,} bytes were sent back")
 
 
 KEYS = [

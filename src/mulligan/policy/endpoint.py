@@ -40,6 +40,8 @@ LONGEST_WAIT = 60.0
 CONNECT_TIMEOUT = 10.0
 LARGEST_ANSWER = 4 * 2**20
 """Bytes of an answer, unpacked; reading stops there."""
+LONGEST_REPLY = 200_000
+"""Characters; the rest is cut off, since conversations keep all replies. No game reads one that is half as long."""
 _MOST_TOKENS = 2**40
 """A server that counts more has not counted."""
 _TEMPORARY = {408, 409, 429}
@@ -199,7 +201,9 @@ class EndpointPolicy:
         if response.status_code != 200:
             raise self._refusal(response, content)
         completion = read_answer(content, body["messages"])
-        return replace(completion, text=self._without_key(completion.text))
+        text = self._without_key(completion.text)
+        finish = completion.finish if len(text) <= LONGEST_REPLY else "length"
+        return replace(completion, text=text[:LONGEST_REPLY], finish=finish)
 
     async def _exchange(self, connections: _Connections, request: bytes) -> tuple[httpx.Response, bytes]:
         """The response to one request, and its body."""

@@ -11,6 +11,7 @@ import json
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 from mulligan.app.bench import Cell, Report
 from mulligan.envs import registry
@@ -64,7 +65,8 @@ async def _measure(port: int, concurrency: int) -> dict[str, Cell]:
 
 def serve() -> None:
     """The server; prints its port."""
-    asyncio.run(_serve())
+    with suppress(KeyboardInterrupt):
+        asyncio.run(_serve())
 
 
 async def _serve() -> None:
