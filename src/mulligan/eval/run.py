@@ -357,7 +357,7 @@ class _Evaluation:
             tokens=self.tokens,
             cost=self._cost(),
             complete=all(len(self.done[arm]) == len(self.tasks) for arm in self.plan.arms()),
-            run=str(self.folder.path) if self.folder else None,
+            run=self.folder.name if self.folder else None,
             separation=_separation(self.plan.env, trials),
             turns_per_second=self.turns_per_second,
             requests=self.requests,

@@ -82,7 +82,7 @@ def train(
     del trainer
     gc.collect()
     torch.cuda.empty_cache()  # whoever goes on in this process, or shares the GPU, may need the memory
-    return folder.path
+    return Path(folder.name)
 
 
 @dataclass

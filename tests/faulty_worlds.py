@@ -98,7 +98,7 @@ class Touchy(str):
         raise RuntimeError("do not compare")
 
     def __len__(self) -> int:
-        return -1
+        raise RuntimeError("do not measure")
 
     def encode(self, *arguments: Any) -> bytes:
         raise RuntimeError("do not encode")
@@ -196,12 +196,11 @@ ERRORS: dict[str, Callable[[Any], Any]] = {
     "an error that is no Exception": raising(OwnEnd("over")),
     "a warning as an error": raising(UserWarning("deprecated")),
 }
-"""Raised by `step`, and some of them by every other method."""
+"""Raised by `step`."""
 
 
-def changes_folder(result: Any) -> Any:
-    os.chdir("/")
-    return result
+METHODS = ("__init__", "rules", "reset", "digest", "world_key", "legal")
+"""All but `step`: each raises an error, and ends the program."""
 
 
 def seeds_everything(result: Any) -> Any:
@@ -226,6 +225,11 @@ def strict_warnings(result: Any) -> Any:
     return result
 
 
+def changes_folder(result: Any) -> Any:
+    os.chdir("/")
+    return result
+
+
 def prints(result: Any) -> Any:
     sys.stdout.write("a world that talks\n")
     return result
@@ -246,3 +250,31 @@ MEDDLING: dict[str, Callable[[Any], Any]] = {
     "a thread left behind": leaves_thread,
 }
 """What a world may do to the process that plays it; the trials themselves are fair."""
+
+
+def of_settings(**attributes: Any) -> type[Fair]:
+    """A fair world with class attributes that cannot be."""
+    return type(f"Odd{next(_NUMBERS)}", (Fair,), attributes)
+
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "no turns": {"turns": 0},
+    "fewer turns than none": {"turns": -3},
+    "turns in words": {"turns": "two"},
+    "turns without end": {"turns": float("inf")},
+    "a parameter called seed": {"defaults": {"seed": 1}},
+    "a parameter called turns": {"defaults": {"turns": 1}},
+    "a parameter that is a list": {"defaults": {"cards": [1, 2]}},
+    "parameters as a list": {"defaults": [1]},
+    "a setting of a near name": {"max_turns": 5},
+    "an unknown kind": {"kind": "race"},
+    "a reward in words": {"timeout_reward": "much"},
+    "settle gives nothing": {"settle": staticmethod(lambda params, seed: None)},
+    "settle gives a list": {"settle": staticmethod(lambda params, seed: {"cards": []})},
+    "settle raises": {"settle": staticmethod(lambda params, seed: 1 / 0)},
+    "settle ends the program": {"settle": staticmethod(lambda params, seed: sys.exit(3))},
+    "a class of tasks that is a number": {"task_class": staticmethod(lambda params: 3)},
+    "a class of tasks that cannot be stored": {"task_class": staticmethod(lambda params: "\ud800")},
+    "no step": {"step": None},
+}
+"""Class attributes that no environment can have."""
