@@ -50,10 +50,12 @@ def call_within(seconds: float | None, function: Callable[..., Result], *argumen
     if seconds is None:
         return call(function, *arguments)
     thread = Thread(function, *arguments)
+    result: Result
     try:
-        return thread.outcome.result(seconds)
+        result = thread.outcome.result(seconds)
     except TimeoutError:
-        return thread.late(seconds)
+        result = thread.late(seconds)
+    return result
 
 
 class Thread:

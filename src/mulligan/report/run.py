@@ -42,7 +42,7 @@ class RunFolder:
     def create(cls, path: str | os.PathLike[str], config: Mapping[str, Any]) -> RunFolder:
         """A new run; refuses a folder that already holds one."""
         run = cls(path)
-        run.path.mkdir(parents=True, exist_ok=True)
+        Path(path).mkdir(parents=True, exist_ok=True)
         with run.held():
             if (run.path / "config.toml").exists():
                 way_on = "choose another folder, or continue it with --resume (in Python resume=True)"
