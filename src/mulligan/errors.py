@@ -128,3 +128,7 @@ class RunFolderError(MulliganError):
 
 class DamagedFile(UserWarning):
     """A file of a run folder of which a part was left out."""
+
+
+class FaultyWorld(UserWarning):
+    """A world that cannot be built was left out of a list of tasks."""

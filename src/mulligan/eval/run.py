@@ -21,6 +21,7 @@ from functools import cached_property
 from typing import Any
 
 from mulligan import notebook
+from mulligan.calls import call
 from mulligan.envs import registry
 from mulligan.errors import ParameterError, PolicyError, UsageError
 from mulligan.eval import passk
@@ -195,7 +196,8 @@ class _Evaluation:
     judge: Judge = field(default_factory=Judge)
 
     def __post_init__(self) -> None:
-        self.tasks = tasks_of(self.plan.env, self.plan.tasks, self.plan.seed_set, self.plan.params)
+        limit = self.plan.settings.env_timeout
+        self.tasks = tasks_of(self.plan.env, self.plan.tasks, self.plan.seed_set, self.plan.params, env_timeout=limit)
         self.versus = registry.spec(self.plan.env).kind == "versus"
         self.pays = bool(getattr(self.policy, "pays", False))
 
@@ -355,7 +357,7 @@ class _Evaluation:
             tokens=self.tokens,
             cost=self._cost(),
             complete=all(len(self.done[arm]) == len(self.tasks) for arm in self.plan.arms()),
-            run=str(self.folder.path) if self.folder else None,
+            run=self.folder.name if self.folder else None,
             separation=_separation(self.plan.env, trials),
             turns_per_second=self.turns_per_second,
             requests=self.requests,
@@ -401,8 +403,11 @@ def _separation(env: str, trials: Sequence[Trial]) -> Separation:
     if by_observation != "shared":
         return by_observation
     # Rules may tell tasks apart that begin alike. Trials do not keep them: worlds are built anew, for a few tasks.
-    rules = [registry.build(trial.task).rules() for trial in begun[:SAMPLED]]
-    return separation(env, [f"{rule}\n{shown}" for rule, shown in zip(rules, observations, strict=False)])
+    beginnings = []
+    for trial, shown in zip(begun[:SAMPLED], observations, strict=False):
+        with suppress(Exception):  # a world that is not always the same
+            beginnings.append(f"{call(registry.build(trial.task).rules)}\n{shown}")
+    return separation(env, beginnings)
 
 
 def _difference(stats: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:

@@ -32,7 +32,9 @@ class RunFolder:
     """One run on disk."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.name = os.fspath(path)
+        """As it was given."""
+        self.path = Path(path).absolute()  # an environment may change the working directory
         self.holds_run = False
         """Whether a run was found or made here, rather than a folder of runs."""
 
@@ -40,11 +42,11 @@ class RunFolder:
     def create(cls, path: str | os.PathLike[str], config: Mapping[str, Any]) -> RunFolder:
         """A new run; refuses a folder that already holds one."""
         run = cls(path)
-        run.path.mkdir(parents=True, exist_ok=True)
+        Path(path).mkdir(parents=True, exist_ok=True)
         with run.held():
             if (run.path / "config.toml").exists():
                 way_on = "choose another folder, or continue it with --resume (in Python resume=True)"
-                raise RunFolderError(f"{run.path} already holds a run; {way_on}")
+                raise RunFolderError(f"{run.name} already holds a run; {way_on}")
             (run.path / "trials").mkdir(exist_ok=True)
             run.write_text("config.toml", to_toml({"schema_version": SCHEMA_VERSION, **config}))
         run.holds_run = True
@@ -57,8 +59,12 @@ class RunFolder:
         with locked(self.path / _HELD):
             refuse_links(self.path)
             if self.holds_run and not (self.path / "config.toml").is_file():
-                raise RunFolderError(f"the run in {self.path} was removed by another process")
-            yield
+                raise RunFolderError(f"the run in {self.name} was removed by another process")
+            before = os.getcwd()
+            try:
+                yield
+            finally:
+                os.chdir(before)  # whoever called still means it by relative paths
 
     def discard(self) -> None:
         """Remove a run that is held and has no trials yet; other files stay."""
@@ -79,7 +85,7 @@ class RunFolder:
             raise RunFolderError(f"there is no run folder {path}: config.toml is missing{hint}")
         version = run.config().get("schema_version")
         if version != SCHEMA_VERSION:
-            raise RunFolderError(f"{run.path} has schema_version {version}; this version reads {SCHEMA_VERSION}")
+            raise RunFolderError(f"{run.name} has schema_version {version}; this version reads {SCHEMA_VERSION}")
         run.holds_run = True
         return run
 
@@ -104,10 +110,10 @@ class RunFolder:
         arms = self.arms()
         if not arms:
             hint = "; training keeps those of every run.save_trials_every updates"
-            raise RunFolderError(f"{self.path} has no trials yet{hint if self.config().get('kind') == 'train' else ''}")
+            raise RunFolderError(f"{self.name} has no trials yet{hint if self.config().get('kind') == 'train' else ''}")
         name = name or ("main" if "main" in arms else arms[-1])
         if name not in arms:
-            raise UnknownName(f"arm of {self.path}", name, arms)
+            raise UnknownName(f"arm of {self.name}", name, arms)
         return name
 
     def writer(self, arm: str) -> TrialWriter:

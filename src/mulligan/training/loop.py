@@ -82,7 +82,7 @@ def train(
     del trainer
     gc.collect()
     torch.cuda.empty_cache()  # whoever goes on in this process, or shares the GPU, may need the memory
-    return folder.path
+    return Path(folder.name)
 
 
 @dataclass
@@ -129,7 +129,8 @@ class Trainer:
         self.engine = make_engine(self.loaded.model, slots=slots, context=context, reserved=reserved)
         self.policy = LocalPolicy(self.engine, self.loaded.renderer, config.model.name)
         self.options = Options(config.algo.baseline, config.algo.scale)
-        self.mixture = Mixture.parse(config.task.env, config.task.params)
+        mixture = Mixture.parse(config.task.env, config.task.params)
+        self.mixture = replace(mixture, env_timeout=config.trial.env_timeout)
         self.concurrency = TRIALS_AT_A_TIME
         self.history = History()
         self.loop = EventLoop()

@@ -91,7 +91,7 @@ def from_tree(tree: Mapping[str, Any]) -> Config:
 def from_run(folder: RunFolder) -> Config:
     tree = folder.config()
     if tree.get("kind") != "train":
-        raise RunFolderError(f"{folder.path} is not a training run")
+        raise RunFolderError(f"{folder.name} is not a training run")
     return from_tree(tree)
 
 

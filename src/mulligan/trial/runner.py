@@ -8,15 +8,18 @@ budget, the next episode goes on in the same list; otherwise it starts a new one
 from __future__ import annotations
 
 import math
+import reprlib
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
+from mulligan.calls import Hung, call, described, text_of
 from mulligan.envs import registry
 from mulligan.envs.base import Env
 from mulligan.errors import (
     ContextFull,
+    ContractBroken,
     DeviceLost,
     Fault,
     MulliganError,
@@ -26,7 +29,7 @@ from mulligan.errors import (
     UsageError,
 )
 from mulligan.policy.base import Conversation, Policy, ReplyFunction, Spectator, World, as_policy, estimate_tokens
-from mulligan.policy.threads import Hung, call_in_thread, run_async
+from mulligan.policy.threads import call_in_thread, run_async
 from mulligan.seeding import derive
 from mulligan.trial import memory as remembering
 from mulligan.trial import prompts
@@ -38,8 +41,10 @@ _FATAL = (UsageError, DeviceLost, RunFolderError)
 """Errors in place of a reply that say nothing about the model: they end everything."""
 ReflectionSource = Callable[[int], Reflection | None]
 """Episode index -> the reflection to show after it, instead of asking the agent (a control)."""
-LONGEST_TEXT = 1_000_000
-"""Characters that an environment may say at a time."""
+LONGEST_TRIAL = 20_000_000
+"""Characters that its steps may give in a trial, which is kept in memory and stored as one line."""
+LARGEST_NUMBER = 1e9
+"""Of rewards and shaping; the squares of far larger ones are infinite."""
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
@@ -72,10 +77,10 @@ async def run_trial(
     try:
         env = await _within(settings.env_timeout, registry.build, task) if isinstance(task, Task) else task
         play = _TrialPlay(env, player, trial_seed, settings, reflections, related)
-    except MulliganError:
-        raise
     except Exception as error:  # the world could not even be built
-        stop, description = _env_failure(error, settings.env_timeout)
+        if _is_mistake(error):
+            raise
+        stop, description = _env_failure(error)
         failed = Episode(0, (), "", stop, error=description)
         return Trial(first_task, (failed,), settings.memory_mode, seed=seed, index=index)
     try:
@@ -127,6 +132,8 @@ class _TrialPlay:
         self.tokens = self.tokens_before = self.longest_episode = 0
         """Tokens of the list with its last reply; of what stood in it before the episode (memory, earlier episodes);
         and of the longest episode so far, rules included."""
+        self.heard = 0
+        """Characters that steps have given."""
 
     async def episodes(self) -> tuple[Episode, ...]:
         episodes: list[Episode] = []
@@ -138,10 +145,10 @@ class _TrialPlay:
                 blame = StopReason.REQUEST_FAILED
                 if self.conversation is None or self.memory == "none":
                     self._begin(index)
-            except MulliganError:
-                raise
             except Exception as error:
-                stop, description = _env_failure(error, self.settings.env_timeout)
+                if _is_mistake(error):
+                    raise
+                stop, description = _env_failure(error)
                 stop = stop if blame is StopReason.ENV_RAISED else blame
                 episodes.append(Episode(index, (), "", stop, error=description))
                 break
@@ -154,10 +161,10 @@ class _TrialPlay:
             self.longest_episode = max(self.longest_episode, self.tokens - self.tokens_before)
             try:
                 shows_history = remembering.shows_history(self.memory)
-                history = _text("it", (self.digest or remembering.transcript)(episode)) if shows_history else ""
+                history = await self._history(episode) if shows_history else ""
                 self.past.append(remembering.Recollection(episode, history))
             except Exception as error:
-                episodes.append(replace(episode, stop=StopReason.ENV_RAISED, error=f"digest: {_described(error)}"))
+                episodes.append(replace(episode, stop=StopReason.ENV_RAISED, error=f"digest: {described(error)}"))
                 break
             episodes.append(episode)
         return tuple(episodes)
@@ -177,7 +184,7 @@ class _TrialPlay:
             self.spectator.watch(cast(World, self.env))
 
     def _system(self) -> list[Message]:
-        rules = prompts.system(_text("rules()", self.env.rules()), self.style, self.env.task.turns)
+        rules = prompts.system(text_of("rules()", call(self.env.rules)), self.style, self.env.task.turns)
         return [{"role": "system", "content": rules}] if rules else []
 
     async def _move_to(self, task: Task) -> None:
@@ -188,6 +195,10 @@ class _TrialPlay:
             self.system, self.messages = system, []
         if self.spectator is not None:
             self.spectator.watch(cast(World, self.env))
+
+    async def _history(self, episode: Episode) -> str:
+        """What memory keeps of an episode: the environment's digest of it, or the transcript."""
+        return text_of("it", await _within(self.settings.env_timeout, self.digest or remembering.transcript, episode))
 
     @property
     def digest(self) -> Callable[[Episode], str] | None:
@@ -204,9 +215,9 @@ class _TrialPlay:
         task = self.env.task
         try:
             repeat = index if self.restart == "fresh" else 0
-            observation = _text("reset()", await _within(self.settings.env_timeout, self.env.reset, repeat))
+            observation = text_of("reset()", await _within(self.settings.env_timeout, self.env.reset, repeat))
         except Exception as error:
-            stop, description = _env_failure(error, self.settings.env_timeout)
+            stop, description = _env_failure(error)
             return Episode(index, (), "", stop, error=description), ""
         opening, continues = self._open(index, observation)
         turns: list[Turn] = []
@@ -225,7 +236,7 @@ class _TrialPlay:
             except _FATAL:
                 raise
             except Exception as error:  # a failure of the model is data too
-                stop, description = StopReason.REQUEST_FAILED, _described(error)
+                stop, description = StopReason.REQUEST_FAILED, described(error)
                 break
             previous = step
             try:
@@ -241,7 +252,7 @@ class _TrialPlay:
                 if self.spectator is not None:
                     self.spectator.see(step, penalty)
             except Exception as error:
-                stop, description = _env_failure(error, self.settings.env_timeout)
+                stop, description = _env_failure(error)
                 break
             state_key = step.state_key
             if step.done:
@@ -289,13 +300,22 @@ class _TrialPlay:
         step = await _within(self.settings.env_timeout, self.env.step, reply)
         if not isinstance(step, Step):
             raise TypeError(f"step() returned {type(step).__name__}, not Step")
-        for name in ("observation", "state_key", "feedback"):
-            _text(f"the {name} of step()", getattr(step, name))
-        reward, shaping = float(step.reward), float(step.shaping)
-        if not (math.isfinite(reward) and math.isfinite(shaping)):
-            raise ValueError(f"step() gave the reward {reward}, the shaping {shaping}")
-        done, won, valid = bool(step.done), bool(step.won), bool(step.valid)
-        return step._replace(reward=reward, done=done, won=won, valid=valid, shaping=shaping)
+        step = Step(
+            observation=text_of("the observation of step()", step.observation),
+            reward=_number("reward", step.reward),
+            done=_truth("done", step.done),
+            won=_truth("won", step.won),
+            valid=_truth("valid", step.valid),
+            state_key=text_of("the state_key of step()", step.state_key),
+            feedback=text_of("the feedback of step()", step.feedback),
+            shaping=_number("shaping", step.shaping),
+        )
+        self.heard += len(step.observation) + len(step.state_key) + len(step.feedback)
+        if self.heard > LONGEST_TRIAL:
+            raise ValueError(
+                f"step() has given {self.heard:,} characters in this trial; at most {LONGEST_TRIAL:,} are kept"
+            )
+        return step
 
     def _goes_on(self) -> bool:
         """Whether history can simply stay in the context: nothing digests it, and it fits the budget."""
@@ -335,7 +355,7 @@ class _TrialPlay:
             raise
         except Exception as error:
             outage = not isinstance(error, ContextFull)  # a full context is the agent's own affair
-            return replace(episode, error=f"no reflection: {_described(error)}", unreflected=outage)
+            return replace(episode, error=f"no reflection: {described(error)}", unreflected=outage)
         self.messages += [request, {"role": "assistant", "content": completion.text}]
         self.unsaid_ending = ""
         return replace(episode, reflection=parse_reflection(completion, bare=self.style.bare))
@@ -343,23 +363,32 @@ class _TrialPlay:
 
 async def _within(seconds: float | None, function: Callable[[Argument], Result], argument: Argument) -> Result:
     """Call the environment, in a thread if its answers have a time limit."""
-    return function(argument) if seconds is None else await call_in_thread(function, argument, seconds)
+    return call(function, argument) if seconds is None else await call_in_thread(function, argument, seconds)
 
 
-def _env_failure(error: Exception, seconds: float | None) -> tuple[StopReason, str]:
+def _is_mistake(error: Exception) -> bool:
+    """Whether an error is about what the caller asked for, rather than about one world."""
+    return isinstance(error, MulliganError) and not isinstance(error, ContractBroken)
+
+
+def _env_failure(error: Exception) -> tuple[StopReason, str]:
     if isinstance(error, Hung):
-        return StopReason.ENV_HUNG, f"no answer within {seconds} s"
-    return StopReason.ENV_RAISED, _described(error)
+        return StopReason.ENV_HUNG, str(error)
+    return StopReason.ENV_RAISED, described(error)
 
 
-def _text(source: str, text: object) -> str:
-    """What an environment says, if it can be stored and shown."""
-    if not isinstance(text, str):
-        raise TypeError(f"{source} is {type(text).__name__}, not str")
-    if len(text) > LONGEST_TEXT:
-        raise ValueError(f"{source} has {len(text):,} characters; at most {LONGEST_TEXT:,} are read")
-    text.encode()  # half a surrogate pair can neither be stored nor sent
-    return text
+def _number(name: str, value: Any) -> float:
+    number = math.nan if isinstance(value, str | bytes) else float(value)
+    if not abs(number) <= LARGEST_NUMBER:
+        limits = f"from {-LARGEST_NUMBER:g} to {LARGEST_NUMBER:g}"
+        raise ValueError(f"step() gave the {name} {reprlib.repr(value)}; it must be a number {limits}")
+    return number
+
+
+def _truth(name: str, value: Any) -> bool:
+    if value not in (False, True):  # "False" is not false, and NaN is no success
+        raise ValueError(f"step() gave {name}={reprlib.repr(value)}; it must be True or False")
+    return bool(value)
 
 
 def _turn(observation: str, reply: Completion, step: Step, state_key: str, timeout_reward: float) -> Turn:
@@ -369,7 +398,3 @@ def _turn(observation: str, reply: Completion, step: Step, state_key: str, timeo
         fault = Fault.CUT_OFF if reply.finish == "length" else Fault.EMPTY if empty else Fault.INVALID
     reward = step.reward + timeout_reward
     return Turn(observation, reply, reward, step.valid, state_key, step.feedback, step.shaping, fault)
-
-
-def _described(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"

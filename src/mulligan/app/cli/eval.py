@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -85,7 +86,11 @@ def run(parser: Parser, words: list[str]) -> int:
     folder = RunFolder.open(path) if resume else partial(create_folder, plan, policy.name, path, **config)
     concurrency = 1 if policy.name == "human" else options.concurrency  # a person plays one game at a time
     try:
-        with trial_progress(quiet=options.json) as progress:
+        # What an environment prints must not get into the JSON.
+        with (
+            trial_progress(quiet=options.json) as progress,
+            redirect_stdout(sys.stderr if options.json else sys.stdout),
+        ):
             result = run_plan(plan, policy, folder, concurrency, prices, options.max_cost, progress)
     except KeyboardInterrupt:
         if not (path / "config.toml").exists():

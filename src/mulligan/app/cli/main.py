@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mulligan.app.cli.options import Parser
-from mulligan.errors import DamagedFile
+from mulligan.errors import DamagedFile, FaultyWorld
 from mulligan.text import visible
 from mulligan.trusted import trust_words
 
@@ -78,7 +78,7 @@ def _message(error: Exception) -> str:
 
 def _warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> str:
     """A warning of ours as one line; others as Python has them, with the line of code that they come from."""
-    if issubclass(category, DamagedFile):
+    if issubclass(category, DamagedFile | FaultyWorld):
         return f"mulligan: {visible(str(message))}\n"
     return _USUAL_WARNING(message, category, *where, **more)
 

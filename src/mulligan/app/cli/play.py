@@ -16,6 +16,7 @@ from mulligan.app.cli.options import (
     take_defaults_of_run,
     trial_settings,
 )
+from mulligan.calls import call_within, described, text_of
 from mulligan.errors import MulliganError, UsageError
 from mulligan.policy.base import Conversation, Policy, Spectator, World
 from mulligan.text import visible
@@ -63,11 +64,12 @@ def run(parser: Parser, words: list[str]) -> int:
     task = registry.task_of(options.env, options.seed, params)
     settings = trial_settings(options)
     try:
-        env = registry.build(task)
+        env = call_within(settings.env_timeout, registry.build, task)
+        rules = text_of("rules()", call_within(settings.env_timeout, env.rules))
     except MulliganError:
         raise
     except Exception as error:  # of a class of the user's own
-        raise UsageError(f"{task.env} cannot be built: {type(error).__name__}: {error}") from error
+        raise UsageError(f"{task.env} cannot be built: {described(error)}") from error
     console = Console()
     if options.web:
         return _play_in_browser(env, settings, options, console)
@@ -80,7 +82,7 @@ def run(parser: Parser, words: list[str]) -> int:
     console.print(spec.name, style="bold", end="  ", markup=False, highlight=False)
     details = f"{task.task_class}, seed {task.seed}, player {policy.name}"
     console.print(visible(details), markup=False, highlight=False)
-    console.print(visible(env.rules()), markup=False, highlight=False)
+    console.print(visible(rules), markup=False, highlight=False)
     console.print(f"Up to {settings.episodes} episodes of {task.turns} turns.\n", highlight=False)
     try:
         trial = run_trial_sync(env, policy, settings=settings)

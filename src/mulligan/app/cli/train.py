@@ -7,7 +7,7 @@ import importlib
 import json
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +62,8 @@ def run(parser: Parser, words: list[str]) -> int:
         if options.wandb:
             callbacks.append(_to_wandb(folder, config, stack))
         callbacks.append(stack.enter_context(update_progress(config.task.env, quiet=options.json)))
+        # What an environment prints must not get into the JSON.
+        stack.enter_context(redirect_stdout(sys.stderr if options.json else sys.stdout))
         interrupted = train_until_stopped(config, folder, callbacks, resume=bool(options.resume))
     if interrupted:
         sys.stderr.write(f"interrupted: the run is in {folder}; continue with: mulligan train --resume {folder}\n")
