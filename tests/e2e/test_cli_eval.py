@@ -214,6 +214,6 @@ def test_ctrl_c_keeps_what_was_played(folder):
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert ", and all replies that were paid for; continue with: mulligan eval --resume r" in said
+    assert ", and all replies that were paid for; continue with: mulligan eval --resume r --trust\n" in said
     assert "Traceback" not in said
     assert 0 < len(mulligan.load_trials("r")) < 400

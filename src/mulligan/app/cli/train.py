@@ -11,10 +11,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mulligan import trusted
 from mulligan.app.cli.options import Parser, new_run_path
 from mulligan.app.progress import Metrics, OnUpdate, Status, is_versus, shares, update_progress
 from mulligan.app.stopping import train_until_stopped
 from mulligan.errors import MissingExtra, UsageError, extra_named
+from mulligan.report.files import refuse_links
 
 if TYPE_CHECKING:
     from mulligan.training.config import Config
@@ -50,6 +52,7 @@ def run(parser: Parser, words: list[str]) -> int:
     folder = Path(options.resume or options.run or new_run_path("train", config.task.env))
     if not options.resume and (folder / "config.toml").exists():  # before anything heavy is imported
         raise UsageError(f"{folder} already holds a run; choose another folder, or continue it with --resume {folder}")
+    refuse_links(folder)
     _warn_without_gpu(config)
     if not options.json:
         sys.stderr.write(_heading(config, folder, options))
@@ -63,7 +66,8 @@ def run(parser: Parser, words: list[str]) -> int:
         callbacks.append(stack.enter_context(update_progress(config.task.env, quiet=options.json)))
         interrupted = train_until_stopped(config, folder, callbacks, resume=bool(options.resume))
     if interrupted:
-        sys.stderr.write(f"interrupted: the run is in {folder}; continue with: mulligan train --resume {folder}\n")
+        command = f"mulligan train --resume {folder}{trusted.flag(config.task.env, config.task.params)}"
+        sys.stderr.write(f"interrupted: the run is in {folder}; continue with: {command}\n")
         return 130
     _report(config, folder, options, was_trained=bool(steps_and_updates))
     return 0
