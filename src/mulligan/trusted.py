@@ -1,8 +1,8 @@
-"""Which Python files may be run and which servers asked: those that a person names, never those that only a run folder
-or a table names.
+"""Which Python files may be run and which servers asked: those that a person names.
 
-A name is one on the command line, in a file that stands there (``--config FILE``, a sweep's), or an argument in Python.
-Other processes of the same command are told by the variable ``MULLIGAN_TRUST``.
+Not those that only a run folder or a table names, which may be somebody else's. A name is one on the command line, in a
+file that stands there (``--config FILE``, a sweep's), or an argument in Python. Other processes of the same command are
+told by the variable ``MULLIGAN_TRUST``.
 """
 
 from __future__ import annotations

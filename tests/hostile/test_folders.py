@@ -175,9 +175,10 @@ def test_no_server_is_asked_that_only_a_configuration_names(row, runs, thief):
     shared = copied(runs / "endpoint", "shared", {"endpoint.base_url": url})
     for words in (["show"], ["compare"], ["eval", "bandit", "--policy"], ["play", "bandit", "--policy"]):
         tried(chosen, "another command", lambda: thief.received, *words, shared)
-    trained = copied(runs / "train", "trained", {"model.name": "endpoint:m", "model.base_url": url})
-    for words in (["train", "--resume"], ["eval", "bandit", "--tasks", "1", "--policy"]):
-        tried(chosen, "a model at an address", lambda: thief.received, *words, trained)
+    for model in ("endpoint:m", f"hf:{url}", url):
+        trained = copied(runs / "train", "trained", {"model.name": model})
+        for words in (["train", "--resume"], ["eval", "bandit", "--tasks", "1", "--policy"]):
+            tried(chosen, model, lambda: thief.received, *words, trained)
 
 
 def test_a_key_in_place_of_its_variables_name_is_neither_kept_nor_shown(row, desk, thief, capsys):
@@ -450,10 +451,10 @@ def linked(desk) -> Callable[[Path, str], Harm]:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
             shutil.move(path, target)
-        elif "." in name.rpartition("/")[2].removeprefix("."):
-            target.write_text("")
-        else:
+        elif "." not in name.rpartition("/")[2].removeprefix("."):
             target.mkdir()
+        elif not name.endswith(".json"):  # those links lead to a file that writing would make
+            target.write_text("")
         path.symlink_to(target.resolve())
         before = state(foreign)
         return lambda: (

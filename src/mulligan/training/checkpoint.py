@@ -204,8 +204,6 @@ def _reading(folder: Path) -> Iterator[None]:
         SafetensorError,
     ) as error:
         reason = str(error).partition("\n")[0] or type(error).__name__
-        if isinstance(error, UnpicklingError):  # torch's message advises to run what the file holds
-            reason = "it holds other things than weights"
         raise RunFolderError(
             f"{folder} cannot be read ({reason}); without that folder, training goes on from before it"
         ) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +12,6 @@ from typing import Any
 
 from mulligan.errors import RunFolderError
 from mulligan.eval.passk import Summary, summarise
-from mulligan.report.files import append, replace_file
 from mulligan.types import Group
 
 
@@ -24,7 +24,9 @@ class MetricsFile:
     def cut(self, updates: int) -> None:
         """Keep only the lines of the first `updates` updates; a torn last line goes too."""
         kept = [line for line in self.read() if line["update"] <= updates]
-        replace_file(self.path, "".join(f"{json.dumps(line)}\n" for line in kept).encode())
+        temporary = self.path.with_name(self.path.name + ".tmp")
+        _write_out(temporary, "w", "".join(f"{json.dumps(line)}\n" for line in kept))
+        os.replace(temporary, self.path)
 
     def write(self, metrics: Mapping[str, Any]) -> None:
         """Append a line, without None, NaN and infinities; it is on the disk before the checkpoint of its update."""
@@ -33,7 +35,7 @@ class MetricsFile:
             for name, value in metrics.items()
             if value is not None and (not isinstance(value, float) or math.isfinite(value))
         }
-        append(self.path, f"{json.dumps(finite, allow_nan=False)}\n".encode())
+        _write_out(self.path, "a", json.dumps(finite, allow_nan=False) + "\n")
 
     def read(self) -> list[dict[str, Any]]:
         if not self.path.exists():
@@ -43,6 +45,13 @@ class MetricsFile:
             return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
         except json.JSONDecodeError as error:
             raise RunFolderError(f"{self.path} has a line that is no JSON: {error.doc[:60]!r}") from error
+
+
+def _write_out(path: Path, mode: str, text: str) -> None:
+    with path.open(mode, encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def describe_groups(groups: Sequence[Group], episodes: int) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from typing import Any
 from mulligan.errors import ParameterError, UnknownName, UsageError
 from mulligan.eval.plan import CONTROLS
 from mulligan.players import as_trained
-from mulligan.report.files import read_json
 from mulligan.rollout.tasksets import tasks_of
 from mulligan.settings import settings_of, with_values
 from mulligan.training.config import Config, shown_memories
@@ -173,7 +172,7 @@ def refuse_edits(work: Sequence[Work]) -> None:
     """Refuse to go on where the sweep's file has changed since arms of it were begun: by arm and setting."""
     for each in work:
         path = each.folder / ORDER
-        before, now = read_json(path.read_bytes(), path) if path.is_file() else each.order, each.order
+        before, now = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else each.order, each.order
         old, new = ({"preset": o["preset"], **o["settings"], **o["evaluation"]} for o in (before, now))
         if changes := in_words(differences(old, new)):
             raise UsageError(
@@ -185,7 +184,7 @@ def refuse_edits(work: Sequence[Work]) -> None:
 def read_result(folder: Path) -> dict[str, Any] | None:
     """The result of the arm in `folder`; None while it is not done."""
     path = folder / RESULT
-    result: dict[str, Any] | None = read_json(path.read_bytes(), path) if path.is_file() else None
+    result: dict[str, Any] | None = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
     return result
 
 
