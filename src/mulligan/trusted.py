@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from mulligan.errors import UsageError
@@ -35,8 +36,9 @@ def trust_words(words: list[str]) -> None:
     for word in words:
         _trust_files(word)
         file = Path(word.rpartition("=")[2])
-        if file.suffix == ".toml" and file.is_file():
-            _trust_files(file.read_text(encoding="utf-8", errors="replace"))
+        if file.suffix == ".toml":
+            with suppress(OSError):  # which whoever reads it for its settings will tell
+                _trust_files(file.read_text(encoding="utf-8", errors="replace"))
 
 
 def trusts_everything() -> bool:

@@ -52,7 +52,7 @@ def test_what_it_does_not_name_is_not(words):
 
 def test_settings_that_are_no_text_are_left_to_whoever_reads_them():
     Path("settings.toml").write_bytes(b"\0mine.py\xff\0.py")
-    trusted.trust_words(["train", "--config", "settings.toml"])
+    trusted.trust_words(["train", "--config", "settings.toml", "missing.toml", "x" * 5000 + ".toml"])
 
 
 def test_names_in_python_are_trusted():
