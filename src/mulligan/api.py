@@ -127,10 +127,10 @@ def evaluate(
     progress     a bar: None shows it on a terminal and in a notebook; or a function of (arm, done, total)
     settings     how trials are played; `trial` changes single fields: ``episodes=3, memory="history"``
     """
-    trust(env, policy, params)
-    env = registry.environment_named(env)
     if isinstance(policy, os.PathLike):
         policy = os.fspath(policy)
+    trust(env, params, policy if isinstance(policy, str) else None)
+    env = registry.environment_named(env)
     config = trained_with(policy)
     if config is not None:
         trained_settings, trained_params = as_trained(config, env)

@@ -66,3 +66,16 @@ def test_the_command_that_continues_a_run_says_so_where_it_needs_to():
     assert trusted.flag("bandit", "expert", {"arms": 2}) == ""
     for names in (("mine.py:Mine",), ("bandit", "endpoint:m"), ("textarena:X", "random", {"opponent": "mine.py:fold"})):
         assert trusted.flag(*names) == " --trust"
+
+
+def test_policies_are_not_made_text_of():
+    """Only names are looked through; what an object says of itself may be long, or raise."""
+
+    class Silent:
+        def __repr__(self):
+            raise NotImplementedError
+
+        def __call__(self, messages):
+            return "<action>1</action>"
+
+    assert mulligan.evaluate("bandit", Silent(), tasks=1, room=False).main.trials == 1
