@@ -41,7 +41,7 @@ def test_eval_resumes_from_the_folder_alone(capsys, folder):
     whole = json.loads(capsys.readouterr().out)
     file = folder / "mine" / "trials" / "main.jsonl.gz"
     file.write_bytes(file.read_bytes()[:-30])  # a kill in the middle of a write
-    with pytest.warns(DamagedFile, match="bytes cannot be read"):
+    with pytest.warns(DamagedFile):
         assert call("eval", "--resume", "mine", "--json") == 0
     again = json.loads(capsys.readouterr().out)
     assert again["p"] == whole["p"]

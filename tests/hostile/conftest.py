@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path("build/hostile").absolute()  # tests work in folders of their own
+FOLDER = Path("build/hostile").absolute()
 
 
 @dataclass

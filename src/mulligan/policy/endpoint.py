@@ -104,7 +104,8 @@ class EndpointPolicy:
         self.concurrency, self.timeout, self.retries, self.backoff = concurrency, timeout, retries, backoff
         self.extra_body = dict(extra_body or {})
         if api_key is None and api_key_env != _KEY_VARIABLE and api_key_env not in os.environ:
-            got = f" (got {api_key_env})" if re.fullmatch("[A-Z]+(_[A-Z]+)+", api_key_env) else ""  # others may be keys
+            # Others may be keys. So may words like AKIAIOSFODNN7EXAMPLE, but names mostly have an underscore.
+            got = f" (got {api_key_env})" if re.fullmatch("[A-Z0-9]+(_[A-Z0-9]+)+", api_key_env) else ""
             raise ParameterError(f"endpoint: api_key_env must name an environment variable that is set{got}")
         self._key = _checked_key(os.environ.get(api_key_env, "") if api_key is None else api_key, api_key_env)
         self._sleep = sleep

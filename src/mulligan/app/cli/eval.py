@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -160,7 +159,7 @@ def _plan_of_run(parser: Parser, words: list[str]) -> EvalPlan:
     return plan
 
 
-def _confirmed(endpoint: object, parser: Parser, words: list[str], run: str) -> Mapping[str, Any]:
+def _confirmed(endpoint: object, parser: Parser, words: list[str], run: str) -> dict[str, Any]:
     """The endpoint's options of a run; raises unless its address and the variable of its key are named or trusted.
 
     A run folder may come from somebody else, who would choose where a secret of this machine is sent to.
