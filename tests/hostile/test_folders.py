@@ -81,8 +81,8 @@ def copied(folder: Path, name: str, changes: Mapping[str, Any] | None = None) ->
 
 
 def forget_trials(run: Path) -> None:
-    """All is to be played again."""
-    for file in (run / "trials").iterdir():
+    """All is to be played, and paid for, again."""
+    for file in (*run.glob("trials/*"), *run.glob("paid/*")):
         file.unlink()
 
 
