@@ -26,7 +26,7 @@ from mulligan.report.run import RunFolder
 from mulligan.rollout import tasksets
 from mulligan.trial import runner
 from mulligan.trial.settings import TrialSettings
-from mulligan.trusted import trust
+from mulligan.trusted import flag, trust
 from mulligan.types import Memory, Restart, Sampling, Stop, Task, Trial
 
 if TYPE_CHECKING:
@@ -127,10 +127,10 @@ def evaluate(
     progress     a bar: None shows it on a terminal and in a notebook; or a function of (arm, done, total)
     settings     how trials are played; `trial` changes single fields: ``episodes=3, memory="history"``
     """
-    trust(env, policy, params)
-    env = registry.environment_named(env)
     if isinstance(policy, os.PathLike):
         policy = os.fspath(policy)
+    trust(env, params, policy if isinstance(policy, str) else None)
+    env = registry.environment_named(env)
     config = trained_with(policy)
     if config is not None:
         trained_settings, trained_params = as_trained(config, env)
@@ -284,7 +284,9 @@ def train(
     with shown as show:
         interrupted = train_until_stopped(config, run, [*filter(None, (on_update, show))], resume=resume)
     if interrupted:
-        raise KeyboardInterrupt(f"the run is in {run}; continue with: mulligan.train(run={str(run)!r}, resume=True)")
+        env_file = f"{config.task.env!r}, " if flag(config.task.env) else ""  # what is named here is trusted
+        command = f"mulligan.train({env_file}run={str(run)!r}, resume=True)"
+        raise KeyboardInterrupt(f"the run is in {run}; continue with: {command}")
     return TrainedRun(run)
 
 

@@ -428,7 +428,7 @@ def test_only_checkpoints_are_taken_for_checkpoints(run, whole):
 def test_checkpoints_are_ordered_by_number(tmp_path):
     for name in ("update-99998", "update-100000", "update-99999"):
         (tmp_path / "checkpoints" / name).mkdir(parents=True)
-        for file in ("weights.safetensors", "optimiser.pt", "state.json"):
+        for file in ("weights.safetensors", "optimiser.pt", "state.json", "checksums.json"):
             (tmp_path / "checkpoints" / name / file).touch()
     assert checkpoint.newest(tmp_path).name == "update-100000"
 

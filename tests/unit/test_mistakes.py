@@ -27,6 +27,8 @@ from mulligan.types import Completion, Sampling, Step, Task
 from scripted_play import ScriptedPolicy
 from small_runs import small
 
+mulligan.trust(__file__)
+
 
 def command(words: list[str]) -> object:
     """How a command ends."""

@@ -217,5 +217,6 @@ def draw(data: Data, path: Path) -> None:
         for axis in (top, below):
             axis.grid(alpha=0.25)
     figure.tight_layout()
+    path.unlink(missing_ok=True)  # a link would be followed
     figure.savefig(path, dpi=110, bbox_inches="tight")  # which makes room for the legends below the axes
     pyplot.close(figure)

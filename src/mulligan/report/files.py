@@ -91,9 +91,9 @@ def _is_still(path: Path, descriptor: int) -> bool:
 
 
 def refuse_links(folder: Path) -> None:
-    """Raise where a folder that is to be written to has a link in it: what is written would go elsewhere."""
+    """Raise where a folder that is to be written to has a link out of it: what is written would go elsewhere."""
     for path in folder.rglob("*"):
-        if path.is_symlink():
+        if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
             raise RunFolderError(f"{path} is a link; a run is written only where all of its files are its own")
 
 

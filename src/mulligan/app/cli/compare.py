@@ -29,7 +29,7 @@ def run(parser: Parser, words: list[str]) -> int:
     from mulligan.app.sweep.compare import compare
     from mulligan.app.sweep.rows import as_table, read_rows
     from mulligan.report import comparison
-    from mulligan.report.run import to_json
+    from mulligan.report.run import RunFolder, to_json
 
     options = parser.parse_args(words)
     rows = read_rows(options.inputs, ceiling=options.ceiling, classes=options.classes, main=options.main)
@@ -42,8 +42,8 @@ def run(parser: Parser, words: list[str]) -> int:
     if options.out:
         folder = Path(options.out)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "table.json").write_text(as_table(rows), encoding="utf-8")
-        (folder / "table.md").write_text(comparison.markdown(data), encoding="utf-8")
+        RunFolder(folder).write_text("table.json", as_table(rows))
+        RunFolder(folder).write_text("table.md", comparison.markdown(data))
         try:
             comparison.draw(data, folder / "curves.png")
         except MissingExtra as error:  # the tables do not depend on it

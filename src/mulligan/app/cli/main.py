@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the command ``mulligan``. Exit codes: 2 a mistake, 130 interrupted, 141 output pipe closed."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
-    trust_words([word if word != "--trust" else "*" for word in words])
+    trust_words(words)
     words = [word for word in words if word not in ("--debug", "--trust")]
     # OpenMP reads this once, when torch is loaded. On cores shared with others, threads that spin while they wait are
     # up to seven times slower than threads that sleep.
@@ -108,5 +108,5 @@ def _help() -> str:
         "Mulligan: language agents that get better from one attempt to the next.\n\n"
         + "\n".join(lines)
         + "\n\n'mulligan COMMAND --help' lists the options of a command; --debug shows tracebacks,\n"
-        "--trust runs Python files that a run folder names.\n"
+        "--trust runs the Python files and asks the servers that a run folder names.\n"
     )

@@ -10,13 +10,15 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mulligan.api import evaluate
 from mulligan.app.sweep.arms import RESULT, WARM_START
 from mulligan.envs import registry
 from mulligan.errors import MulliganError, UnknownName, UsageError
+from mulligan.eval.plan import EvalPlan
+from mulligan.eval.run import run_plan
 from mulligan.players import as_trained
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.report.run import RunFolder
@@ -234,7 +236,14 @@ def _with_ceilings(rows: Sequence[Row]) -> list[Row]:
         if row.get("ceiling") is None and digest and digest not in tops and "preset" in row.get("settings", {}):
             changes = {name: value for name, value in row["settings"].items() if name != "preset"}
             settings, params = as_trained(resolve(row["settings"]["preset"], None, changes), row["env"])
-            options: dict[str, Any] = {"tasks": row["tasks"], "seed_set": row["seed_set"], "params": params}
-            options |= {"settings": settings, "episodes": 1, "controls": (), "room": False}
-            tops[digest] = evaluate(row["env"], ExpertPolicy(omniscient=True), **options).main.p[0]
+            plan = EvalPlan(
+                env=row["env"],
+                params=params,
+                tasks=row["tasks"],
+                seed_set=row["seed_set"],
+                settings=replace(settings, episodes=1),
+                controls=(),
+                room=False,
+            )
+            tops[digest] = run_plan(plan, ExpertPolicy(omniscient=True)).main.p[0]
     return [{**row, "ceiling": tops.get(row.get("tasks_digest", ""), row.get("ceiling"))} for row in rows]
