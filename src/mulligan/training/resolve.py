@@ -133,7 +133,7 @@ def read_toml(path: Path, content: str) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UsageError(f"no file {str(path)!r} to take {content} from") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise UsageError(f"{str(path)!r} cannot be read as TOML: {error}") from None
 
 
