@@ -13,6 +13,7 @@ import pytest
 from tests.e2e.command import COMMAND, call
 
 import mulligan
+from mulligan.errors import DamagedFile
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -40,7 +41,8 @@ def test_eval_resumes_from_the_folder_alone(capsys, folder):
     whole = json.loads(capsys.readouterr().out)
     file = folder / "mine" / "trials" / "main.jsonl.gz"
     file.write_bytes(file.read_bytes()[:-30])  # a kill in the middle of a write
-    assert call("eval", "--resume", "mine", "--json") == 0
+    with pytest.warns(DamagedFile):
+        assert call("eval", "--resume", "mine", "--json") == 0
     again = json.loads(capsys.readouterr().out)
     assert again["p"] == whole["p"]
     assert again["stop_reasons"] == whole["stop_reasons"]

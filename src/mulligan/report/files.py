@@ -125,7 +125,7 @@ def read_json(text: str | bytes, path: Path, advice: str = "") -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         reason = str(error).partition(":")[0].partition(" while ")[0]
-        raise RunFolderError(f"{path} cannot be read ({reason}){advice and f'; {advice}'}") from error
+        raise RunFolderError(f"{path} is no JSON ({reason}){advice and f'; {advice}'}") from error
 
 
 def compressed(lines: Iterable[str]) -> bytes:

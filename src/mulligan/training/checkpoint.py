@@ -145,14 +145,14 @@ def check_settings(config: Config, run: Path) -> None:
     checkpoints = kept(run) or kept(run, _WARM)
     if not checkpoints:
         return
-    state = _state(checkpoints[-1])
-    changed = changed_since(from_tree(state["settings"]), config)
+    with _reading(checkpoints[-1]):
+        state = _state(checkpoints[-1])
+        changed, planned = changed_since(from_tree(state["settings"]), config), _planned(state)
     if changed:
         raise UsageError(
             f"{run} was begun with other settings ({'; '.join(changed)}); put them back into {run / 'config.toml'}, "
             f"or begin another run from its weights, with --model.name {run}"
         )
-    planned = _planned(state)
     if planned and config.run.updates > planned and not config.optim.lr_end:
         raise UsageError(
             f"{run}: run.updates must be <= {planned} (got {config.run.updates}), since the learning rate is 0 from "
@@ -166,8 +166,7 @@ def _planned(state: Mapping[str, Any]) -> int:
 
 
 def _state(checkpoint: Path) -> dict[str, Any]:
-    with _reading(checkpoint):
-        state: dict[str, Any] = json.loads(_verified(checkpoint / "state.json").read_text(encoding="utf-8"))
+    state: dict[str, Any] = json.loads(_verified(checkpoint / "state.json").read_text(encoding="utf-8"))
     return state
 
 

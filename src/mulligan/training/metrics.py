@@ -24,10 +24,9 @@ class MetricsFile:
 
     def cut(self, updates: int) -> None:
         """Keep only the lines of the first `updates` updates; a torn last line goes too."""
-        lines, damaged = self._lines()
-        if damaged:
+        if damaged := self._lines()[1]:
             keep_damaged(self.path, b"".join(damaged))
-        kept = [line for line in lines if line["update"] <= updates]
+        kept = [line for line in self.read() if line["update"] <= updates]
         replace_file(self.path, "".join(f"{json.dumps(line)}\n" for line in kept).encode())
 
     def write(self, metrics: Mapping[str, Any]) -> None:
