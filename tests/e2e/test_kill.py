@@ -6,7 +6,8 @@ What a kill leaves behind can only differ where the run folder changes. So the p
 to die: a host imports everything once and forks a process for each run, and an audit hook in that process sees every
 change just before it happens. A kill in the middle of a write is one after it, with half of what was written missing.
 
-``make test`` has no process killed: it resumes, in this process, what a kill leaves. ``make test-slow`` has all.
+``make test`` has no process killed: it resumes, in this process, what a kill leaves. ``make test-slow`` has all, and
+``make test-hostile`` kills at random moments.
 """
 
 from __future__ import annotations
@@ -291,16 +292,6 @@ def test_killed_at_every_kind_of_moment(player, whole, tmp_path):
     run = tmp_path / "run"
     for at, torn in MOMENTS:
         assert player.play(run, at=at, torn=torn) == -signal.SIGKILL, at
-    assert player.play(run) == 0
-    assert_same(run, whole)
-
-
-@pytest.mark.slow
-def test_killed_at_random_moments(player, whole, tmp_path):
-    """From outside, by the clock: also in the middle of what the other test knows nothing of."""
-    run = tmp_path / "run"
-    for _ in range(4):
-        player.play(run, after=random.uniform(0.0, 0.5))
     assert player.play(run) == 0
     assert_same(run, whole)
 

@@ -11,6 +11,8 @@ import resource
 import shutil
 import subprocess
 import sys
+import time
+import tomllib
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -21,10 +23,13 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from tests.e2e.test_kill import contents
+from tests.e2e.test_sweep import WITHOUT_WARM_START, run_here
 from tests.small_runs import small
 
 import mulligan
 from mulligan.app.cli import main
+from mulligan.app.sweep import schedule
+from mulligan.app.sweep.arms import plan_work, read_sweep
 from mulligan.errors import DamagedFile, MulliganError
 from mulligan.eval.run import EvalResult
 from mulligan.report import files
@@ -503,3 +508,122 @@ def test_other_files_of_an_evaluation(row, evaluated, tmp_path):
             one.lost(f"{damaged[:20]!r}: {error!r}")
         else:
             one.unharmed() if result.main == whole.main else one.lost("another result")
+
+
+def test_files_of_a_sweep(row, tmp_path, monkeypatch):
+    """Its arms are trained in this process."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(schedule, "run_work", run_here)
+    Path("sweep.toml").write_text(WITHOUT_WARM_START)
+    words = ["sweep", "sweep.toml", "--run", "out", "--only", "RL"]
+    assert command(*words)[0] == 0
+    arm = next(each for each in plan_work(read_sweep("sweep.toml"), Path("out").absolute()) if each.name == "RL")
+    (arm.folder / "order.json").write_text(json.dumps(arm.order))  # which a process of its own would have read
+    one = row("Files", "files of an arm that are cut off, of another kind or nested too deep")
+    for name in ("arm.json", "order.json", "spent.json"):
+        file = arm.folder / name
+        content = file.read_bytes()
+        for damaged in broken(content):
+            file.write_bytes(damaged)
+            if name == "spent.json":  # read where an arm goes on
+                (arm.folder / "arm.json").unlink(missing_ok=True)
+            one_line(one, f"{name} {damaged[:20]!r}", *words)
+        file.write_bytes(content)
+
+
+# Full disks --------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def room_for(size: int) -> Iterator[None]:
+    """Inside, no file can grow beyond `size` bytes: a write fails as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_in_training(row, trained, tmp_path):
+    source, expected = trained
+    one = row("Files", "a full disk in training")
+    sizes = sorted({path.stat().st_size for path in source.rglob("*") if path.is_file()})
+    for number, size in enumerate(edge + step for edge in sizes for step in (-1, -40)):
+        run, refusal = shutil.copytree(source, tmp_path / str(number)), ""
+        with room_for(max(1, size)):
+            try:
+                train(None, run, resume=True)
+            except MulliganError as error:
+                refusal = str(error)
+        train(None, run, resume=True)
+        if contents(run) != expected:
+            one.lost(f"{size}: another result")
+        elif not refusal:
+            one.unharmed()
+        elif str(run) in refusal and ("bytes)" in refusal or " MB)" in refusal) and "\n" not in refusal:
+            one.told()
+        else:
+            one.lost(f"{size}: {refusal}")
+
+
+def test_a_full_disk_in_an_evaluation(row, evaluated, tmp_path):
+    _, whole = evaluated
+    one = row("Files", "a full disk in a paid evaluation")
+    paid, trials = evaluated[0] / "paid/main.jsonl", evaluated[0] / TRIALS
+    draw = random.Random(7)
+    sizes = [draw.randrange(1500, paid.stat().st_size) for _ in range(20)] + [trials.stat().st_size - 5]
+    for size in sizes:
+        folder, agent = tmp_path / str(size), Agent()
+        with room_for(size), contextlib.suppress(MulliganError):
+            evaluate(folder, agent)
+            one.lost(f"{size}: nothing was told")
+        result = evaluate(folder, agent, resume=True)
+        again = agent.calls - sum(len(file.read_bytes().splitlines()) for file in (folder / "paid").iterdir())
+        if result.main != whole.main or again > 1:  # the one that there was no room for
+            one.lost(f"{size}: {again} replies were paid for again")
+        else:
+            one.told()
+
+
+# Two processes at once ---------------------------------------------------------------------------------------------
+
+CREATE = """
+import json, sys, time
+from mulligan.errors import RunFolderError
+from mulligan.report.run import RunFolder
+for line in sys.stdin:
+    path, at, who, fails = json.loads(line)
+    while time.time() < at:
+        pass
+    try:
+        run = RunFolder.create(path, {"kind": "eval", "who": who})
+        with run.held():
+            if fails:
+                run.discard()
+        print("discarded" if fails else "made", flush=True)
+    except (RunFolderError, OSError) as error:
+        print(f"refused: {error}", flush=True)
+"""
+
+
+def test_two_processes_create_one_folder(row, tmp_path):
+    one = row("Files", "two processes create one folder at the same instant")
+    draw, pipes = random.Random(8), {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with contextlib.ExitStack() as stack:
+        processes = [stack.enter_context(subprocess.Popen([sys.executable, "-c", CREATE], **pipes)) for _ in range(2)]
+        for number in range(200):
+            path, at = tmp_path / str(number), time.time() + 0.02
+            for who, process in enumerate(processes):
+                fails = who == 1 and draw.random() < 0.5  # then it leaves no folder behind
+                process.stdin.write(json.dumps([str(path), at + draw.uniform(0, 1e-3), who, fails]) + "\n")
+                process.stdin.flush()
+            ends = [process.stdout.readline().strip() for process in processes]
+            kept = tomllib.loads((path / "config.toml").read_text())["who"] if path.exists() else None
+            makers = [who for who, end in enumerate(ends) if end == "made"]
+            if makers == ([] if kept is None else [kept]) and ("discarded" in ends or makers):
+                one.unharmed()
+            else:
+                one.lost(f"{ends}, and the folder has the configuration of {kept}")
+        for process in processes:
+            process.stdin.close()

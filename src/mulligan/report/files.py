@@ -11,6 +11,7 @@ import gzip
 import io
 import json
 import os
+import time
 import warnings
 import zlib
 from collections.abc import Iterable, Iterator
@@ -24,6 +25,8 @@ MEMBER = 2**18
 _LARGEST_MEMBER, _LONGEST_LINE = 2**30, 2**26
 """Bytes of a member, unpacked, and of the line of a trial; none that was written here is as large."""
 _PIECE = 2**16
+_ATTEMPTS, _PAUSE = 20, 0.01
+"""To lock a folder, which another process may hold for a moment only to see whether there is a run in it."""
 _BEGINNING = b"\x1f\x8b\x08\x00"
 """Of every gzip member that is written here."""
 
@@ -91,18 +94,20 @@ def locked(path: Path) -> Iterator[None]:
     except ImportError:  # a system without such locks
         yield
         return
-    while True:
+    for _ in range(_ATTEMPTS):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise RunFolderError(f"another process is at work in {path.parent}; choose another folder") from None
+                time.sleep(_PAUSE)
+                continue
             except OSError:
                 pass  # a file system without locks
             if _is_still(path, descriptor):  # not one that was deleted meanwhile
                 yield
                 return
+    raise RunFolderError(f"another process is at work in {path.parent}; choose another folder")
 
 
 def _is_still(path: Path, descriptor: int) -> bool:
