@@ -90,7 +90,8 @@ def test_a_paid_evaluation_is_killed(row, tmp_path, monkeypatch):
         while kills < 8:
             kills += killed([*words, "run"] if not kills else ["eval", "--resume", "run"], Path("run"), draw, 0.4)
         finished(["eval", "--resume", "run"])
-    replies = Counter(line.split(b"{")[0] for file in Path("run/paid").iterdir() for line in file.open("rb"))
+    lines = [line for file in Path("run/paid").iterdir() for line in file.read_text().splitlines()]
+    replies = Counter(line.partition(" ")[2].partition("{")[0] for line in lines)  # conversation, number and messages
     twice = [key for key, count in replies.items() if count > 1]
     in_flight = server.answered - 2 * alone
     for _ in range(kills):

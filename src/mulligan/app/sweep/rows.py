@@ -104,7 +104,7 @@ def _read(path: Path, classes: bool) -> list[Row]:
 
 def _table(path: Path) -> list[Row]:
     rows = read_json(path.read_bytes(), path)
-    if not isinstance(rows, list) or any(name not in row for row in rows for name in _NAMED):
+    if not rows or not isinstance(rows, list) or any(name not in row for row in rows for name in _NAMED):
         raise UsageError(f"{path} is no table of results: a list of rows with {', '.join(_NAMED)}")
     return rows
 
