@@ -1,7 +1,7 @@
 """Replies that were paid for, kept as they come: a resumed evaluation asks for none of them again.
 
-The run folder keeps complete trials; this file keeps the replies of those under way, one JSON line each, and counts the
-tokens of all replies, since some belong to trials that are played again.
+One line each: a checksum and JSON. They stay when their trials are complete: where a file of trials is damaged, it is
+made again from them. Their tokens are what all has cost, also of trials that were played again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from mulligan.errors import DamagedFile
 from mulligan.policy.base import Conversation, Policy
-from mulligan.report.files import append, replace_file
+from mulligan.report.files import append
 from mulligan.seeding import derive
 from mulligan.types import Completion, Message, Sampling, Task
 
@@ -37,18 +37,13 @@ class PaidReplies:
         """Prompt and completion tokens of all replies that were ever paid for in this arm."""
         self._synced = 0.0
         content = path.read_bytes() if path.exists() else b""
-        complete = content.rfind(b"\n") + 1
-        lines = content[:complete].splitlines()
+        lines = list(dict.fromkeys(content.splitlines(keepends=True)))  # one that stands there twice was paid for once
         intact = [entry for entry in map(_checked, lines) if entry is not None]
-        for entry in intact:
-            if isinstance(entry, dict):  # the sum that `forget` wrote
-                self.tokens = (entry["prompt_tokens"], entry["completion_tokens"])
-            else:
-                seed, number, digest, fields = entry
-                self.kept[seed, number] = (digest, Completion(**fields))
-                self._count(self.kept[seed, number][1])
-        if complete < len(content):  # a torn last line would spoil the next one
-            os.truncate(path, complete)
+        for seed, number, digest, reply in intact:
+            self.kept[seed, number] = (digest, reply)
+            self._count(reply)
+        if content and not content.endswith(b"\n"):  # a torn last line would spoil the next one
+            os.truncate(path, content.rfind(b"\n") + 1)
         if len(intact) < len(lines):
             text = f"{path} is damaged: {len(lines) - len(intact)} of its {len(lines)} paid replies cannot be read"
             warnings.warn(f"{text}, and are asked for again where a trial needs them", DamagedFile, stacklevel=2)
@@ -57,15 +52,9 @@ class PaidReplies:
         self._count(reply)
         self.path.parent.mkdir(exist_ok=True)
         now = time.monotonic()
-        sync = now - self._synced > _SYNC_SECONDS
-        self._synced = now if sync else self._synced
-        append(self.path, _line([seed, number, digest, asdict(reply)]), sync=sync)
-
-    def forget(self) -> None:
-        """Replace the replies by the sum of their tokens, in one step: a kill loses and doubles nothing."""
-        if self.path.exists():
-            counts = dict(zip(("prompt_tokens", "completion_tokens"), self.tokens, strict=True))
-            replace_file(self.path, _line(counts))
+        is_synced = now - self._synced > _SYNC_SECONDS
+        self._synced = now if is_synced else self._synced
+        append(self.path, _line([seed, number, digest, asdict(reply)]), is_synced=is_synced)
 
     def _count(self, reply: Completion) -> None:
         self.tokens = (self.tokens[0] + reply.prompt_tokens, self.tokens[1] + reply.completion_tokens)
@@ -77,10 +66,16 @@ def _line(entry: Any) -> bytes:
     return b"%08x %b\n" % (zlib.crc32(text), text)
 
 
-def _checked(line: bytes) -> Any:
+def _checked(line: bytes) -> tuple[int, int, int, Completion] | None:
     """The entry of a line; None where it is not as it was written."""
-    checksum, _, text = line.partition(b" ")
-    return json.loads(text) if checksum == b"%08x" % zlib.crc32(text) else None
+    text = line[9:-1]
+    if line != b"%08x %b\n" % (zlib.crc32(text), text):
+        return None
+    try:
+        seed, number, digest, fields = json.loads(text)
+        return seed, number, digest, Completion(**fields)
+    except (TypeError, ValueError, RecursionError):
+        return None
 
 
 class Remembering:

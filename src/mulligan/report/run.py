@@ -14,13 +14,23 @@ import os
 import re
 import time
 import tomllib
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from mulligan.errors import Fault, RunFolderError, StopReason, UnknownName
-from mulligan.report.files import append, compressed, locked, read_json, read_members, refuse_links, replace_file
+from mulligan.report.files import (
+    append,
+    compressed,
+    keep_damaged,
+    locked,
+    read_json,
+    read_lines,
+    refuse_links,
+    replace_file,
+    split_members,
+    sync,
+)
 from mulligan.types import Completion, Episode, Reflection, Task, Trial, Turn, plain
 
 SCHEMA_VERSION = 1
@@ -49,6 +59,7 @@ class RunFolder:
                 raise RunFolderError(f"{run.name} already holds a run; {way_on}")
             (run.path / "trials").mkdir(exist_ok=True)
             run.write_text("config.toml", to_toml({"schema_version": SCHEMA_VERSION, **config}))
+            sync(run.path.parent)
         run.holds_run = True
         return run
 
@@ -163,23 +174,20 @@ def load_trials(path: str | os.PathLike[str], arm: str | None = None) -> list[Tr
 
 def _read_trials(path: Path) -> Iterator[tuple[int, Trial]]:
     """Every trial of a file with its index, as far as the file is undamaged; what is left out is told."""
-    for _, lines in read_members(path):
-        for line in lines.splitlines():
-            data = read_json(line, path)
-            try:
-                yield data["place"], trial_from_dict(data)
-            except (KeyError, TypeError, ValueError, AttributeError) as error:
-                raise RunFolderError(f"{path} has a line that is no trial: {type(error).__name__}: {error}") from error
+    for line in read_lines(path):
+        data = read_json(line, path)
+        try:
+            yield data["place"], trial_from_dict(data)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise RunFolderError(f"{path} has a line that is no trial: {type(error).__name__}: {error}") from error
 
 
 def _mend(path: Path) -> None:
-    """Keep only the undamaged members of a file, so that what is appended can be read back; it stays beside it."""
-    with warnings.catch_warnings(record=True) as damages:
-        warnings.simplefilter("always")
-        intact = b"".join(member for member, _ in read_members(path))
-    if damages:
-        os.replace(path, path.with_name(f"{path.name}.damaged"))
-        replace_file(path, intact)
+    """Leave only the undamaged members in a file, so that what is appended can be read back."""
+    members, damaged = split_members(path)
+    if damaged:
+        keep_damaged(path, damaged)
+        replace_file(path, b"".join(members))
 
 
 _NUMBERS = re.compile(r"\[\n([-+.,\s\deEnul]*?)\n *\]")

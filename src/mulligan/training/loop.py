@@ -110,8 +110,9 @@ class Trainer:
     ) -> None:
         """`loaded`: a model to use instead of the one that the configuration names (for benchmarks)."""
         self.folder, self.on_update, self.stop = folder, on_update, stop
-        if config.run.threads:
-            torch.set_num_threads(config.run.threads)
+        # Sums of floats depend on how many threads share them: a resumed run keeps the number, wherever it goes on.
+        config = replace(config, run=replace(config.run, threads=config.run.threads or torch.get_num_threads()))
+        torch.set_num_threads(config.run.threads)
         device = config.model.device
         self.device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
         self.loaded = loaded or checkpoint.load_base(config, self.device, folder.path)

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from mulligan.app.cli.options import Parser, print_tables
-from mulligan.errors import MissingExtra
+from mulligan.errors import MissingExtra, UsageError
 from mulligan.text import visible
 
 
@@ -32,13 +32,18 @@ def run(parser: Parser, words: list[str]) -> int:
     from mulligan.report.run import RunFolder, to_json
 
     options = parser.parse_args(words)
-    rows = read_rows(options.inputs, ceiling=options.ceiling, classes=options.classes, main=options.main)
-    data = compare(rows, options.against)
     texts = {"markdown": comparison.markdown, "latex": comparison.latex, "csv": comparison.as_csv, "json": to_json}
+    try:
+        rows = read_rows(options.inputs, ceiling=options.ceiling, classes=options.classes, main=options.main)
+        data = compare(rows, options.against)
+        tables = [comparison.rich_table(grid) for grid in comparison.grids(data)]
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        inputs = ", ".join(options.inputs)
+        raise UsageError(f"{inputs}: a result is not what this version writes ({error!r})") from error
     if options.form:
         sys.stdout.write(visible(texts[options.form](data)))
     else:
-        print_tables([comparison.rich_table(grid) for grid in comparison.grids(data)], comparison.notes(data))
+        print_tables(tables, comparison.notes(data))
     if options.out:
         folder = Path(options.out)
         folder.mkdir(parents=True, exist_ok=True)

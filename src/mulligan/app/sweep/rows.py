@@ -21,6 +21,7 @@ from mulligan.eval.plan import EvalPlan
 from mulligan.eval.run import run_plan
 from mulligan.players import as_trained
 from mulligan.policy.scripted import ExpertPolicy
+from mulligan.report.files import read_json
 from mulligan.report.run import RunFolder
 from mulligan.report.tables import game_name, pays_in_part, resume_command, room_name
 from mulligan.text import visible
@@ -106,8 +107,8 @@ def _read(path: Path, classes: bool) -> list[Row]:
 
 
 def _table(path: Path) -> list[Row]:
-    rows = _json(path)
-    if not isinstance(rows, list) or any(name not in row for row in rows for name in _NAMED):
+    rows = read_json(path.read_bytes(), path)
+    if not rows or not isinstance(rows, list) or any(name not in row for row in rows for name in _NAMED):
         raise UsageError(f"{path} is no table of results: a list of rows with {', '.join(_NAMED)}")
     return rows
 
@@ -115,16 +116,9 @@ def _table(path: Path) -> list[Row]:
 def _rows_of(file: Path, classes: bool) -> list[Row]:
     make = evaluation_rows if file.name == EVALUATION else arm_rows
     try:
-        return make(_json(file), file.parent, classes)
+        return make(read_json(file.read_bytes(), file), file.parent, classes)
     except (KeyError, TypeError) as error:
         raise UsageError(f"{file} is not what this version writes: {error!r}") from error
-
-
-def _json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UsageError(f"{path} is no JSON: {error}") from error
 
 
 def arm_rows(arm: Mapping[str, Any], folder: Path, classes: bool) -> list[Row]:

@@ -19,6 +19,7 @@ from mulligan.app.progress import shown
 from mulligan.app.sweep.arms import ORDER, Work, read_result
 from mulligan.app.sweep.worker import EVALUATING, LEFT, MEMORY_FULL
 from mulligan.errors import MulliganError
+from mulligan.report.files import replace_file
 from mulligan.text import visible
 
 OnProgress = Callable[[Work, str, int, int], None]
@@ -168,7 +169,7 @@ class _Process:
         # Where cores are shared with others, threads that spin cost seven times more.
         environment = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ}
         environment |= {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
-        (work.folder / ORDER).write_text(json.dumps(work.order), encoding="utf-8")
+        replace_file(work.folder / ORDER, json.dumps(work.order).encode())
         with self.log.open("a", encoding="utf-8") as log:
             self.process = subprocess.Popen(
                 [sys.executable, *_WORKER, str(work.folder)],
