@@ -454,7 +454,8 @@ def test_export_writes_the_model_of_a_run(trainer, models, folder, capsys):
     (folder / "empty").mkdir()
     assert call("export", "mine", "out") == 0
     assert call("export", "mine", "empty", "--merge") == 0
-    assert models == [("model of mine", 96, Path("out"), False), ("model of mine", 96, Path("empty"), True)]
+    model = f"model of {folder / 'mine'}"
+    assert models == [(model, 96, Path("out"), False), (model, 96, Path("empty"), True)]
     assert "Model: out (context: 96 tokens)" in capsys.readouterr().out
 
 
