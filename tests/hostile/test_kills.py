@@ -88,8 +88,10 @@ def test_a_paid_evaluation_is_killed(row, tmp_path, monkeypatch):
         finished([*words, "alone"])
         alone, kills = server.answered, 0
         while kills < 8:
-            kills += killed([*words, "run"] if not kills else ["eval", "--resume", "run"], Path("run"), draw, 0.4)
-        finished(["eval", "--resume", "run"])
+            kills += killed(
+                [*words, "run"] if not kills else ["eval", "--resume", "run", "--trust"], Path("run"), draw, 0.4
+            )
+        finished(["eval", "--resume", "run", "--trust"])
     lines = [line for file in Path("run/paid").iterdir() for line in file.read_text().splitlines()]
     replies = Counter(line.partition(" ")[2].partition("{")[0] for line in lines)  # conversation, number and messages
     twice = [key for key, count in replies.items() if count > 1]
