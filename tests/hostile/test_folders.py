@@ -506,3 +506,14 @@ def test_nothing_is_written_through_a_link(row, runs, linked, desk):
         Path("shared").mkdir()
         harm = linked(Path("shared"), "run/trials" if "run/" in words[1] else "trials")
         tried(written, "a new run", harm, "eval", "bandit", "--policy", "random", "--tasks", "1", *words)
+
+
+def test_no_command_waits_for_a_pipe(row, runs, desk):
+    one = row(AREA, "a pipe in place of a file")
+    for name in ("metrics.jsonl", ".held", "state/pipe", "config.toml", "result.json", "trials/agent.jsonl.gz"):
+        for kind, words in (("train", ["train", "--resume"]), ("eval", ["eval", "--resume"]), ("eval", ["show"])):
+            run = copied(runs / kind, "piped")
+            (run / name).unlink(missing_ok=True)
+            (run / name).parent.mkdir(exist_ok=True)
+            os.mkfifo(run / name)
+            tried(one, f"{words} {name}", lambda: False, *words, run)

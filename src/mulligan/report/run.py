@@ -94,6 +94,9 @@ class RunFolder:
             runs = ", ".join(sorted(config.parent.name for config in run.path.glob("*/config.toml"))[:3])
             hint = f"; it holds {runs}" if runs else ""
             raise RunFolderError(f"there is no run folder {path}: config.toml is missing{hint}")
+        for file in run.path.rglob("*"):
+            if file.is_fifo():  # who opens it would wait for ever
+                raise RunFolderError(f"{file} is a pipe; a run has files alone")
         version = run.config().get("schema_version")
         if version != SCHEMA_VERSION:
             raise RunFolderError(f"{run.name} has schema_version {version}; this version reads {SCHEMA_VERSION}")

@@ -219,6 +219,8 @@ def _reading(
         SafetensorError,
     ) as error:
         reason = str(error).partition("\n")[0] or type(error).__name__
+        if isinstance(error, UnpicklingError):  # torch would advise to run what is in it
+            reason = "it holds other things than weights"
         raise RunFolderError(f"{folder} cannot be read ({reason}); {advice}") from error
 
 
