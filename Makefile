@@ -7,7 +7,7 @@ ORACLE := .venv/oracle
 BROWSER := .venv/.browser
 
 .NOTPARALLEL: # several targets install into one .venv
-.PHONY: install demo test test-slow test-seeds test-oracle check format bench results clean
+.PHONY: install demo test test-slow test-hostile test-seeds test-oracle check format bench results clean
 
 install: $(READY)
 	@echo 'installed; now: source .venv/bin/activate'
@@ -16,13 +16,19 @@ demo: $(READY)
 	$(BIN)/mulligan demo
 
 test: $(READY)
-	$(BIN)/pytest -m "not slow and not seeds" -n 2 --dist worksteal
+	$(BIN)/pytest -m "not slow and not seeds and not hostile" -n 2 --dist worksteal
 
 test-slow: $(READY) $(SMOLLM2) $(BROWSER)
 	$(BIN)/pytest -m slow -n 2
 	if command -v g++ >/dev/null && { [ "$$(uname -m)" = x86_64 ] || command -v cmake >/dev/null; }; then \
 		$(MAKE) $(ORACLE)/.installed && $(ORACLE)/bin/pytest -m slow tests/oracle; \
 		else echo "TextWorld is left out: it needs g++ and, but for x86_64, cmake"; fi
+
+# Attacks on files, folders, servers, environments and pages; the table of docs/reliability.md.
+test-hostile: $(READY) $(BROWSER)
+	rm -rf build/hostile
+	$(BIN)/pytest -m hostile -n 2 --dist worksteal tests/hostile
+	$(BIN)/python tests/hostile/table.py
 
 # The demonstration with two more seeds.
 test-seeds: $(READY)

@@ -34,3 +34,11 @@ def modules_stay_frozen():
     """Also those that the tests of the file before loaded. Collected first: what leaked must be noticed."""
     gc.collect()
     FREEZE()
+
+
+@pytest.fixture(autouse=True)
+def trust_ends_with_the_test():
+    """What one test has trusted, another one has to say itself."""
+    before = os.environ.get("MULLIGAN_TRUST", "")
+    yield
+    os.environ["MULLIGAN_TRUST"] = before

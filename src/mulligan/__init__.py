@@ -16,6 +16,7 @@ from mulligan.eval.run import EvalResult as EvalResult
 from mulligan.policy.endpoint import EndpointPolicy as EndpointPolicy
 from mulligan.report.run import load_trials as load_trials
 from mulligan.trial.settings import TrialSettings as TrialSettings
+from mulligan.trusted import trust as trust
 from mulligan.types import Completion as Completion
 from mulligan.types import Episode as Episode
 from mulligan.types import Group as Group

@@ -26,6 +26,7 @@ from mulligan.report.run import RunFolder
 from mulligan.rollout import tasksets
 from mulligan.trial import runner
 from mulligan.trial.settings import TrialSettings
+from mulligan.trusted import flag, trust
 from mulligan.types import Memory, Restart, Sampling, Stop, Task, Trial
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def make_task(env: str | type[Env], seed: int = 0, params: Params | None = None,
     """A task of `env`: ``mulligan.make_task("minesweeper", seed=3, params={"mines": 4})``."""
     if surplus:
         raise UsageError(f"parameters of an environment are passed in params: params={surplus}")
+    trust(env, params)
     return registry.task_of(registry.environment_named(env), seed, params or {})
 
 
@@ -82,6 +84,7 @@ class CheckResult(Shown):
 
 def check_env(env: str | type[Env], params: Params | None = None) -> CheckResult:
     """Test an environment against the contract; raises `ContractBroken`, naming seed and reply, where it breaks it."""
+    trust(env, params)
     name = registry.environment_named(env)
     check.check_env(name, **(params or {}))
     survey = tasksets.survey(name, params or {})
@@ -125,9 +128,10 @@ def evaluate(
     progress     a bar: None shows it on a terminal and in a notebook; or a function of (arm, done, total)
     settings     how trials are played; `trial` changes single fields: ``episodes=3, memory="history"``
     """
-    env = registry.environment_named(env)
     if isinstance(policy, os.PathLike):
         policy = os.fspath(policy)
+    trust(env, params, policy if isinstance(policy, str) else None)
+    env = registry.environment_named(env)
     config = trained_with(policy)
     if config is not None:
         trained_settings, trained_params = as_trained(config, env)
@@ -286,6 +290,7 @@ def train(
         source = "resume" if resume else "config"
         raise UsageError(f"train: {source}= brings its own settings; leave out {', '.join(surplus)}")
     run = Path(run)
+    trust(env, params, settings, config)
     from mulligan.training.resolve import flat, from_run, resolve, with_resume_flags
 
     changes = {"task.env": registry.environment_named(env)} if env else {}
@@ -301,7 +306,9 @@ def train(
     with shown as show:
         interrupted = train_until_stopped(config, run, [*filter(None, (on_update, show))], resume=resume)
     if interrupted:
-        raise KeyboardInterrupt(f"the run is in {run}; continue with: mulligan.train(run={str(run)!r}, resume=True)")
+        env_file = f"{config.task.env!r}, " if flag(config.task.env) else ""  # what is named here is trusted
+        command = f"mulligan.train({env_file}run={str(run)!r}, resume=True)"
+        raise KeyboardInterrupt(f"the run is in {run}; continue with: {command}")
     return TrainedRun(run)
 
 

@@ -124,3 +124,11 @@ def lacks_memory(message: str) -> bool:
 
 class RunFolderError(MulliganError):
     """A run folder that cannot be read or must not be written."""
+
+
+class DamagedFile(UserWarning):
+    """A file of a run folder of which a part was left out."""
+
+
+class FaultyWorld(UserWarning):
+    """A world that cannot be built was left out of a list of tasks."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import pytest
@@ -12,6 +13,7 @@ COMMAND = [sys.executable, "-c", "from mulligan.app.cli import main; main()"]
 
 
 def call(*words: str) -> int:
+    os.environ.pop("MULLIGAN_TRUST", None)  # a process of its own would not know what another one was told to trust
     with pytest.raises(SystemExit) as stopped:
         main(list(words))
     return int(stopped.value.code or 0)

@@ -13,6 +13,7 @@ import pytest
 from tests.e2e.command import COMMAND, call
 
 import mulligan
+from mulligan.errors import DamagedFile
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -40,7 +41,8 @@ def test_eval_resumes_from_the_folder_alone(capsys, folder):
     whole = json.loads(capsys.readouterr().out)
     file = folder / "mine" / "trials" / "main.jsonl.gz"
     file.write_bytes(file.read_bytes()[:-30])  # a kill in the middle of a write
-    assert call("eval", "--resume", "mine", "--json") == 0
+    with pytest.warns(DamagedFile):
+        assert call("eval", "--resume", "mine", "--json") == 0
     again = json.loads(capsys.readouterr().out)
     assert again["p"] == whole["p"]
     assert again["stop_reasons"] == whole["stop_reasons"]
@@ -72,10 +74,10 @@ def test_prices_are_kept_for_resuming(capsys, folder):
     # A call costs 1,000 tokens · 1 / 10^6 = 0.001; after four of them nothing new is begun.
     assert (first["cost"], first["trials"], first["complete"]) == (pytest.approx(0.004), 4, False)
     assert first["gains"] == {}  # one episode has no control
-    assert call("eval", "--resume", "mine", "--json") == 0
+    assert call("eval", "--resume", "mine", "--trust", "--json") == 0
     same = json.loads(capsys.readouterr().out)
     assert (same["cost"], same["trials"], same["turns_per_second"]) == (pytest.approx(0.004), 4, None)
-    assert call("eval", "--resume", "mine", "--max-cost", "1") == 0
+    assert call("eval", "--resume", "mine", "--trust", "--max-cost", "1") == 0
     table = capsys.readouterr().out
     assert "cost 0.0200" in table
     assert "Incomplete" not in table
@@ -92,7 +94,7 @@ def test_a_resumed_evaluation_has_no_more_under_way_than_before(capsys, folder):
     words = ("--policy", "paid.py:Paid", "--tasks", "40", "--run", "mine", "--price-in", "1", "--max-cost", "0.004")
     assert call("eval", "bandit", "--json", *words, "--concurrency", "1", "--episodes", "1") == 0
     capsys.readouterr()
-    assert call("eval", "--resume", "mine", "--max-cost", "0.006", "--json") == 0
+    assert call("eval", "--resume", "mine", "--trust", "--max-cost", "0.006", "--json") == 0
     assert json.loads(capsys.readouterr().out)["cost"] == pytest.approx(0.006)
 
 
@@ -212,6 +214,6 @@ def test_ctrl_c_keeps_what_was_played(folder):
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert ", and all replies that were paid for; continue with: mulligan eval --resume r" in said
+    assert ", and all replies that were paid for; continue with: mulligan eval --resume r --trust\n" in said
     assert "Traceback" not in said
     assert 0 < len(mulligan.load_trials("r")) < 400

@@ -15,6 +15,7 @@ from tests.e2e.asking import HELLO, KEY, TASK, ask, play, policy_at
 from tests.e2e.chat_server import ChatServer
 
 import mulligan
+from mulligan.app.bench import endpoint as benchmark
 from mulligan.errors import Fault, ParameterError, RequestFailed, StopReason
 from mulligan.policy.endpoint import EndpointPolicy, completions_url
 from mulligan.report.run import trial_to_dict
@@ -257,6 +258,14 @@ def test_a_pause_does_not_keep_others_from_asking() -> None:
         policy = policy_at(server, concurrency=1, sleep=meanwhile)
         ask(policy)
     assert len(others) == 1
+
+
+def test_the_benchmark_asks_a_server_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(benchmark, "CONCURRENCY", (4, 8))
+    monkeypatch.setattr(benchmark, "ROUNDS", 2)
+    rows = benchmark.run().rows
+    assert [row["requests at a time"] for row in rows] == [4, 8]
+    assert all(0 < row["requests/s"] < row["at most"] for row in rows)
 
 
 def test_importing_the_package_does_not_load_the_http_library() -> None:

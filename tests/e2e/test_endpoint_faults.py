@@ -228,7 +228,7 @@ def test_an_evaluation_that_reaches_no_model_names_its_folder(
     words = ["eval", "bandit", "--policy", "endpoint:m", "--tasks", "20", "--no-room", "--run", "mine"]
     with ChatServer(faults=lambda _: 404) as server, pytest.raises(SystemExit):
         main([*words, "--base-url", server.base_url])
-    assert capsys.readouterr().err.endswith("; continue with: mulligan eval --resume mine\n")
+    assert capsys.readouterr().err.endswith("; continue with: mulligan eval --resume mine --trust\n")
     with ChatServer() as server, pytest.raises(SystemExit) as stopped:
         main(["eval", "--resume", "mine", "--base-url", server.base_url])
     assert not stopped.value.code

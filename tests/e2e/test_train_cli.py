@@ -19,6 +19,7 @@ import pytest
 from mulligan.app.cli import main
 from mulligan.app.progress import Status
 from mulligan.app.stopping import train_until_stopped
+from mulligan.envs import registry
 from mulligan.report.run import RunFolder
 from mulligan.training.resolve import from_tree, presets, resolve, to_tree
 
@@ -201,6 +202,19 @@ def test_interruption_says_how_to_continue(trainer, capsys):
     assert call("train", "--resume", "mine") == 0
     first, second = trainer.calls
     assert second == (first[0], Path("mine"), True)
+
+
+def test_what_is_said_to_continue_a_run_on_a_file_works(trainer, capsys, monkeypatch):
+    """The command names no file, which a run folder alone may not have run."""
+    Path("own.py").write_text("from mulligan.envs.bandit import Bandit as Own\n")
+    trainer.stop_at = 2
+    assert call("train", "own.py:Own", "--preset", "test", "--run", "mine") == 130
+    command = capsys.readouterr().err.splitlines()[-1].partition("continue with: mulligan ")[2]
+    trainer.stop_at = None
+    for words, code in ((["train", "--resume", "mine"], 2), (command.split(), 0)):
+        monkeypatch.delenv("MULLIGAN_TRUST", raising=False)  # as in a process of its own
+        registry._load.cache_clear()
+        assert call(*words) == code
 
 
 def test_who_asks_to_stop_has_the_last_update_saved(trainer, capsys):
@@ -440,7 +454,8 @@ def test_export_writes_the_model_of_a_run(trainer, models, folder, capsys):
     (folder / "empty").mkdir()
     assert call("export", "mine", "out") == 0
     assert call("export", "mine", "empty", "--merge") == 0
-    assert models == [("model of mine", 96, Path("out"), False), ("model of mine", 96, Path("empty"), True)]
+    model = f"model of {folder / 'mine'}"
+    assert models == [(model, 96, Path("out"), False), (model, 96, Path("empty"), True)]
     assert "Model: out (context: 96 tokens)" in capsys.readouterr().out
 
 

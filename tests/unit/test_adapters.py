@@ -193,12 +193,14 @@ def test_environments_of_gymnasium_that_draw_themselves_keep_the_contract():
 def test_a_class_of_ones_own_may_list_some_of_the_moves(tmp_path):
     lines = ["def legal(self):", "    return [move for move in super().legal() if 'left' in move]"]
     (tmp_path / "cart.py").write_text(CART + "\n".join(f"    {line}" for line in lines) + "\n")
+    mulligan.trust(tmp_path / "cart.py")
     assert make(f"{tmp_path / 'cart.py'}:Cart").legal() == ["<action>left</action>"]
 
 
 def test_words_for_numbers_in_five_lines(tmp_path):
     (tmp_path / "cart.py").write_text(CART)
     name = f"{tmp_path / 'cart.py'}:Cart"
+    mulligan.trust(name)
     check_env(name)
     env = make(name, 3)
     assert "one of: left, right" in env.rules()
@@ -233,6 +235,7 @@ def test_a_goal_that_pays_nothing_is_won_where_won_says_so(tmp_path):
     (tmp_path / "cliff.py").write_text(
         f"{lines}    def won(self, reward, terminated, info):\n        return terminated\n"
     )
+    mulligan.trust(tmp_path / "cliff.py")
     for name, won in (("gymnasium:CliffWalking-v1", False), (f"{tmp_path / 'cliff.py'}:Cliff", True)):
         env = make(name)
         step = [env.step(f"<action>{move}</action>") for move in (0, *[1] * 11, 2)][-1]
@@ -381,6 +384,7 @@ def test_an_offer_with_an_arrow_is_an_offer():
 )
 def test_what_the_opponent_says_is_heard_and_not_ones_own_words(tmp_path, ident, speaker):
     (tmp_path / "mine.py").write_text(OPPONENTS)
+    mulligan.trust(tmp_path / "mine.py")
     env = make(f"textarena:{ident}", 3, opponent=f"{tmp_path / 'mine.py'}:promise", seat=1)
     step = env.step("<action>[good morning]</action>")
     assert f"[{speaker}] I shall cooperate. [cooperate]" in step.observation
@@ -416,7 +420,7 @@ def test_a_game_that_hangs_takes_neither_the_others_nor_the_output_with_it(monke
     monkeypatch.setattr(textarena_games, "_LONGEST_WAIT", 0.3)
     try:
         tasks = [make_task("textarena:TowerOfHanoi-v0", seed) for seed in range(2)]
-        hung, other = (run_trial_sync(task, lambda _: "[A C]", env_timeout=0.1, style="bare") for task in tasks)
+        hung, other = (run_trial_sync(task, lambda _: "[A C]", env_timeout=1.0, style="bare") for task in tasks)
         sys.stdout.write("the result\n")
     finally:
         go_on.set()
@@ -433,6 +437,7 @@ def test_games_that_refuse_a_number_of_players_in_another_way_can_be_played():
 
 def test_who_never_moves_forfeits_even_before_the_first_move_of_the_other(tmp_path):
     (tmp_path / "mine.py").write_text(OPPONENTS)
+    mulligan.trust(tmp_path / "mine.py")
     for seed in range(6):
         env = make("textarena:KuhnPoker-v0", seed, opponent=f"{tmp_path / 'mine.py'}:stall", seat=1)
         first, second = (env.step("<action>check</action>") for _ in range(2))
@@ -442,6 +447,7 @@ def test_who_never_moves_forfeits_even_before_the_first_move_of_the_other(tmp_pa
 
 def test_an_opponent_of_ones_own(tmp_path):
     (tmp_path / "mine.py").write_text(OPPONENTS)
+    mulligan.trust(tmp_path / "mine.py")
     opponent = f"{tmp_path / 'mine.py'}:fold"
     env = make("textarena:KuhnPoker-v0", opponent=opponent, seat=1)
     while not (step := env.step("<action>bet</action>")).done:  # whoever always bets wins every pot

@@ -14,7 +14,7 @@ from mulligan import evaluate
 from mulligan.app.cli import main
 from mulligan.app.sweep.compare import compare
 from mulligan.app.sweep.rows import as_table, read_rows
-from mulligan.errors import RequestFailed, UnknownName, UsageError
+from mulligan.errors import RequestFailed, RunFolderError, UnknownName, UsageError
 from mulligan.eval.intervals import difference, share_interval
 from mulligan.report.comparison import as_csv, draw, grids, latex, markdown, notes
 from mulligan.report.run import RunFolder, to_json
@@ -320,7 +320,7 @@ def test_curves_are_drawn(sweep, tmp_path):
 def test_what_is_no_result_is_refused_in_one_line(tmp_path, name, text, message):
     if name:
         (tmp_path / name).write_text(text)
-    with pytest.raises(UsageError, match=message):
+    with pytest.raises((UsageError, RunFolderError), match=message):
         read_rows([tmp_path / name if name else tmp_path])
 
 

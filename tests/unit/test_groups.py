@@ -8,6 +8,7 @@ from mulligan.envs import registry
 from mulligan.envs.bandit import Bandit
 from mulligan.errors import ParameterError, UnknownName
 from mulligan.rollout.groups import Mixture, draw_tasks
+from mulligan.trusted import trust
 
 
 @pytest.fixture
@@ -67,6 +68,7 @@ def test_a_game_with_several_parameters_is_drawn_from_a_mixture():
 
 def test_two_environments_of_one_file_are_two_classes(tmp_path):
     file = tmp_path / "games.py"
+    trust(file)
     file.write_text(
         "from mulligan.envs.bandit import Bandit\nclass Own(Bandit):\n    task_class = None\n"
         + "class Other(Own): ...\n"

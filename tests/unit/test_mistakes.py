@@ -13,7 +13,15 @@ from mulligan.app.sweep.arms import read_sweep
 from mulligan.envs import registry
 from mulligan.envs.bandit import Bandit
 from mulligan.envs.check import check_env
-from mulligan.errors import ContractBroken, ParameterError, RunFolderError, StopReason, UnknownName, UsageError
+from mulligan.errors import (
+    ContractBroken,
+    DamagedFile,
+    ParameterError,
+    RunFolderError,
+    StopReason,
+    UnknownName,
+    UsageError,
+)
 from mulligan.players import player_from
 from mulligan.policy.endpoint import EndpointPolicy
 from mulligan.report.run import RunFolder
@@ -26,6 +34,8 @@ from mulligan.trial.runner import run_trial_sync
 from mulligan.types import Completion, Sampling, Step, Task
 from scripted_play import ScriptedPolicy
 from small_runs import small
+
+mulligan.trust(__file__)
 
 
 def command(words: list[str]) -> object:
@@ -164,8 +174,8 @@ def test_a_damaged_checkpoint_is_named(tmp_path, file):
 def test_a_damaged_line_of_metrics_is_named(tmp_path):
     file = tmp_path / "metrics.jsonl"
     file.write_text('{"update": 1}\nwhat?\n{"update": 2}\n')
-    with pytest.raises(RunFolderError, match=r"metrics.jsonl .*'what\?'"):
-        MetricsFile(file).read()
+    with pytest.warns(DamagedFile, match=r"metrics.jsonl is damaged: 1 of its 3 lines"):
+        assert [line["update"] for line in MetricsFile(file).read()] == [1, 2]
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,7 @@ def test_settings_may_stand_in_sections_as_a_file_has_them(tmp_path, monkeypatch
 def test_a_run_that_was_trained_on_a_class_is_evaluated_by_its_file():
     with pytest.raises(UsageError, match=r"file\.py:OfANotebook"):
         registry.spec("OfANotebook")
+    mulligan.trust(__file__)
     registry.spec(f"{__file__}:OfANotebook")  # what the command line names
     assert registry.make("OfANotebook").task.env == "OfANotebook"
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mulligan
-from mulligan.errors import RunFolderError, UnknownName
+from mulligan.errors import DamagedFile, RunFolderError, UnknownName
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.report.run import RunFolder, load_trials, to_toml, trial_from_dict, trial_to_dict
 from mulligan.seeding import derive
@@ -70,9 +70,11 @@ def test_a_torn_tail_loses_only_the_last_moment(run, cut):
     file = run.path / "trials" / "main.jsonl.gz"
     whole = file.read_bytes()
     file.write_bytes(whole[:-cut])
-    assert list(run.trials("main"))[:4] == [0, 1, 2, 3]
+    with pytest.warns(DamagedFile, match="bytes cannot be read"):
+        trials_left = run.trials("main")
+    assert list(trials_left)[:4] == [0, 1, 2, 3]
     # Going on after the kill: everything can be read again, nothing twice.
-    missing = [place for place in range(6) if place not in run.trials("main")]
+    missing = [place for place in range(6) if place not in trials_left]
     writer = run.writer("main")
     for place in missing:
         writer.write(place, trials[place])

@@ -12,6 +12,7 @@ from mulligan.rollout.collect import Job
 from mulligan.rollout.groups import Mixture, draw_tasks
 from mulligan.rollout.tasksets import belongs
 from mulligan.trial.settings import TrialSettings
+from mulligan.trusted import trust
 
 SETTINGS = TrialSettings(episodes=3), TrialSettings(episodes=2, memory="history")
 JOBS = [(Job(make_task("bandit", seed), seed), SETTINGS[seed % 2]) for seed in range(2 * workers.FEWEST + 1)]
@@ -37,7 +38,7 @@ def test_several_processes_draw_the_same_tasks(env, related, monkeypatch):
     mixture, wanted = Mixture.parse(env, {}), {"seed": 3, "update": -1, "related": related, "name": "warmstart"}
     here = draw_tasks(mixture, 2 * workers.FEWEST, **wanted)
     looked = []
-    monkeypatch.setattr(groups, "belongs", lambda task, seed_set: looked.append(task) or belongs(task, seed_set))
+    monkeypatch.setattr(groups, "belongs", lambda task, *rest: looked.append(task) or belongs(task, *rest))
     apart = workers.draw(mixture, 2 * workers.FEWEST, **wanted, processes=2)
     assert apart == here
     assert len(looked) < workers.FEWEST  # the others were looked at elsewhere
@@ -45,6 +46,7 @@ def test_several_processes_draw_the_same_tasks(env, related, monkeypatch):
 
 def test_a_world_that_cannot_be_built_is_said_where_it_is_drawn(tmp_path):
     (tmp_path / "broken.py").write_text(BROKEN)
+    trust(tmp_path / "broken.py")
     mixture = Mixture.parse(f"{tmp_path / 'broken.py'}:Broken", {})
     with pytest.raises(MulliganError, match="RuntimeError: no such world"):
         workers.draw(mixture, 2 * workers.FEWEST, seed=0, update=-1, processes=2)
@@ -74,6 +76,7 @@ class Loud(Bandit):
 def test_what_an_environment_prints_is_no_answer(tmp_path, capfd):
     (tmp_path / "loud.py").write_text(PRINTS)
     name = f"{tmp_path / 'loud.py'}:Loud"
+    trust(name)
     jobs = [(Job(make_task(name, seed), seed), SETTINGS[0]) for seed in range(2 * workers.FEWEST)]
     assert len(workers.play(jobs, ExpertPolicy(), processes=2)) == len(jobs)
     said = capfd.readouterr().err

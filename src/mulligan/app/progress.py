@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from mulligan.text import visible
+
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
@@ -43,7 +45,7 @@ class Lines:
             self.note(f"{name}: {text}" if name else text)
 
     def note(self, text: str) -> None:
-        sys.stderr.write(f"{text}\n")
+        sys.stderr.write(f"{visible(text)}\n")
 
 
 class Bars:
@@ -54,13 +56,13 @@ class Bars:
 
     def show(self, name: str, text: str, done: int, total: int, *, at_once: bool = False) -> None:
         if name not in self.bars:
-            self.bars[name] = self.progress.add_task(name, total=total, text=text)
-        self.progress.update(self.bars[name], completed=done, total=total, text=text)
+            self.bars[name] = self.progress.add_task(visible(name), total=total, text=text)
+        self.progress.update(self.bars[name], completed=done, total=total, text=visible(text))
         if done == total:
             self.progress.remove_task(self.bars.pop(name))
 
     def note(self, text: str) -> None:
-        self.progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self.progress.console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
 
 
 @contextlib.contextmanager

@@ -7,10 +7,12 @@ import reprlib
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import islice
 from numbers import Real
 from typing import Any, cast
 
+from mulligan.calls import Hung, call_within, described
 from mulligan.envs import registry
 from mulligan.envs.base import Env
 from mulligan.envs.model import Model, Outcome
@@ -24,23 +26,29 @@ MODEL_WORLDS = 1_000
 """Worlds of the largest model that is checked."""
 
 
-def check_env(env: str | type, /, **params: Any) -> None:
+_LIMIT: ContextVar[float | None] = ContextVar("limit", default=None)
+"""Seconds that a call of the environment may take."""
+
+
+def check_env(env: str | type, env_timeout: float | None = None, /, **params: Any) -> None:
     """Raise `ContractBroken`, naming seed and reply, if an environment (a name or a class) does not keep the contract.
 
     The same task twice gives the same first observation; a recorded list of replies replays to the same transcript;
     garbage never raises; an invalid reply never changes the world; observations are text and rewards finite; what
     `legal` lists is legal; scripted players can play; a model expects what happens. Whether episodes end is not tested:
-    after the task's turns the runner ends them.
+    after the task's turns the runner ends them. A call that takes longer than `env_timeout` seconds breaks it.
     """
     tasks = [registry.make_task(env, seed, **params) for seed in SEEDS]
-    for task in tasks:
-        _check_reset(task)
-        for chance in (0, 1):
-            _check_replay(task, chance)
-        _check_invalid_changes_nothing(task)
-        _check_model(task)
-    _check_garbage(tasks[0])
-    _check_players(tasks[0])
+    _LIMIT.set(env_timeout)
+    with _must_not_raise(f"{tasks[0].env}: comparing what it returned"):
+        for task in tasks:
+            _check_reset(task)
+            for chance in (0, 1):
+                _check_replay(task, chance)
+            _check_invalid_changes_nothing(task)
+            _check_model(task)
+        _check_garbage(tasks[0])
+        _check_players(tasks[0])
 
 
 def garbage(rng: random.Random) -> Iterator[str]:
@@ -65,8 +73,10 @@ def _must_not_raise(call: str) -> Iterator[None]:
         yield
     except MulliganError:
         raise
-    except Exception as error:
-        raise ContractBroken(f"{call} raised {type(error).__name__}: {error}") from error
+    except Hung as error:
+        raise ContractBroken(f"{call} gave {error}") from error
+    except (Exception, SystemExit) as error:
+        raise ContractBroken(f"{call} raised {described(error)}") from error
 
 
 def _site(task: Task) -> str:
@@ -75,12 +85,12 @@ def _site(task: Task) -> str:
 
 def _built(task: Task) -> Env:
     with _must_not_raise(f"{_site(task)}: __init__(task)"):
-        return registry.build(task)
+        return call_within(_LIMIT.get(), registry.build, task)
 
 
 def _reset(env: Env, chance: int = 0) -> str:
     with _must_not_raise(f"{_site(env.task)}: reset({chance})"):
-        return env.reset(chance)
+        return call_within(_LIMIT.get(), env.reset, chance)
 
 
 def _check_reset(task: Task) -> None:
@@ -204,7 +214,7 @@ def _pick(env: Env, rng: random.Random) -> str:
     if not hasattr(env, "legal"):
         return next(garbage(rng))
     with _must_not_raise(f"{_site(env.task)}: legal()"):
-        replies: Sequence[str] = env.legal()
+        replies: Sequence[str] = call_within(_LIMIT.get(), env.legal)
     if not replies or not _are_texts(replies):
         raise ContractBroken(
             f"{_site(env.task)}: legal() must return a list of replies as text, never empty before the episode is over "
@@ -216,7 +226,7 @@ def _pick(env: Env, rng: random.Random) -> str:
 def _step(env: Env, reply: str) -> Step:
     site = f"{_site(env.task)}, reply {reply[:80]!r}"
     with _must_not_raise(f"{site}: step()"):
-        step = env.step(reply)
+        step = call_within(_LIMIT.get(), env.step, reply)
     if not isinstance(step, Step):
         raise ContractBroken(f"{site}: step() must return a Step (got {type(step).__name__})")
     for name in ("observation", "state_key", "feedback"):
@@ -226,6 +236,9 @@ def _step(env: Env, reply: str) -> Step:
         value = getattr(step, name)
         if not (isinstance(value, Real) and abs(cast(float, value)) <= sys.float_info.max):
             raise ContractBroken(f"{site}: {name} must be a finite number (got {reprlib.repr(value)})")
+    for name in ("done", "won", "valid"):
+        if getattr(step, name) not in (False, True):
+            raise ContractBroken(f"{site}: {name} must be True or False (got {reprlib.repr(getattr(step, name))})")
     if step.won and not step.done:
         raise ContractBroken(f"{site}: won without being done")
     if not step.valid and (step.reward or step.done):

@@ -9,6 +9,7 @@ import difflib
 import importlib
 import importlib.metadata
 import importlib.util
+import reprlib
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -17,9 +18,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, cast, get_args
 
+from mulligan.calls import call, described, text_of
 from mulligan.envs.base import Env
-from mulligan.errors import ContractBroken, ParameterError, UnknownName, UsageError
+from mulligan.errors import ContractBroken, MulliganError, ParameterError, UnknownName, UsageError
 from mulligan.seeding import derive
+from mulligan.trusted import check_trusted
 from mulligan.types import PLAYERS, Kind, ParamValue, Restart, Stop, Task, whole
 
 EnvClass = TypeVar("EnvClass", bound=type)
@@ -172,13 +175,30 @@ def task_of(name: str, seed: int, given: Mapping[str, Any]) -> Task:
         if key not in settled:
             raise UnknownName(f"parameter of {name}", key, [*settled, "turns"])
         settled[key] = _coerce(name, key, value, settled[key])
-    world: Any = env_spec.build
-    if hasattr(world, "settle"):  # checks the parameters and fixes those that depend on the seed
-        settled = world.settle(settled, seed)
-    if hasattr(world, "check_turns"):
-        world.check_turns(settled, turns)
-    task_class = world.task_class(settled) if getattr(world, "task_class", None) else _class_of(name)
+    settled, task_class = _settled(env_spec, settled, seed, turns)
     return Task(env=name, seed=seed, turns=turns, task_class=task_class, params=tuple(sorted(settled.items())))
+
+
+def _settled(
+    env_spec: EnvSpec, params: dict[str, ParamValue], seed: int, turns: int
+) -> tuple[dict[str, ParamValue], str]:
+    """The parameters as the environment checks and completes them, and the class of the task."""
+    world: Any = env_spec.build
+    try:
+        if hasattr(world, "settle"):  # checks the parameters and fixes those that depend on the seed
+            params = call(world.settle, params, seed)
+        if not isinstance(params, dict) or not all(isinstance(value, str | int | float) for value in params.values()):
+            raise TypeError(f"settle() must return parameters by name (got {reprlib.repr(params)})")
+        if hasattr(world, "check_turns"):
+            call(world.check_turns, params, turns)
+        has_class = getattr(world, "task_class", None)
+        return params, text_of("task_class()", call(world.task_class, params)) if has_class else _class_of(
+            env_spec.name
+        )
+    except MulliganError:
+        raise
+    except Exception as error:
+        raise UsageError(f"{env_spec.name}, seed {seed}: no task can be made: {described(error)}") from error
 
 
 def _class_of(name: str) -> str:
@@ -194,8 +214,8 @@ def build(task: Task) -> Env:
     env_spec, given = spec(task.env), dict(task.params)
     if not env_spec.defaults.keys() <= given.keys():
         task = replace(task, params=tuple(sorted({**env_spec.defaults, **given}.items())))
-    env = env_spec.build(task)
-    if getattr(env, "task", None) is None:
+    env = call(env_spec.build, task)
+    if getattr(env, "task", None) != task:
         raise ContractBroken(f"{task.env} does not keep its task; say self.task = task in __init__")
     return env
 
@@ -262,16 +282,17 @@ def import_file(path: Path) -> ModuleType:
     """The module that a Python file defines."""
     if not path.is_file():
         raise UsageError(f"no file {str(path)!r}")
+    check_trusted(path)
     module_name = f"mulligan_env_{path.stem}_{derive(str(path.resolve())):x}"
     module_spec = importlib.util.spec_from_file_location(module_name, path)
     assert module_spec is not None and module_spec.loader is not None, "a .py file has a loader"  # noqa: PT018
     module = importlib.util.module_from_spec(module_spec)
     sys.modules[module_name] = module
     try:
-        module_spec.loader.exec_module(module)
+        call(module_spec.loader.exec_module, module)
     except Exception as error:
-        reason = str(error).partition("\n")[0]
-        raise UsageError(f"{str(path)!r} cannot be imported: {type(error).__name__}: {reason}") from error
+        reason = described(error).partition("\n")[0]
+        raise UsageError(f"{str(path)!r} cannot be imported: {reason}") from error
     return module
 
 

@@ -1,23 +1,29 @@
 """Replies that were paid for, kept as they come: a resumed evaluation asks for none of them again.
 
-The run folder keeps complete trials; this file keeps the replies of those under way, one JSON line each, and counts the
-tokens of all replies, since some belong to trials that are played again.
+One line each: a checksum and JSON. They stay when their trials are complete: where a file of trials is damaged, it is
+made again from them. Their tokens are what all has cost, also of trials that were played again.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import time
+import warnings
+import zlib
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from mulligan.errors import RunFolderError
+from mulligan.errors import DamagedFile
 from mulligan.policy.base import Conversation, Policy
-from mulligan.report.run import RunFolder
+from mulligan.report.files import append
 from mulligan.seeding import derive
 from mulligan.types import Completion, Message, Sampling, Task
+
+_SYNC_SECONDS = 0.5
+"""A power cut loses the replies of no more than this; a kill loses none."""
 
 
 class PaidReplies:
@@ -29,40 +35,47 @@ class PaidReplies:
         """(seed of the conversation, number of the request) -> digest of the messages, and the reply."""
         self.tokens: tuple[int, int] = (0, 0)
         """Prompt and completion tokens of all replies that were ever paid for in this arm."""
+        self._synced = 0.0
         content = path.read_bytes() if path.exists() else b""
-        complete = content.rfind(b"\n") + 1
-        for line in content[:complete].splitlines():
-            with suppress(ValueError, TypeError):  # a line that a full disk tore is no reply
-                entry = json.loads(line)
-                if isinstance(entry, dict):  # the sum that `forget` wrote
-                    self.tokens = (entry["prompt_tokens"], entry["completion_tokens"])
-                else:
-                    seed, number, digest, fields = entry
-                    self.kept[seed, number] = (digest, Completion(**fields))
-                    self._count(self.kept[seed, number][1])
-        if complete < len(content):  # a torn last line would spoil the next one
-            os.truncate(path, complete)
+        lines = list(dict.fromkeys(content.splitlines(keepends=True)))  # one that stands there twice was paid for once
+        intact = [entry for entry in map(_checked, lines) if entry is not None]
+        for seed, number, digest, reply in intact:
+            self.kept[seed, number] = (digest, reply)
+            self._count(reply)
+        if content and not content.endswith(b"\n"):  # a torn last line would spoil the next one
+            os.truncate(path, content.rfind(b"\n") + 1)
+        if len(intact) < len(lines):
+            text = f"{path} is damaged: {len(lines) - len(intact)} of its {len(lines)} paid replies cannot be read"
+            warnings.warn(f"{text}, and are asked for again where a trial needs them", DamagedFile, stacklevel=2)
 
     def keep(self, seed: int, number: int, digest: int, reply: Completion) -> None:
         self._count(reply)
-        before = self.path.stat().st_size if self.path.exists() else 0
-        try:
-            self.path.parent.mkdir(exist_ok=True)
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps([seed, number, digest, asdict(reply)]) + "\n")
-        except OSError as error:
-            with suppress(OSError):  # half a line would spoil the next one
-                os.truncate(self.path, before)
-            raise RunFolderError(f"{self.path} cannot be written: {error}") from error
-
-    def forget(self) -> None:
-        """Replace the replies by the sum of their tokens, in one step: a kill loses and doubles nothing."""
-        if self.path.exists():
-            counts = dict(zip(("prompt_tokens", "completion_tokens"), self.tokens, strict=True))
-            RunFolder(self.path.parent).write_text(self.path.name, json.dumps(counts) + "\n")
+        self.path.parent.mkdir(exist_ok=True)
+        now = time.monotonic()
+        is_synced = now - self._synced > _SYNC_SECONDS
+        self._synced = now if is_synced else self._synced
+        append(self.path, _line([seed, number, digest, asdict(reply)]), is_synced=is_synced)
 
     def _count(self, reply: Completion) -> None:
         self.tokens = (self.tokens[0] + reply.prompt_tokens, self.tokens[1] + reply.completion_tokens)
+
+
+def _line(entry: Any) -> bytes:
+    """An entry with a checksum before it."""
+    text = json.dumps(entry).encode()
+    return b"%08x %b\n" % (zlib.crc32(text), text)
+
+
+def _checked(line: bytes) -> tuple[int, int, int, Completion] | None:
+    """The entry of a line; None where it is not as it was written."""
+    text = line[9:-1]
+    if line != b"%08x %b\n" % (zlib.crc32(text), text):
+        return None
+    try:
+        seed, number, digest, fields = json.loads(text)
+        return seed, number, digest, Completion(**fields)
+    except (TypeError, ValueError, RecursionError):
+        return None
 
 
 class Remembering:

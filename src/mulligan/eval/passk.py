@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -195,9 +196,11 @@ class TaskNames:
         self._worlds: dict[Task, int] = {}
         self._keys: dict[Task, str] = {}
         for number, task in enumerate(tasks):
-            world = world_key(task)
+            world = key = None
+            with suppress(Exception):  # it could be named when the list was made: a world that is not always the same
+                world, key = world_key(task), task_key(task)
             self._worlds[task] = number if world is None else first.setdefault(world, number)
-            self._keys[task] = task_key(task) or f"{task.seed} {task.params}"
+            self._keys[task] = key or f"{task.seed} {task.params}"
 
     def worlds(self, trials: Sequence[Trial]) -> list[int]:
         """The number of each trial's world."""

@@ -21,20 +21,23 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mulligan import notebook
+from mulligan.calls import call
 from mulligan.envs import registry
-from mulligan.errors import ParameterError, PolicyError, UsageError
+from mulligan.errors import ParameterError, PolicyError, RunFolderError, UsageError
 from mulligan.eval import passk
 from mulligan.eval.paid import PaidReplies, Remembering
 from mulligan.eval.plan import EvalPlan, Prices
 from mulligan.policy.base import Policy
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.policy.threads import run_async
+from mulligan.report.files import read_json
 from mulligan.report.run import SCHEMA_VERSION, RunFolder
 from mulligan.report.tables import eval_table, footnotes, game_name
 from mulligan.rollout.collect import Job, Judge, collect
 from mulligan.rollout.tasksets import SAMPLED, Separation, next_alike, separation, tasks_of
 from mulligan.seeding import generator
 from mulligan.trial.runner import ReflectionSource
+from mulligan.trial.settings import TrialSettings
 from mulligan.types import PLAYERS, Reflection, Task, Trial, plain, whole
 
 if TYPE_CHECKING:
@@ -202,7 +205,8 @@ class _Evaluation:
     judge: Judge = field(default_factory=Judge)
 
     def __post_init__(self) -> None:
-        self.tasks = tasks_of(self.plan.env, self.plan.tasks, self.plan.seed_set, self.plan.params)
+        limit = self.plan.settings.env_timeout
+        self.tasks = tasks_of(self.plan.env, self.plan.tasks, self.plan.seed_set, self.plan.params, env_timeout=limit)
         self.versus = registry.spec(self.plan.env).kind == "versus"
         self.pays = bool(getattr(self.policy, "pays", False))
 
@@ -226,11 +230,16 @@ class _Evaluation:
     def _restore(self) -> None:
         """Read what the folder holds: trials that need not be played again, and what all of it has cost so far."""
         file = self.folder.path / _REQUESTS if self.folder else None
-        earlier = json.loads(file.read_text(encoding="utf-8")) if file and file.exists() else {}
+        advice = "delete it: only the count of requests begins anew"
+        earlier = read_json(file.read_bytes(), file, advice) if file and file.exists() else {}
         # What to subtract from the policy's count: requests before this evaluation, less those of earlier parts of it.
-        self.requests_before = _difference(getattr(self.policy, "stats", {}), earlier)
+        try:
+            self.requests_before = _difference(getattr(self.policy, "stats", {}), earlier)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise RunFolderError(f"{file} holds no count of requests; {advice}") from error
         for arm in self.plan.arms():
             trials = self.folder.trials(arm) if self.folder else {}
+            self._check_trials(arm, trials)
             used = [passk.tokens(trial) for trial in trials.values()]
             if self.folder is not None and self.pays:
                 self.paid[arm] = PaidReplies(self.folder.path / "paid" / f"{arm}.jsonl")
@@ -240,12 +249,29 @@ class _Evaluation:
             self.done[arm] = {index: trial for index, trial in trials.items() if not trial.failed}
             self.judge.answered |= any(episode.turns for trial in trials.values() for episode in trial.episodes)
 
+    def _check_trials(self, arm: str, trials: Mapping[int, Trial]) -> None:
+        """Raise where a file holds trials of another arm or evaluation: it was swapped, or the settings were edited."""
+        for index, trial in trials.items():
+            task = self.tasks[index] if isinstance(index, int) and 0 <= index < len(self.tasks) else None
+            expected = (task, self.plan.seed, self._trial_index(arm), self._settings(arm).memory_mode)
+            if (trial.task, trial.seed, trial.index, trial.memory) != expected:
+                raise RunFolderError(
+                    f"{self.folder and self.folder.path}: trials/{arm}.jsonl.gz and config.toml are of different "
+                    f"evaluations (task {index}); put back the one that was here"
+                )
+
+    def _trial_index(self, arm: str) -> int:
+        return {"main": 0, "donors": 1}.get(arm, 2)
+
+    def _settings(self, arm: str) -> TrialSettings:
+        return replace(self.plan.settings, memory="none") if arm == "independent" else self.plan.settings
+
     def _count_requests(self) -> None:
         """Take the policy's count of requests, where it counts them, and keep it for a resume."""
         if (stats := getattr(self.policy, "stats", None)) is not None:
             self.requests = _difference(stats, self.requests_before)
             if self.folder is not None and any(self.requests.values()):
-                with suppress(OSError):  # a count is no reason to end an evaluation
+                with suppress(RunFolderError):  # a count is no reason to end an evaluation
                     self.folder.write_text(_REQUESTS, json.dumps(self.requests) + "\n")
 
     def _count(self, prompt: int, completion: int) -> None:
@@ -263,8 +289,6 @@ class _Evaluation:
             return 0
         turns = 0
         writer = self.folder.writer(arm) if self.folder else None
-        settings = replace(self.plan.settings, memory="none") if arm == "independent" else self.plan.settings
-        trial_index = {"main": 0, "donors": 1}.get(arm, 2)
 
         def on_trial(number: int, trial: Trial) -> None:
             nonlocal turns
@@ -279,9 +303,12 @@ class _Evaluation:
 
         try:
             await collect(
-                [self._job(self.tasks[index], trial_index, self._reflections(arm, index)) for index in missing],
+                [
+                    self._job(self.tasks[index], self._trial_index(arm), self._reflections(arm, index))
+                    for index in missing
+                ],
                 Remembering(self.policy, paid, self._count) if self.pays else self.policy,
-                settings,
+                self._settings(arm),
                 concurrency=self.concurrency,
                 on_trial=on_trial,
                 proceed=lambda: self.max_cost is None or self._cost() < self.max_cost,
@@ -290,8 +317,6 @@ class _Evaluation:
         finally:
             if writer is not None:
                 writer.flush()
-        if paid is not None and len(done) == len(self.tasks) and not any(trial.failed for trial in done.values()):
-            paid.forget()
         return turns
 
     def _job(self, task: Task, index: int = 0, reflections: ReflectionSource | None = None) -> Job:
@@ -381,7 +406,7 @@ class _Evaluation:
             tokens=self.tokens,
             cost=self._cost(),
             complete=all(len(self.done[arm]) == len(self.tasks) for arm in self.plan.arms()),
-            run=str(self.folder.path) if self.folder else None,
+            run=self.folder.name if self.folder else None,
             separation=_separation(self.plan.env, trials),
             turns_per_second=self.turns_per_second,
             requests=self.requests,
@@ -427,8 +452,11 @@ def _separation(env: str, trials: Sequence[Trial]) -> Separation:
     if by_observation != "shared":
         return by_observation
     # Rules may tell tasks apart that begin alike. Trials do not keep them: worlds are built anew, for a few tasks.
-    rules = [registry.build(trial.task).rules() for trial in begun[:SAMPLED]]
-    return separation(env, [f"{rule}\n{shown}" for rule, shown in zip(rules, observations, strict=False)])
+    beginnings = []
+    for trial, shown in zip(begun[:SAMPLED], observations, strict=False):
+        with suppress(Exception):  # a world that is not always the same
+            beginnings.append(f"{call(registry.build(trial.task).rules)}\n{shown}")
+    return separation(env, beginnings)
 
 
 def _difference(stats: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,9 @@ Role = Literal["system", "user", "assistant"]
 
 _CACHED_TEXTS = 4096
 _ANCHOR, _CUT = "\U000f5a01", "\U000f5a02"  # private-use characters: nobody's text
+_LONG, _PIECE = 50_000, 500
+"""Characters from which on a text is tokenized piece by piece: tokenizers are quadratic in runs of line breaks: a
+million would take hours."""
 _MARKS = ("kqzv{}wxj", "Jhvbq{}Zd")
 _PADDING = " \n\t{} \n"
 _TALK: tuple[Role, ...] = ("user", "assistant", "user", "assistant", "user")
@@ -261,6 +264,9 @@ class _Encoder:
         return tuple(ids) if self._control.isdisjoint(ids) else self._defused(text, at_start)
 
     def _plain(self, text: str, at_start: bool) -> list[int]:
+        if len(text) > _LONG:
+            pieces = [text[begin : begin + _PIECE] for begin in range(0, len(text), _PIECE)]
+            return [number for piece in pieces for number in self._plain(piece, at_start and piece is pieces[0])]
         if at_start:
             return list(self._backend.encode(text, add_special_tokens=False).ids)
         return list(self._backend.encode(_ANCHOR + text, add_special_tokens=False).ids[1:])

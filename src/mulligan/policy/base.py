@@ -13,6 +13,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 
 from mulligan.errors import UsageError
 from mulligan.policy.threads import call_in_thread
+from mulligan.text import storable
 from mulligan.types import Completion, Episode, Message, Sampling, Step, Task
 
 ReplyFunction = Callable[[list[Message]], str | Awaitable[str]]
@@ -76,11 +77,6 @@ class Spectator(Protocol):
 def estimate_tokens(*texts: str) -> int:
     """About four characters a token: used where nobody counts tokens."""
     return (sum(map(len, texts)) + 3) // 4
-
-
-def storable(text: str) -> str:
-    """`text` with "?" for half a surrogate pair, which a cut-off reply may hold and nobody can show or send."""
-    return text.encode("utf-8", "replace").decode()
 
 
 class FunctionPolicy:

@@ -13,25 +13,37 @@ import os
 import random
 import re
 import sys
+import zlib
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 from mulligan.errors import ContextFull, ParameterError, RequestFailed
-from mulligan.policy.base import Conversation, estimate_tokens, storable
+from mulligan.policy.base import Conversation, estimate_tokens
 from mulligan.seeding import derive, generator
+from mulligan.text import storable
 from mulligan.types import Completion, Message, Sampling, Task
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx
 
 _KEY_VARIABLE = "OPENAI_API_KEY"
 LONGEST_WAIT = 60.0
 """Seconds; no pause between two tries is longer, whatever the server asks for."""
 CONNECT_TIMEOUT = 10.0
+LARGEST_ANSWER = 4 * 2**20
+"""Bytes of an answer, unpacked; reading stops there."""
+LONGEST_REPLY = 200_000
+"""Characters; the rest is cut off, since conversations keep all replies. No game reads one that is half as long."""
+_MOST_TOKENS = 2**40
+"""A server that counts more has not counted."""
 _TEMPORARY = {408, 409, 429}
 """Statuses below 500 that may pass by themselves."""
 _FIXED_FIELDS = ("model", "messages", "n", "stream")
@@ -93,7 +105,8 @@ class EndpointPolicy:
         self.concurrency, self.timeout, self.retries, self.backoff = concurrency, timeout, retries, backoff
         self.extra_body = dict(extra_body or {})
         if api_key is None and api_key_env != _KEY_VARIABLE and api_key_env not in os.environ:
-            got = f" (got {api_key_env})" if re.fullmatch("[A-Z_][A-Z0-9_]*", api_key_env) else ""  # others may be keys
+            # Others may be keys. So may words like AKIAIOSFODNN7EXAMPLE, but names mostly have an underscore.
+            got = f" (got {api_key_env})" if re.fullmatch("[A-Z0-9]+(_[A-Z0-9]+)+", api_key_env) else ""
             raise ParameterError(f"endpoint: api_key_env must name an environment variable that is set{got}")
         self._key = _checked_key(os.environ.get(api_key_env, "") if api_key is None else api_key, api_key_env)
         self._sleep = sleep
@@ -111,7 +124,8 @@ class EndpointPolicy:
         answers   read
         retries   tries after a first
         failed    replies given up for good
-        faults    kind -> requests it befell: a status, "timeout", "connection", "cut off", "garbled", "context full"
+        faults    kind -> requests it befell: a status, "timeout", "connection", "cut off", "garbled", "too large",
+                  "context full"
         """
         counts = {name: self._counts[name] for name in ("requests", "answers", "retries", "failed")}
         return {**counts, "faults": dict(sorted(self._faults.items()))}
@@ -177,7 +191,7 @@ class EndpointPolicy:
             self._counts["requests"] += 1
             try:
                 async with asyncio.timeout(self.timeout):
-                    response = await connections.client.post(self.url, content=json.dumps(body).encode())
+                    response, content = await self._exchange(connections, json.dumps(body).encode())
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 raise _TemporaryFault("connection", f"could not connect: {error or type(error).__name__}") from None
             except (TimeoutError, httpx.TimeoutException):
@@ -185,13 +199,25 @@ class EndpointPolicy:
             except httpx.RequestError as error:
                 raise _TemporaryFault("cut off", f"the answer broke off: {error or type(error).__name__}") from None
         if response.status_code != 200:
-            raise self._refusal(response)
-        return read_answer(response.content, body["messages"])
+            raise self._refusal(response, content)
+        completion = read_answer(content, body["messages"])
+        text = self._without_key(completion.text)
+        finish = completion.finish if len(text) <= LONGEST_REPLY else "length"
+        return replace(completion, text=text[:LONGEST_REPLY], finish=finish)
 
-    def _refusal(self, response: httpx.Response) -> Exception:
+    async def _exchange(self, connections: _Connections, request: bytes) -> tuple[httpx.Response, bytes]:
+        """The response to one request, and its body."""
+        client = connections.idle.pop() if connections.idle else self._client(connections)
+        try:
+            async with client.stream("POST", self.url, content=request) as response:
+                return response, await read_body(response)
+        finally:
+            connections.idle.append(client)
+
+    def _refusal(self, response: httpx.Response, content: bytes) -> Exception:
         """What a status other than 200 means: try again, no room, or give up."""
         status = response.status_code
-        message, names = server_message(response.content)
+        message, names = server_message(content)
         message = message or response.reason_phrase or "no message"
         if status not in (401, 403, 429) and _TOO_LONG.search(f"{message} {names}"):
             self._faults["context full"] += 1
@@ -210,33 +236,42 @@ class EndpointPolicy:
         return RequestFailed(f"{self.url} answered {status}: {self._one_line(message)}{hint}")
 
     def _one_line(self, text: str) -> str:
-        """`text` as one line of limited length, without the key, which some servers repeat."""
-        if self._key is not None and len(self._key) >= _SHORTEST_SECRET:
-            text = text.replace(self._key, "***")
-        text = " ".join(text.split())
+        """`text` as one line of limited length, without the key."""
+        text = " ".join(self._without_key(storable(text)).split())
         return text if len(text) <= _LONGEST_MESSAGE else text[: _LONGEST_MESSAGE - 1] + "…"
+
+    def _without_key(self, text: str) -> str:
+        """`text` without the key, which some servers repeat: it would be stored, and shown to whoever reads the run."""
+        return text.replace(self._key, "***") if self._key and len(self._key) >= _SHORTEST_SECRET else text
 
     async def _connected(self) -> _Connections:
         """The running event loop's connections: neither they nor a semaphore outlive the loop they were made in."""
+        import httpx
+
         loop = asyncio.get_running_loop()
         if loop not in self._connections:
             self._connections = {loop: kept for loop, kept in self._connections.items() if not loop.is_closed()}
-            closer = _until_closed(self._client())
             slots = asyncio.Semaphore(self.concurrency or sys.maxsize)
-            self._connections[loop] = _Connections(await anext(closer), slots, closer)
+            closer = _until_closed([])
+            self._connections[loop] = _Connections(await anext(closer), [], slots, httpx.create_ssl_context(), closer)
         return self._connections[loop]
 
-    def _client(self) -> httpx.AsyncClient:
+    def _client(self, connections: _Connections) -> httpx.AsyncClient:
+        """A client of one connection."""
         import httpx
 
-        headers = {"Content-Type": "application/json"}
+        headers = {"Content-Type": "application/json", "Accept-Encoding": "gzip"}
         if self._key is not None:
             headers["Authorization"] = f"Bearer {self._key}"
-        return httpx.AsyncClient(
-            headers=headers,
-            timeout=httpx.Timeout(self.timeout, connect=min(self.timeout, CONNECT_TIMEOUT), pool=None),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=self.concurrency),
+        timeout = httpx.Timeout(self.timeout, connect=min(self.timeout, CONNECT_TIMEOUT), pool=None)
+        no_cookies = CookieJar(
+            DefaultCookiePolicy(allowed_domains=[])
+        )  # they would be sent back, more at every request
+        client = httpx.AsyncClient(
+            headers=headers, timeout=timeout, verify=connections.certificates, cookies=no_cookies
         )
+        connections.clients.append(client)
+        return client
 
 
 class _EndpointConversation:
@@ -258,15 +293,22 @@ class _EndpointConversation:
 class _Connections(NamedTuple):
     """What the conversations of one event loop share."""
 
-    client: httpx.AsyncClient
+    clients: list[httpx.AsyncClient]
+    """One for each request under way: httpx looks through all connections of a client at every request."""
+    idle: list[httpx.AsyncClient]
+    """Those without a request; the last one used comes first."""
     slots: asyncio.Semaphore
-    closer: AsyncGenerator[httpx.AsyncClient, None]
+    certificates: ssl.SSLContext
+    closer: AsyncGenerator[list[httpx.AsyncClient], None]
 
 
-async def _until_closed(client: httpx.AsyncClient) -> AsyncGenerator[httpx.AsyncClient, None]:
-    """Closes `client` when it is closed itself: `asyncio.run` does that to generators it leaves open at its end."""
-    async with client:
-        yield client
+async def _until_closed(clients: list[httpx.AsyncClient]) -> AsyncGenerator[list[httpx.AsyncClient], None]:
+    """Closes `clients` when it is closed itself: `asyncio.run` does that to generators it leaves open at its end."""
+    try:
+        yield clients
+    finally:
+        for client in clients:
+            await client.aclose()
 
 
 class _TemporaryFault(Exception):
@@ -292,6 +334,22 @@ def completions_url(base_url: str) -> str:
     if not path.endswith(_COMPLETIONS):
         path += _COMPLETIONS if re.search(r"/v\d[^/]*(/|$)", path) else f"/v1{_COMPLETIONS}"
     return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
+
+
+async def read_body(response: httpx.Response) -> bytes:
+    """The body, unpacked here: a megabyte of gzip may hold a gigabyte, and must not fill the memory."""
+    packed = response.headers.get("content-encoding", "identity") != "identity"
+    unpack = zlib.decompressobj(wbits=47).decompress if packed else lambda chunk, most: chunk  # 47: gzip or deflate
+    body, received = bytearray(), 0
+    async for chunk in response.aiter_raw():
+        received += len(chunk)
+        try:
+            body += unpack(chunk, LARGEST_ANSWER + 1 - len(body))
+        except zlib.error:
+            raise _TemporaryFault("garbled", "the answer cannot be unpacked") from None
+        if max(received, len(body)) > LARGEST_ANSWER:
+            raise _TemporaryFault("too large", f"the answer has more than {LARGEST_ANSWER // 2**20} MB")
+    return bytes(body)
 
 
 def read_answer(content: bytes, messages: Sequence[Message]) -> Completion:
@@ -326,7 +384,7 @@ def _text(content: object) -> str:
 
 def _tokens(counted: object, *texts: str) -> int:
     """What the server counted, or an estimate."""
-    return counted if isinstance(counted, int) and counted >= 0 else estimate_tokens(*texts)
+    return counted if type(counted) is int and 0 <= counted < _MOST_TOKENS else estimate_tokens(*texts)
 
 
 def server_message(content: bytes) -> tuple[str, str]:
@@ -338,7 +396,7 @@ def server_message(content: bytes) -> tuple[str, str]:
     try:
         answer = json.loads(content)
     except (ValueError, RecursionError):
-        text = content[: 4 * _LONGEST_MESSAGE].decode("utf-8", "replace").strip()
+        text = content.decode("utf-8", "replace").strip()
         return ("" if text.startswith("<") else text), ""  # a proxy's HTML page says nothing that its status does not
     if isinstance(answer, list) and answer:
         answer = answer[0]

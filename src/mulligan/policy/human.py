@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mulligan.policy.base import Conversation, World
+from mulligan.text import visible
 from mulligan.types import Completion, Episode, Message, Sampling, Step, Task
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class _AtTerminal:
             raise KeyboardInterrupt from None
 
     def _say(self, style: str, text: str) -> None:
-        self.console.print(text, style=style, markup=False, highlight=False)
+        self.console.print(visible(text), style=style, markup=False, highlight=False)
 
     def _show(self, text: str) -> None:
         self.console.print(painted(text, self.glyphs), end="", highlight=False)
@@ -152,7 +153,7 @@ def painted(text: str, glyphs: Mapping[str, str]) -> Text:
 
     result = Text()
     is_numbered = False
-    for line in text.splitlines():
+    for line in visible(text).splitlines():
         words = line.split()
         if words and words == [str(number) for number in range(1, len(words) + 1)]:
             is_numbered = True  # a header of column numbers: the lines below begin with a row number

@@ -10,12 +10,17 @@ import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mulligan.errors import ContextFull
 from mulligan.policy.base import Conversation, Policy
 from mulligan.types import Completion, Message, Sampling, Task
 
 if TYPE_CHECKING:
     from mulligan.engine.base import Stream, StreamEngine
     from mulligan.models.renderer import Renderer
+
+
+_LONGEST_TOKEN = 64
+"""Characters of a token, at most on average: a message that is too long for a context by this is not tokenized."""
 
 
 class Transcript:
@@ -63,9 +68,15 @@ class _LocalConversation:
         self.engine, self.renderer, self.rng = engine, renderer, rng
         self.transcript = Transcript(renderer)
         self.stream: Stream | None = None
-        self.count_tokens, self.context = renderer.count, engine.context
+        self.context = engine.context
+        self.longest_text = _LONGEST_TOKEN * engine.context
+
+    def count_tokens(self, text: str) -> int:
+        return len(text) if len(text) > self.longest_text else self.renderer.count(text)
 
     async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
+        if (longest := max(len(message["content"]) for message in messages)) > self.longest_text:
+            raise ContextFull(f"a message of {longest:,} characters does not fit a context of {self.context:,} tokens")
         if self.stream is None:
             self.stream = await self.engine.open()
         ids, offset = self.transcript.prompt(messages)

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mulligan.calls import call
 from mulligan.errors import ParameterError, UnknownName, UsageError
 from mulligan.policy.base import Conversation, Player, World
 from mulligan.seeding import generator
+from mulligan.text import storable
 from mulligan.types import PLAYERS, Completion, Episode, Message, Sampling, Step, Task
 
 
@@ -71,13 +73,13 @@ class Beside:
         if self.kind not in kinds:
             raise UnknownName(f"player of {self.task.env}", self.kind, kinds)
         if self.kind != "random":
-            self.player = world.player(self.kind, self.rng, self.skill, self.recall)
+            self.player = call(world.player, self.kind, self.rng, self.skill, self.recall)
 
     def see(self, step: Step, timeout_reward: float | None = None) -> None:
         if timeout_reward is not None:
             step = step._replace(done=True, reward=step.reward + timeout_reward)
         if self.player is not None:
-            self.player.see(step)
+            call(self.player.see, step)
 
     def ended(self, episode: Episode) -> None:
         self.ended_episode = episode
@@ -86,12 +88,12 @@ class Beside:
         if self.ended_episode is not None:
             episode, self.ended_episode = self.ended_episode, None
             reflect: Any = getattr(self.player, "reflect", None) or getattr(self.world, "reflect", plain_reflection)
-            reflection = reflect(episode)
-            return reflection if isinstance(reflection, Completion) else Completion(str(reflection))
+            reflection = call(reflect, episode)
+            return reflection if isinstance(reflection, Completion) else Completion(storable(str(reflection)))
         if self.player is not None:
-            return Completion(self.player.act())
-        moves: Sequence[str] = getattr(self.world, "legal", list)()
-        return Completion(self.rng.choice(moves) if moves or not self.otherwise else self.otherwise)
+            return Completion(storable(call(self.player.act)))
+        moves: Sequence[str] = call(getattr(self.world, "legal", list))
+        return Completion(storable(self.rng.choice(moves)) if moves or not self.otherwise else self.otherwise)
 
     def close(self) -> None:
         pass

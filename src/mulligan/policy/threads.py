@@ -3,46 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
+import signal
 import threading
-from collections.abc import Callable, Coroutine
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, TypeVar, cast
+
+from mulligan import calls
+from mulligan.calls import Thread
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
 
-class Hung(Exception):
-    """No result in time. Not `TimeoutError`, which the called function may raise itself."""
-
-
 async def call_in_thread(
     function: Callable[[Argument], Result], argument: Argument, seconds: float | None = None
 ) -> Result:
-    """`function(argument)` in a thread of its own; raises what it raises, or `Hung` after `seconds`.
-
-    The thread is a daemon: if it hangs, it does not block the end of the program, as an executor's would.
-    """
-    outcome: Future[Result] = Future()
-    outcome.set_running_or_notify_cancel()  # from now on it cannot be cancelled: the thread may always set it
-    context = contextvars.copy_context()
-
-    def work() -> None:
-        try:
-            outcome.set_result(context.run(function, argument))
-        except StopIteration as error:  # asyncio does not accept it
-            outcome.set_exception(RuntimeError(f"StopIteration: {error}"))
-        except BaseException as error:
-            outcome.set_exception(error)
-
-    threading.Thread(target=work, name=f"mulligan-{getattr(function, '__name__', 'call')}", daemon=True).start()
+    """`function(argument)` in a thread of its own; raises what it raises, or `Hung` after `seconds`."""
+    thread = Thread(function, argument)
     try:
-        return await asyncio.wait_for(asyncio.wrap_future(outcome), seconds)
-    except TimeoutError:
-        if outcome.done():  # the function's own, or the loop itself was blocked meanwhile
-            return outcome.result()
-        raise Hung from None
+        return cast(Result, await asyncio.wait_for(asyncio.wrap_future(thread.outcome), seconds))
+    except TimeoutError:  # perhaps the function's own, or the loop itself was blocked meanwhile
+        return cast(Result, thread.late(seconds))
 
 
 class EventLoop:
@@ -57,7 +41,10 @@ class EventLoop:
 
     def run(self, start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         if self.thread is None:
-            return self.runner.run(start())
+            loop = self.runner.get_loop()
+            loop.set_exception_handler(_report)
+            with _interrupting_worlds(loop):
+                return self.runner.run(start())
         under_way: list[asyncio.Task[Any] | None] = []
 
         async def work() -> Result:
@@ -78,6 +65,41 @@ class EventLoop:
         else:
             self.thread.submit(self.runner.close).result()
             self.thread.shutdown()
+
+
+def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log what nobody awaited; but not a Ctrl-C, which whoever runs the loop gets anyway."""
+    if not isinstance(context.get("exception"), KeyboardInterrupt):
+        loop.default_exception_handler(context)
+
+
+@contextmanager
+def _interrupting_worlds(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """Inside, Ctrl-C interrupts a call of an environment, which may never return.
+
+    At any other moment asyncio's own handler, which it sets when the loop begins, cancels what is awaited.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    in_main = threading.current_thread() is threading.main_thread()
+    if not in_main or before is not signal.default_int_handler:  # as asyncio: whoever has set a handler knows better
+        yield
+        return
+
+    def set_handler() -> None:
+        usual = signal.getsignal(signal.SIGINT)
+
+        def interrupt(number: int, frame: FrameType | None) -> None:
+            if calls.under_way or not callable(usual):
+                raise KeyboardInterrupt
+            usual(number, frame)
+
+        signal.signal(signal.SIGINT, interrupt)
+
+    loop.call_soon(set_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def run_async(start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:

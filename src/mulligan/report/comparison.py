@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mulligan.errors import MissingExtra
 from mulligan.report.tables import difference_cells, empty_table
+from mulligan.text import visible
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -135,9 +136,9 @@ def rich_table(grid: Grid) -> Table:
 
     table = empty_table(grid.title)
     for number, column in enumerate(grid.columns):
-        table.add_column(Text(column), justify="right" if number else "left", overflow="fold")
+        table.add_column(Text(visible(column)), justify="right" if number else "left", overflow="fold")
     for row in grid.rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(visible(cell)) for cell in row))
     return table
 
 
@@ -216,5 +217,6 @@ def draw(data: Data, path: Path) -> None:
         for axis in (top, below):
             axis.grid(alpha=0.25)
     figure.tight_layout()
+    path.unlink(missing_ok=True)  # a link would be followed
     figure.savefig(path, dpi=110, bbox_inches="tight")  # which makes room for the legends below the axes
     pyplot.close(figure)

@@ -1,81 +1,88 @@
 """The run folder: ``config.toml``, ``trials/*.jsonl.gz``, ``result.json``; written and read here and nowhere else.
 
-Trials are appended as gzip members, so that a killed run loses at most what was not flushed yet. A torn tail is cut
-off before the file is appended to. A later line replaces an earlier one of the same task.
+Trials are appended as gzip members, so that a killed run loses at most what was not flushed yet. A later line replaces
+an earlier one of the same task.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import gzip
 import json
 import math
 import os
 import re
 import time
 import tomllib
-import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from mulligan.errors import Fault, RunFolderError, StopReason, UnknownName
+from mulligan.report.files import (
+    append,
+    compressed,
+    keep_damaged,
+    locked,
+    read_json,
+    read_lines,
+    refuse_links,
+    replace_file,
+    split_members,
+    sync,
+)
 from mulligan.types import Completion, Episode, Reflection, Task, Trial, Turn, plain
 
 SCHEMA_VERSION = 1
 _FLUSH_SECONDS = 0.5
 _HELD = ".held"
-_TORN = (EOFError, zlib.error, gzip.BadGzipFile)
 
 
 class RunFolder:
     """One run on disk."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.name = os.fspath(path)
+        """As it was given."""
+        self.path = Path(path).absolute()  # an environment may change the working directory
+        self.holds_run = False
+        """Whether a run was found or made here, rather than a folder of runs."""
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], config: Mapping[str, Any]) -> RunFolder:
         """A new run; refuses a folder that already holds one."""
         run = cls(path)
-        if (run.path / "config.toml").exists():
-            way_on = "choose another folder, or continue it with --resume (in Python resume=True)"
-            raise RunFolderError(f"{run.path} already holds a run; {way_on}")
-        (run.path / "trials").mkdir(parents=True, exist_ok=True)
-        run.write_text("config.toml", to_toml({"schema_version": SCHEMA_VERSION, **config}))
+        Path(path).mkdir(parents=True, exist_ok=True)
+        with run.held():
+            if (run.path / "config.toml").exists():
+                way_on = "choose another folder, or continue it with --resume (in Python resume=True)"
+                raise RunFolderError(f"{run.name} already holds a run; {way_on}")
+            (run.path / "trials").mkdir(exist_ok=True)
+            run.write_text("config.toml", to_toml({"schema_version": SCHEMA_VERSION, **config}))
+            sync(run.path.parent)
+        run.holds_run = True
         return run
 
     @contextlib.contextmanager
-    def held(self, *, is_new: bool = False) -> Iterator[None]:
-        """Lock the folder for writing; raises where another process, which has not ended, holds the lock.
-
-        `is_new`: the run has just been created, and is discarded where the lock is refused.
-        """
-        try:
-            import fcntl
-        except ImportError:  # a system without such locks
-            yield
-            return
+    def held(self) -> Iterator[None]:
+        """Lock the folder for writing; raises where another process, which has not ended, holds the lock."""
         self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / _HELD).open("a", encoding="utf-8") as file:
+        with locked(self.path / _HELD):
+            refuse_links(self.path)
+            if self.holds_run and not (self.path / "config.toml").is_file():
+                raise RunFolderError(f"the run in {self.name} was removed by another process")
+            before = os.getcwd()
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if is_new:
-                    self.discard(held=False)
-                raise RunFolderError(f"another process is at work in {self.path}; choose another folder") from None
-            except OSError:
-                pass  # a file system without locks
-            yield
+                yield
+            finally:
+                os.chdir(before)  # whoever called still means it by relative paths
 
-    def discard(self, *, held: bool = True) -> None:
-        """Remove a run that holds no trials yet; other files stay, and the lock, where another process has it."""
+    def discard(self) -> None:
+        """Remove a run that is held and has no trials yet; other files stay."""
         if not self.arms():
             with contextlib.suppress(OSError):
                 (self.path / "config.toml").unlink(missing_ok=True)
-                if held:
-                    (self.path / _HELD).unlink(missing_ok=True)
+                (self.path / _HELD).unlink(missing_ok=True)
                 (self.path / "trials").rmdir()
                 self.path.rmdir()
 
@@ -87,23 +94,27 @@ class RunFolder:
             runs = ", ".join(sorted(config.parent.name for config in run.path.glob("*/config.toml"))[:3])
             hint = f"; it holds {runs}" if runs else ""
             raise RunFolderError(f"there is no run folder {path}: config.toml is missing{hint}")
+        for file in run.path.rglob("*"):
+            if file.is_fifo():  # who opens it would wait for ever
+                raise RunFolderError(f"{file} is a pipe; a run has files alone")
         version = run.config().get("schema_version")
         if version != SCHEMA_VERSION:
-            raise RunFolderError(f"{run.path} has schema_version {version}; this version reads {SCHEMA_VERSION}")
+            raise RunFolderError(f"{run.name} has schema_version {version}; this version reads {SCHEMA_VERSION}")
+        run.holds_run = True
         return run
 
     def config(self) -> dict[str, Any]:
         try:
             return tomllib.loads((self.path / "config.toml").read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
             raise RunFolderError(f"{self.path / 'config.toml'} cannot be read: {error}") from error
 
     def write_text(self, name: str, text: str) -> None:
-        _replace(self.path / name, text.encode())
+        replace_file(self.path / name, text.encode())
 
     def trials(self, arm: str) -> dict[int, Trial]:
         """Index in the task list -> trial, of one arm; empty when it has none yet."""
-        return {line["place"]: trial_from_dict(line) for line in read_lines(self._file(arm))}
+        return dict(_read_trials(self._file(arm)))
 
     def arms(self) -> list[str]:
         return sorted(file.name.removesuffix(".jsonl.gz") for file in (self.path / "trials").glob("*.jsonl.gz"))
@@ -113,10 +124,10 @@ class RunFolder:
         arms = self.arms()
         if not arms:
             hint = "; training keeps those of every run.save_trials_every updates"
-            raise RunFolderError(f"{self.path} has no trials yet{hint if self.config().get('kind') == 'train' else ''}")
+            raise RunFolderError(f"{self.name} has no trials yet{hint if self.config().get('kind') == 'train' else ''}")
         name = name or ("main" if "main" in arms else arms[-1])
         if name not in arms:
-            raise UnknownName(f"arm of {self.path}", name, arms)
+            raise UnknownName(f"arm of {self.name}", name, arms)
         return name
 
     def writer(self, arm: str) -> TrialWriter:
@@ -124,25 +135,14 @@ class RunFolder:
 
     def write_trials(self, arm: str, trials: Sequence[Trial]) -> None:
         self._file(arm).parent.mkdir(exist_ok=True)
-        _replace(self._file(arm), _compressed(_trial_line(index, trial) for index, trial in enumerate(trials)))
+        replace_file(self._file(arm), compressed(_trial_line(index, trial) for index, trial in enumerate(trials)))
 
     def _file(self, arm: str) -> Path:
         return self.path / "trials" / f"{arm}.jsonl.gz"
 
 
-def _replace(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_bytes(content)
-    os.replace(temporary, path)
-
-
 def _trial_line(index: int, trial: Trial) -> str:
     return json.dumps({"place": index, **trial_to_dict(trial)}, separators=(",", ":"))
-
-
-def _compressed(lines: Iterable[str]) -> bytes:
-    return gzip.compress("".join(f"{line}\n" for line in lines).encode(), compresslevel=5, mtime=0)
 
 
 class TrialWriter:
@@ -161,8 +161,7 @@ class TrialWriter:
 
     def flush(self) -> None:
         if self._unwritten:
-            with self.path.open("ab") as file:
-                file.write(_compressed(self._unwritten))
+            append(self.path, compressed(self._unwritten))
             self._unwritten.clear()
         self._flushed = time.monotonic()
 
@@ -176,25 +175,22 @@ def load_trials(path: str | os.PathLike[str], arm: str | None = None) -> list[Tr
     return [trial for _, trial in sorted(run.trials(run.arm(arm)).items())]
 
 
-def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Every complete line of a trial file; stops quietly at a torn tail."""
-    if not path.exists():
-        return
-    with gzip.open(path, "rb") as file, contextlib.suppress(*_TORN):
-        for line in file:
-            if line.endswith(b"\n"):
-                yield json.loads(line)
+def _read_trials(path: Path) -> Iterator[tuple[int, Trial]]:
+    """Every trial of a file with its index, as far as the file is undamaged; what is left out is told."""
+    for line in read_lines(path):
+        data = read_json(line, path)
+        try:
+            yield data["place"], trial_from_dict(data)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise RunFolderError(f"{path} has a line that is no trial: {type(error).__name__}: {error}") from error
 
 
 def _mend(path: Path) -> None:
-    """Cut off a torn tail, so that what is appended can be read back."""
-    try:
-        if path.exists():
-            with gzip.open(path, "rb") as file:
-                for _ in file:
-                    pass
-    except _TORN:
-        _replace(path, _compressed(json.dumps(line, separators=(",", ":")) for line in read_lines(path)))
+    """Leave only the undamaged members in a file, so that what is appended can be read back."""
+    members, damaged = split_members(path)
+    if damaged:
+        keep_damaged(path, damaged)
+        replace_file(path, b"".join(members))
 
 
 _NUMBERS = re.compile(r"\[\n([-+.,\s\deEnul]*?)\n *\]")

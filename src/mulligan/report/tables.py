@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mulligan.text import visible
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -65,7 +67,7 @@ def empty_table(title: str) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    heading = Text(title, style="table.title")
+    heading = Text(visible(title), style="table.title")
     return Table(title=heading, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
 
 
@@ -89,7 +91,7 @@ def summary_table(title: str, rows: Sequence[tuple[str, Result]], episodes: int,
     for label, summary in rows:
         cells = _cells(summary, versus=versus, scored=scored)
         cells = [cell.replace(" [dim]±", "\n[dim]±").replace("won ", "") for cell in cells] if stacked else cells
-        name = Text(label.strip())  # a label as it is: in markup, ``snake.py:Snake:`` has a snake in it
+        name = Text(visible(label.strip()))  # a label as it is: in markup, ``snake.py:Snake:`` has a snake in it
         table.add_row(Padding(name, (0, 0, 0, len(INDENT))) if label.startswith(INDENT) else name, *cells)
     return table
 
@@ -120,8 +122,11 @@ def _cells(summary: Result, *, versus: bool, scored: bool) -> list[str]:
     return [*cells, f"{100 * summary['valid']:.0f} %" if "valid" in summary else "–"]
 
 
-def footnotes(result: Result) -> list[str]:
-    """What the table alone would hide: what the rows are, stop reasons, faults, failures, tokens, the memory's gain."""
+def footnotes(result: Result, flag: str = "") -> list[str]:
+    """What the table alone would hide: what the rows are, stop reasons, faults, failures, tokens, the memory's gain.
+
+    `flag` goes into the command that continues the run (`trusted.flag`).
+    """
     lines = [*_explained(result), "Stopped: " + _counted(result["stop_reasons"])]
     if result["faults"]:
         lines.append("Faulty replies: " + _counted(result["faults"]))
@@ -145,7 +150,7 @@ def footnotes(result: Result) -> list[str]:
         faults = requests.pop("faults", None)
         counts = _counted(requests).removeprefix("requests ")
         lines.append(f"Requests: {counts}" + (f" (faults: {_counted(faults)})" if faults else ""))
-    return [*lines, *_spent(result)]
+    return [*lines, *_spent(result, flag)]
 
 
 def _optimum_lines(optimum: Result) -> list[str]:
@@ -183,7 +188,7 @@ def _explained(result: Result) -> list[str]:
     return lines
 
 
-def _spent(result: Result) -> list[str]:
+def _spent(result: Result, flag: str) -> list[str]:
     """Tokens, cost and time, and how to continue what is not complete."""
     (prompt, completion), limit, rate = result["tokens"], result.get("max_cost"), result["turns_per_second"]
     tokens = f"{prompt:,} + {completion:,} tokens, " if prompt else ""
@@ -196,17 +201,17 @@ def _spent(result: Result) -> list[str]:
     if not result["complete"]:
         counts = "".join(f", {summary['trials']} of {name}" for name, summary in result["controls"].items())
         lines.append(f"Incomplete: {result['trials']} of {result['tasks']} tasks played{counts}")
-    return lines + ([command] if (command := resume_command(result)) else [])
+    return lines + ([command] if (command := resume_command(result, flag)) else [])
 
 
-def resume_command(result: Result) -> str:
+def resume_command(result: Result, flag: str = "") -> str:
     """How to play what was not played, or failed outside the agent; empty where all was, or no folder has it."""
     has_failed = any(summary["failed"] for summary in (result, *result["controls"].values()))
     if result["run"] is None or (result["complete"] and not has_failed):
         return ""
     limit = result.get("max_cost")
     more = " --max-cost MORE" if limit is not None and result["cost"] >= limit and not result["complete"] else ""
-    return f"continue with: mulligan eval --resume {result['run']}{more}"
+    return f"continue with: mulligan eval --resume {result['run']}{flag}{more}"
 
 
 def _is_lopsided(result: Result) -> bool:

@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from mulligan.calls import described
 from mulligan.envs import registry
 from mulligan.errors import MulliganError, ParameterError
 from mulligan.policy.base import Policy
 from mulligan.rollout.collect import Job, collect
-from mulligan.rollout.tasksets import FIRST_SEED, belongs, world_key
+from mulligan.rollout.tasksets import BROKEN, FIRST_SEED, belongs, world_key
 from mulligan.seeding import derive, generator
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Group, Task, Trial
@@ -26,8 +27,6 @@ SEEDS = 1_000_000_000
 _TRIES = 10_000
 _PATIENCE = 100
 """Draws after which a related task may be in a world that was drawn already."""
-_BROKEN = 20
-"""Worlds that cannot be built, in one draw, after which their error is raised."""
 _LOOKED_AT = 3.3
 """Numbers that a draw takes from the generator: one for the environment, and one for each world that it looks at, of
 which 45 % are for training."""
@@ -42,6 +41,8 @@ class Mixture:
     membership: Mapping[tuple[str, int], bool] = field(default_factory=dict)
     """(environment, seed) -> whether that world belongs to the set, for worlds that were looked at before: a draw is
     faster with it and gives the same tasks."""
+    env_timeout: float | None = None
+    """Seconds that building a world, or naming it, may take."""
 
     @classmethod
     def parse(cls, text: str, params: Mapping[str, Any]) -> Mixture:
@@ -80,15 +81,15 @@ class Mixture:
             task = registry.task_of(name, seed, params)
             try:
                 is_member = self.membership.get((name, seed))
-                if belongs(task, "train") if is_member is None else is_member:
+                if belongs(task, "train", self.env_timeout) if is_member is None else is_member:
                     return task
             except MulliganError:
                 raise
             except Exception as error:  # a world that cannot be built belongs to no set; a few are skipped
                 broken += 1
-                if broken == _BROKEN:
-                    reason = f"{type(error).__name__}: {error}"
-                    raise MulliganError(f"{name}, seed {task.seed}: the world cannot be built: {reason}") from error
+                if broken == BROKEN:
+                    reason = f"{name}, seed {task.seed}: the world cannot be built: {described(error)}"
+                    raise MulliganError(reason) from error
         raise ParameterError(f"{name}: no world of the training set in {_TRIES} tries; use a larger world")
 
     def candidates(self, count: int, *, seed: int, update: int, name: str = "") -> list[tuple[str, int]]:
@@ -103,7 +104,8 @@ class Mixture:
         membership: dict[tuple[str, int], bool] = {}
         for name, seed in worlds:
             with contextlib.suppress(Exception):  # `draw` raises it
-                membership[name, seed] = belongs(registry.task_of(name, seed, self.own_params(name)), "train")
+                task = registry.task_of(name, seed, self.own_params(name))
+                membership[name, seed] = belongs(task, "train", self.env_timeout)
         return membership
 
 

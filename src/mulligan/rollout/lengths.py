@@ -15,8 +15,10 @@ seed nor on which worlds are for training, so that runs which differ in nothing 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from mulligan.calls import call, call_within, text_of
 from mulligan.envs import registry
 from mulligan.errors import MulliganError
 from mulligan.models.renderer import Renderer
@@ -28,7 +30,7 @@ from mulligan.trial import prompts
 from mulligan.trial.memory import shows_history, shows_reflection
 from mulligan.trial.runner import run_trial_sync
 from mulligan.trial.settings import MAX_REFLECTIONS, TrialSettings
-from mulligan.types import Completion
+from mulligan.types import Completion, Episode
 
 TASKS = 8
 """Trials of each environment."""
@@ -134,7 +136,8 @@ def _lengths(name: str, mixture: Mixture, settings: TrialSettings, renderer: Ren
     digests: list[int] = []
     for number in range(TASKS):
         try:
-            env = registry.build(registry.task_of(name, FIRST_SEED["train"] + number, params))
+            task = registry.task_of(name, FIRST_SEED["train"] + number, params)
+            env = call_within(settings.env_timeout, registry.build, task)
         except MulliganError:
             raise
         except Exception:  # a world that cannot be built is skipped here, and its error raised where it is drawn
@@ -146,9 +149,17 @@ def _lengths(name: str, mixture: Mixture, settings: TrialSettings, renderer: Ren
         notes = [episode.reflection.completion for episode in trial.episodes if episode.reflection is not None]
         replies["request"] += notes[:1]
         if (digest := getattr(env, "digest", None)) is not None:
-            digests += [0, *(renderer.count(digest(episode)) for episode in episodes)]
+            digests += [0, *(renderer.count(_digest(digest, episode)) for episode in episodes)]
     longest = {
         part: max((len(reply.prompt_ids or ()) for reply in each if reply is not None), default=0)
         for part, each in replies.items()
     }
     return Lengths(registry.task_of(name, 0, params).turns, **longest, digest=max(digests, default=None))
+
+
+def _digest(digest: Callable[[Episode], str], episode: Episode) -> str:
+    """What the environment keeps of an episode; nothing where the runner would end the trial for it."""
+    try:
+        return text_of("digest()", call(digest, episode))
+    except Exception:
+        return ""

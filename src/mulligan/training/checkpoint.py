@@ -1,8 +1,9 @@
 """Checkpoints: folders that are written under another name and then renamed, so that each is complete.
 
-``checkpoints/update-00080/`` holds ``weights.safetensors`` (the trained weights, and the critic), ``optimiser.pt`` and
-``state.json`` (the next update, the running statistics, the settings it was made with). All other randomness is derived
-from (seed, update). ``checkpoints/warmstart-00100/`` holds the same of a warm start that is not finished.
+``checkpoints/update-00080/`` holds ``weights.safetensors`` (the trained weights, and the critic), ``optimiser.pt``,
+``state.json`` (the next update, the running statistics, the settings it was made with) and ``checksums.json`` (of the
+other files). All other randomness is derived from (seed, update). ``checkpoints/warmstart-00100/`` holds the same of a
+warm start that is not finished.
 
 A process may be killed between any two lines here. ``.update-00080.tmp`` is being written and never read. A folder that
 is being deleted lacks a file and is never read either; the next save deletes the rest of it.
@@ -10,6 +11,7 @@ is being deleted lacks a file and is never read either; the next save deletes th
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -29,6 +31,7 @@ from safetensors.torch import load_file, save_file
 from mulligan.algo.normalise import History
 from mulligan.errors import RunFolderError, UsageError
 from mulligan.models.load import Loaded, Precision, load, use_checkpointing
+from mulligan.report.files import sync
 from mulligan.report.run import RunFolder
 from mulligan.training.config import Config
 from mulligan.training.metrics import MetricsFile
@@ -39,6 +42,7 @@ from mulligan.training.validation import VALIDATION_EPISODES
 
 _CRITIC = "critic."
 _UPDATE, _WARM = "update", "warmstart"
+_CHECKSUMS = "checksums.json"
 _FILES = ("weights.safetensors", "optimiser.pt", "state.json")
 _MODELS = ("nano", "smollm2", "hf")
 _OURS = re.compile(rf"({_UPDATE}|{_WARM})-\d+|\.({_UPDATE}|{_WARM})-\d+\.tmp")
@@ -71,13 +75,9 @@ def save_warm_start(run: Path, warmed: Warmed, learner: Learner, optimisers: Seq
 def _write(run: Path, name: str, learner: Learner, optimiser: Any, state: Mapping[str, Any]) -> Path:
     target = run / "checkpoints" / name
     temporary = target.with_name(f".{name}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
     weights: dict[str, torch.Tensor] = {name: each.detach().contiguous() for name, each in learner.weights().items()}
     if learner.critic is not None:
         weights |= {_CRITIC + name: value.detach() for name, value in learner.critic.state_dict().items()}
-    save_file(weights, temporary / "weights.safetensors")
-    torch.save(optimiser, temporary / "optimiser.pt")
     state = {
         **state,
         "budget": learner.budget.state_dict(),
@@ -85,12 +85,18 @@ def _write(run: Path, name: str, learner: Learner, optimiser: Any, state: Mappin
         "settings": to_tree(learner.config),
         "planned": learner.schedule.updates,
     }
-    (temporary / "state.json").write_text(json.dumps(state), encoding="utf-8")
-    for path in (*temporary.iterdir(), temporary):
-        _sync(path)
-    shutil.rmtree(target, ignore_errors=True)  # one that is half deleted
-    os.replace(temporary, target)
-    _sync(target.parent)
+    shutil.rmtree(temporary, ignore_errors=True)
+    with _writing(temporary, weights):
+        temporary.mkdir(parents=True)
+        save_file(weights, temporary / "weights.safetensors")
+        torch.save(optimiser, temporary / "optimiser.pt")
+        (temporary / "state.json").write_text(json.dumps(state), encoding="utf-8")
+        _write_checksums(temporary)
+        for path in (*temporary.iterdir(), temporary):
+            sync(path)
+        shutil.rmtree(target, ignore_errors=True)  # one that is half deleted
+        os.replace(temporary, target)
+        sync(target.parent)
     return target
 
 
@@ -99,18 +105,22 @@ def restore(checkpoint: Path, learner: Learner, history: History) -> int:
 
     Folders that a killed `save` left half written or half deleted are deleted.
     """
-    state, run = _put_back(checkpoint, learner, [learner.optimiser]), checkpoint.parent.parent
-    history.load_state_dict(state["history"])
-    learner.schedule = Schedule(_planned(state) or learner.config.run.updates)
+    run = checkpoint.parent.parent
+    with _reading(checkpoint):
+        state = _put_back(checkpoint, learner, [learner.optimiser])
+        history.load_state_dict(state["history"])
+        learner.schedule = Schedule(_planned(state) or learner.config.run.updates)
+        update = int(state["update"])
     _tidy(run, kept(run)[-learner.config.run.keep :])
-    return int(state["update"])
+    return update
 
 
 def restore_warm_start(run: Path, learner: Learner, optimisers: Sequence[torch.optim.Optimizer]) -> Warmed:
     """Put the saved state of a warm start back, if there is one; returns how far it is."""
     for checkpoint in kept(run, _WARM)[-1:]:
-        state = _put_back(checkpoint, learner, optimisers)
-        return Warmed(state["steps"], state["loss"], state["seconds"])
+        with _reading(checkpoint):
+            state = _put_back(checkpoint, learner, optimisers)
+            return Warmed(state["steps"], state["loss"], state["seconds"])
     return Warmed()
 
 
@@ -118,11 +128,13 @@ def _put_back(checkpoint: Path, learner: Learner, optimisers: Sequence[torch.opt
     """Put a checkpoint into the learner and these optimisers; returns the rest of its state."""
     _fill_masters(learner, load_weights(checkpoint, learner.model, learner.critic))
     state = _state(checkpoint)
-    with _reading(checkpoint):
-        # On the CPU: moments then move to where their parameter is, and the step counts stay where AdamW keeps them.
-        saved = torch.load(checkpoint / "optimiser.pt", map_location="cpu", weights_only=True)
+    # On the CPU: moments then move to where their parameter is, and the step counts stay where AdamW keeps them.
+    saved = torch.load(_verified(checkpoint / "optimiser.pt"), map_location="cpu", weights_only=True)
     for optimiser, optimiser_state in zip(optimisers, saved if isinstance(saved, list) else [saved], strict=True):
         optimiser.load_state_dict(optimiser_state)
+        for weight, moments in optimiser.state.items():
+            if any(moment.shape not in ((), weight.shape) for moment in moments.values()):
+                raise ValueError("optimiser.pt is of another model")
     learner.budget.load_state_dict(state["budget"])
     learner.bad_in_a_row = state["bad_in_a_row"]
     return state
@@ -133,14 +145,14 @@ def check_settings(config: Config, run: Path) -> None:
     checkpoints = kept(run) or kept(run, _WARM)
     if not checkpoints:
         return
-    state = _state(checkpoints[-1])
-    changed = changed_since(from_tree(state["settings"]), config)
+    with _reading(checkpoints[-1]):
+        state = _state(checkpoints[-1])
+        changed, planned = changed_since(from_tree(state["settings"]), config), _planned(state)
     if changed:
         raise UsageError(
             f"{run} was begun with other settings ({'; '.join(changed)}); put them back into {run / 'config.toml'}, "
             f"or begin another run from its weights, with --model.name {run}"
         )
-    planned = _planned(state)
     if planned and config.run.updates > planned and not config.optim.lr_end:
         raise UsageError(
             f"{run}: run.updates must be <= {planned} (got {config.run.updates}), since the learning rate is 0 from "
@@ -154,23 +166,31 @@ def _planned(state: Mapping[str, Any]) -> int:
 
 
 def _state(checkpoint: Path) -> dict[str, Any]:
-    with _reading(checkpoint):
-        state: dict[str, Any] = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
+    state: dict[str, Any] = json.loads(_verified(checkpoint / "state.json").read_text(encoding="utf-8"))
     return state
 
 
 def load_weights(checkpoint: Path, model: Any, critic: torch.nn.Module | None = None) -> dict[str, torch.Tensor]:
     """Put the weights of a checkpoint into a model; returns them as they were saved."""
     with _reading(checkpoint):
-        saved: dict[str, torch.Tensor] = load_file(checkpoint / "weights.safetensors")
-    weights = {name: value for name, value in saved.items() if not name.startswith(_CRITIC)}
+        saved: dict[str, torch.Tensor] = load_file(_verified(checkpoint / "weights.safetensors"))
+        weights = {name: value for name, value in saved.items() if not name.startswith(_CRITIC)}
+        _check_names(weights, model)
+        if critic is not None:
+            critic.load_state_dict({k.removeprefix(_CRITIC): v for k, v in saved.items() if k.startswith(_CRITIC)})
     parameters = dict(model.named_parameters())
     with torch.no_grad():
         for name, value in weights.items():
             parameters[name].copy_(value)
-    if critic is not None:
-        critic.load_state_dict({k.removeprefix(_CRITIC): v for k, v in saved.items() if k.startswith(_CRITIC)})
     return weights
+
+
+def _check_names(weights: Mapping[str, torch.Tensor], model: Any) -> None:
+    """Raise unless these are all trained weights of a model, in their shapes."""
+    trained = {name: each.shape for name, each in model.named_parameters() if each.requires_grad}
+    shapes = {name: each.shape for name, each in weights.items()}
+    if differing := sorted(name for name in {*trained, *shapes} if trained.get(name) != shapes.get(name)):
+        raise ValueError(f"it is of another model: {differing[0]} is missing or has another shape")
 
 
 @torch.no_grad()
@@ -181,29 +201,81 @@ def _fill_masters(learner: Learner, weights: Mapping[str, torch.Tensor]) -> None
 
 
 @contextmanager
-def _reading(folder: Path) -> Iterator[None]:
+def _reading(
+    folder: Path, advice: str = "without that folder, training goes on from the checkpoint before it"
+) -> Iterator[None]:
     """Inside, what cannot be read is a `RunFolderError` that names the folder."""
     try:
         yield
-    except (OSError, EOFError, ValueError, RuntimeError, UnpicklingError, SafetensorError) as error:
+    except (
+        OSError,
+        EOFError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RuntimeError,
+        UnpicklingError,
+        SafetensorError,
+    ) as error:
         reason = str(error).partition("\n")[0] or type(error).__name__
+        if isinstance(error, UnpicklingError):  # torch would advise to run what is in it
+            reason = "it holds other things than weights"
+        raise RunFolderError(f"{folder} cannot be read ({reason}); {advice}") from error
+
+
+@contextmanager
+def _writing(folder: Path, weights: Mapping[str, torch.Tensor]) -> Iterator[None]:
+    """Inside, what cannot be written is a `RunFolderError` that names the folder and its size."""
+    try:
+        yield
+    except (OSError, RuntimeError, SafetensorError) as error:
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        size = 3 * sum(weight.nbytes for weight in weights.values())  # with the optimiser's two moments
+        shutil.rmtree(folder, ignore_errors=True)
         raise RunFolderError(
-            f"{folder} cannot be read ({reason}); without that folder, training goes on from before it"
+            f"{folder} cannot be written (about {size / 2**20:,.1f} MB): {reason}; make room, and continue with "
+            "--resume (in Python resume=True): earlier checkpoints are whole"
         ) from error
+
+
+def _write_checksums(folder: Path) -> None:
+    """Write the checksum of each file of a folder."""
+    files = sorted(path for path in folder.iterdir() if path.name != _CHECKSUMS)
+    text = json.dumps({path.name: _checksum(path) for path in files})
+    (folder / _CHECKSUMS).write_text(text, encoding="utf-8")
+
+
+def _checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _verified(path: Path) -> Path:
+    """`path`, if it is as it was written; older versions wrote no checksums."""
+    file = path.parent / _CHECKSUMS
+    if file.exists() and json.loads(file.read_bytes()).get(path.name) != _checksum(path):
+        raise ValueError(f"{path.name} has another checksum than when it was written")
+    return path
 
 
 def save_reference(run: Path, learner: Learner) -> None:
     """Keep the weights that training starts from: KL is measured to them, also after a resume."""
     target = run / "reference"
-    target.mkdir(exist_ok=True)
-    save_file(learner.reference_weights(), target / "weights.tmp")
-    _sync(target / "weights.tmp")
-    os.replace(target / "weights.tmp", target / "weights.safetensors")
+    weights = learner.reference_weights()
+    shutil.rmtree(target, ignore_errors=True)
+    with _writing(target, weights):
+        target.mkdir()
+        save_file(weights, target / "weights.safetensors")
+        _write_checksums(target)
+        for path in (*target.iterdir(), target, run):
+            sync(path)
 
 
 def load_reference(run: Path, learner: Learner) -> None:
-    with _reading(run / "reference"):
-        weights = load_file(run / "reference" / "weights.safetensors")
+    with _reading(run / "reference", f"put back a copy of it, or begin another run with --model.name {run}"):
+        weights = load_file(_verified(run / "reference" / "weights.safetensors"))
+        _check_names(weights, learner.model)
     learner.reference = {name: value.to(learner.device) for name, value in weights.items()}
 
 
@@ -327,14 +399,3 @@ def _tidy(run: Path, keep: Sequence[Path]) -> None:
     for path in (run / "checkpoints").iterdir():
         if _OURS.fullmatch(path.name) and path not in keep:
             shutil.rmtree(path)
-
-
-def _sync(path: Path) -> None:
-    """Write a file, or the names in a folder, to the disk; not on Windows, which syncs no folders."""
-    if os.name == "nt":
-        return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

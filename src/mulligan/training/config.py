@@ -35,7 +35,7 @@ class RunConfig:
         "Updates ahead that trials may begin, with older weights; from 1 on, resumed runs differ in the last bits.",
         AT_LEAST_0,
     ] = 0
-    threads: Annotated[int, "Threads of torch on CPU; 0: torch chooses.", AT_LEAST_0] = 0
+    threads: Annotated[int, "Threads of torch on CPU; 0: torch chooses, once for a run.", AT_LEAST_0] = 0
     checkpoint_every: Annotated[int, "Updates between two checkpoints.", AT_LEAST_1] = 10
     keep: Annotated[int, "Checkpoints kept.", AT_LEAST_1] = 2
     save_trials_every: Annotated[int, "Updates between two whose trials are kept; 0: none.", AT_LEAST_0] = 10

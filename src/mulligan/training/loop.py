@@ -68,7 +68,7 @@ def train(
     else:
         config = checkpoint.as_kept(checked(config or Config()), Path(run))
         folder = RunFolder.create(run, {"kind": "train", **to_tree(config)})
-    with folder.held(is_new=not resume):
+    with folder.held():
         try:
             if resume:
                 checkpoint.check_settings(config, folder.path)
@@ -82,7 +82,7 @@ def train(
     del trainer
     gc.collect()
     torch.cuda.empty_cache()  # whoever goes on in this process, or shares the GPU, may need the memory
-    return folder.path
+    return Path(folder.name)
 
 
 @dataclass
@@ -110,8 +110,9 @@ class Trainer:
     ) -> None:
         """`loaded`: a model to use instead of the one that the configuration names (for benchmarks)."""
         self.folder, self.on_update, self.stop = folder, on_update, stop
-        if config.run.threads:
-            torch.set_num_threads(config.run.threads)
+        # Sums of floats depend on how many threads share them: a resumed run keeps the number, wherever it goes on.
+        config = replace(config, run=replace(config.run, threads=config.run.threads or torch.get_num_threads()))
+        torch.set_num_threads(config.run.threads)
         device = config.model.device
         self.device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
         self.loaded = loaded or checkpoint.load_base(config, self.device, folder.path)
@@ -129,7 +130,8 @@ class Trainer:
         self.engine = make_engine(self.loaded.model, slots=slots, context=context, reserved=reserved)
         self.policy = LocalPolicy(self.engine, self.loaded.renderer, config.model.name)
         self.options = Options(config.algo.baseline, config.algo.scale)
-        self.mixture = Mixture.parse(config.task.env, config.task.params)
+        mixture = Mixture.parse(config.task.env, config.task.params)
+        self.mixture = replace(mixture, env_timeout=config.trial.env_timeout)
         self.concurrency = TRIALS_AT_A_TIME
         self.history = History()
         self.loop = EventLoop()

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-import os
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mulligan.errors import RunFolderError
+from mulligan.errors import DamagedFile
 from mulligan.eval.passk import Summary, summarise
+from mulligan.report.files import append, keep_damaged, replace_file
 from mulligan.types import Group
 
 
@@ -23,10 +24,10 @@ class MetricsFile:
 
     def cut(self, updates: int) -> None:
         """Keep only the lines of the first `updates` updates; a torn last line goes too."""
+        if damaged := self._lines()[1]:
+            keep_damaged(self.path, b"".join(damaged))
         kept = [line for line in self.read() if line["update"] <= updates]
-        temporary = self.path.with_name(self.path.name + ".tmp")
-        _write_out(temporary, "w", "".join(f"{json.dumps(line)}\n" for line in kept))
-        os.replace(temporary, self.path)
+        replace_file(self.path, "".join(f"{json.dumps(line)}\n" for line in kept).encode())
 
     def write(self, metrics: Mapping[str, Any]) -> None:
         """Append a line, without None, NaN and infinities; it is on the disk before the checkpoint of its update."""
@@ -35,23 +36,27 @@ class MetricsFile:
             for name, value in metrics.items()
             if value is not None and (not isinstance(value, float) or math.isfinite(value))
         }
-        _write_out(self.path, "a", json.dumps(finite, allow_nan=False) + "\n")
+        append(self.path, json.dumps(finite, allow_nan=False).encode() + b"\n")
 
     def read(self) -> list[dict[str, Any]]:
-        if not self.path.exists():
-            return []
-        text = self.path.read_text(encoding="utf-8")
-        try:  # a torn last line is left out
-            return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
-        except json.JSONDecodeError as error:
-            raise RunFolderError(f"{self.path} has a line that is no JSON: {error.doc[:60]!r}") from error
+        lines, damaged = self._lines()
+        if damaged:
+            count = len(lines) + len(damaged)
+            text = f"{self.path} is damaged: {len(damaged)} of its {count} lines cannot be read, and were left out"
+            warnings.warn(text, DamagedFile, stacklevel=2)
+        return lines
 
-
-def _write_out(path: Path, mode: str, text: str) -> None:
-    with path.open(mode, encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+    def _lines(self) -> tuple[list[dict[str, Any]], list[bytes]]:
+        """The metrics of each line, and the lines that hold none; a torn last line is left out."""
+        content = self.path.read_bytes() if self.path.exists() else b""
+        lines, damaged = [], []
+        for line in content[: content.rfind(b"\n") + 1].splitlines(keepends=True):
+            try:
+                metrics = json.loads(line)
+                lines.append({**metrics, "update": int(metrics["update"])})
+            except (LookupError, TypeError, ValueError, RecursionError):
+                damaged.append(line)
+        return lines, damaged
 
 
 def describe_groups(groups: Sequence[Group], episodes: int) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def from_tree(tree: Mapping[str, Any]) -> Config:
 def from_run(folder: RunFolder) -> Config:
     tree = folder.config()
     if tree.get("kind") != "train":
-        raise RunFolderError(f"{folder.path} is not a training run")
+        raise RunFolderError(f"{folder.name} is not a training run")
     return from_tree(tree)
 
 
@@ -133,15 +133,20 @@ def read_toml(path: Path, content: str) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UsageError(f"no file {str(path)!r} to take {content} from") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise UsageError(f"{str(path)!r} cannot be read as TOML: {error}") from None
 
 
-def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested tables -> dotted keys."""
+def flat(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested tables -> dotted keys; without recursion, since a file may nest them without end."""
     values: dict[str, Any] = {}
-    for name, value in tree.items():
-        values |= flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
+    waiting = [*tree.items()]
+    while waiting:
+        name, value = waiting.pop(0)
+        if isinstance(value, Mapping):
+            waiting[:0] = [(f"{name}.{key}", each) for key, each in value.items()]
+        else:
+            values[name] = value
     return values
 
 

@@ -208,6 +208,7 @@ class Learner:
             for name, weight in current.items():
                 parameters[name].copy_(weight)
 
+    @torch.enable_grad()  # an environment may have turned gradients off
     def update(self, data: UpdateData, *, update: int) -> dict[str, float]:
         """All optimiser steps of one update; returns the metrics of the last pass.
 
@@ -383,6 +384,7 @@ class Learner:
             )
         return {"grad_norm": 0.0, "skipped": 1.0}
 
+    @torch.enable_grad()
     def supervised(self, rows: Sequence[Row], lr: float, optimisers: Sequence[torch.optim.Optimizer]) -> float:
         """One step of maximum likelihood on the spans of `rows` (the warm start); returns the loss per token."""
         self.budget.proceed()

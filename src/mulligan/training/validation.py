@@ -36,8 +36,14 @@ class Validation:
         related = VALIDATION_EPISODES - 1 if config.task.related else 0
         self.jobs: dict[str, list[Job]] = {}
         for name, _ in mixture.weights:
-            or_fewer, params = not self.config.validate_every, mixture.own_params(name)
-            tasks = tasks_of(name, self.config.validation_tasks, "validation", params, or_fewer=or_fewer)
+            tasks = tasks_of(
+                name,
+                self.config.validation_tasks,
+                "validation",
+                mixture.own_params(name),
+                or_fewer=not self.config.validate_every,
+                env_timeout=config.trial.env_timeout,
+            )
             self.jobs[name] = [Job(task, self.config.seed, related=next_alike(task, tasks, related)) for task in tasks]
 
     def play(self) -> dict[str, float]:

@@ -45,7 +45,7 @@ def demonstrate(config: Config, renderer: Renderer, on_played: workers.OnPlayed 
     style = prompts.style(config.trial.style)
     player = Demonstrated(ExpertPolicy(warm.skill, warm.recall, kind=warm.player), renderer, style.demonstrated)
     related = EPISODES - 1 if config.task.related else 0
-    mixture = Mixture.parse(config.task.env, shown_params(config))
+    mixture = replace(Mixture.parse(config.task.env, shown_params(config)), env_timeout=config.trial.env_timeout)
     draws = workers.draw(
         mixture, warm.trials, seed=seed, update=-1, related=related, name="warmstart", processes=warm.processes
     )

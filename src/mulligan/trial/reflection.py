@@ -75,13 +75,13 @@ def _read_json(text: str) -> dict[str, str] | None:
 
 def _read_lines(text: str) -> dict[str, str]:
     """``name: text`` lines; a line that names no field goes on with the one before."""
-    fields: dict[str, str] = {}
+    fields: dict[str, list[str]] = {}
     current = ""
     for line in text.splitlines():
         match = _LINE.fullmatch(line) if len(line) < 2_000 else None
         name = _NAMES.get(match[1].strip().lower()) if match else None
         if match and name:
-            current, fields[name] = name, match[2].strip()
+            current, fields[name] = name, [match[2].strip()]
         elif current and line.strip():
-            fields[current] = f"{fields[current]} {line.strip()}".strip()
-    return fields
+            fields[current].append(line.strip())
+    return {name: " ".join(parts).strip() for name, parts in fields.items()}

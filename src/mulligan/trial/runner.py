@@ -8,15 +8,18 @@ budget, the next episode goes on in the same list; otherwise it starts a new one
 from __future__ import annotations
 
 import math
+import reprlib
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
+from mulligan.calls import Hung, call, described, text_of
 from mulligan.envs import registry
 from mulligan.envs.base import Env
 from mulligan.errors import (
     ContextFull,
+    ContractBroken,
     DeviceLost,
     Fault,
     MulliganError,
@@ -26,7 +29,7 @@ from mulligan.errors import (
     UsageError,
 )
 from mulligan.policy.base import Conversation, Policy, ReplyFunction, Spectator, World, as_policy, estimate_tokens
-from mulligan.policy.threads import Hung, call_in_thread, run_async
+from mulligan.policy.threads import call_in_thread, run_async
 from mulligan.seeding import derive
 from mulligan.trial import memory as remembering
 from mulligan.trial import prompts
@@ -38,6 +41,10 @@ _FATAL = (UsageError, DeviceLost, RunFolderError)
 """Errors in place of a reply that say nothing about the model: they end everything."""
 ReflectionSource = Callable[[int], Reflection | None]
 """Episode index -> the reflection to show after it, instead of asking the agent (a control)."""
+LONGEST_TRIAL = 20_000_000
+"""Characters that its steps may give in a trial, which is kept in memory and stored as one line."""
+LARGEST_NUMBER = 1e9
+"""Of rewards and shaping; the squares of far larger ones are infinite."""
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
@@ -68,12 +75,13 @@ async def run_trial(
     seed, index = whole("seed", seed), whole("index", index)
     trial_seed = derive(seed, first_task.seed, index, "policy")
     try:
-        env = registry.build(task) if isinstance(task, Task) else task
+        env = await _within(settings.env_timeout, registry.build, task) if isinstance(task, Task) else task
         play = _TrialPlay(env, player, trial_seed, settings, reflections, related)
-    except MulliganError:
-        raise
     except Exception as error:  # the world could not even be built
-        failed = Episode(0, (), "", StopReason.ENV_RAISED, error=_described(error))
+        if _is_mistake(error):
+            raise
+        stop, description = _env_failure(error)
+        failed = Episode(0, (), "", stop, error=description)
         return Trial(first_task, (failed,), settings.memory_mode, seed=seed, index=index)
     try:
         episodes = await play.episodes()
@@ -124,6 +132,8 @@ class _TrialPlay:
         self.tokens = self.tokens_before = self.longest_episode = 0
         """Tokens of the list with its last reply; of what stood in it before the episode (memory, earlier episodes);
         and of the longest episode so far, rules included."""
+        self.heard = 0
+        """Characters that steps have given."""
 
     async def episodes(self) -> tuple[Episode, ...]:
         episodes: list[Episode] = []
@@ -131,14 +141,16 @@ class _TrialPlay:
             blame = StopReason.ENV_RAISED
             try:
                 if index and index <= len(self.related):
-                    self._move_to(self.related[index - 1])
+                    await self._move_to(self.related[index - 1])
                 blame = StopReason.REQUEST_FAILED
                 if self.conversation is None or self.memory == "none":
                     self._begin(index)
-            except MulliganError:
-                raise
             except Exception as error:
-                episodes.append(Episode(index, (), "", blame, error=_described(error)))
+                if _is_mistake(error):
+                    raise
+                stop, description = _env_failure(error)
+                stop = stop if blame is StopReason.ENV_RAISED else blame
+                episodes.append(Episode(index, (), "", stop, error=description))
                 break
             episode, feedback = await self._episode(index)
             last = index + 1 == self.settings.episodes or (self.stop == "success" and episode.won)
@@ -149,10 +161,10 @@ class _TrialPlay:
             self.longest_episode = max(self.longest_episode, self.tokens - self.tokens_before)
             try:
                 shows_history = remembering.shows_history(self.memory)
-                history = (self.digest or remembering.transcript)(episode) if shows_history else ""
+                history = await self._history(episode) if shows_history else ""
                 self.past.append(remembering.Recollection(episode, history))
             except Exception as error:
-                episodes.append(replace(episode, stop=StopReason.ENV_RAISED, error=f"digest: {_described(error)}"))
+                episodes.append(replace(episode, stop=StopReason.ENV_RAISED, error=f"digest: {described(error)}"))
                 break
             episodes.append(episode)
         return tuple(episodes)
@@ -172,17 +184,21 @@ class _TrialPlay:
             self.spectator.watch(cast(World, self.env))
 
     def _system(self) -> list[Message]:
-        rules = prompts.system(self.env.rules(), self.style, self.env.task.turns)
+        rules = prompts.system(text_of("rules()", call(self.env.rules)), self.style, self.env.task.turns)
         return [{"role": "system", "content": rules}] if rules else []
 
-    def _move_to(self, task: Task) -> None:
+    async def _move_to(self, task: Task) -> None:
         """Go on with another task of the class; if its rules read differently, in a new list."""
-        self.env = registry.build(task)
+        self.env = await _within(self.settings.env_timeout, registry.build, task)
         system = self._system()
         if system != self.system:
             self.system, self.messages = system, []
         if self.spectator is not None:
             self.spectator.watch(cast(World, self.env))
+
+    async def _history(self, episode: Episode) -> str:
+        """What memory keeps of an episode: the environment's digest of it, or the transcript."""
+        return text_of("it", await _within(self.settings.env_timeout, self.digest or remembering.transcript, episode))
 
     @property
     def digest(self) -> Callable[[Episode], str] | None:
@@ -194,18 +210,14 @@ class _TrialPlay:
         self.tokens = reply.prompt_tokens + reply.completion_tokens
         return reply
 
-    async def _ask_env(self, function: Callable[[Argument], Result], argument: Argument) -> Result:
-        """Call the environment, in a thread if its answers have a time limit."""
-        limit = self.settings.env_timeout
-        return function(argument) if limit is None else await call_in_thread(function, argument, limit)
-
     async def _episode(self, index: int) -> tuple[Episode, str]:
         """One episode, and what the environment said of its last reply."""
         task = self.env.task
         try:
-            observation = await self._ask_env(self.env.reset, index if self.restart == "fresh" else 0)
+            repeat = index if self.restart == "fresh" else 0
+            observation = text_of("reset()", await _within(self.settings.env_timeout, self.env.reset, repeat))
         except Exception as error:
-            stop, description = self._env_failure(error)
+            stop, description = _env_failure(error)
             return Episode(index, (), "", stop, error=description), ""
         opening, continues = self._open(index, observation)
         turns: list[Turn] = []
@@ -224,7 +236,7 @@ class _TrialPlay:
             except _FATAL:
                 raise
             except Exception as error:  # a failure of the model is data too
-                stop, description = StopReason.REQUEST_FAILED, _described(error)
+                stop, description = StopReason.REQUEST_FAILED, described(error)
                 break
             previous = step
             try:
@@ -240,7 +252,7 @@ class _TrialPlay:
                 if self.spectator is not None:
                     self.spectator.see(step, penalty)
             except Exception as error:
-                stop, description = self._env_failure(error)
+                stop, description = _env_failure(error)
                 break
             state_key = step.state_key
             if step.done:
@@ -254,11 +266,6 @@ class _TrialPlay:
             index, tuple(turns), step.observation, stop, opening, continues, error=description, forfeit=forfeit
         )
         return episode, step.feedback
-
-    def _env_failure(self, error: Exception) -> tuple[StopReason, str]:
-        if isinstance(error, Hung):
-            return StopReason.ENV_HUNG, f"no answer within {self.settings.env_timeout} s"
-        return StopReason.ENV_RAISED, _described(error)
 
     def _open(self, index: int, observation: str) -> tuple[tuple[Message, ...], bool]:
         """Begin the episode's messages: the new ones, and whether they go on in the list of the one before."""
@@ -289,11 +296,25 @@ class _TrialPlay:
         return self.count(prompts.remembered(memory_text, self.style, related=bool(self.related)))
 
     async def _step(self, reply: str) -> Step:
-        step = await self._ask_env(self.env.step, reply)
+        """What the environment answers, in plain types: what cannot be stored ends the episode, not the run."""
+        step = await _within(self.settings.env_timeout, self.env.step, reply)
         if not isinstance(step, Step):
             raise TypeError(f"step() returned {type(step).__name__}, not Step")
-        if not math.isfinite(step.reward):
-            raise ValueError(f"step() gave the reward {step.reward}")
+        step = Step(
+            observation=text_of("the observation of step()", step.observation),
+            reward=_number("reward", step.reward),
+            done=_truth("done", step.done),
+            won=_truth("won", step.won),
+            valid=_truth("valid", step.valid),
+            state_key=text_of("the state_key of step()", step.state_key),
+            feedback=text_of("the feedback of step()", step.feedback),
+            shaping=_number("shaping", step.shaping),
+        )
+        self.heard += len(step.observation) + len(step.state_key) + len(step.feedback)
+        if self.heard > LONGEST_TRIAL:
+            raise ValueError(
+                f"step() has given {self.heard:,} characters in this trial; at most {LONGEST_TRIAL:,} are kept"
+            )
         return step
 
     def _goes_on(self) -> bool:
@@ -334,21 +355,46 @@ class _TrialPlay:
             raise
         except Exception as error:
             outage = not isinstance(error, ContextFull)  # a full context is the agent's own affair
-            return replace(episode, error=f"no reflection: {_described(error)}", unreflected=outage)
+            return replace(episode, error=f"no reflection: {described(error)}", unreflected=outage)
         self.messages += [request, {"role": "assistant", "content": completion.text}]
         self.unsaid_ending = ""
         return replace(episode, reflection=parse_reflection(completion, bare=self.style.bare))
 
 
+async def _within(seconds: float | None, function: Callable[[Argument], Result], argument: Argument) -> Result:
+    """Call the environment, in a thread if its answers have a time limit."""
+    return call(function, argument) if seconds is None else await call_in_thread(function, argument, seconds)
+
+
+def _is_mistake(error: Exception) -> bool:
+    """Whether an error is about what the caller asked for, rather than about one world."""
+    return isinstance(error, MulliganError) and not isinstance(error, ContractBroken)
+
+
+def _env_failure(error: Exception) -> tuple[StopReason, str]:
+    if isinstance(error, Hung):
+        return StopReason.ENV_HUNG, str(error)
+    return StopReason.ENV_RAISED, described(error)
+
+
+def _number(name: str, value: Any) -> float:
+    number = math.nan if isinstance(value, str | bytes) else float(value)
+    if not abs(number) <= LARGEST_NUMBER:
+        limits = f"from {-LARGEST_NUMBER:g} to {LARGEST_NUMBER:g}"
+        raise ValueError(f"step() gave the {name} {reprlib.repr(value)}; it must be a number {limits}")
+    return number
+
+
+def _truth(name: str, value: Any) -> bool:
+    if value not in (False, True):  # "False" is not false, and NaN is no success
+        raise ValueError(f"step() gave {name}={reprlib.repr(value)}; it must be True or False")
+    return bool(value)
+
+
 def _turn(observation: str, reply: Completion, step: Step, state_key: str, timeout_reward: float) -> Turn:
-    """A step as it is kept: NumPy scalars become Python numbers, so that they can be written as JSON."""
     fault = None
     if not step.valid:
         empty = not reply.text or reply.text.isspace()
         fault = Fault.CUT_OFF if reply.finish == "length" else Fault.EMPTY if empty else Fault.INVALID
-    reward = float(step.reward) + timeout_reward
-    return Turn(observation, reply, reward, bool(step.valid), state_key, step.feedback, float(step.shaping), fault)
-
-
-def _described(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+    reward = step.reward + timeout_reward
+    return Turn(observation, reply, reward, step.valid, state_key, step.feedback, step.shaping, fault)

@@ -31,9 +31,11 @@ class TrialSettings:
     sampling: Sampling = Sampling()
     """How replies are drawn: temperature, top_p and max_tokens."""
     reflection_tokens: Annotated[int, "Token limit of a reflection.", AT_LEAST_1] = 512
-    env_timeout: Annotated[float | None, "Seconds a step of the environment may take; none: no limit.", POSITIVE] = None
+    env_timeout: Annotated[
+        float | None, "Seconds a step of the environment, or making it, may take; none: no limit.", POSITIVE
+    ] = None
     """Without a limit steps are faster. With one the clock decides, so that the order of sampling with a local model,
-    and the last bits, may differ. Building a world has no limit: it may load what all worlds share."""
+    and the last bits, may differ."""
 
     def __post_init__(self) -> None:
         check_fields(self)

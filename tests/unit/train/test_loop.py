@@ -537,3 +537,18 @@ def test_rl_reads_the_same_words_in_training_and_evaluation(tmp_path, monkeypatc
     monkeypatch.setattr(prompts, "opening", opening)
     trainer.run()
     assert set(told) == {3}
+
+
+def test_a_run_keeps_its_number_of_threads(tmp_path):
+    """Sums of floats depend on it: what torch chose where the run began holds where it goes on."""
+    config = small(run=RunConfig(updates=2, tasks=2, group=2, checkpoint_every=1))
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        run = train(config, tmp_path / "run", stop=lambda: True)
+        torch.set_num_threads(1)
+        train(None, run, resume=True)
+        assert torch.get_num_threads() == 2
+        assert RunFolder.open(run).config()["run"]["threads"] == 2
+    finally:
+        torch.set_num_threads(threads)

@@ -34,9 +34,12 @@ from mulligan.training.loop import Trainer, train
 from mulligan.training.resolve import checked, resolve
 from mulligan.training.step import Learner
 from mulligan.trial.settings import TrialSettings
+from mulligan.trusted import trust
 from mulligan.types import Task
 from notebooks import interrupt, run_interrupted
 from small_runs import TINY, metrics, small
+
+trust(__file__)
 
 
 def test_numbers_of_numpy_are_as_good_as_pythons(tmp_path):
@@ -287,6 +290,7 @@ def test_an_interrupt_in_a_notebook_ends_a_rollout(tmp_path, monkeypatch):
 def test_demonstrations_in_processes_find_what_this_process_finds(tmp_path, monkeypatch):
     (tmp_path / "beside.py").write_text("ARMS = 3\n")
     file = tmp_path / "own.py"
+    trust(file)
     file.write_text(
         "from beside import ARMS\nfrom mulligan.envs.bandit import Bandit\n\n\n"
         'class Own(Bandit):\n    """Imports what lies beside it."""\n'

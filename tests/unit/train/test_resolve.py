@@ -19,6 +19,7 @@ from mulligan.report.run import to_toml
 from mulligan.settings import Setting, with_values
 from mulligan.training.config import Config, settings, value_at
 from mulligan.training.resolve import MAY_CHANGE, from_tree, presets, resolve, to_tree, with_resume_flags
+from mulligan.trusted import trust
 from mulligan.types import Sampling
 
 
@@ -125,6 +126,7 @@ def test_parameters_of_the_environment():
 
 def test_numbers_of_parameters_survive_as_text_where_text_is_meant(tmp_path):
     file = tmp_path / "odd.py"
+    trust(file)
     file.write_text(
         "from mulligan.types import Step\n"
         "class Odd:\n"
@@ -326,6 +328,7 @@ def test_any_configuration_survives_the_disk_exactly(config):
 
 def test_a_warm_start_without_anybody_to_imitate_is_refused_at_once():
     env = str(Path(__file__).parents[3] / "examples" / "my_env.py") + ":GuessNumber"
+    trust(env)
     with pytest.raises(ParameterError, match=r"has no player\(\)"):
         resolve("cpu", None, {"task.env": env})
     assert resolve("cpu", None, {"task.env": env, "warmstart.steps": "0"}).warmstart.steps == 0

@@ -6,6 +6,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from mulligan.app.cli.options import Parser
+from mulligan.settings import settings_of
+from mulligan.trial.settings import TrialSettings
 
 if TYPE_CHECKING:
     from mulligan.rollout.tasksets import Survey
@@ -19,6 +21,8 @@ docs/own-env.md has an example."""
 
 def add_options(parser: Parser) -> None:
     parser.add_argument("env", help="a name from 'mulligan envs', or path/to/file.py:ClassName")
+    limit = settings_of(TrialSettings)["env_timeout"]
+    parser.add_argument("--env-timeout", type=limit.parse, metavar="X", help=limit.help.rstrip("."))
 
 
 def run(parser: Parser, words: list[str]) -> int:
@@ -26,9 +30,9 @@ def run(parser: Parser, words: list[str]) -> int:
     from mulligan.rollout.tasksets import survey
 
     options, params = parser.read(words)
-    check_env(options.env, **params)
+    check_env(options.env, options.env_timeout, **params)
     sys.stdout.write(f"{options.env} keeps the contract\n")
-    sys.stdout.write(f"{_about_worlds(survey(options.env, params))}\n")
+    sys.stdout.write(f"{_about_worlds(survey(options.env, params, options.env_timeout))}\n")
     return 0
 
 

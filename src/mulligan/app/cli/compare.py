@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 from mulligan.app.cli.options import Parser, print_tables
-from mulligan.errors import MissingExtra
+from mulligan.errors import MissingExtra, UsageError
+from mulligan.text import visible
 
 
 def add_options(parser: Parser) -> None:
@@ -28,21 +29,26 @@ def run(parser: Parser, words: list[str]) -> int:
     from mulligan.app.sweep.compare import compare
     from mulligan.app.sweep.rows import as_table, read_rows
     from mulligan.report import comparison
-    from mulligan.report.run import to_json
+    from mulligan.report.run import RunFolder, to_json
 
     options = parser.parse_args(words)
-    rows = read_rows(options.inputs, ceiling=options.ceiling, classes=options.classes, main=options.main)
-    data = compare(rows, options.against)
     texts = {"markdown": comparison.markdown, "latex": comparison.latex, "csv": comparison.as_csv, "json": to_json}
+    try:
+        rows = read_rows(options.inputs, ceiling=options.ceiling, classes=options.classes, main=options.main)
+        data = compare(rows, options.against)
+        tables = [comparison.rich_table(grid) for grid in comparison.grids(data)]
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        inputs = ", ".join(options.inputs)
+        raise UsageError(f"{inputs}: a result is not what this version writes ({error!r})") from error
     if options.form:
-        sys.stdout.write(texts[options.form](data))
+        sys.stdout.write(visible(texts[options.form](data)))
     else:
-        print_tables([comparison.rich_table(grid) for grid in comparison.grids(data)], comparison.notes(data))
+        print_tables(tables, comparison.notes(data))
     if options.out:
         folder = Path(options.out)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "table.json").write_text(as_table(rows), encoding="utf-8")
-        (folder / "table.md").write_text(comparison.markdown(data), encoding="utf-8")
+        RunFolder(folder).write_text("table.json", as_table(rows))
+        RunFolder(folder).write_text("table.md", comparison.markdown(data))
         try:
             comparison.draw(data, folder / "curves.png")
         except MissingExtra as error:  # the tables do not depend on it

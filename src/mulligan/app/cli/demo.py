@@ -47,7 +47,7 @@ def run(parser: Parser, words: list[str]) -> int:
     minutes = round((time.perf_counter() - began) / 60, 2)
     command = shlex.join(["mulligan", "demo", *words])
     data |= {"minutes": minutes, "cores": available_cores(options.cores), "run": str(folder), "command": command}
-    (folder / "demo.json").write_text(to_json(data), encoding="utf-8")
+    RunFolder(folder).write_text("demo.json", to_json(data))
     RunFolder(folder).write_text("report.html", page(data))
     if options.json:
         sys.stdout.write(to_json({name: value for name, value in data.items() if name != "trials"}))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
+from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mulligan.app.cli.options import (
     ENDPOINT_OPTIONS,
@@ -21,7 +23,8 @@ from mulligan.app.cli.options import (
 )
 from mulligan.app.progress import trial_progress
 from mulligan.app.stopping import kept_trials
-from mulligan.errors import PolicyError, UsageError
+from mulligan.errors import PolicyError, RunFolderError, UsageError
+from mulligan.trusted import flag, trusts_everything
 
 if TYPE_CHECKING:
     from mulligan.eval.plan import EvalPlan
@@ -83,24 +86,30 @@ def run(parser: Parser, words: list[str]) -> int:
         "endpoint": endpoint if options.base_url else None,
     }
     folder = RunFolder.open(path) if resume else partial(create_folder, plan, policy.name, path, **config)
+    trust = flag(plan.env, options.policy, plan.params)
+    command = f"mulligan eval --resume {path}{trust}"
     concurrency = 1 if policy.name == "human" else options.concurrency  # a person plays one game at a time
     try:
-        with trial_progress(quiet=options.json) as progress:
+        # What an environment prints must not get into the JSON.
+        with (
+            trial_progress(quiet=options.json) as progress,
+            redirect_stdout(sys.stderr if options.json else sys.stdout),
+        ):
             result = run_plan(plan, policy, folder, concurrency, prices, options.max_cost, progress)
     except KeyboardInterrupt:
         if not (path / "config.toml").exists():
             raise
         paid = ", and all replies that were paid for" if getattr(policy, "pays", False) else ""
-        sys.stderr.write(f"interrupted: {kept_trials(path)}{paid}; continue with: mulligan eval --resume {path}\n")
+        sys.stderr.write(f"interrupted: {kept_trials(path)}{paid}; continue with: {command}\n")
         return 130
     except PolicyError as error:
-        raise PolicyError(f"{error}; continue with: mulligan eval --resume {path}") from error
+        raise PolicyError(f"{error}; continue with: {command}") from error
     data = {**result.to_dict(), "max_cost": options.max_cost}
     RunFolder(path).write_text("result.json", to_json(data))
     if options.json:
         sys.stdout.write(to_json(without_evidence(data)))
     else:
-        print_tables([eval_table(data)], [*footnotes(data), f"Trials: {data['run']}"])
+        print_tables([eval_table(data)], [*footnotes(data, trust), f"Trials: {data['run']}"])
     if result.says_nothing:
         sys.stderr.write("mulligan: every trial failed for reasons outside the agent; the figures say nothing of it\n")
         return 1
@@ -148,5 +157,23 @@ def _plan_of_run(parser: Parser, words: list[str]) -> EvalPlan:
         )
     # The trials under way may exceed `max_cost`: not more of them than were asked for at first.
     before = {name: config.get(name) for name in ("price_in", "price_out", "max_cost", "concurrency")}
-    parser.set_defaults(**{**config.get("endpoint", {}), **before}, policy=config["policy_spec"])
+    endpoint = _confirmed(config.get("endpoint", {}), parser, words, options.resume)
+    # As text, so that the parser checks them as it does those of the command line.
+    defaults = {name: str(value) for name, value in {**endpoint, **before}.items() if value is not None}
+    parser.set_defaults(**defaults, policy=str(config["policy_spec"]))
     return plan
+
+
+def _confirmed(endpoint: object, parser: Parser, words: list[str], run: str) -> dict[str, Any]:
+    """The endpoint's options of a run; raises unless its address and the variable of its key are named or trusted.
+
+    A run folder may come from somebody else, who would choose where a secret of this machine is sent to.
+    """
+    if not isinstance(endpoint, dict) or not set(endpoint) <= set(ENDPOINT_OPTIONS):
+        raise RunFolderError(f"{run}/config.toml is not that of an evaluation: endpoint = {endpoint}")
+    given = parser.given(words)
+    asked = [name for name in ("base_url", "api_key_env") if name in endpoint and name not in given]
+    if any(endpoint[name] != parser.get_default(name) for name in asked) and not trusts_everything():
+        flags = " ".join(f"--{name.replace('_', '-')} {shlex.quote(str(endpoint[name]))}" for name in asked)
+        raise UsageError(f"{run} names a server or a key, and you do not; if you mean them, add {flags} (or --trust)")
+    return endpoint

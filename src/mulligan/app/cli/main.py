@@ -5,9 +5,14 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import warnings
 from collections.abc import Sequence
+from typing import Any
 
 from mulligan.app.cli.options import Parser
+from mulligan.errors import DamagedFile, FaultyWorld
+from mulligan.text import visible
+from mulligan.trusted import trust_words
 
 COMMANDS = {
     "envs": "what there is to play, with one line each",
@@ -26,14 +31,19 @@ _CLOSED = 141
 """Exit code where the reader of the output has gone (``| head``), as of programs that SIGPIPE ends."""
 
 
+_USUAL_WARNING = warnings.formatwarning
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the command ``mulligan``. Exit codes: 2 a mistake, 130 interrupted, 141 output pipe closed."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
-    words = [word for word in words if word != "--debug"]
+    trust_words(words)
+    words = [word for word in words if word not in ("--debug", "--trust")]
     # OpenMP reads this once, when torch is loaded. On cores shared with others, threads that spin while they wait are
     # up to seven times slower than threads that sleep.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    warnings.formatwarning = _warning
     try:
         try:
             code = _dispatch(words)
@@ -60,9 +70,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _message(error: Exception) -> str:
     """One line: our own errors as they are, those of the system with the file they are about."""
-    if not isinstance(error, OSError) or not error.strerror:
-        return " ".join(str(error).splitlines()) or type(error).__name__
-    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    text = str(error) or type(error).__name__
+    if isinstance(error, OSError) and error.strerror:
+        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return visible(" ".join(text.splitlines()))
+
+
+def _warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> str:
+    """A warning of ours as one line; others as Python has them, with the line of code that they come from."""
+    if issubclass(category, DamagedFile | FaultyWorld):
+        return f"mulligan: {visible(str(message))}\n"
+    return _USUAL_WARNING(message, category, *where, **more)
 
 
 def _dispatch(words: list[str]) -> int:
@@ -89,5 +107,6 @@ def _help() -> str:
     return (
         "Mulligan: language agents that get better from one attempt to the next.\n\n"
         + "\n".join(lines)
-        + "\n\n'mulligan COMMAND --help' lists the options of a command; --debug shows tracebacks.\n"
+        + "\n\n'mulligan COMMAND --help' lists the options of a command; --debug shows tracebacks,\n"
+        "--trust runs the Python files and asks the servers that a run folder names.\n"
     )

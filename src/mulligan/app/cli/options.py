@@ -16,6 +16,7 @@ from mulligan.envs import registry
 from mulligan.errors import MulliganError, ParameterError, UnknownName, UsageError
 from mulligan.rollout.groups import Mixture
 from mulligan.settings import Setting, settings_of, with_values
+from mulligan.text import visible
 from mulligan.trial.settings import TrialSettings
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def take_defaults_of_run(parser: Parser, words: Sequence[str]) -> dict[str, Any]
         return {}
     trained_on = [name.rpartition(":")[2] for name, _ in Mixture.parse(config.task.env, {}).weights]
     if options.env.rpartition(":")[2] not in trained_on:
-        sys.stderr.write(f"note: {options.policy} was trained on {config.task.env}, not on {options.env}\n")
+        sys.stderr.write(f"note: {options.policy} was trained on {visible(config.task.env)}, not on {options.env}\n")
     settings, params = as_trained(config, options.env)
     defaults = {name: setting.of(settings) for name, setting in settings_of(TrialSettings).items()}
     parser.set_defaults(**defaults, related=config.task.related)
@@ -196,4 +197,4 @@ def print_tables(tables: Sequence[RenderableType], notes: Sequence[str] = ()) ->
     for table in tables:
         console.print(table)
     for note in notes:
-        console.print(note, markup=False, highlight=False, soft_wrap=True)
+        console.print(visible(note), markup=False, highlight=False, soft_wrap=True)

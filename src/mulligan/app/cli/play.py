@@ -16,8 +16,10 @@ from mulligan.app.cli.options import (
     take_defaults_of_run,
     trial_settings,
 )
+from mulligan.calls import call_within, described, text_of
 from mulligan.errors import MulliganError, UsageError
 from mulligan.policy.base import Conversation, Policy, Spectator, World
+from mulligan.text import visible
 from mulligan.types import Completion, Episode, Message, Sampling, Step, Task, Trial
 
 if TYPE_CHECKING:
@@ -62,11 +64,12 @@ def run(parser: Parser, words: list[str]) -> int:
     task = registry.task_of(options.env, options.seed, params)
     settings = trial_settings(options)
     try:
-        env = registry.build(task)
+        env = call_within(settings.env_timeout, registry.build, task)
+        rules = text_of("rules()", call_within(settings.env_timeout, env.rules))
     except MulliganError:
         raise
     except Exception as error:  # of a class of the user's own
-        raise UsageError(f"{task.env} cannot be built: {type(error).__name__}: {error}") from error
+        raise UsageError(f"{task.env} cannot be built: {described(error)}") from error
     console = Console()
     if options.web:
         return _play_in_browser(env, settings, options, console)
@@ -76,8 +79,10 @@ def run(parser: Parser, words: list[str]) -> int:
     else:
         player = player_from(options.policy, plays=Plays(options.env, params, settings), **endpoint)
         policy = Watched(player, console, spec.glyphs)
-    console.print(f"[bold]{spec.name}[/]  {task.task_class}, seed {task.seed}, player {policy.name}", highlight=False)
-    console.print(env.rules(), markup=False, highlight=False)
+    console.print(spec.name, style="bold", end="  ", markup=False, highlight=False)
+    details = f"{task.task_class}, seed {task.seed}, player {policy.name}"
+    console.print(visible(details), markup=False, highlight=False)
+    console.print(visible(rules), markup=False, highlight=False)
     console.print(f"Up to {settings.episodes} episodes of {task.turns} turns.\n", highlight=False)
     try:
         trial = run_trial_sync(env, policy, settings=settings)
@@ -130,7 +135,7 @@ def _print_verdict(trial: Trial, console: Console) -> None:
             f"Episode {episode.index + 1}: {episode.stop.value.replace('_', ' ')} after {len(episode.turns)} turns, "
             f"reward {episode.reward:g}" + (f" ({episode.error})" if episode.error else "")
         )
-        console.print(line, style="green" if episode.won else "", markup=False, highlight=False)
+        console.print(visible(line), style="green" if episode.won else "", markup=False, highlight=False)
 
 
 class Watched:
@@ -155,7 +160,7 @@ class _WatchedConversation:
     async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         self._show(messages[-1]["content"])
         completion = await self.conversation.reply(messages, sampling)
-        self.console.print(f"> {completion.text}\n", style="bold", markup=False, highlight=False)
+        self.console.print(f"> {visible(completion.text)}\n", style="bold", markup=False, highlight=False)
         return completion
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ import sys
 
 from mulligan.app.cli.options import Parser
 from mulligan.errors import UsageError
+from mulligan.text import visible
 from mulligan.types import Episode, Trial
 
 
@@ -29,7 +30,7 @@ def run(parser: Parser, words: list[str]) -> int:
     if index not in trials:
         numbers = f"{min(trials) + 1} to {max(trials) + 1}" if trials else "none yet"
         raise UsageError(f"{options.run} has no trial of task {index + 1} in {arm!r}; it has {numbers}")
-    sys.stdout.write(to_json(trial_to_dict(trials[index])) if options.json else transcript(trials[index]))
+    sys.stdout.write(to_json(trial_to_dict(trials[index])) if options.json else visible(transcript(trials[index])))
     return 0
 
 

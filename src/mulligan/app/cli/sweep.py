@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mulligan.app.cli.options import Parser, available_cores, new_run_path
 from mulligan.app.stopping import handling, interrupt_once
 from mulligan.errors import UsageError, extra_named
+from mulligan.text import visible
 
 if TYPE_CHECKING:
     from mulligan.app.sweep.arms import Sweep, Work
@@ -105,13 +106,12 @@ def _report(title: str, folder: Path, results: Mapping[Path, Mapping[str, Any]],
     RunFolder(folder).write_text("table.json", as_table(rows))
     RunFolder(folder).write_text("table.md", markdown(compare(rows, show_all=True)))
     chosen = compare(read_rows(results), show_all=True)
-    sys.stdout.write(to_json(chosen) if as_json else f"{title}\n\n{markdown(chosen)}\nRuns: {folder}\n")
+    sys.stdout.write(to_json(chosen) if as_json else visible(f"{title}\n\n{markdown(chosen)}\nRuns: {folder}\n"))
     for path, result in results.items():
         for summary in (result["main"], *result["controls"].values()):
             if summary["failed"]:
-                sys.stderr.write(
-                    f"{path.name}: {summary['failed']} trials failed outside the agent: {summary['failure']}\n"
-                )
+                failure = visible(str(summary["failure"]))
+                sys.stderr.write(f"{path.name}: {summary['failed']} trials failed outside the agent: {failure}\n")
 
 
 def _seeds(sweep: Sweep, listed: str | None) -> list[int]:

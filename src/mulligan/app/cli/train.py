@@ -7,14 +7,16 @@ import importlib
 import json
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mulligan import trusted
 from mulligan.app.cli.options import Parser, new_run_path
 from mulligan.app.progress import Metrics, OnUpdate, Status, is_versus, shares, update_progress
 from mulligan.app.stopping import train_until_stopped
 from mulligan.errors import MissingExtra, UsageError, extra_named
+from mulligan.text import visible
 
 if TYPE_CHECKING:
     from mulligan.training.config import Config
@@ -35,6 +37,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(parser: Parser, words: list[str]) -> int:
+    from mulligan.report.files import refuse_links
     from mulligan.training.config import settings
 
     if {"-h", "--help"} & set(words):
@@ -48,22 +51,27 @@ def run(parser: Parser, words: list[str]) -> int:
         sys.stdout.write(_written(config, as_json=options.json))
         return 0
     folder = Path(options.resume or options.run or new_run_path("train", config.task.env))
+    resume_words = f"--resume {folder}{trusted.flag(config.task.env, config.task.params)}"
     if not options.resume and (folder / "config.toml").exists():  # before anything heavy is imported
-        raise UsageError(f"{folder} already holds a run; choose another folder, or continue it with --resume {folder}")
+        raise UsageError(f"{folder} already holds a run; choose another folder, or continue it with {resume_words}")
     _warn_without_gpu(config)
     if not options.json:
-        sys.stderr.write(_heading(config, folder, options))
+        sys.stderr.write(visible(_heading(config, folder, options)))
     steps_and_updates: list[Metrics] = []
     with ExitStack() as stack:
         callbacks: list[OnUpdate] = [steps_and_updates.append]
+        if options.tensorboard or options.wandb:  # which write before the trainer looks at the folder
+            refuse_links(folder)
         if options.tensorboard:
             callbacks.append(_to_tensorboard(folder, stack))
         if options.wandb:
             callbacks.append(_to_wandb(folder, config, stack))
         callbacks.append(stack.enter_context(update_progress(config.task.env, quiet=options.json)))
+        # What an environment prints must not get into the JSON.
+        stack.enter_context(redirect_stdout(sys.stderr if options.json else sys.stdout))
         interrupted = train_until_stopped(config, folder, callbacks, resume=bool(options.resume))
     if interrupted:
-        sys.stderr.write(f"interrupted: the run is in {folder}; continue with: mulligan train --resume {folder}\n")
+        sys.stderr.write(f"interrupted: the run is in {folder}; continue with: mulligan train {resume_words}\n")
         return 130
     _report(config, folder, options, was_trained=bool(steps_and_updates))
     return 0

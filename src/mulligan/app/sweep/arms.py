@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mulligan.errors import ParameterError, UnknownName, UsageError
+from mulligan.errors import ParameterError, RunFolderError, UnknownName, UsageError
 from mulligan.eval.plan import CONTROLS
 from mulligan.players import as_trained
+from mulligan.report.files import read_json
 from mulligan.rollout.tasksets import tasks_of
 from mulligan.settings import settings_of, with_values
 from mulligan.training.config import Config, shown_memories
@@ -172,8 +173,12 @@ def refuse_edits(work: Sequence[Work]) -> None:
     """Refuse to go on where the sweep's file has changed since arms of it were begun: by arm and setting."""
     for each in work:
         path = each.folder / ORDER
-        before, now = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else each.order, each.order
-        old, new = ({"preset": o["preset"], **o["settings"], **o["evaluation"]} for o in (before, now))
+        advice = "without it, whether the sweep's file was edited since is not checked"
+        before = read_json(path.read_bytes(), path, advice) if path.is_file() else each.order
+        try:
+            old, new = ({"preset": o["preset"], **o["settings"], **o["evaluation"]} for o in (before, each.order))
+        except (LookupError, TypeError) as error:
+            raise RunFolderError(f"{path} is no order of an arm ({error!r}); {advice}") from error
         if changes := in_words(differences(old, new)):
             raise UsageError(
                 f"arm {each.name!r} with seed {each.seed} was begun with other settings: {'; '.join(changes)}; "
@@ -184,7 +189,9 @@ def refuse_edits(work: Sequence[Work]) -> None:
 def read_result(folder: Path) -> dict[str, Any] | None:
     """The result of the arm in `folder`; None while it is not done."""
     path = folder / RESULT
-    result: dict[str, Any] | None = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    if not path.is_file():
+        return None
+    result: dict[str, Any] = read_json(path.read_bytes(), path, "delete it, and the arm is evaluated again")
     return result
 
 

@@ -10,17 +10,21 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mulligan.api import evaluate
 from mulligan.app.sweep.arms import RESULT, WARM_START
 from mulligan.envs import registry
 from mulligan.errors import MulliganError, UnknownName, UsageError
+from mulligan.eval.plan import EvalPlan
+from mulligan.eval.run import run_plan
 from mulligan.players import as_trained
 from mulligan.policy.scripted import ExpertPolicy
+from mulligan.report.files import read_json
 from mulligan.report.run import RunFolder
 from mulligan.report.tables import game_name, pays_in_part, resume_command, room_name
+from mulligan.text import visible
 from mulligan.training.config import Config
 from mulligan.training.metrics import MetricsFile
 from mulligan.training.resolve import from_run, resolve
@@ -47,7 +51,8 @@ def read_rows(
     for row in (row for path in paths for row in _read(Path(path), classes)):
         key = (row["env"], row["name"], row["seed"], str(row.get("game")), str(row.get("played")))
         if key in rows and row["method"] != "scripted":
-            sys.stderr.write(f"mulligan: {row['name']}, seed {row['seed']}: given twice; the later one counts\n")
+            name = visible(f"{row['name']}, seed {row['seed']}")
+            sys.stderr.write(f"mulligan: {name}: given twice; the later one counts\n")
         rows[key] = {**row, "main": rows.get(key, row).get("main", True)}
     order = list(dict.fromkeys(key[:2] for key in rows))
     table = [rows[key] for key in sorted(rows, key=lambda key: (order.index(key[:2]), key[2]))]
@@ -102,8 +107,8 @@ def _read(path: Path, classes: bool) -> list[Row]:
 
 
 def _table(path: Path) -> list[Row]:
-    rows = _json(path)
-    if not isinstance(rows, list) or any(name not in row for row in rows for name in _NAMED):
+    rows = read_json(path.read_bytes(), path)
+    if not rows or not isinstance(rows, list) or any(name not in row for row in rows for name in _NAMED):
         raise UsageError(f"{path} is no table of results: a list of rows with {', '.join(_NAMED)}")
     return rows
 
@@ -111,16 +116,9 @@ def _table(path: Path) -> list[Row]:
 def _rows_of(file: Path, classes: bool) -> list[Row]:
     make = evaluation_rows if file.name == EVALUATION else arm_rows
     try:
-        return make(_json(file), file.parent, classes)
+        return make(read_json(file.read_bytes(), file), file.parent, classes)
     except (KeyError, TypeError) as error:
         raise UsageError(f"{file} is not what this version writes: {error!r}") from error
-
-
-def _json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UsageError(f"{path} is no JSON: {error}") from error
 
 
 def arm_rows(arm: Mapping[str, Any], folder: Path, classes: bool) -> list[Row]:
@@ -161,7 +159,7 @@ def evaluation_rows(result: Mapping[str, Any], folder: Path, classes: bool) -> l
     player of the room; none for a policy that was never reached."""
     config = RunFolder.open(folder).config()
     if command := resume_command({**result, "run": folder}):
-        sys.stderr.write(f"mulligan: {folder}: some trials were not played; {command}\n")
+        sys.stderr.write(f"mulligan: {visible(str(folder))}: some trials were not played; {command}\n")
     trial, endpoint = config["trial"], config.get("endpoint", {})
     played = {name: config[name] for name in ("tasks", "seed_set", "related")} | trial | trial["sampling"]
     played |= {name: endpoint[name] for name in ("base_url", "extra_body") if name in endpoint}
@@ -234,7 +232,14 @@ def _with_ceilings(rows: Sequence[Row]) -> list[Row]:
         if row.get("ceiling") is None and digest and digest not in tops and "preset" in row.get("settings", {}):
             changes = {name: value for name, value in row["settings"].items() if name != "preset"}
             settings, params = as_trained(resolve(row["settings"]["preset"], None, changes), row["env"])
-            options: dict[str, Any] = {"tasks": row["tasks"], "seed_set": row["seed_set"], "params": params}
-            options |= {"settings": settings, "episodes": 1, "controls": (), "room": False}
-            tops[digest] = evaluate(row["env"], ExpertPolicy(omniscient=True), **options).main.p[0]
+            plan = EvalPlan(
+                env=row["env"],
+                params=params,
+                tasks=row["tasks"],
+                seed_set=row["seed_set"],
+                settings=replace(settings, episodes=1),
+                controls=(),
+                room=False,
+            )
+            tops[digest] = run_plan(plan, ExpertPolicy(omniscient=True)).main.p[0]
     return [{**row, "ceiling": tops.get(row.get("tasks_digest", ""), row.get("ceiling"))} for row in rows]

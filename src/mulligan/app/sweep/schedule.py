@@ -19,6 +19,8 @@ from mulligan.app.progress import shown
 from mulligan.app.sweep.arms import ORDER, Work, read_result
 from mulligan.app.sweep.worker import EVALUATING, LEFT, MEMORY_FULL
 from mulligan.errors import MulliganError
+from mulligan.report.files import replace_file
+from mulligan.text import visible
 
 OnProgress = Callable[[Work, str, int, int], None]
 """Called with the work, its stage, how much of that is done and how much there is."""
@@ -124,7 +126,7 @@ class _Scheduler:
         elif process.may_fit_later:
             waiting = [*self.waiting, one]
             self.waiting = [each for each in self.work if each in waiting]  # whoever is started from comes first
-            sys.stderr.write(f"{failure}; it begins again when another has ended\n")
+            sys.stderr.write(f"{visible(failure)}; it begins again when another has ended\n")
         else:
             self._give_up(one, failure)
 
@@ -135,7 +137,7 @@ class _Scheduler:
             failure = f"{failure}; not begun without it: {', '.join(map(_in_words, lost))}"
         self.failures.append(failure)
         if self.waiting or self.running:
-            sys.stderr.write(f"{failure}; the others go on\n")
+            sys.stderr.write(f"{visible(failure)}; the others go on\n")
 
     def let_go(self) -> None:
         """Ask all workers to leave, and wait until they have."""
@@ -167,7 +169,7 @@ class _Process:
         # Where cores are shared with others, threads that spin cost seven times more.
         environment = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ}
         environment |= {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
-        (work.folder / ORDER).write_text(json.dumps(work.order), encoding="utf-8")
+        replace_file(work.folder / ORDER, json.dumps(work.order).encode())
         with self.log.open("a", encoding="utf-8") as log:
             self.process = subprocess.Popen(
                 [sys.executable, *_WORKER, str(work.folder)],

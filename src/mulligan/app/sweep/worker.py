@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mulligan.app.sweep.arms import ORDER, RESULT, changed_trial, further_name
-from mulligan.errors import MemoryFull, MulliganError, lacks_memory
+from mulligan.errors import MemoryFull, MulliganError, RunFolderError, lacks_memory
 
 if TYPE_CHECKING:
     from mulligan.eval.run import EvalResult
@@ -81,6 +81,7 @@ def exit_code(error: Exception) -> int:
 
 def work(order: Mapping[str, Any], report: Report, stop: Callable[[], bool] = lambda: False) -> None:
     """Train and evaluate one arm; what earlier processes got done is not done again. `stop` ends it after an update."""
+    from mulligan.report.files import read_json
     from mulligan.report.run import RunFolder, to_json
     from mulligan.training.loop import train
     from mulligan.training.metrics import MetricsFile
@@ -92,8 +93,12 @@ def work(order: Mapping[str, Any], report: Report, stop: Callable[[], bool] = la
     if stop():
         return
     spent = folder / SPENT
-    earlier_seconds = json.loads(spent.read_text(encoding="utf-8"))["seconds"] if spent.is_file() else 0.0
-    began = time.perf_counter() - earlier_seconds
+    advice = "delete it: only the time that training took begins anew"
+    earlier = read_json(spent.read_bytes(), spent, advice) if spent.is_file() else {"seconds": 0.0}
+    try:
+        began = time.perf_counter() - earlier["seconds"]
+    except (LookupError, TypeError) as error:
+        raise RunFolderError(f"{spent} holds no seconds; {advice}") from error
 
     def on_update(metrics: Mapping[str, Any]) -> None:
         if "update" in metrics:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import socket
 import socketserver
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler
-from typing import ClassVar
+from typing import Any, ClassVar
 from urllib.parse import parse_qs
 
 from mulligan.app.web.page import GOOD_BYE, WAIT, card
@@ -27,6 +29,10 @@ LARGEST = 2_000_000
 """Bytes of an answer: 100,000 characters, each written as up to twelve, and room."""
 _PATIENCE = 20.0
 """Seconds that a request waits for the world to answer."""
+LONGEST_REQUEST = 60.0
+"""Seconds until a connection is closed, however it passes them: sent byte by byte, a request would hold its thread."""
+MOST_CONNECTIONS = 32
+"""Beyond these, the oldest is closed: browsers open a few."""
 _HEADERS = {
     "Content-Type": "text/html; charset=utf-8",
     "Cache-Control": "no-store",
@@ -114,7 +120,29 @@ def serving(table: Table, port: int = 0) -> Iterator[str]:
 
 class _Server(socketserver.ThreadingTCPServer):  # an HTTPServer would ask the network for this machine's name
     allow_reuse_address = True
+    request_queue_size = MOST_CONNECTIONS
     daemon_threads = True  # connections that a browser only keeps open must not keep the program
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        super().__init__(address, handler)
+        self.opened: dict[socket.socket, float] = {}
+        """Connections, the oldest first, and when they began."""
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self.opened[request] = time.monotonic()
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self.opened.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Called after each connection, and ten times a second: ends those that are too old or too many."""
+        opened = self.opened.copy()
+        for number, (request, since) in enumerate(opened.items()):
+            if len(opened) - number > MOST_CONNECTIONS or time.monotonic() - since > LONGEST_REQUEST:
+                with suppress(OSError):  # it may have just ended by itself
+                    request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Browsers drop connections as they like; anything else is a mistake of ours to be seen."""
@@ -166,8 +194,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _form(self) -> dict[str, str]:
         """The fields that were sent, as far as an answer may be long."""
-        length = self.headers.get("Content-Length", "")
-        body = self.rfile.read(min(int(length[:9]), LARGEST) if length.isdecimal() else 0)
+        header = self.headers.get("Content-Length", "")
+        length = min(int(header[:9]), LARGEST) if header.isdecimal() else 0
+        body = self.rfile.read(length)
+        if len(body) < length:
+            raise ConnectionResetError("the answer was cut off, and would be another one")
         fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True)
         return {name: values[0] for name, values in fields.items()}
 

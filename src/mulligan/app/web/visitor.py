@@ -16,7 +16,7 @@ from mulligan.types import Completion, Episode, Message, Sampling, Step, Task, T
 _CHARACTERS = 4
 """Of a token, about: a person's reflection may be as long as an agent's."""
 _HEADING = re.compile(r"\AWhat you remember of [^\n]*:\n")
-_BEGINS = re.compile(r"\s*Episode \d+ of \d+ begins\.\n")
+_BEGINS = re.compile(r"Episode \d+ of \d+ begins\.\n")
 
 
 class Visitor:
@@ -107,4 +107,4 @@ class Visitor:
 def _split(opening: str) -> tuple[str, str]:
     """The two parts of an episode's first message: what it is given of earlier episodes, and the observation."""
     begins = list(_BEGINS.finditer(opening))
-    return (opening[: begins[-1].start()], opening[begins[-1].end() :]) if begins else ("", opening)
+    return (opening[: begins[-1].start()].rstrip(), opening[begins[-1].end() :]) if begins else ("", opening)
