@@ -34,15 +34,22 @@ class Ended(Exception):
 def call(function: Callable[Arguments, Result], *arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
     """`function(…)`; raises only an `Exception`, or `KeyboardInterrupt` at Ctrl-C."""
     global under_way
+    if threading.current_thread() is not threading.main_thread():
+        return _called(function, *arguments, **options)
     before, under_way = under_way, True
+    try:
+        return _called(function, *arguments, **options)
+    finally:
+        under_way = before
+
+
+def _called(function: Callable[Arguments, Result], *arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
     try:
         return function(*arguments, **options)
     except (Exception, KeyboardInterrupt):
         raise
     except BaseException as error:
         raise Ended(described(error)) from error
-    finally:
-        under_way = before
 
 
 def call_within(seconds: float | None, function: Callable[..., Result], *arguments: Any) -> Result:

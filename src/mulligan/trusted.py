@@ -19,8 +19,8 @@ _BETWEEN = "\n"
 _EVERYTHING = "*"
 _FILE = re.compile(r"[^\s\0,;'\"=][^\0,;'\"=\n]{0,4096}?\.py(?=:|$|[\s,;'\"])")
 """Wherever it stands: in a mixture, in a table of parameters, in TOML."""
-_SINGLE_FILE = re.compile(r"([^\0\n]+\.py)(?::\w+)?")
-"""A name of its own, whose path may have commas in it."""
+_SINGLE_FILE = re.compile(r"([^\0\n{}]+?\.py)(?::[^\0\n{}]*)?")
+"""A name of its own, whose path may have anything in it."""
 
 
 def trust(*names: object) -> None:
@@ -61,8 +61,9 @@ def flag(*names: object) -> str:
 
 
 def _trust_files(text: str) -> None:
-    single = _SINGLE_FILE.fullmatch(text)
-    files = [*_FILE.findall(text), *([single[1]] if single else [])]
+    value = text.partition("=")[2]  # --task.env=FILE
+    singles = map(_SINGLE_FILE.fullmatch, (text, value, *text.split(","), *value.split(",")))
+    files = [*_FILE.findall(text), *(single[1] for single in singles if single)]
     _add({str(Path(file).resolve()) for file in files})
 
 

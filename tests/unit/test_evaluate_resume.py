@@ -8,7 +8,8 @@ import pytest
 
 import mulligan
 from mulligan import evaluate
-from mulligan.errors import DamagedFile, PolicyError, RequestFailed, RunFolderError
+from mulligan.envs.bandit import Bandit
+from mulligan.errors import DamagedFile, FaultyWorld, PolicyError, RequestFailed, RunFolderError
 from mulligan.eval.paid import PaidReplies
 from mulligan.report.tables import footnotes
 from mulligan.types import Completion, Message
@@ -186,3 +187,19 @@ def test_the_pace_is_of_what_was_played_now(tmp_path):
     options = {"tasks": 5, "run": tmp_path / "run", "room": False}
     assert evaluate("bandit", "random", **options).turns_per_second > 0
     assert evaluate("bandit", "random", resume=True, **options).turns_per_second is None
+
+
+def test_worlds_that_cannot_always_be_built_do_not_shift_the_tasks_of_a_resume(tmp_path):
+    broken = True
+
+    class Moody(Bandit):
+        def world_key(self) -> str:
+            if broken and self.task.seed % 3 == 0:
+                raise RuntimeError("not today")
+            return f"{self.paying} {self.task.seed}"
+
+    options = {"tasks": 12, "run": tmp_path / "run", "room": False}
+    with pytest.warns(FaultyWorld):
+        first = evaluate(Moody, "random", **options)
+    broken = False
+    assert evaluate(Moody, "random", resume=True, **options).main == first.main

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -11,6 +12,7 @@ import pytest
 
 import mulligan
 from counting import Counter, Recorder, counter, play
+from mulligan import calls
 from mulligan.envs.bandit import Bandit
 from mulligan.errors import ContextFull, Fault, RequestFailed, StopReason
 from mulligan.report.run import trial_from_dict, trial_to_dict
@@ -225,3 +227,25 @@ def test_a_full_context_is_no_better_than_losing():
     assert (full_at_once.episodes[0].turns, full_at_once.episodes[0].reward) == ((), -1.0)
     kept = json.loads(json.dumps(trial_to_dict(full_at_once)))
     assert trial_from_dict(kept) == full_at_once
+
+
+def test_rules_that_are_never_told_end_the_trial():
+    class Silent(Bandit):
+        def rules(self) -> str:
+            threading.Event().wait()
+            return super().rules()
+
+    world = Silent(mulligan.make_task("bandit"))
+    trial = run_trial_sync(world, lambda messages: "<action>1</action>", env_timeout=0.05)
+    assert "no answer within 0.05 s" in trial.episodes[0].error
+
+
+def test_only_calls_in_the_main_thread_are_what_ctrl_c_interrupts():
+    first, second = threading.Event(), threading.Event()
+    slow = calls.Thread(calls.call, first.wait)
+    slower = calls.Thread(calls.call, second.wait)
+    first.set()
+    slow.outcome.result(60)
+    second.set()
+    slower.outcome.result(60)
+    assert not calls.under_way

@@ -79,3 +79,16 @@ def test_policies_are_not_made_text_of():
             return "<action>1</action>"
 
     assert mulligan.evaluate("bandit", Silent(), tasks=1, room=False).main.trials == 1
+
+
+@pytest.mark.parametrize(
+    ("word", "file"),
+    [
+        ("/home/o'brien/e.py:X:2,bandit", "/home/o'brien/e.py"),
+        ("--task.env=/a=b/e.py:X", "/a=b/e.py"),
+        ("bandit:1,/a b/e.py:X:2", "/a b/e.py"),
+    ],
+)
+def test_a_typed_path_may_have_quotes_and_equal_signs(word, file):
+    trusted.trust_words([word])
+    trusted.check_trusted(Path(file))

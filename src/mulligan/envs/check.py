@@ -39,16 +39,19 @@ def check_env(env: str | type, env_timeout: float | None = None, /, **params: An
     after the task's turns the runner ends them. A call that takes longer than `env_timeout` seconds breaks it.
     """
     tasks = [registry.make_task(env, seed, **params) for seed in SEEDS]
-    _LIMIT.set(env_timeout)
-    with _must_not_raise(f"{tasks[0].env}: comparing what it returned"):
-        for task in tasks:
-            _check_reset(task)
-            for chance in (0, 1):
-                _check_replay(task, chance)
-            _check_invalid_changes_nothing(task)
-            _check_model(task)
-        _check_garbage(tasks[0])
-        _check_players(tasks[0])
+    limit = _LIMIT.set(env_timeout)
+    try:
+        with _must_not_raise(f"{tasks[0].env}: comparing what it returned"):
+            for task in tasks:
+                _check_reset(task)
+                for chance in (0, 1):
+                    _check_replay(task, chance)
+                _check_invalid_changes_nothing(task)
+                _check_model(task)
+            _check_garbage(tasks[0])
+            _check_players(tasks[0])
+    finally:
+        _LIMIT.reset(limit)
 
 
 def garbage(rng: random.Random) -> Iterator[str]:

@@ -191,14 +191,14 @@ def _counts(names: Iterable[str]) -> dict[str, int]:
 class TaskNames:
     """The names of a list of tasks, each looked up once, since an environment has to be built for it."""
 
-    def __init__(self, tasks: Sequence[Task]) -> None:
+    def __init__(self, tasks: Sequence[Task], env_timeout: float | None = None) -> None:
         first: dict[str, int] = {}
         self._worlds: dict[Task, int] = {}
         self._keys: dict[Task, str] = {}
         for number, task in enumerate(tasks):
             world = key = None
             with suppress(Exception):  # it could be named when the list was made: a world that is not always the same
-                world, key = world_key(task), task_key(task)
+                world, key = world_key(task, env_timeout), task_key(task, env_timeout)
             self._worlds[task] = number if world is None else first.setdefault(world, number)
             self._keys[task] = key or f"{task.seed} {task.params}"
 

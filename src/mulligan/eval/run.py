@@ -21,7 +21,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mulligan import notebook
-from mulligan.calls import call
+from mulligan.calls import call_within
 from mulligan.envs import registry
 from mulligan.errors import ParameterError, PolicyError, RunFolderError, UsageError
 from mulligan.eval import passk
@@ -43,7 +43,7 @@ from mulligan.types import PLAYERS, Reflection, Task, Trial, plain, whole
 if TYPE_CHECKING:
     from mulligan.eval.optimum import Play
 
-_REQUESTS = "requests.json"
+_REQUESTS, _TASKS = "requests.json", "tasks.json"
 """File of the run folder with the requests so far, which a resumed evaluation adds to."""
 Progress = Callable[[str, int, int], None]
 """Called with the arm, how many of its trials are done, and how many there are."""
@@ -214,6 +214,7 @@ class _Evaluation:
         room = await self._room() if self.plan.room else {}  # first, so that its mistakes come before any cost
         optima = {} if self.plan.related else self._optima()
         started = time.perf_counter()
+        self._keep_tasks()
         self._restore()
         try:
             for arm in self.plan.arms():
@@ -226,6 +227,20 @@ class _Evaluation:
                 await self.policy.aclose()
             self._count_requests()
         return self._result(time.perf_counter() - started, room, optima)
+
+    def _keep_tasks(self) -> None:
+        """The seeds of all tasks: worlds that cannot always be built must not make other tasks of a resumed one."""
+        file = self.folder.path / _TASKS if self.folder else None
+        if file is None or self.folder is None:
+            return
+        if not file.exists():
+            self.folder.write_text(_TASKS, json.dumps([task.seed for task in self.tasks]) + "\n")
+            return
+        advice = "delete it: tasks are then drawn as at first"
+        seeds = read_json(file.read_bytes(), file, advice)
+        if not isinstance(seeds, list) or len(seeds) != len(self.tasks):
+            raise RunFolderError(f"{file} holds no list of {len(self.tasks)} seeds; {advice}")
+        self.tasks = [registry.task_of(self.plan.env, whole("seed", seed), self.plan.params) for seed in seeds]
 
     def _restore(self) -> None:
         """Read what the folder holds: trials that need not be played again, and what all of it has cost so far."""
@@ -407,7 +422,7 @@ class _Evaluation:
             cost=self._cost(),
             complete=all(len(self.done[arm]) == len(self.tasks) for arm in self.plan.arms()),
             run=self.folder.name if self.folder else None,
-            separation=_separation(self.plan.env, trials),
+            separation=_separation(self.plan, trials),
             turns_per_second=self.turns_per_second,
             requests=self.requests,
             cut=passk.cut_replies(trials, self.plan.settings),
@@ -417,7 +432,7 @@ class _Evaluation:
     @cached_property
     def _names(self) -> passk.TaskNames:
         """Made on first use, since naming worlds takes as long as drawing them."""
-        return passk.TaskNames(self.tasks)
+        return passk.TaskNames(self.tasks, self.plan.settings.env_timeout)
 
     def _summary(self, by_index: Mapping[int, Trial]) -> passk.Summary:
         """The summary of trials, with the outcome of each attempt."""
@@ -444,19 +459,20 @@ class _Evaluation:
         return trial.episodes[-1].reward if self.versus else float(trial.solved_at is not None)
 
 
-def _separation(env: str, trials: Sequence[Trial]) -> Separation:
+def _separation(plan: EvalPlan, trials: Sequence[Trial]) -> Separation:
     """Whether the worlds of `trials` are separate from those of training, by rules and first observation."""
     begun = [trial for trial in trials if trial.episodes and trial.episodes[0].turns]
     observations = [trial.episodes[0].turns[0].observation for trial in begun]
-    by_observation = separation(env, observations)
+    by_observation = separation(plan.env, observations)
     if by_observation != "shared":
         return by_observation
     # Rules may tell tasks apart that begin alike. Trials do not keep them: worlds are built anew, for a few tasks.
     beginnings = []
     for trial, shown in zip(begun[:SAMPLED], observations, strict=False):
         with suppress(Exception):  # a world that is not always the same
-            beginnings.append(f"{call(registry.build(trial.task).rules)}\n{shown}")
-    return separation(env, beginnings)
+            world = call_within(plan.settings.env_timeout, registry.build, trial.task)
+            beginnings.append(f"{call_within(plan.settings.env_timeout, world.rules)}\n{shown}")
+    return separation(plan.env, beginnings) if beginnings else by_observation
 
 
 def _difference(stats: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:

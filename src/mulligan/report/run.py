@@ -82,6 +82,7 @@ class RunFolder:
         if not self.arms():
             with contextlib.suppress(OSError):
                 (self.path / "config.toml").unlink(missing_ok=True)
+                (self.path / "tasks.json").unlink(missing_ok=True)
                 (self.path / _HELD).unlink(missing_ok=True)
                 (self.path / "trials").rmdir()
                 self.path.rmdir()

@@ -125,9 +125,9 @@ def belongs(task: Task, seed_set: str, env_timeout: float | None = None) -> bool
     return world is None or derive(world, "split") % 100 in SHARES[seed_set]
 
 
-def world_key(task: Task) -> str | None:
+def world_key(task: Task, env_timeout: float | None = None) -> str | None:
     """The canonical name of a task's hidden world, where the environment gives one."""
-    return _named_by(task, "world_key")
+    return _named_by(task, "world_key", env_timeout)
 
 
 def task_key(task: Task, env_timeout: float | None = None) -> str | None:

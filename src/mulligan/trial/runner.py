@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
-from mulligan.calls import Hung, call, described, text_of
+from mulligan.calls import Hung, call, call_within, described, text_of
 from mulligan.envs import registry
 from mulligan.envs.base import Env
 from mulligan.errors import (
@@ -184,7 +184,8 @@ class _TrialPlay:
             self.spectator.watch(cast(World, self.env))
 
     def _system(self) -> list[Message]:
-        rules = prompts.system(text_of("rules()", call(self.env.rules)), self.style, self.env.task.turns)
+        text = text_of("rules()", call_within(self.settings.env_timeout, self.env.rules))
+        rules = prompts.system(text, self.style, self.env.task.turns)
         return [{"role": "system", "content": rules}] if rules else []
 
     async def _move_to(self, task: Task) -> None:
@@ -198,7 +199,8 @@ class _TrialPlay:
 
     async def _history(self, episode: Episode) -> str:
         """What memory keeps of an episode: the environment's digest of it, or the transcript."""
-        return text_of("it", await _within(self.settings.env_timeout, self.digest or remembering.transcript, episode))
+        digest = self.digest or remembering.transcript
+        return text_of("digest()", await _within(self.settings.env_timeout, digest, episode))
 
     @property
     def digest(self) -> Callable[[Episode], str] | None:
