@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 import subprocess
 import sys
 import tomllib
@@ -43,6 +45,27 @@ def test_trials_come_back_equal(run):
     trials = some_trials()
     write(run, trials)
     assert load_trials(run.path) == trials
+
+
+@pytest.mark.parametrize("name", ["open", "fsync"])
+def test_folders_that_cannot_be_synced_are_written_to(tmp_path, monkeypatch, name):
+    """Network file systems sync no folders, and a parent may be somebody else's; a file not synced is told."""
+    real, refused = getattr(os, name), stat.S_ISDIR
+
+    def refusing(target, *others, **options):
+        if os.path.exists(target) and refused(os.stat(target).st_mode):
+            raise OSError(22, "Invalid argument")
+        return real(target, *others, **options)
+
+    monkeypatch.setattr(os, name, refusing)
+    run = RunFolder.create(tmp_path / "run", {"kind": "eval"})
+    trials = some_trials(2)
+    write(run, trials)
+    assert load_trials(run.path) == trials
+    if name == "fsync":
+        refused = stat.S_ISREG
+        with pytest.raises(RunFolderError, match=r"config\.toml cannot be written.*Invalid argument"):
+            RunFolder.create(tmp_path / "other", {"kind": "eval"})
 
 
 def test_of_a_training_run_the_last_update_is_loaded(run):

@@ -75,11 +75,13 @@ def sync(path: Path) -> None:
     """Write a file, or the names in a folder, to the disk; not on Windows, which syncs no folders."""
     if os.name == "nt":
         return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    # Some file systems sync no folders, and a parent may be closed to us; what was written is there all the same.
+    with contextlib.suppress(OSError) if path.is_dir() else contextlib.nullcontext():
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _cannot_write(path: Path, size: int, error: OSError) -> RunFolderError:
