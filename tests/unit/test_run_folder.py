@@ -105,6 +105,48 @@ def test_a_torn_tail_loses_only_the_last_moment(run, cut):
     assert load_trials(run.path) == trials
 
 
+def test_a_line_that_is_too_long_costs_only_its_trial(run, monkeypatch):
+    """Earlier versions wrote some; the others of the arm can be read, and more can be written."""
+    trials = some_trials()
+    sizes = [len(json.dumps(trial_to_dict(trial))) for trial in trials]
+    longest = max(range(len(trials)), key=lambda place: sizes[place])
+    monkeypatch.setattr("mulligan.report.files._LONGEST_LINE", max(sizes) - 1000)
+    monkeypatch.setattr("mulligan.report.files._PIECE", 100)
+    write(run, trials)
+    for _ in range(2):
+        with pytest.warns(DamagedFile, match=r"main\.jsonl\.gz has lines of more than .* left out: 1"):
+            kept = run.trials("main")
+        assert kept == {place: trial for place, trial in enumerate(trials) if place != longest}
+        write(run, trials[:1])
+
+
+def test_whatever_a_world_says_can_be_read_back(run):
+    """JSON takes twelve bytes for some characters."""
+    text = 950_000 * "\U0001f600"
+
+    class Talking:
+        turns = 20
+
+        def __init__(self, task: mulligan.Task) -> None:
+            self.task = task
+
+        def rules(self) -> str:
+            return text
+
+        def reset(self, chance: int = 0) -> str:
+            return text
+
+        def step(self, reply: str) -> mulligan.Step:
+            return mulligan.Step(text)
+
+    with pytest.warns(UserWarning, match="characters were given in this trial; at most 5,000,000 are kept"):
+        trial = mulligan.run_trial_sync(
+            Talking(mulligan.Task("talking", 0, 20, "talking")), lambda messages: "", memory="none"
+        )
+    write(run, [trial])
+    assert run.trials("main") == {0: trial}
+
+
 def test_a_later_line_supersedes_an_earlier_one(run):
     trials = some_trials(2)
     write(run, trials[:1])

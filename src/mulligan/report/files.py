@@ -147,18 +147,25 @@ def compressed(lines: Iterable[str]) -> bytes:
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
-    """Every line of the undamaged members of a file; first, it is told what is left out."""
+    """Every line of the undamaged members of a file that is not too long; it is told what is left out."""
     members, damaged = split_members(path)
     if damaged:
         size = sum(map(len, members)) + len(damaged)
         text = f"{path} is damaged: {len(damaged):,} of its {size:,} bytes cannot be read, and were left out"
         warnings.warn(text, DamagedFile, stacklevel=2)
+    too_long = 0
     for member in members:
         with gzip.open(io.BytesIO(member)) as lines:
             while line := lines.readline(_LONGEST_LINE + 1):
-                if len(line) > _LONGEST_LINE:
-                    raise RunFolderError(f"{path} has a line of more than {_LONGEST_LINE:,} bytes, which no trial has")
-                yield line
+                if len(line) <= _LONGEST_LINE:
+                    yield line
+                    continue
+                too_long += 1
+                while line and not line.endswith(b"\n"):
+                    line = lines.readline(_PIECE)
+    if too_long:
+        text = f"{path} has lines of more than {_LONGEST_LINE:,} bytes, and they were left out: {too_long}"
+        warnings.warn(text, DamagedFile, stacklevel=2)
 
 
 def split_members(path: Path) -> tuple[list[bytes], bytes]:
