@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import stat
 import subprocess
 import sys
 import tomllib
+import types
+import zlib
 
 import numpy
 import pytest
@@ -118,6 +121,39 @@ def test_a_line_that_is_too_long_costs_only_its_trial(run, monkeypatch):
             kept = run.trials("main")
         assert kept == {place: trial for place, trial in enumerate(trials) if place != longest}
         write(run, trials[:1])
+
+
+def test_a_small_file_costs_no_hours(run, monkeypatch):
+    """Two hundred damaged members that begin within each other, so that each would be unpacked to the end of all."""
+    header, stored = b"\x1f\x8b\x08\x00" + bytes(6), b"\x00\x0a\x00\xf5\xff"  # which ten bytes follow as they are
+    nested = (header + stored) * 200 + gzip.compress(bytes(2**20), mtime=0)[:-8] + bytes(8)
+    unpacked = 0
+
+    class Counting:
+        def __init__(self, **options):
+            self.real = zlib.decompressobj(**options)
+
+        def decompress(self, *arguments):
+            nonlocal unpacked
+            piece = self.real.decompress(*arguments)
+            unpacked += len(piece)
+            return piece
+
+        def __getattr__(self, name):
+            return getattr(self.real, name)
+
+    trials = some_trials()
+    write(run, trials)
+    file = run.path / "trials/main.jsonl.gz"
+    content = file.read_bytes()
+    file.write_bytes(content + nested + content)
+    fake = types.SimpleNamespace(decompressobj=Counting, error=zlib.error)
+    monkeypatch.setattr("mulligan.report.files.zlib", fake)
+    monkeypatch.setattr("mulligan.report.files._MOST_WASTED", 2**23)
+    left_out = len(nested) + len(content)
+    with pytest.warns(DamagedFile, match=f"{left_out:,} of its {left_out + len(content):,} bytes"):
+        assert run.trials("main") == dict(enumerate(trials))
+    assert 2**22 < unpacked < 2**24
 
 
 def test_whatever_a_world_says_can_be_read_back(run):
