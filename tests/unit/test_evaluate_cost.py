@@ -261,6 +261,32 @@ def test_replies_outlive_their_trials(tmp_path):
     assert (second.main, second.cost, policy.calls) == (first.main, pytest.approx(first.cost), calls)
 
 
+def test_replies_of_earlier_versions_are_not_paid_for_again(tmp_path):
+    """They wrote no checksums, and of complete trials only the sum of tokens."""
+    policy, folder = Paying(), tmp_path / "run"
+    options = {"tasks": 6, "run": folder, "room": False, "price_in": 1.0, "concurrency": 1}
+    first = evaluate("bandit", policy, **options)
+    calls = policy.calls
+    main, control = folder / "paid/main.jsonl", folder / "paid/independent.jsonl"
+    main.write_bytes(b"".join(line[9:] for line in main.read_bytes().splitlines(keepends=True)))
+    (folder / "trials/main.jsonl.gz").unlink()
+    replies = len(control.read_bytes().splitlines())
+    control.write_text(f'{{"prompt_tokens": {1000 * (replies + 5)}, "completion_tokens": 0}}\n')  # five played again
+    second = evaluate("bandit", policy, resume=True, **options)
+    assert (second.main, policy.calls) == (first.main, calls)
+    assert second.cost == pytest.approx(first.cost + 5 * A_REPLY)
+
+
+def test_what_complete_trials_have_cost_is_known_without_their_replies(tmp_path):
+    policy, folder = Paying(), tmp_path / "run"
+    options = {"tasks": 6, "run": folder, "room": False, "price_in": 1.0, "concurrency": 1}
+    first = evaluate("bandit", policy, **options)
+    replies = folder / "paid/main.jsonl"
+    for lines in (replies.read_bytes().splitlines(keepends=True)[:7], []):
+        replies.write_bytes(b"".join(lines))
+        assert evaluate("bandit", policy, resume=True, **options).cost == pytest.approx(first.cost)
+
+
 def test_trials_of_another_arm_are_refused(tmp_path):
     folder = tmp_path / "run"
     evaluate("bandit", Paying(), tasks=6, run=folder, room=False)

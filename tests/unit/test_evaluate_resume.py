@@ -105,6 +105,11 @@ def test_paid_replies_outlive_a_full_disk(tmp_path, monkeypatch):
         with pytest.warns(DamagedFile, match="1 of its 2 paid replies"):
             assert PaidReplies(file).kept == {(1, 0): (7, Completion("a"))}
     assert file.read_bytes() == paid
+    assert (tmp_path / "main.jsonl.damaged").read_bytes() == b'[1, 1, 8, {"te\n'
+    file.write_bytes(paid + paid[9:-1])  # an older version, killed before the end of the line
+    with pytest.warns(DamagedFile, match="1 of its 2 paid replies"):
+        PaidReplies(file)
+    assert file.read_bytes() == paid
 
 
 def test_resuming_another_evaluation_is_refused(tmp_path):

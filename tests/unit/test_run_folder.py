@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
+import stat
 import subprocess
 import sys
 import tomllib
+import types
+import zlib
 
 import numpy
 import pytest
@@ -45,6 +50,27 @@ def test_trials_come_back_equal(run):
     assert load_trials(run.path) == trials
 
 
+@pytest.mark.parametrize("name", ["open", "fsync"])
+def test_folders_that_cannot_be_synced_are_written_to(tmp_path, monkeypatch, name):
+    """Network file systems sync no folders, and a parent may be somebody else's; a file not synced is told."""
+    real, refused = getattr(os, name), stat.S_ISDIR
+
+    def refusing(target, *others, **options):
+        if os.path.exists(target) and refused(os.stat(target).st_mode):
+            raise OSError(22, "Invalid argument")
+        return real(target, *others, **options)
+
+    monkeypatch.setattr(os, name, refusing)
+    run = RunFolder.create(tmp_path / "run", {"kind": "eval"})
+    trials = some_trials(2)
+    write(run, trials)
+    assert load_trials(run.path) == trials
+    if name == "fsync":
+        refused = stat.S_ISREG
+        with pytest.raises(RunFolderError, match=r"config\.toml cannot be written.*Invalid argument"):
+            RunFolder.create(tmp_path / "other", {"kind": "eval"})
+
+
 def test_of_a_training_run_the_last_update_is_loaded(run):
     for arm, trials in (("update-00001", some_trials(2)), ("update-00011", some_trials(1))):
         run.write_trials(arm, trials)
@@ -80,6 +106,81 @@ def test_a_torn_tail_loses_only_the_last_moment(run, cut):
         writer.write(place, trials[place])
     writer.flush()
     assert load_trials(run.path) == trials
+
+
+def test_a_line_that_is_too_long_costs_only_its_trial(run, monkeypatch):
+    """Earlier versions wrote some; the others of the arm can be read, and more can be written."""
+    trials = some_trials()
+    sizes = [len(json.dumps(trial_to_dict(trial))) for trial in trials]
+    longest = max(range(len(trials)), key=lambda place: sizes[place])
+    monkeypatch.setattr("mulligan.report.files._LONGEST_LINE", max(sizes) - 1000)
+    monkeypatch.setattr("mulligan.report.files._PIECE", 100)
+    write(run, trials)
+    for _ in range(2):
+        with pytest.warns(DamagedFile, match=r"main\.jsonl\.gz has lines of more than .* left out: 1"):
+            kept = run.trials("main")
+        assert kept == {place: trial for place, trial in enumerate(trials) if place != longest}
+        write(run, trials[:1])
+
+
+def test_a_small_file_costs_no_hours(run, monkeypatch):
+    """Two hundred damaged members that begin within each other, so that each would be unpacked to the end of all."""
+    header, stored = b"\x1f\x8b\x08\x00" + bytes(6), b"\x00\x0a\x00\xf5\xff"  # which ten bytes follow as they are
+    nested = (header + stored) * 200 + gzip.compress(bytes(2**20), mtime=0)[:-8] + bytes(8)
+    unpacked = 0
+
+    class Counting:
+        def __init__(self, **options):
+            self.real = zlib.decompressobj(**options)
+
+        def decompress(self, *arguments):
+            nonlocal unpacked
+            piece = self.real.decompress(*arguments)
+            unpacked += len(piece)
+            return piece
+
+        def __getattr__(self, name):
+            return getattr(self.real, name)
+
+    trials = some_trials()
+    write(run, trials)
+    file = run.path / "trials/main.jsonl.gz"
+    content = file.read_bytes()
+    file.write_bytes(content + nested + content)
+    fake = types.SimpleNamespace(decompressobj=Counting, error=zlib.error)
+    monkeypatch.setattr("mulligan.report.files.zlib", fake)
+    monkeypatch.setattr("mulligan.report.files._MOST_WASTED", 2**23)
+    left_out = len(nested) + len(content)
+    with pytest.warns(DamagedFile, match=f"{left_out:,} of its {left_out + len(content):,} bytes"):
+        assert run.trials("main") == dict(enumerate(trials))
+    assert 2**22 < unpacked < 2**24
+
+
+def test_whatever_a_world_says_can_be_read_back(run):
+    """JSON takes twelve bytes for some characters."""
+    text = 950_000 * "\U0001f600"
+
+    class Talking:
+        turns = 20
+
+        def __init__(self, task: mulligan.Task) -> None:
+            self.task = task
+
+        def rules(self) -> str:
+            return text
+
+        def reset(self, chance: int = 0) -> str:
+            return text
+
+        def step(self, reply: str) -> mulligan.Step:
+            return mulligan.Step(text)
+
+    with pytest.warns(UserWarning, match="characters were given in this trial; at most 5,000,000 are kept"):
+        trial = mulligan.run_trial_sync(
+            Talking(mulligan.Task("talking", 0, 20, "talking")), lambda messages: "", memory="none"
+        )
+    write(run, [trial])
+    assert run.trials("main") == {0: trial}
 
 
 def test_a_later_line_supersedes_an_earlier_one(run):

@@ -1,7 +1,8 @@
 """Replies that were paid for, kept as they come: a resumed evaluation asks for none of them again.
 
-One line each: a checksum and JSON. They stay when their trials are complete: where a file of trials is damaged, it is
-made again from them. Their tokens are what all has cost, also of trials that were played again.
+One line each: a checksum, which earlier versions did not write, and JSON. They stay when their trials are complete:
+where a file of trials is damaged, it is made again from them. Their tokens are what all has cost, also of trials that
+were played again.
 """
 
 from __future__ import annotations
@@ -14,11 +15,10 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from mulligan.errors import DamagedFile
 from mulligan.policy.base import Conversation, Policy
-from mulligan.report.files import append
+from mulligan.report.files import append, keep_damaged
 from mulligan.seeding import derive
 from mulligan.types import Completion, Message, Sampling, Task
 
@@ -38,15 +38,31 @@ class PaidReplies:
         self._synced = 0.0
         content = path.read_bytes() if path.exists() else b""
         lines = list(dict.fromkeys(content.splitlines(keepends=True)))  # one that stands there twice was paid for once
-        intact = [entry for entry in map(_checked, lines) if entry is not None]
-        for seed, number, digest, reply in intact:
-            self.kept[seed, number] = (digest, reply)
-            self._count(reply)
-        if content and not content.endswith(b"\n"):  # a torn last line would spoil the next one
-            os.truncate(path, content.rfind(b"\n") + 1)
-        if len(intact) < len(lines):
-            text = f"{path} is damaged: {len(lines) - len(intact)} of its {len(lines)} paid replies cannot be read"
+        damaged = sum(not self._read(line) for line in lines)
+        if torn := content[content.rfind(b"\n") + 1 :]:  # it would spoil the next line
+            keep_damaged(path, torn + b"\n")
+            os.truncate(path, len(content) - len(torn))
+        if damaged:
+            text = f"{path} is damaged: {damaged} of its {len(lines)} paid replies cannot be read"
             warnings.warn(f"{text}, and are asked for again where a trial needs them", DamagedFile, stacklevel=2)
+
+    def _read(self, line: bytes) -> bool:
+        """Take the entry of a line; False where it is not as it was written."""
+        text = line[:-1] if line[:1] in (b"[", b"{") else line[9:-1]
+        if line not in (_signed(text), text + b"\n"):
+            return False
+        try:
+            entry = json.loads(text)
+            if isinstance(entry, dict):  # the tokens of replies that an earlier version did not keep
+                self._count(Completion("", **entry))
+                return True
+            seed, number, digest, fields = entry
+            kept = {(seed, number): (digest, Completion(**fields))}
+            self._count(kept[seed, number][1])
+            self.kept |= kept
+        except (TypeError, ValueError, RecursionError):
+            return False
+        return True
 
     def keep(self, seed: int, number: int, digest: int, reply: Completion) -> None:
         self._count(reply)
@@ -54,28 +70,15 @@ class PaidReplies:
         now = time.monotonic()
         is_synced = now - self._synced > _SYNC_SECONDS
         self._synced = now if is_synced else self._synced
-        append(self.path, _line([seed, number, digest, asdict(reply)]), is_synced=is_synced)
+        append(self.path, _signed(json.dumps([seed, number, digest, asdict(reply)]).encode()), is_synced=is_synced)
 
     def _count(self, reply: Completion) -> None:
         self.tokens = (self.tokens[0] + reply.prompt_tokens, self.tokens[1] + reply.completion_tokens)
 
 
-def _line(entry: Any) -> bytes:
-    """An entry with a checksum before it."""
-    text = json.dumps(entry).encode()
+def _signed(text: bytes) -> bytes:
+    """A line with a checksum before the text."""
     return b"%08x %b\n" % (zlib.crc32(text), text)
-
-
-def _checked(line: bytes) -> tuple[int, int, int, Completion] | None:
-    """The entry of a line; None where it is not as it was written."""
-    text = line[9:-1]
-    if line != b"%08x %b\n" % (zlib.crc32(text), text):
-        return None
-    try:
-        seed, number, digest, fields = json.loads(text)
-        return seed, number, digest, Completion(**fields)
-    except (TypeError, ValueError, RecursionError):
-        return None
 
 
 class Remembering:

@@ -256,11 +256,12 @@ class _Evaluation:
             trials = self.folder.trials(arm) if self.folder else {}
             self._check_trials(arm, trials)
             used = [passk.tokens(trial) for trial in trials.values()]
+            prompt, completion = sum(tokens[0] for tokens in used), sum(tokens[1] for tokens in used)
             if self.folder is not None and self.pays:
                 self.paid[arm] = PaidReplies(self.folder.path / "paid" / f"{arm}.jsonl")
-                used = [self.paid[arm].tokens] if any(self.paid[arm].tokens) else used
-            for prompt, completion in used:
-                self._count(prompt, completion)
+                # Some were paid for in trials that were played again, and others may be damaged where trials are not.
+                prompt, completion = map(max, (prompt, completion), self.paid[arm].tokens)
+            self._count(prompt, completion)
             self.done[arm] = {index: trial for index, trial in trials.items() if not trial.failed}
             self.judge.answered |= any(episode.turns for trial in trials.values() for episode in trial.episodes)
 

@@ -24,6 +24,9 @@ MEMBER = 2**18
 """Bytes of lines after which a new member begins: what a damaged one costs is not much more."""
 _LARGEST_MEMBER, _LONGEST_LINE = 2**30, 2**26
 """Bytes of a member, unpacked, and of the line of a trial; none that was written here is as large."""
+_MOST_WASTED = 2**31
+"""Bytes read and unpacked of members that prove damaged, after which the rest of a file is left out: beginnings may
+stand within each other by the thousand."""
 _PIECE = 2**16
 _ATTEMPTS, _PAUSE = 20, 0.01
 """To lock a folder, which another process may hold for a moment only to see whether there is a run in it."""
@@ -75,11 +78,13 @@ def sync(path: Path) -> None:
     """Write a file, or the names in a folder, to the disk; not on Windows, which syncs no folders."""
     if os.name == "nt":
         return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    # Some file systems sync no folders, and a parent may be closed to us; what was written is there all the same.
+    with contextlib.suppress(OSError) if path.is_dir() else contextlib.nullcontext():
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _cannot_write(path: Path, size: int, error: OSError) -> RunFolderError:
@@ -145,29 +150,37 @@ def compressed(lines: Iterable[str]) -> bytes:
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
-    """Every line of the undamaged members of a file; first, it is told what is left out."""
+    """Every line of the undamaged members of a file that is not too long; it is told what is left out."""
     members, damaged = split_members(path)
     if damaged:
         size = sum(map(len, members)) + len(damaged)
         text = f"{path} is damaged: {len(damaged):,} of its {size:,} bytes cannot be read, and were left out"
         warnings.warn(text, DamagedFile, stacklevel=2)
+    too_long = 0
     for member in members:
         with gzip.open(io.BytesIO(member)) as lines:
             while line := lines.readline(_LONGEST_LINE + 1):
-                if len(line) > _LONGEST_LINE:
-                    raise RunFolderError(f"{path} has a line of more than {_LONGEST_LINE:,} bytes, which no trial has")
-                yield line
+                if len(line) <= _LONGEST_LINE:
+                    yield line
+                    continue
+                too_long += 1
+                while line and not line.endswith(b"\n"):
+                    line = lines.readline(_PIECE)
+    if too_long:
+        text = f"{path} has lines of more than {_LONGEST_LINE:,} bytes, and they were left out: {too_long}"
+        warnings.warn(text, DamagedFile, stacklevel=2)
 
 
 def split_members(path: Path) -> tuple[list[bytes], bytes]:
     """The undamaged members of a file as they stand there, and all that is not part of one."""
     data = path.read_bytes() if path.exists() else b""
     members, damaged = [], bytearray()
-    position = 0
+    position = wasted = 0
     while position < len(data):
-        end = _end(data, position)
+        end, work = _end(data, position)
         if end is None:
-            following = data.find(_BEGINNING, position + 1)
+            wasted += work
+            following = data.find(_BEGINNING, position + 1) if wasted < _MOST_WASTED else -1
             end = following if following >= 0 else len(data)
             damaged += data[position:end]
         else:
@@ -176,21 +189,21 @@ def split_members(path: Path) -> tuple[list[bytes], bytes]:
     return members, bytes(damaged)
 
 
-def _end(data: bytes, start: int) -> int | None:
-    """Where the member ends that begins at `start`; None if it is damaged, cut off or too large.
+def _end(data: bytes, start: int) -> tuple[int | None, int]:
+    """Where the member ends that begins at `start`, None if it is damaged, cut off or too large; and the bytes that
+    were read and unpacked to find out.
 
     Unpacks piece by piece and keeps none, since a few bytes may hold many.
     """
-    member, position, size = zlib.decompressobj(wbits=31), start, 0
-    try:
+    member, position, size, end = zlib.decompressobj(wbits=31), start, 0, None
+    with contextlib.suppress(zlib.error):
         while not member.eof and size <= _LARGEST_MEMBER:
             packed = member.unconsumed_tail
             if not packed:
                 packed = data[position : position + _PIECE]
                 position += len(packed)
                 if not packed:
-                    return None
+                    break
             size += len(member.decompress(packed, _PIECE))
-    except zlib.error:
-        return None
-    return position - len(member.unused_data) if member.eof else None
+        end = position - len(member.unused_data) if member.eof else None
+    return end, position - start + size

@@ -41,8 +41,9 @@ _FATAL = (UsageError, DeviceLost, RunFolderError)
 """Errors in place of a reply that say nothing about the model: they end everything."""
 ReflectionSource = Callable[[int], Reflection | None]
 """Episode index -> the reflection to show after it, instead of asking the agent (a control)."""
-LONGEST_TRIAL = 20_000_000
-"""Characters that its steps may give in a trial, which is kept in memory and stored as one line."""
+LONGEST_TRIAL = 5_000_000
+"""Characters that a world may give in a trial. It is stored as one line, with up to 12 bytes a character, and lines of
+more than 64 MB are not read back."""
 LARGEST_NUMBER = 1e9
 """Of rewards and shaping; the squares of far larger ones are infinite."""
 Argument = TypeVar("Argument")
@@ -133,7 +134,7 @@ class _TrialPlay:
         """Tokens of the list with its last reply; of what stood in it before the episode (memory, earlier episodes);
         and of the longest episode so far, rules included."""
         self.heard = 0
-        """Characters that steps have given."""
+        """Characters that the world has given, as often as they are stored."""
 
     async def episodes(self) -> tuple[Episode, ...]:
         episodes: list[Episode] = []
@@ -218,6 +219,7 @@ class _TrialPlay:
         try:
             repeat = index if self.restart == "fresh" else 0
             observation = text_of("reset()", await _within(self.settings.env_timeout, self.env.reset, repeat))
+            self._hear(*(message["content"] for message in self.system), observation, observation)
         except Exception as error:
             stop, description = _env_failure(error)
             return Episode(index, (), "", stop, error=description), ""
@@ -312,12 +314,14 @@ class _TrialPlay:
             feedback=text_of("the feedback of step()", step.feedback),
             shaping=_number("shaping", step.shaping),
         )
-        self.heard += len(step.observation) + len(step.state_key) + len(step.feedback)
-        if self.heard > LONGEST_TRIAL:
-            raise ValueError(
-                f"step() has given {self.heard:,} characters in this trial; at most {LONGEST_TRIAL:,} are kept"
-            )
+        self._hear(step.observation, step.state_key, step.feedback)
         return step
+
+    def _hear(self, *texts: str) -> None:
+        """Count what the world gives; raises where the trial could not be read back."""
+        self.heard += sum(map(len, texts))
+        if self.heard > LONGEST_TRIAL:
+            raise ValueError(f"{self.heard:,} characters were given in this trial; at most {LONGEST_TRIAL:,} are kept")
 
     def _goes_on(self) -> bool:
         """Whether history can simply stay in the context: nothing digests it, and it fits the budget."""
