@@ -29,7 +29,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from mulligan.algo.normalise import History
-from mulligan.errors import RunFolderError, UsageError
+from mulligan.errors import RunFolderError, UsageError, lost_device
 from mulligan.models.load import Loaded, Precision, load, use_checkpointing
 from mulligan.report.files import sync
 from mulligan.report.run import RunFolder
@@ -37,7 +37,7 @@ from mulligan.training.config import Config
 from mulligan.training.metrics import MetricsFile
 from mulligan.training.optimisers import Schedule
 from mulligan.training.resolve import changed_since, from_run, from_tree, to_tree
-from mulligan.training.step import Learner
+from mulligan.training.step import Learner, out_of_memory
 from mulligan.training.validation import VALIDATION_EPISODES
 
 _CRITIC = "critic."
@@ -218,10 +218,17 @@ def _reading(
         UnpicklingError,
         SafetensorError,
     ) as error:
+        if _is_of_device(error):
+            raise
         reason = str(error).partition("\n")[0] or type(error).__name__
         if isinstance(error, UnpicklingError):  # torch would advise to run what is in it
             reason = "it holds other things than weights"
         raise RunFolderError(f"{folder} cannot be read ({reason}); {advice}") from error
+
+
+def _is_of_device(error: Exception) -> bool:
+    """Whether the device failed or memory ran out, rather than that a file is at fault."""
+    return lost_device(error, "") is not None or out_of_memory(error)
 
 
 @contextmanager
@@ -230,9 +237,11 @@ def _writing(folder: Path, weights: Mapping[str, torch.Tensor]) -> Iterator[None
     try:
         yield
     except (OSError, RuntimeError, SafetensorError) as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        if _is_of_device(error):
+            raise
         reason = str(error).partition("\n")[0] or type(error).__name__
         size = 3 * sum(weight.nbytes for weight in weights.values())  # with the optimiser's two moments
-        shutil.rmtree(folder, ignore_errors=True)
         raise RunFolderError(
             f"{folder} cannot be written (about {size / 2**20:,.1f} MB): {reason}; make room, and continue with "
             "--resume (in Python resume=True): earlier checkpoints are whole"
