@@ -201,10 +201,9 @@ def _fill_masters(learner: Learner, weights: Mapping[str, torch.Tensor]) -> None
 
 
 @contextmanager
-def _reading(
-    folder: Path, advice: str = "without that folder, training goes on from the checkpoint before it"
-) -> Iterator[None]:
-    """Inside, what cannot be read is a `RunFolderError` that names the folder."""
+def _reading(folder: Path, advice: str = "") -> Iterator[None]:
+    """Inside, what cannot be read is a `RunFolderError` that names the folder, and what to do (`advice`; of a
+    checkpoint: which other one can be used)."""
     try:
         yield
     except (
@@ -223,7 +222,27 @@ def _reading(
         reason = str(error).partition("\n")[0] or type(error).__name__
         if isinstance(error, UnpicklingError):  # torch would advise to run what is in it
             reason = "it holds other things than weights"
-        raise RunFolderError(f"{folder} cannot be read ({reason}); {advice}") from error
+        raise RunFolderError(f"{folder} cannot be read ({reason}); {advice or _instead_of(folder)}") from error
+
+
+def _instead_of(checkpoint: Path) -> str:
+    """Which other checkpoint of a run can be used, and how."""
+    run = checkpoint.parent.parent
+    others = [path for path in kept(run) if path != checkpoint]
+    whole = next(filter(_is_whole, reversed(others)), None)
+    if whole is None:
+        return "there is no other that can be read; without checkpoints, training would begin anew"
+    newer = [path.name for path in kept(run) if _number(path) > _number(whole)]
+    removing = f", and training goes on from it if you remove {' and '.join(newer)}" if newer else ""
+    return f"{whole.name} can: the policy {run}@{_number(whole)} uses it{removing}"
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    try:
+        with _reading(checkpoint, "it is left out"):
+            return all(_verified(checkpoint / file) for file in _FILES)
+    except RunFolderError:
+        return False
 
 
 def _is_of_device(error: Exception) -> bool:
