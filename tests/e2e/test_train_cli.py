@@ -406,10 +406,16 @@ def test_tensorboard_mirrors_the_updates(trainer, monkeypatch):
     assert not [name for name, _, _ in seen if name in ("updates", "warmstart", "warning")]
 
 
-def test_wandb_mirrors_the_updates(trainer, monkeypatch):
+def test_wandb_mirrors_the_updates(trainer, monkeypatch, folder):
+    """Which keeps links to files of its own elsewhere in the run folder."""
     seen: list[object] = []
 
     def init(**options: object) -> SimpleNamespace:
+        logs = Path(str(options["dir"])) / "wandb" / "run-1" / "logs"
+        if not logs.exists():
+            logs.mkdir(parents=True)
+            (logs / "debug-core.log").symlink_to(folder / "cache" / "wandb" / "core-debug.log")
+            (logs.parent.parent / "latest-run").symlink_to("run-1")
         assert options["config"] == to_tree(resolve("test"))
         assert (options["name"], options["resume"]) == ("mine", "allow")
         return SimpleNamespace(
@@ -419,6 +425,7 @@ def test_wandb_mirrors_the_updates(trainer, monkeypatch):
     _replace(monkeypatch, "wandb", init=init)
     assert call("train", "--preset", "test", "--run", "mine", "--wandb") == 0
     assert seen == [(1, 0.25), (2, 0.25), "finished"]
+    assert call("train", "--resume", "mine", "--wandb") == 0
 
 
 @pytest.mark.parametrize(("flag", "module"), [("--wandb", "wandb"), ("--tensorboard", "torch.utils.tensorboard")])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
 from typing import ClassVar
 
 import pytest
@@ -169,6 +171,28 @@ def test_a_damaged_checkpoint_is_named(tmp_path, file):
     (newest / file).write_bytes(b"")
     with pytest.raises(RunFolderError, match=newest.name):
         train(None, tmp_path / "run", resume=True)
+
+
+def test_a_damaged_checkpoint_is_told_with_one_that_can_be_used(tmp_path):
+    """And what is advised is so: of three checkpoints two are damaged, then all of them."""
+    config = small()
+    run = train(replace(config, run=replace(config.run, updates=3, keep=3)), tmp_path / "run")
+    first, second, third = checkpoint.kept(run)
+    (third / "weights.safetensors").write_bytes(b"")
+    with pytest.raises(RunFolderError, match=rf"{third.name} cannot be read .* {second.name} can: .*{run}@2 uses it"):
+        player_from(str(run))
+    player_from(f"{run}@2")
+    (second / "optimiser.pt").write_bytes(b"")
+    with pytest.raises(RunFolderError, match=f"goes on from it if you remove {second.name} and {third.name}$"):
+        train(None, run, resume=True)
+    (first / "weights.safetensors").rename(tmp_path / "weights")
+    with pytest.raises(RunFolderError, match=r"no other that can be read; .* training would begin anew$"):
+        train(None, run, resume=True)
+    (tmp_path / "weights").rename(first / "weights.safetensors")
+    shutil.rmtree(second)
+    shutil.rmtree(third)
+    train(None, run, resume=True)
+    assert checkpoint.newest(run) == third
 
 
 def test_a_damaged_line_of_metrics_is_named(tmp_path):

@@ -211,6 +211,52 @@ def test_folders_that_are_not_runs(tmp_path, run):
         RunFolder.open(run.path)
 
 
+def test_links_are_refused_where_a_run_is_written_unless_they_are_trusted(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("MULLIGAN_TRUST", "")
+    write(run, some_trials(1))
+    (run.path / "notes").mkdir()
+    (run.path / "notes" / "papers").symlink_to(tmp_path)
+    (run.path / "newest.jsonl.gz").symlink_to(run.path / "trials" / "main.jsonl.gz")
+    with run.held():
+        write(run, some_trials(2))
+    for target in (tmp_path / "scratch", run.path / "notes"):
+        target.mkdir(exist_ok=True)
+        (run.path / "trials").rename(tmp_path / "before")
+        (run.path / "trials").symlink_to(target)
+        with pytest.raises(RunFolderError, match=r"trials is a link.*--trust"), run.held():
+            pass
+        (run.path / "trials").unlink()
+        (tmp_path / "before").rename(run.path / "trials")
+    (run.path / "trials").rename(tmp_path / "scratch" / "trials")
+    (run.path / "trials").symlink_to(tmp_path / "scratch" / "trials")
+    mulligan.trust("*")
+    with run.held():
+        write(run, some_trials(3))
+    assert len(load_trials(run.path)) == 3
+    assert len(list((tmp_path / "scratch" / "trials").iterdir())) == 1
+
+
+def test_a_run_is_read_while_its_folders_come_and_go(run):
+    write(run, some_trials(1))
+    busy = """if True:
+        import itertools, os, shutil, sys
+        print("begun", flush=True)
+        for number in itertools.count():
+            folder = os.path.join(sys.argv[1], "checkpoints", f".update-{number % 9:05d}.tmp")
+            os.makedirs(folder)
+            open(os.path.join(folder, "state.json"), "w").close()
+            shutil.rmtree(folder)
+    """
+    with subprocess.Popen([sys.executable, "-c", busy, run.path], stdout=subprocess.PIPE) as trainer:
+        assert trainer.stdout is not None
+        trainer.stdout.readline()
+        try:
+            for _ in range(1500):
+                assert RunFolder.open(run.path).arms() == ["main"]
+        finally:
+            trainer.kill()
+
+
 names = st.text("abcdefgh_ß. 漢", min_size=1, max_size=6)
 scalars = st.one_of(
     st.booleans(),

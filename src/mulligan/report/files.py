@@ -11,6 +11,7 @@ import gzip
 import io
 import json
 import os
+import re
 import time
 import warnings
 import zlib
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from mulligan.errors import DamagedFile, RunFolderError
+from mulligan.trusted import trusts_everything
 
 MEMBER = 2**18
 """Bytes of lines after which a new member begins: what a damaged one costs is not much more."""
@@ -30,6 +32,10 @@ stand within each other by the thousand."""
 _PIECE = 2**16
 _ATTEMPTS, _PAUSE = 20, 0.01
 """To lock a folder, which another process may hold for a moment only to see whether there is a run in it."""
+_OWN_FOLDER = re.compile(
+    r"trials|paid|checkpoints|reference|tensorboard|evaluation(-.*)?|\.?(update|warmstart)-\d+(\.tmp)?|\d+-.+-seed\d+"
+)
+"""Names of the folders that are written in a run folder, or in a sweep's."""
 _BEGINNING = b"\x1f\x8b\x08\x00"
 """Of every gzip member that is written here."""
 
@@ -122,11 +128,30 @@ def _is_still(path: Path, descriptor: int) -> bool:
         return False
 
 
+def own_paths(folder: Path) -> Iterator[Path]:
+    """All that is in a run folder, but for what is in folders that others made there: ``wandb``, one's own notes.
+
+    What vanishes meanwhile, since a run is being trained, is left out.
+    """
+    for parent, folders, files in os.walk(folder):
+        yield from (Path(parent, name) for name in (*folders, *files))
+        folders[:] = filter(_OWN_FOLDER.fullmatch, folders)
+
+
 def refuse_links(folder: Path) -> None:
-    """Raise where a folder that is to be written to has a link out of it: what is written would go elsewhere."""
-    for path in folder.rglob("*"):
-        if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
-            raise RunFolderError(f"{path} is a link; a run is written only where all of its files are its own")
+    """Raise where a folder that is to be written to has a link out of what is looked at here: what is written would go
+    elsewhere. Not if a person trusts the folder."""
+    if trusts_everything():
+        return
+    paths = list(own_paths(folder))
+    own = {os.path.realpath(parent) for parent in (folder, *(path.parent for path in paths))}
+    for path in filter(Path.is_symlink, paths):
+        target = Path(os.path.realpath(path))
+        if str(target if target.is_dir() else target.parent) not in own:
+            raise RunFolderError(
+                f"{path} is a link; a run is written only where all of its files are its own, unless you add --trust "
+                "(in Python mulligan.trust('*'))"
+            )
 
 
 def read_json(text: str | bytes, path: Path, advice: str = "") -> Any:

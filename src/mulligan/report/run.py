@@ -24,6 +24,7 @@ from mulligan.report.files import (
     compressed,
     keep_damaged,
     locked,
+    own_paths,
     read_json,
     read_lines,
     refuse_links,
@@ -95,7 +96,7 @@ class RunFolder:
             runs = ", ".join(sorted(config.parent.name for config in run.path.glob("*/config.toml"))[:3])
             hint = f"; it holds {runs}" if runs else ""
             raise RunFolderError(f"there is no run folder {path}: config.toml is missing{hint}")
-        for file in run.path.rglob("*"):
+        for file in own_paths(run.path):
             if file.is_fifo():  # who opens it would wait for ever
                 raise RunFolderError(f"{file} is a pipe; a run has files alone")
         version = run.config().get("schema_version")

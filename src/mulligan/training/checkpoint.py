@@ -29,7 +29,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from mulligan.algo.normalise import History
-from mulligan.errors import RunFolderError, UsageError
+from mulligan.errors import RunFolderError, UsageError, lost_device
 from mulligan.models.load import Loaded, Precision, load, use_checkpointing
 from mulligan.report.files import sync
 from mulligan.report.run import RunFolder
@@ -37,7 +37,7 @@ from mulligan.training.config import Config
 from mulligan.training.metrics import MetricsFile
 from mulligan.training.optimisers import Schedule
 from mulligan.training.resolve import changed_since, from_run, from_tree, to_tree
-from mulligan.training.step import Learner
+from mulligan.training.step import Learner, out_of_memory
 from mulligan.training.validation import VALIDATION_EPISODES
 
 _CRITIC = "critic."
@@ -201,10 +201,9 @@ def _fill_masters(learner: Learner, weights: Mapping[str, torch.Tensor]) -> None
 
 
 @contextmanager
-def _reading(
-    folder: Path, advice: str = "without that folder, training goes on from the checkpoint before it"
-) -> Iterator[None]:
-    """Inside, what cannot be read is a `RunFolderError` that names the folder."""
+def _reading(folder: Path, advice: str = "") -> Iterator[None]:
+    """Inside, what cannot be read is a `RunFolderError` that names the folder, and what to do (`advice`; of a
+    checkpoint: which other one can be used)."""
     try:
         yield
     except (
@@ -218,10 +217,37 @@ def _reading(
         UnpicklingError,
         SafetensorError,
     ) as error:
+        if _is_of_device(error):
+            raise
         reason = str(error).partition("\n")[0] or type(error).__name__
         if isinstance(error, UnpicklingError):  # torch would advise to run what is in it
             reason = "it holds other things than weights"
-        raise RunFolderError(f"{folder} cannot be read ({reason}); {advice}") from error
+        raise RunFolderError(f"{folder} cannot be read ({reason}); {advice or _instead_of(folder)}") from error
+
+
+def _instead_of(checkpoint: Path) -> str:
+    """Which other checkpoint of a run can be used, and how."""
+    run = checkpoint.parent.parent
+    others = [path for path in kept(run) if path != checkpoint]
+    whole = next(filter(_is_whole, reversed(others)), None)
+    if whole is None:
+        return "there is no other that can be read; without checkpoints, training would begin anew"
+    newer = [path.name for path in kept(run) if _number(path) > _number(whole)]
+    removing = f", and training goes on from it if you remove {' and '.join(newer)}" if newer else ""
+    return f"{whole.name} can: the policy {run}@{_number(whole)} uses it{removing}"
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    try:
+        with _reading(checkpoint, "it is left out"):
+            return all(_verified(checkpoint / file) for file in _FILES)
+    except RunFolderError:
+        return False
+
+
+def _is_of_device(error: Exception) -> bool:
+    """Whether the device failed or memory ran out, rather than that a file is at fault."""
+    return lost_device(error, "") is not None or out_of_memory(error)
 
 
 @contextmanager
@@ -230,9 +256,11 @@ def _writing(folder: Path, weights: Mapping[str, torch.Tensor]) -> Iterator[None
     try:
         yield
     except (OSError, RuntimeError, SafetensorError) as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        if _is_of_device(error):
+            raise
         reason = str(error).partition("\n")[0] or type(error).__name__
         size = 3 * sum(weight.nbytes for weight in weights.values())  # with the optimiser's two moments
-        shutil.rmtree(folder, ignore_errors=True)
         raise RunFolderError(
             f"{folder} cannot be written (about {size / 2**20:,.1f} MB): {reason}; make room, and continue with "
             "--resume (in Python resume=True): earlier checkpoints are whole"

@@ -267,7 +267,7 @@ class Learner:
             try:
                 return work()
             except RuntimeError as error:
-                if not _out_of_memory(error) or self.tokens <= SMALLEST_BUDGET:
+                if not out_of_memory(error) or self.tokens <= SMALLEST_BUDGET:
                     raise
             # Out here the error is gone, and with it the tensors that its traceback held.
             self.budget.halve()
@@ -368,7 +368,7 @@ class Learner:
                 self.bad_in_a_row = 0
                 return {"grad_norm": norm, "skipped": 0.0}
         except RuntimeError as error:
-            if not _out_of_memory(error):
+            if not out_of_memory(error):
                 raise
             reason = str(error).strip().partition("\n")[0]
             raise DeviceLost(
@@ -410,5 +410,5 @@ class Learner:
         return total
 
 
-def _out_of_memory(error: BaseException) -> bool:
+def out_of_memory(error: BaseException) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or lacks_memory(str(error))

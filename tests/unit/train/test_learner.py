@@ -255,8 +255,8 @@ def test_out_of_memory_halves_the_micro_batch(monkeypatch):
 
 @pytest.mark.parametrize("words", ["CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", "out of memory"])
 def test_errors_that_say_that_memory_is_full(words):
-    assert step_module._out_of_memory(RuntimeError(f"CUDA error: {words}"))
-    assert not step_module._out_of_memory(RuntimeError("CUDA error: an illegal memory access was encountered"))
+    assert step_module.out_of_memory(RuntimeError(f"CUDA error: {words}"))
+    assert not step_module.out_of_memory(RuntimeError("CUDA error: an illegal memory access was encountered"))
 
 
 def test_micro_batches_grow_again_when_memory_is_free_again(monkeypatch):

@@ -31,7 +31,7 @@ from mulligan.rollout.workers import play
 from mulligan.training import checkpoint, step
 from mulligan.training.config import AlgoConfig, EngineConfig, ModelConfig, OptimConfig, TaskConfig
 from mulligan.training.loop import Trainer, train
-from mulligan.training.resolve import checked, resolve
+from mulligan.training.resolve import checked, from_run, resolve
 from mulligan.training.step import Learner
 from mulligan.trial.settings import TrialSettings
 from mulligan.trusted import trust
@@ -209,6 +209,34 @@ def begun(tmp_path_factory):
     """A run of one update."""
     config = small(run=replace(small().run, updates=1), warmstart=replace(small().warmstart, steps=1))
     return train(config, tmp_path_factory.mktemp("begun") / "run")
+
+
+@pytest.mark.parametrize("doing", ["reading", "writing"])
+@pytest.mark.parametrize(
+    ("failure", "reported"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), torch.OutOfMemoryError),
+        (RuntimeError("CUDA error: an illegal memory access was encountered"), DeviceLost),
+    ],
+    ids=["memory", "device"],
+)
+def test_neither_files_nor_the_disk_are_blamed_for_a_device(begun, tmp_path, monkeypatch, doing, failure, reported):
+    """On reading a checkpoint, which is whole, and on writing one."""
+    run = Path(shutil.copytree(begun, tmp_path / "run"))
+
+    def break_down(*_):
+        raise failure
+
+    if doing == "reading":
+        monkeypatch.setattr(torch.optim.Optimizer, "load_state_dict", break_down)
+    else:
+        monkeypatch.setattr(checkpoint, "save_file", break_down)
+    config = from_run(RunFolder.open(run))
+    before = sorted((run / "checkpoints").rglob("*"))
+    with pytest.raises(reported, match="CUDA") as raised:
+        train(replace(config, run=replace(config.run, updates=2)), run, resume=True)
+    assert "make room" not in str(raised.value)
+    assert sorted((run / "checkpoints").rglob("*")) == before
 
 
 def edited(begun: Path, to: Path, *changes: tuple[str, str]) -> Path:
