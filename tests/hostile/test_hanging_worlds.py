@@ -37,6 +37,8 @@ def interrupted(words: list[str], folder: Path, *, times: int = 1) -> tuple[int,
         text=True,
         cwd=folder,
         env=env,
+        # A shell that runs the tests in the background has them, and all that they start, ignore it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 (no threads here)
     ) as process:
         said = ""
         try:
