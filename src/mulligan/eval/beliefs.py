@@ -242,12 +242,12 @@ class Plan:
 
     def action(self, belief: Belief, episode: int, turn: int) -> Act:
         """What to do in a belief, and what it leads to."""
-        place = (belief, episode, turn)
-        if place not in self._chosen:
-            acts = self.graph.rules.acts(*place)
-            layer = self.graph.layer_of(*place)
-            self._chosen[place] = acts[int(self._solved(layer, episode, turn)[1][0])]
-        return self._chosen[place]
+        situation = (belief, episode, turn)
+        if situation not in self._chosen:
+            acts = self.graph.rules.acts(*situation)
+            layer = self.graph.layer_of(*situation)
+            self._chosen[situation] = acts[int(self._solved(layer, episode, turn)[1][0])]
+        return self._chosen[situation]
 
     def _solved(self, layer: Layer, episode: int, turn: int) -> tuple[Figures, NDArray[np.intp]]:
         """The figures of a layer's beliefs, and in each of them the number of the best action; of ties, the first."""

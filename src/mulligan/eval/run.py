@@ -230,9 +230,9 @@ class _Evaluation:
 
     def _keep_tasks(self) -> None:
         """The seeds of all tasks: worlds that cannot always be built must not make other tasks of a resumed one."""
-        file = self.folder.path / _TASKS if self.folder else None
-        if file is None or self.folder is None:
+        if self.folder is None:
             return
+        file = self.folder.path / _TASKS
         if not file.exists():
             self.folder.write_text(_TASKS, json.dumps([task.seed for task in self.tasks]) + "\n")
             return

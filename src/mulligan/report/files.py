@@ -144,10 +144,10 @@ def refuse_links(folder: Path) -> None:
     if trusts_everything():
         return
     paths = list(own_paths(folder))
-    own = {os.path.realpath(parent) for parent in (folder, *(path.parent for path in paths))}
+    own_folders = {os.path.realpath(parent) for parent in (folder, *(path.parent for path in paths))}
     for path in filter(Path.is_symlink, paths):
         target = Path(os.path.realpath(path))
-        if str(target if target.is_dir() else target.parent) not in own:
+        if str(target if target.is_dir() else target.parent) not in own_folders:
             raise RunFolderError(
                 f"{path} is a link; a run is written only where all of its files are its own, unless you add --trust "
                 "(in Python mulligan.trust('*'))"

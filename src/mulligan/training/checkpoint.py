@@ -229,15 +229,15 @@ def _instead_of(checkpoint: Path) -> str:
     """Which other checkpoint of a run can be used, and how."""
     run = checkpoint.parent.parent
     others = [path for path in kept(run) if path != checkpoint]
-    whole = next(filter(_is_whole, reversed(others)), None)
-    if whole is None:
+    usable = next(filter(_is_usable, reversed(others)), None)
+    if usable is None:
         return "there is no other that can be read; without checkpoints, training would begin anew"
-    newer = [path.name for path in kept(run) if _number(path) > _number(whole)]
+    newer = [path.name for path in kept(run) if _number(path) > _number(usable)]
     removing = f", and training goes on from it if you remove {' and '.join(newer)}" if newer else ""
-    return f"{whole.name} can: the policy {run}@{_number(whole)} uses it{removing}"
+    return f"{usable.name} can: the policy {run}@{_number(usable)} uses it{removing}"
 
 
-def _is_whole(checkpoint: Path) -> bool:
+def _is_usable(checkpoint: Path) -> bool:
     try:
         with _reading(checkpoint, "it is left out"):
             return all(_verified(checkpoint / file) for file in _FILES)

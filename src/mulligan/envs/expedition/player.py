@@ -44,9 +44,9 @@ class Traveller:
         return self.model.reply(self.action)
 
     def see(self, step: Step) -> None:
-        told = self.world.facts[-1]
+        fact = self.world.facts[-1]
         self.remembered, self.of_attempt = (
-            posterior(self.model, chances, self.state, self.action, told)
+            posterior(self.model, chances, self.state, self.action, fact)
             for chances in (self.remembered, self.of_attempt)
         )
         if step.done:
