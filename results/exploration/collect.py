@@ -39,10 +39,10 @@ HERE = Path(__file__).parent
 STUDIES = {
     **dict.fromkeys(("law", "signpost", "lookout", "toolbox"), "law"),
     "phase": "phase",
-    "shares": "shares",
+    **dict.fromkeys(("shares", "camp", "bandit"), "shares"),
     "forms": "forms",
     "nothing": "from nothing",
-    "games": "papers' games",
+    **dict.fromkeys(("games", "minesweeper", "alfworld"), "papers' games"),
 }
 """First word of a sweep's folder -> study."""
 BIN = 5
@@ -148,7 +148,7 @@ def world_of(env: str, params: dict[str, Any]) -> str:
 
 def arm_name(name: str) -> str:
     """An arm's name in a sweep without what has a column of its own; only γ_traj 0 is a method of its own."""
-    name = re.sub(r", sure [\d.]+", "", name)
+    name = re.sub(r"^\d+ arms, |, sure [\d.]+", "", name)
     return re.sub(r", gamma_traj ([\d.]+)", lambda found: "" if float(found[1]) else ", gamma_traj 0", name)
 
 
@@ -166,6 +166,8 @@ def curve_of(folder: Path, episodes: int) -> list[list[float]]:
     """Update, mean return of a trial, p@N: means over `BIN` updates."""
     points = []
     for line in MetricsFile(folder / "metrics.jsonl").read():
+        if "reward/1" not in line:  # before the first update
+            continue
         attempts = [(line[f"reward/{n}"] or 0.0, line[f"played/{n}"]) for n in range(1, episodes + 1)]
         total = sum(reward * played for reward, played in attempts) / max(1, line["played/1"])
         points.append([line["update"], total, line[f"p@{episodes}"]])

@@ -79,10 +79,15 @@ def theory_share(world: str, gamma_traj: float | None) -> str:
 # Tables.
 
 
+NOTES = """- ±: half of the 95 % interval over seeds and worlds; with one seed, over worlds alone.
+- Shares of the optimum may exceed 100 by the luck of the tasks.
+"""
+
+
 def text(rows: Sequence[Row]) -> str:
     """table.md, from the rows alone."""
     makers = (law_table, phase_table, shares_table, forms_table, nothing_table, games_table, attempts_table)
-    return "\n\n".join(table for make in makers if (table := make(rows))) + "\n"
+    return "\n\n".join([*(table for make in makers if (table := make(rows))), NOTES])
 
 
 def markdown(title: str, columns: Sequence[str], lines: Iterable[Sequence[str]]) -> str:

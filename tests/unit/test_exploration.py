@@ -117,6 +117,7 @@ def test_a_row_says_what_was_played(collect, tmp_path):
 def test_names_lose_what_has_a_column_of_its_own(collect):
     assert collect.arm_name("meta-RL, gamma_traj 0.3, sure 0.4") == "meta-RL"
     assert collect.arm_name("meta-RL, gamma_traj 0, sure 0.4") == "meta-RL, gamma_traj 0"
+    assert collect.arm_name("8 arms, meta-RL, gamma_traj 0.6") == "meta-RL"
     assert collect.arm_name("meta-RL, from nothing") == "meta-RL, from nothing"
     assert collect.world_of("examples/i_spy.py:ISpy", {}) == "i_spy"
     assert collect.world_of("bandit", {"arms": 8}) == "bandit, 8 arms"
@@ -157,6 +158,15 @@ def test_cells_away_from_the_border_agree_or_not(tables):
         cells, disagreeing = tables.agreement(rows, away)
         assert len(cells) == counted
         assert [row["gamma_traj"] for row in disagreeing] == wrong
+
+
+def test_a_title_claims_only_what_holds():
+    pytest.importorskip("matplotlib")
+    row = {"world": "signpost", "sure": None, "gamma_traj": 1.0}
+    for exploring, holds in ((19, True), (18, False)):
+        rows = [{**row, "informative": float(number < exploring)} for number in range(20)]
+        words = f"{exploring} of 20 agents at least 0.1 from γ* do what theory says"
+        assert loaded("pictures").agreement_in_words(rows) == (holds, words)
 
 
 @pytest.mark.parametrize("world", ["signpost", "bandit, 4 arms"])
