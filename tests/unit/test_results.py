@@ -18,6 +18,7 @@ from mulligan.rollout.tasksets import tasks_of, world_key
 
 ROOT = Path(__file__).parents[2]
 TABLES = sorted((ROOT / "results").glob("*/table.json"))
+TABLES = [path for path in TABLES if path.parent.name != "exploration"]  # of another kind: test_exploration.py
 SWEEPS = sorted((ROOT / "results").glob("*/*.toml"))
 
 
