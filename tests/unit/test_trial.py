@@ -11,6 +11,7 @@ import pytest
 import mulligan
 from counting import Counter, Recorder, counter, play
 from mulligan.errors import Fault, ParameterError, StopReason, UnknownName, UsageError
+from mulligan.policy.base import as_policy
 from mulligan.report.run import trial_to_dict
 from mulligan.types import Message, Sampling, Step, Task
 
@@ -31,6 +32,28 @@ def test_an_episode_is_one_growing_transcript():
     assert policy.seen[-1][2]["content"] == "1"
     assert policy.seen[-1][-1]["content"] == "at 2\n(1 turn left)"
     assert policy.seen[0][0]["content"].startswith("Count to three.")
+
+
+def test_a_stand_in_plays_some_episodes_and_the_agent_remembers_them_as_its_own():
+    """About half of the episodes, the same ones each time; all reflections are the agent's."""
+    task = mulligan.make_task("bandit", 3, params={"arms": 4})
+    agent, stand_in = as_policy(lambda _: "<action>1</action>"), as_policy(lambda _: "<action>2</action>")
+
+    def played(seed: int) -> mulligan.Trial:
+        return mulligan.run_trial_sync(task, agent, stand_in=stand_in, seed=seed, memory="both", stop="never")
+
+    coins = []
+    for seed in range(16):
+        trial = played(seed)
+        assert trial == played(seed)
+        coins += [episode.random for episode in trial.episodes]
+        for episode in trial.episodes:
+            assert episode.turns[0].reply.text == f"<action>{2 if episode.random else 1}</action>"
+        assert {episode.reflection.text for episode in trial.episodes[:-1]} == {"<action>1</action>"}
+        remembered = trial.episodes[2].opening[-1]["content"]
+        for episode in trial.episodes[:2]:
+            assert f"Arm {2 if episode.random else 1} paid" in remembered
+    assert 12 < sum(coins) < 36
 
 
 def test_turns_record_what_happened():

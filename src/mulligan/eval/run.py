@@ -34,7 +34,7 @@ from mulligan.report.files import read_json
 from mulligan.report.run import SCHEMA_VERSION, RunFolder
 from mulligan.report.tables import eval_table, footnotes, game_name
 from mulligan.rollout.collect import Job, Judge, collect
-from mulligan.rollout.tasksets import SAMPLED, Separation, next_alike, separation, tasks_of
+from mulligan.rollout.tasksets import SAMPLED, Separation, names_world, next_alike, separation, tasks_of
 from mulligan.seeding import generator
 from mulligan.trial.runner import ReflectionSource
 from mulligan.trial.settings import TrialSettings
@@ -464,7 +464,8 @@ def _separation(plan: EvalPlan, trials: Sequence[Trial]) -> Separation:
     """Whether the worlds of `trials` are separate from those of training, by rules and first observation."""
     begun = [trial for trial in trials if trial.episodes and trial.episodes[0].turns]
     observations = [trial.episodes[0].turns[0].observation for trial in begun]
-    by_observation = separation(plan.env, observations)
+    named = any(names_world(trial.task, plan.settings.env_timeout) for trial in begun[:1])
+    by_observation = separation(plan.env, observations, named=named)
     if by_observation != "shared":
         return by_observation
     # Rules may tell tasks apart that begin alike. Trials do not keep them: worlds are built anew, for a few tasks.
@@ -473,7 +474,7 @@ def _separation(plan: EvalPlan, trials: Sequence[Trial]) -> Separation:
         with suppress(Exception):  # a world that is not always the same
             world = call_within(plan.settings.env_timeout, registry.build, trial.task)
             beginnings.append(f"{call_within(plan.settings.env_timeout, world.rules)}\n{shown}")
-    return separation(plan.env, beginnings) if beginnings else by_observation
+    return separation(plan.env, beginnings, named=named) if beginnings else by_observation
 
 
 def _difference(stats: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:

@@ -33,6 +33,8 @@ class Job:
     """Where its reflections come from, if not from the agent (a control)."""
     related: tuple[Task, ...] = ()
     """Tasks of the second and later episodes, where they are not the same one."""
+    stand_in: Policy | None = None
+    """Who plays some of its episodes in the agent's place."""
 
 
 async def collect(
@@ -66,7 +68,12 @@ async def collect(
                 asyncio.get_running_loop().call_soon(on_last)
             for _ in range(retries + 1):
                 trial = await play(
-                    job.task, seed=job.seed, index=job.index, reflections=job.reflections, related=job.related
+                    job.task,
+                    seed=job.seed,
+                    index=job.index,
+                    reflections=job.reflections,
+                    related=job.related,
+                    stand_in=job.stand_in,
                 )
                 if not trial.failed:
                     break

@@ -176,11 +176,22 @@ async def play_groups(
     *,
     seed: int,
     update: int,
+    stand_ins: Sequence[Policy] = (),
     **options: Any,
 ) -> list[Group]:
-    """`group` trials of each task, all at once; `options` are those of `collect`."""
+    """`group` trials of each task, all at once; `options` are those of `collect`.
+
+    Each of `stand_ins` plays episodes of one of a task's trials.
+    """
+    stand_in_of = dict(enumerate(stand_ins))
     jobs = [
-        Job(draw.task, derive(seed, "trial", update, number), index, related=draw.related)
+        Job(
+            draw.task,
+            derive(seed, "trial", update, number),
+            index,
+            related=draw.related,
+            stand_in=stand_in_of.get(index),
+        )
         for number, draw in enumerate(draws)
         for index in range(group)
     ]

@@ -165,10 +165,16 @@ class Survey(NamedTuple):
         return self.worlds * _FEW <= self.tasks
 
 
-def separation(env: str, beginnings: Sequence[str]) -> Separation:
-    """How the worlds of `env` are kept apart. beginnings: [task] rules and first observation of each."""
+def names_world(task: Task, env_timeout: float | None = None) -> bool:
+    """Whether a task's world has a name, or belongs to a set, by which it is kept apart."""
+    return any(_named_by(task, method, env_timeout) is not None for method in ("world_key", "seed_set"))
+
+
+def separation(env: str, beginnings: Sequence[str], *, named: bool = False) -> Separation:
+    """How the worlds of `env` are kept apart. beginnings: [task] rules and first observation of each. named: as
+    `names_world` says of them."""
     about = registry.spec(env)
-    if hasattr(about.build, "world_key") or hasattr(about.build, "seed_set"):
+    if named:
         return "split"
     if about.kind == "versus":
         return "game"
@@ -191,4 +197,5 @@ def survey(env: str, params: Mapping[str, Any], env_timeout: float | None = None
             raise
         except Exception as error:
             raise ContractBroken(f"{env}, seed {task.seed}: {described(error)}") from error
-    return Survey(separation(env, beginnings), len(tasks), len(worlds))
+    named = names_world(tasks[0], env_timeout)
+    return Survey(separation(env, beginnings, named=named), len(tasks), len(worlds))

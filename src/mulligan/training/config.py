@@ -30,6 +30,12 @@ class RunConfig:
     ] = 80
     tasks: Annotated[int, "Tasks an update plays.", AT_LEAST_1] = 32
     group: Annotated[int, "Trials of each task.", AT_LEAST_1] = 8
+    random_trials: Annotated[
+        float,
+        "Of them, share in which random legal moves play half of the episodes, for the first 70 % of the updates. "
+        "What turned out better than the group is learned: for agents that begin from nothing.",
+        LESS_THAN_1,
+    ] = 0.0
     staleness: Annotated[
         int,
         "Updates ahead that trials may begin, with older weights; from 1 on, resumed runs differ in the last bits.",
@@ -170,6 +176,8 @@ class Config:
             raise ParameterError("run.updates must be >= 1 without a warm start (got 0)")
         if self.run.group < 2 and self.algo.estimator != "ppo":
             raise ParameterError(f"run.group must be >= 2 for {self.algo.estimator}, which compares trials (got 1)")
+        if self.run.group < 2 and self.run.random_trials:
+            raise ParameterError("run.group must be >= 2 with run.random_trials: one trial is the agent's own (got 1)")
 
 
 @lru_cache(maxsize=1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -28,7 +29,8 @@ from mulligan.errors import MulliganError, StopReason, lost_device
 from mulligan.eval.passk import WARN_FROM, CutReplies, cut_replies
 from mulligan.models.load import Loaded
 from mulligan.models.memory import leave_room
-from mulligan.policy.local import LocalPolicy
+from mulligan.policy.local import Demonstrated, LocalPolicy
+from mulligan.policy.scripted import RandomPolicy
 from mulligan.policy.threads import EventLoop
 from mulligan.report.run import RunFolder
 from mulligan.rollout.groups import Mixture, draw_tasks, play_groups
@@ -41,10 +43,13 @@ from mulligan.training.rows import Row, rows_of
 from mulligan.training.step import Learner, UpdateData
 from mulligan.training.validation import RETRIES, TRIALS_AT_A_TIME, Validation
 from mulligan.training.warmstart import warm_start
+from mulligan.trial import prompts
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Group, Trial
 
 OnUpdate = Callable[[dict[str, Any]], None]
+RANDOM_UNTIL = 0.7
+"""Share of the updates in which `run.random_trials` counts; from then on all trials are the agent's own."""
 
 
 def train(
@@ -129,6 +134,8 @@ class Trainer:
         reserved = bytes_to_come(self.loaded.model, config)
         self.engine = make_engine(self.loaded.model, slots=slots, context=context, reserved=reserved)
         self.policy = LocalPolicy(self.engine, self.loaded.renderer, config.model.name)
+        style = prompts.style(config.trial.style)
+        self.stand_in = Demonstrated(RandomPolicy(), self.loaded.renderer, style.demonstrated)
         self.options = Options(config.algo.baseline, config.algo.scale)
         mixture = Mixture.parse(config.task.env, config.task.params)
         self.mixture = replace(mixture, env_timeout=config.trial.env_timeout)
@@ -232,6 +239,8 @@ class Trainer:
             batch = replace(batch, critic=values.double().cpu().numpy())
         advantages = ESTIMATORS[self.config.algo.estimator](batch, self.options, self.history)
         self.history.observe(batch)
+        random_steps = [span.step for row in rows for span in row.spans if span.logprobs is None]
+        advantages.values[random_steps] = advantages.values[random_steps].clip(min=0.0)
         targets = advantages.targets
         data = UpdateData(
             rows,
@@ -303,6 +312,7 @@ class Trainer:
             replace(settings, announced=announced),
             seed=run.seed,
             update=update,
+            stand_ins=[self.stand_in] * self._random_trials(update),
             concurrency=self.concurrency,
             retries=RETRIES,
             on_failure=lambda trial: playing.failures.update([_why_failed(trial)]),
@@ -311,6 +321,11 @@ class Trainer:
         if all(trial.failed for group in groups for trial in group.trials):
             raise MulliganError(f"every trial of update {update + 1} failed; the first failure: {_first_error(groups)}")
         return groups
+
+    def _random_trials(self, update: int) -> int:
+        """How many of a group's trials random moves take part in; one at least is the agent's own."""
+        run, planned = self.config.run, self.learner.schedule.updates
+        return min(run.group - 1, math.ceil(run.random_trials * run.group)) if update < RANDOM_UNTIL * planned else 0
 
     def _batch(self, groups: list[Group]) -> StepBatch:
         algo = self.config.algo

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, repeat
@@ -38,7 +39,7 @@ class MicroBatch:
     target: Tensor
     """[K] the sampled tokens."""
     logp_sampler: Tensor
-    """[K] the sampler's log-probabilities; 0 for demonstrations."""
+    """[K] the sampler's log-probabilities; nan where another player chose the tokens."""
     logp_old: Tensor | None
     """[K] the trainer's log-probabilities before the update, where they are used."""
     logp_ref: Tensor | None
@@ -190,7 +191,7 @@ def _join(rows: Sequence[Row], opening: int) -> _Joined:
         return np.repeat(np.fromiter(values, np.int64, len(spans)), sizes)
 
     def floats(name: str) -> NDArray[np.float32]:
-        lists = (getattr(span, name) or repeat(0.0, len(span.ids)) for span in spans)
+        lists = (getattr(span, name) or repeat(math.nan, len(span.ids)) for span in spans)
         return np.fromiter(chain.from_iterable(lists), np.float32, int(sizes.sum()))
 
     has_old, has_reference = spans[0].old is not None, spans[0].reference is not None

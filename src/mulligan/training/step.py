@@ -321,13 +321,17 @@ class Learner:
             for number, batch in enumerate(minibatch.packed):
                 scores = self.head.score(batch, self.config.trial.sampling.temperature)
                 logp_old = self._logp_old(minibatch, number, scores)
+                # Of another player's tokens the ratio is 1: they were not drawn from any policy of the model.
+                is_own, logp_now = ~batch.logp_sampler.isnan(), scores.logp.detach()
+                logp_sampler = torch.where(is_own, batch.logp_sampler, logp_now)
+                logp_old = None if logp_old is None else torch.where(is_own, logp_old, logp_now)
                 tokens = Tokens(
                     logp_new=scores.logp,
-                    logp_old=batch.logp_sampler if logp_old is None else logp_old,
+                    logp_old=logp_sampler if logp_old is None else logp_old,
                     advantage=data.advantages[batch.step],
                     share=1.0 / token_count,  # all tokens count alike, as in LaMer's and MAGE's scripts
                     logp_ref=batch.logp_ref,
-                    logp_sampler=None if logp_old is None else batch.logp_sampler,
+                    logp_sampler=None if logp_old is None else logp_sampler,
                     entropy=self._entropy(batch, scores, entropy_weight),
                 )
                 loss, loss_sums = policy_loss(tokens, self.config.algo.kl_weight, entropy_weight)
@@ -336,7 +340,7 @@ class Learner:
                     critic_loss = value_loss(values, targets[batch.step[batch.first]], 1.0 / span_count)
                     value_part = value_part + critic_loss.detach()
                     loss = loss + VALUE_WEIGHT * critic_loss
-                mismatch = mismatch + (scores.logp.detach() - batch.logp_sampler).abs().sum()
+                mismatch = mismatch + (logp_now - logp_sampler).abs().sum()
                 sums.append(loss_sums)
                 loss.backward()  # type: ignore[no-untyped-call]
         return sums, mismatch, value_part

@@ -59,12 +59,14 @@ async def run_trial(
     index: int = 0,
     reflections: ReflectionSource | None = None,
     related: Sequence[Task] = (),
+    stand_in: Policy | None = None,
     **overrides: Any,
 ) -> Trial:
     """Play one trial: up to N episodes of `task`, with reflections and memory between them.
 
     `task` may be a live environment instead. `related` are the tasks of the second and later episodes, where they are
-    others of the same class. `overrides` are fields of `TrialSettings`:
+    others of the same class. Of each episode the toss of a coin decides whether `stand_in` plays it in place of
+    `policy`, which reflects on it and remembers it as its own. `overrides` are fields of `TrialSettings`:
     ``await run_trial(task, policy, episodes=3, memory="history")``. Failures of the environment or of the model end an
     episode with a named reason and are kept in `Episode.error`; they are not raised, but `mulligan.run_trial` warns.
     """
@@ -77,7 +79,7 @@ async def run_trial(
     trial_seed = derive(seed, first_task.seed, index, "policy")
     try:
         env = await _within(settings.env_timeout, registry.build, task) if isinstance(task, Task) else task
-        play = _TrialPlay(env, player, trial_seed, settings, reflections, related)
+        play = _TrialPlay(env, player, trial_seed, settings, reflections, related, stand_in)
     except Exception as error:  # the world could not even be built
         if _is_mistake(error):
             raise
@@ -115,6 +117,7 @@ class _TrialPlay:
     settings: TrialSettings
     reflections: ReflectionSource | None
     related: Sequence[Task]
+    stand_in: Policy | None
 
     def __post_init__(self) -> None:
         settings, spec = self.settings, registry.spec_of(type(self.env), self.env.task.env)
@@ -144,8 +147,9 @@ class _TrialPlay:
                 if index and index <= len(self.related):
                     await self._move_to(self.related[index - 1])
                 blame = StopReason.REQUEST_FAILED
-                if self.conversation is None or self.memory == "none":
-                    self._begin(index)
+                stand_in = self.stand_in if derive(self.seed, index, "stand-in") % 2 else None
+                if self.conversation is None or self.memory == "none" or stand_in:
+                    self._begin(index, stand_in or self.policy)
             except Exception as error:
                 if _is_mistake(error):
                     raise
@@ -154,6 +158,9 @@ class _TrialPlay:
                 episodes.append(Episode(index, (), "", stop, error=description))
                 break
             episode, feedback = await self._episode(index)
+            if stand_in:
+                episode = replace(episode, random=True)
+                self._begin(index + 1, self.policy)
             last = index + 1 == self.settings.episodes or (self.stop == "success" and episode.won)
             if last or episode.stop in (StopReason.ENV_RAISED, StopReason.ENV_HUNG):
                 episodes.append(episode)
@@ -175,11 +182,12 @@ class _TrialPlay:
             self.conversation.close()
             self.conversation = None
 
-    def _begin(self, index: int) -> None:
+    def _begin(self, index: int, policy: Policy) -> None:
         """Start a conversation: one for the trial, or one an episode if there is no memory and nothing may cross."""
         self.close()
-        self.conversation = self.policy.start(self.env.task, derive(self.seed, index))
+        self.conversation = policy.start(self.env.task, derive(self.seed, index))
         self.count = getattr(self.conversation, "count_tokens", estimate_tokens)
+        self.spectator = None
         if isinstance(self.conversation, Spectator):
             self.spectator = self.conversation
             self.spectator.watch(cast(World, self.env))

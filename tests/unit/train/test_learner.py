@@ -130,6 +130,39 @@ def test_one_or_many_micro_batches_give_the_same_weights():
     torch.testing.assert_close(found[0], found[1], atol=2e-5, rtol=1e-3)
 
 
+@pytest.mark.parametrize("uses_own_logp", [False, True])
+def test_replies_of_another_player_are_imitated_by_their_advantage(uses_own_logp):
+    """They have no log-probabilities of the sampler. However unlikely they are, no ratio makes less of them."""
+    loaded = load(TINY)
+    rows, _ = hand_made_rows()
+    spans = [span for row in rows for span in row.spans]
+    chosen = spans[0].step
+    for span in spans:
+        if span.step == chosen:
+            span.logprobs = None
+    advantages = torch.tensor([float(step == chosen) for step in range(1 + max(span.step for span in spans))])
+    settings = config(optim=OptimConfig(lr=3e-3, warmup=1, epochs=8, lr_end=1.0))
+    learner = Learner(loaded.model, settings, uses_own_logp=uses_own_logp)
+    gains = []
+    for update in range(2):
+        before = logp_of(learner, rows, chosen)
+        learner.look_over(rows, len(advantages), update)
+        metrics = good_update(learner, UpdateData(rows, advantages), update=update)
+        gains.append(logp_of(learner, rows, chosen) - before)
+        assert metrics["clip"] == 0
+        assert metrics["sampler/mismatch"] < 1e-4 or update
+    assert min(gains) > 0.3  # far more than a clipped ratio of 1.2 allows
+
+
+def logp_of(learner, rows, step):
+    """The mean log-probability of a step's tokens now."""
+    found = []
+    for batch in pack(rows, 100_000):
+        with torch.no_grad():
+            found.append(learner.head.score(batch, 1.0).logp[batch.step == step])
+    return float(torch.cat(found).mean())
+
+
 @pytest.mark.parametrize("lora", [0, 4])
 @pytest.mark.parametrize("checkpointing", [False, True])
 def test_better_than_expected_becomes_likelier(lora, checkpointing):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import statistics
 import time
 import weakref
 from collections import Counter
@@ -98,6 +99,35 @@ def test_meta_rl_learns_to_use_its_memory_and_rl_does_not(tmp_path):
     assert meta.gains["independent"][1][0] > 0
 
 
+def test_what_random_moves_found_is_learned(tmp_path):
+    """From random weights: hardly any reply is valid, until those of random moves that won are."""
+    settings = replace(
+        bandit(episodes=3, group=8, updates=8),
+        warmstart=WarmstartConfig(steps=0),
+        algo=AlgoConfig(estimator="reinforce_pp", baseline="group", invalid_penalty=0.3),
+        optim=OptimConfig(lr=1e-2, warmup=2, epochs=4, lr_end=1.0),
+    )
+    valid = {}
+    for share in (0.0, 0.5):
+        run = train(replace(settings, run=replace(settings.run, random_trials=share)), tmp_path / f"{share}")
+        valid[share] = [line["valid"] for line in metrics(run) if "valid" in line]
+    assert valid[0.5][0] < 0.1
+    assert valid[0.5][-1] > valid[0.0][-1] + 0.3
+
+
+def test_random_moves_play_some_trials_of_a_group_and_none_towards_the_end(tmp_path):
+    config = brief(run=RunConfig(updates=4, tasks=2, group=4, threads=1, save_trials_every=1, random_trials=0.5))
+    run = train(config, tmp_path / "run")
+    shares = []
+    for update in range(1, 5):
+        trials = mulligan.load_trials(run, f"update-{update:05d}")
+        random_ones = {trial.index for trial in trials if any(episode.random for episode in trial.episodes)}
+        assert random_ones <= {0, 1}, "of four trials two are the agent's own"
+        shares.append(statistics.mean(episode.random for trial in trials for episode in trial.episodes))
+    assert all(share > 0 for share in shares[:3])  # 70 % of four updates
+    assert shares[3] == 0
+
+
 def brief(**sections) -> Config:
     """With a warm start of a moment, for what does not ask that anything be learned."""
     config = small(**sections)
@@ -172,6 +202,10 @@ def test_every_memory_mode_trains(warm, tmp_path, memory):
         {"trial": trial(episodes=2, memory="history", style="bare", max_tokens=2, window=1)},
         {"run": RunConfig(updates=2, tasks=3, group=4, threads=1, validate_every=1, validation_tasks=2)},
         {"model": ModelConfig(name="nano:hidden=64,layers=1"), "engine": EngineConfig(slots=5)},
+        {
+            "run": RunConfig(updates=2, tasks=3, group=4, threads=1, random_trials=0.5),
+            "trial": trial(episodes=3, memory="both", style="bare", max_tokens=3, reflection_tokens=3),
+        },
     ],
     ids=lambda sections: "-".join(sections) if isinstance(sections, dict) else None,
 )
@@ -418,6 +452,10 @@ def test_a_run_that_starts_from_another_has_the_precision_it_asks_for(warm, tmp_
 def test_bad_requests():
     with pytest.raises(ParameterError, match=r"run\.group must be >= 2"):
         small(run=RunConfig(group=1))
+    with pytest.raises(ParameterError, match=r"run\.group must be >= 2 with run\.random_trials"):
+        small(run=RunConfig(group=1, random_trials=0.5), algo=AlgoConfig(estimator="ppo"))
+    with pytest.raises(ParameterError, match=r"run\.random_trials must be .*less than 1|run\.random_trials must be"):
+        small(run=RunConfig(random_trials=1.0))
     with pytest.raises(ParameterError, match=r"run\.updates must be >= 0 \(got -1\)"):
         small(run=RunConfig(updates=-1))
     with pytest.raises(ParameterError, match="temperature"):

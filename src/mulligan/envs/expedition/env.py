@@ -13,7 +13,7 @@ Parameters (`--env.NAME`), each with the worlds that have it:
 
 world        ``signpost``, ``lookout``, ``toolbox`` or ``camp``
 view         ``plain`` sentences, or ``compact``: one word a fact, for tiny models
-words        names that training has (``usual``), or others (``unseen``; plain view)
+words        names that training has (``usual``), or others (``unseen``; plain view), or the ``same`` in every task
 doors        (signpost) how many, or a range such as ``4-12``, of which each task draws its number
 rooms        (lookout) as doors
 tools        (toolbox) unknown ones, as doors
@@ -170,11 +170,18 @@ class Expedition:
         shown = [*(turn.observation for turn in episode.turns[1:]), episode.final]
         return self.view.memory([text for turn, text in zip(episode.turns, shown, strict=False) if turn.valid])
 
-    def world_key(self) -> str:
-        """The names of all places, and at which of them the prize lies first; the order of doors does not matter."""
+    def world_key(self) -> str | None:
+        """The names of all places; the order of doors does not matter, nor where the prize lies.
+
+        Were the prize part of the key, names of training would come back in evaluation with the prize where training
+        never had it, and agents that remember names would do worse than chance. Tasks that all have the same names
+        cannot be kept apart.
+        """
+        if self.task.text("words") == "same":
+            return None
         size, places = self._model.trail or 1, self.view.names.places
         trails = sorted(",".join(places[first : first + size]) for first in range(0, len(places), size))
-        return f"{self.task.text('world')}:{';'.join(trails)}:{places[self.first_prize]}"
+        return f"{self.task.text('world')}:{';'.join(trails)}"
 
     def picture(self) -> str:
         """The map as people see it."""

@@ -19,7 +19,7 @@ from mulligan.envs.expedition.model import CAMP, Action, Model, State, Told
 
 LISTS = {"signpost": "doors", "lookout": "rooms", "toolbox": "tools", "camp": "sites"}
 """World -> its list of names."""
-WORD_SETS = ("usual", "unseen")
+WORD_SETS = ("usual", "unseen", "same")
 _LETTERS = "abcdefgh"
 _CELLS = tuple(f"{letter}{number}" for number in range(1, 9) for letter in _LETTERS)
 _SPARE_CELLS = 8
@@ -46,6 +46,8 @@ def word_list(world: str, words: str) -> tuple[str, ...]:
 
 def draw_names(world: str, view: str, words: str, model: Model, rng: random.Random) -> Names:
     """The names of a task's places, in the order in which they are listed."""
+    if words == "same":
+        rng, words = random.Random("same"), "usual"
     if view == "plain":
         *places, sure = rng.sample(word_list(world, words), model.places + 1)
         return Names(tuple(places), sure)
