@@ -119,7 +119,7 @@ def test_compact_view_names_only_what_is_new():
     news = env.step("<action>a1</action>").observation.split()
     assert news[0] == "a1=0"
     assert sorted(news) == sorted(["a1=0", "b1=0", "c1=0", "d1=0", "a2=0", "b2=0", "a3=0", "b3=0", "d2=1", "c3=1"])
-    assert env.step("d3").observation == "nothing new" or env.lost
+    assert env.step("d3").observation == "nothing new" or env.ended
 
 
 def test_compact_mine_word():
