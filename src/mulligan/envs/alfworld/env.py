@@ -2,7 +2,8 @@
 
 Games are generated from the seed, or are the official ones (`mulligan.envs.alfworld.games`). The world is only partly
 seen: what lies in a receptacle shows when one stands before it, and opens it where it has a door. So a first episode
-is spent on searching, and a second one can profit from what the first one found.
+is spent on searching, and a second one can profit from what the first one found. With ``spare=1`` there is hardly a
+turn for searching: a first episode can win by luck alone, or look around for the next one.
 
 Parameters (`--env.NAME`):
 

@@ -3,6 +3,9 @@
 Two views of the same game. ``board`` shows the whole board each turn, as the papers do. ``compact`` shows only what
 changed, one word for each newly opened cell (``b3=2``), for short contexts; there a bare ``b3`` is a reply too.
 
+A lost game shows its mine for free, so that somebody who plays for the present attempt alone learns what the next one
+needs. With a price, a cell that is too risky for one attempt may still be worth opening for those that follow.
+
 Parameters (`--env.NAME`):
 
 rows, cols  of the board
