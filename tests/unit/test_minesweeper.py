@@ -148,6 +148,18 @@ def test_the_expert_ends_a_game_that_is_not_worth_its_risk():
     assert "outcome: ended the game" in player.reflect(ended)
 
 
+def test_the_mixed_player_ends_half_of_its_games_at_once():
+    env = mulligan.make("minesweeper", 3, params={"price": 0.1})
+    trial = mulligan.run_trial_sync(env, ExpertPolicy(kind="mixed"), episodes=60, stop="never")
+    ended = [episode for episode in trial.episodes if "end" in episode.turns[0].reply.text]
+    assert 15 < len(ended) < 45
+    assert all(episode.reward == 0.0 and len(episode.turns) == 1 for episode in ended)
+    free = mulligan.run_trial_sync(
+        mulligan.make("minesweeper", 3), ExpertPolicy(kind="mixed"), episodes=20, stop="never"
+    )
+    assert all(turn.valid for episode in free.episodes for turn in episode.turns)
+
+
 def test_compact_view_names_only_what_is_new():
     env = _fixed(3, 4, [11], view="compact")
     assert env.reset() == "all closed"

@@ -110,6 +110,7 @@ class MineSweeper:
         "rows": 6, "cols": 6, "mines": 3, "view": "board", "price": 0.0,
     }  # fmt: skip
     turns: ClassVar[int] = 7
+    players: ClassVar[tuple[str, ...]] = ("expert", "omniscient", "mixed")
     glyphs: ClassVar[dict[str, str]] = {
         "?": "dim", "*": "bold red", "0": "bright_black", "1": "blue", "2": "green", "3": "red", "4": "magenta",
     }  # fmt: skip

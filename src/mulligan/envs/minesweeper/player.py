@@ -36,7 +36,8 @@ class Sweeper:
     """Plays one world for a whole trial; sees what an agent sees unless it is omniscient.
 
     It remembers the cells that an agent's memory tells of: in the compact view its own moves, otherwise every open one;
-    and, unlike the compact memory, the number each showed.
+    and, unlike the compact memory, the number each showed. Where mines have a price, the mixed player ends every other
+    game before its first move: a warm start then shows both, and leaves it to training whether to play.
     """
 
     def __init__(self, world: MineSweeper, kind: str, rng: random.Random, skill: float, recall: float) -> None:
@@ -50,6 +51,8 @@ class Sweeper:
         closed = [cell for cell, opened in enumerate(world.opened) if not opened]
         if self.rng.random() >= self.skill:
             cell = self.rng.choice([*closed, None] if world.price else closed)
+        elif self.kind == "mixed" and world.price and not any(world.opened) and self.rng.random() < 0.5:
+            cell = None
         elif self.kind == "omniscient":
             cell = fewest_clicks(world.board, world.counts, world.opened)[0]
         else:
