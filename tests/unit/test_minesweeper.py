@@ -78,7 +78,7 @@ def test_agrees_with_an_independent_implementation(size, share, seed, clicks):
             return
 
 
-def _fixed(rows: int, cols: int, mines: list[int], **params: str):
+def _fixed(rows: int, cols: int, mines: list[int], **params: object):
     """A world whose mines are laid by hand, through a seed that is then overwritten."""
     env = mulligan.make("minesweeper", 0, params={"rows": rows, "cols": cols, "mines": len(mines), **params})
     env.mines = tuple(mines)
@@ -111,6 +111,55 @@ def test_the_first_click_may_be_a_mine_and_ends_the_game():
     assert step.observation == "  1 2\n1 * ?\n2 ? ?"
 
 
+@pytest.mark.parametrize("view", ["board", "compact"])
+def test_a_mine_costs_its_price_and_ending_costs_nothing(view):
+    env = _fixed(2, 2, [0], view=view, price=0.5)
+    assert "Stepping on a mine costs 0.5; <action>end</action> ends the game at no cost." in env.rules()
+    assert env.step("<action>(1, 1)</action>").reward == -0.5
+    env.reset()
+    env.step("<action>(1, 2)</action>")
+    assert "<action>end</action>" in env.legal()
+    end = env.step("<action>end</action>")
+    assert (end.done, end.won, end.reward, end.valid) == (True, False, 0.0, True)
+    assert not env.step("<action>(2, 1)</action>").valid
+    assert not env.step("<action>end</action>").valid
+
+
+def test_without_a_price_nobody_ends_a_game():
+    env = _fixed(2, 2, [0])
+    assert "costs" not in env.rules()
+    assert "<action>end</action>" not in env.legal()
+    assert not env.step("<action>end</action>").valid
+    assert str(env.step("<action>(1, 1)</action>").reward) == "0.0"  # not -0.0, which tables would show
+
+
+def test_the_expert_ends_a_game_that_is_not_worth_its_risk():
+    """3 mines on 2 x 2: a cell is safe in 1 of 4 boards, worth 1/4 - 3/4 of the price. With memory, three lost games
+    show where it is."""
+    lost, ended = (
+        mulligan.run_trial_sync(_fixed(2, 2, [0, 1, 2], price=price), ExpertPolicy(1.0, 1.0), episodes=1).episodes[0]
+        for price in (0.3, 0.4)
+    )
+    assert lost.reward in (-0.3, 1.0)
+    assert (ended.reward, ended.final) == (0.0, "  1 2\n1 ? ?\n2 ? ?")
+    env = _fixed(2, 2, [0, 1, 2], price=0.4)
+    player = env.player("expert", random.Random(0), 1.0, 0.0)
+    player.see(env.step(player.act()))
+    assert "outcome: ended the game" in player.reflect(ended)
+
+
+def test_the_mixed_player_ends_half_of_its_games_at_once():
+    env = mulligan.make("minesweeper", 3, params={"price": 0.1})
+    trial = mulligan.run_trial_sync(env, ExpertPolicy(kind="mixed"), episodes=60, stop="never")
+    ended = [episode for episode in trial.episodes if "end" in episode.turns[0].reply.text]
+    assert 15 < len(ended) < 45
+    assert all(episode.reward == 0.0 and len(episode.turns) == 1 for episode in ended)
+    free = mulligan.run_trial_sync(
+        mulligan.make("minesweeper", 3), ExpertPolicy(kind="mixed"), episodes=20, stop="never"
+    )
+    assert all(turn.valid for episode in free.episodes for turn in episode.turns)
+
+
 def test_compact_view_names_only_what_is_new():
     env = _fixed(3, 4, [11], view="compact")
     assert env.reset() == "all closed"
@@ -119,7 +168,7 @@ def test_compact_view_names_only_what_is_new():
     news = env.step("<action>a1</action>").observation.split()
     assert news[0] == "a1=0"
     assert sorted(news) == sorted(["a1=0", "b1=0", "c1=0", "d1=0", "a2=0", "b2=0", "a3=0", "b3=0", "d2=1", "c3=1"])
-    assert env.step("d3").observation == "nothing new" or env.lost
+    assert env.step("d3").observation == "nothing new" or env.ended
 
 
 def test_compact_mine_word():
@@ -268,6 +317,9 @@ def test_digest_tells_what_the_agent_saw():
         {"rows": 1, "cols": 1},
         {"view": "fog"},
         {"cols": 27, "view": "compact"},
+        {"price": -0.5},
+        {"price": "nan"},
+        {"price": "inf"},
     ],
 )
 def test_impossible_boards_are_refused_in_one_line(params):

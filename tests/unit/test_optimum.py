@@ -211,6 +211,25 @@ def test_minesweeper_by_hand() -> None:
     assert three.best.p == pytest.approx([2 / 3, 1, 1])
 
 
+def test_minesweeper_with_a_price_by_hand() -> None:
+    """1 x 2 with a mine that costs 1.5: the toss is worth 1/2 - 3/4 = -1/4, and what it shows a win in half of all
+    trials. It pays from -1/4 + γ/2 = 0 on; before, the game is ended each time."""
+    params = {"rows": 1, "cols": 2, "mines": 1, "price": 1.5}
+    far, near = (mulligan.optimum("minesweeper", params=params, gamma_traj=gamma) for gamma in (0.6, 0.4))
+    assert far.threshold == pytest.approx(0.5)
+    assert far.best.returns == pytest.approx([-1 / 4, 1 / 2, 0])
+    assert far.best.p == pytest.approx([1 / 2, 1, 1])
+    assert near.best.returns == near.myopic.returns == [0, 0, 0]
+    assert near.best.p == [0, 0, 0]
+
+
+def test_no_policy_of_a_small_minesweeper_with_a_price_is_better() -> None:
+    coin = TrialRules(MineModel(1, 2, 1, price=1.5), 1, 3, "success")
+    assert check_against_every_policy(coin, (0.0, 0.4, 0.6, 1.0)) == 23
+    three = TrialRules(MineModel(1, 3, 1, price=1.0), 2, 2, "success")
+    assert check_against_every_policy(three, (0.0, 0.5, 1.0)) == 358
+
+
 def test_ties_of_the_myopic_player_are_broken_at_random() -> None:
     """3 mines on 3 x 3: what is best now may be better or worse for the next attempt."""
     optimum = mulligan.optimum("minesweeper", params={"rows": 3, "cols": 3, "mines": 3})
@@ -230,6 +249,8 @@ GAMES: dict[str, tuple[str, dict[str, Any], float]] = {
     "toolbox": ("expedition", {"world": "toolbox"}, 0.9),
     "minesweeper": ("minesweeper", {"rows": 3, "cols": 3, "mines": 2}, 1.0),
     "minesweeper, compact": ("minesweeper", {"rows": 2, "cols": 4, "mines": 3, "view": "compact"}, 0.6),
+    "minesweeper, price": ("minesweeper", {"rows": 2, "cols": 3, "mines": 2, "price": 1.0, "view": "compact"}, 0.9),
+    "minesweeper, some ended": ("minesweeper", {"rows": 3, "cols": 3, "mines": 2, "price": 2.0}, 0.1),
 }
 
 
@@ -409,7 +430,12 @@ class Generous(Bandit):
 
 
 def test_the_contract_holds_a_model_to_its_environment() -> None:
-    for env, params in (("bandit", {}), ("minesweeper", {"rows": 3, "cols": 3}), ("expedition", {"world": "camp"})):
+    for env, params in (
+        ("bandit", {}),
+        ("minesweeper", {"rows": 3, "cols": 3}),
+        ("minesweeper", {"rows": 3, "cols": 3, "price": 0.5}),
+        ("expedition", {"world": "camp"}),
+    ):
         mulligan.check_env(env, params)
     with pytest.raises(ContractBroken, match=r"model\(\) does not expect what '<action>\d</action>' led to"):
         mulligan.check_env(Generous)

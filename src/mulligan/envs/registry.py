@@ -175,26 +175,26 @@ def task_of(name: str, seed: int, given: Mapping[str, Any]) -> Task:
         if key not in settled:
             raise UnknownName(f"parameter of {name}", key, [*settled, "turns"])
         settled[key] = _coerce(name, key, value, settled[key])
-    settled, task_class = _settled(env_spec, settled, seed, turns)
+    settled, turns, task_class = _settled(env_spec, settled, seed, turns)
     return Task(env=name, seed=seed, turns=turns, task_class=task_class, params=tuple(sorted(settled.items())))
 
 
 def _settled(
     env_spec: EnvSpec, params: dict[str, ParamValue], seed: int, turns: int
-) -> tuple[dict[str, ParamValue], str]:
-    """The parameters as the environment checks and completes them, and the class of the task."""
+) -> tuple[dict[str, ParamValue], int, str]:
+    """The parameters as the environment checks and completes them, the turns, and the class of the task."""
     world: Any = env_spec.build
     try:
         if hasattr(world, "settle"):  # checks the parameters and fixes those that depend on the seed
             params = call(world.settle, params, seed)
         if not isinstance(params, dict) or not all(isinstance(value, str | int | float) for value in params.values()):
             raise TypeError(f"settle() must return parameters by name (got {reprlib.repr(params)})")
+        turns = int(params.pop("turns", turns))  # where they depend on the seed too
         if hasattr(world, "check_turns"):
             call(world.check_turns, params, turns)
         has_class = getattr(world, "task_class", None)
-        return params, text_of("task_class()", call(world.task_class, params)) if has_class else _class_of(
-            env_spec.name
-        )
+        task_class = text_of("task_class()", call(world.task_class, params)) if has_class else _class_of(env_spec.name)
+        return params, turns, task_class
     except MulliganError:
         raise
     except Exception as error:

@@ -133,7 +133,7 @@ def _lengths(name: str, mixture: Mixture, settings: TrialSettings, renderer: Ren
     # Two episodes, so that a reflection is asked for after the first.
     settings = replace(settings, episodes=2, memory="reflection", stop="never", window=None)
     replies: dict[str, list[Completion | None]] = {"opening": [], "observation": [], "request": []}
-    digests: list[int] = []
+    digests, turns = list[int](), [registry.task_of(name, 0, params).turns]
     for number in range(TASKS):
         try:
             task = registry.task_of(name, FIRST_SEED["train"] + number, params)
@@ -142,6 +142,7 @@ def _lengths(name: str, mixture: Mixture, settings: TrialSettings, renderer: Ren
             raise
         except Exception:  # a world that cannot be built is skipped here, and its error raised where it is drawn
             continue
+        turns.append(task.turns)
         trial = run_trial_sync(env, player, settings=settings)
         episodes = [episode for episode in trial.episodes if episode.turns]
         replies["opening"] += [episode.turns[0].reply for episode in episodes[:1]]  # before it there is no memory
@@ -154,7 +155,7 @@ def _lengths(name: str, mixture: Mixture, settings: TrialSettings, renderer: Ren
         part: max((len(reply.prompt_ids or ()) for reply in each if reply is not None), default=0)
         for part, each in replies.items()
     }
-    return Lengths(registry.task_of(name, 0, params).turns, **longest, digest=max(digests, default=None))
+    return Lengths(max(turns), **longest, digest=max(digests, default=None))
 
 
 def _digest(digest: Callable[[Episode], str], episode: Episode) -> str:

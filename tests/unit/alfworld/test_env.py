@@ -17,7 +17,12 @@ from mulligan.envs.alfworld.generate import SHORTEST, generate
 from mulligan.envs.alfworld.plan import plan
 from mulligan.envs.alfworld.world import Kind
 from mulligan.errors import ParameterError, StopReason, UnknownName, UsageError
+from mulligan.models.nano import nano_tokenizer
+from mulligan.models.renderer import Renderer
 from mulligan.policy.scripted import ExpertPolicy, RandomPolicy
+from mulligan.rollout.groups import Mixture
+from mulligan.rollout.lengths import sampled_lengths
+from mulligan.trial.settings import TrialSettings
 from mulligan.types import Completion, Episode, Turn
 from scripted_play import ScriptedPolicy
 
@@ -54,7 +59,9 @@ def play(world: ALFWorld, *commands: str) -> Episode:
     return Episode(0, tuple(turns), observation, StopReason.WON if won else StopReason.TURN_LIMIT)
 
 
-@pytest.mark.parametrize("params", [{}, {"kind": "ood"}, {"commands": True, "turns": 30, "plan": 28, "places": 20}])
+@pytest.mark.parametrize(
+    "params", [{}, {"kind": "ood"}, {"commands": True, "turns": 30, "plan": 28, "places": 20}, {"spare": 1}]
+)
 def test_keeps_the_contract(params: dict[str, object]) -> None:
     mulligan.check_env("alfworld", params=params)
 
@@ -84,6 +91,27 @@ def test_generated_games_are_winnable_with_turns_to_spare(kind: Kind) -> None:
             assert not game.won()
             assert game.play(step) is not None
         assert game.won()
+
+
+def test_turns_that_follow_the_plan() -> None:
+    """An episode has the turns of its game's plan, and `spare` more: whoever knows where all lies needs none."""
+    for seed in range(20):
+        task, usual = (mulligan.make_task("alfworld", seed, params=params) for params in ({"spare": 1}, {}))
+        world = mulligan.make(task)
+        assert isinstance(world, ALFWorld)
+        assert world.world_key() == mulligan.make(usual).world_key()  # type: ignore[attr-defined]
+        assert task.turns == len(plan(world.game) or []) + 1
+        assert usual.turns == 10
+        knowing = mulligan.make_task("alfworld", seed, params={"spare": 0})
+        assert mulligan.run_trial_sync(knowing, ExpertPolicy(1.0, kind="omniscient"), episodes=1).solved_at == 0
+
+
+def test_the_longest_game_decides_how_long_a_trial_may_get() -> None:
+    params = {"spare": 1}
+    turns = [mulligan.make_task("alfworld", seed, params=params).turns for seed in range(8)]
+    assert turns[0] < max(turns)
+    lengths = sampled_lengths(Mixture.parse("alfworld", params), TrialSettings(), Renderer(nano_tokenizer()))
+    assert lengths["alfworld"].turns == max(turns)
 
 
 def test_games_differ_and_repeat() -> None:
@@ -139,6 +167,7 @@ def test_a_frozen_game() -> None:
         ({"plan": 5, "kind": "heat"}, ParameterError, "plan .*6.*heat.*5"),
         ({"plan": 9}, ParameterError, "turns .*11.*plan=9.*10"),
         ({"game": 3}, ParameterError, "game .*3"),
+        ({"spare": -2}, ParameterError, "spare .*-1 to 99.*-2"),
         ({"games": "nowhere"}, UsageError, "nowhere"),
         ({"view": "board"}, UnknownName, "view .*board"),
         ({"rooms": "new"}, UnknownName, "rooms .*new"),

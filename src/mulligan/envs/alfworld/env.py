@@ -2,7 +2,8 @@
 
 Games are generated from the seed, or are the official ones (`mulligan.envs.alfworld.games`). The world is only partly
 seen: what lies in a receptacle shows when one stands before it, and opens it where it has a door. So a first episode
-is spent on searching, and a second one can profit from what the first one found.
+is spent on searching, and a second one can profit from what the first one found. With ``spare=1`` there is hardly a
+turn for searching: a first episode can win by luck alone, or look around for the next one.
 
 Parameters (`--env.NAME`):
 
@@ -12,6 +13,7 @@ games     ``generated``, or official ones: ``train``, ``valid_train``, ``valid_s
 game      the number of an official one; -1 lets the seed of the task choose
 kind      of task: pick, look, clean, heat, cool, pick2; ``train`` is the first four, ``ood`` the others, ``all`` all
 plan      a game can be won in so many steps
+spare     an episode has so many turns more than the plan of its game has steps; -1 gives every episode ``turns``
 places    receptacles in a generated room
 rooms     floor plans of generated games: those of training (``seen``), those set apart (``unseen``), or ``all``
 view      ``text``, ``compact`` or ``cells``, see `mulligan.envs.alfworld.views`
@@ -75,15 +77,15 @@ class ALFWorld:
     __slots__ = ("_done", "game", "show_commands", "task", "view", "world")
 
     defaults: ClassVar[dict[str, ParamValue]] = {
-        "games": GENERATED, "game": -1, "kind": "train", "plan": 8, "places": 10, "rooms": "seen",
-        "view": "text", "commands": False,
+        "games": GENERATED, "game": -1, "kind": "train", "plan": 8, "spare": -1, "places": 10,
+        "rooms": "seen", "view": "text", "commands": False,
     }  # fmt: skip
     turns: ClassVar[int] = 10
     kind: ClassVar[str] = "solve"
 
     def __init__(self, task: Task) -> None:
         self.task = task
-        self.world = _world(task)
+        self.world = _world(dict(task.params), task.seed)
         self.view = view_of(task.text("view"), self.world)
         self.show_commands = bool(task["commands"])
         self.game = Game(self.world)
@@ -91,29 +93,18 @@ class ALFWorld:
 
     @staticmethod
     def settle(params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:
-        """Check the parameters and fix the kind of task; an official game also gives its number."""
-        check_choices("alfworld", params, {"kind": (*_GROUPS, *KINDS), "view": VIEWS, "rooms": get_args(Rooms)})
-        name, games, game, longest = str(params["kind"]), str(params["games"]), int(params["game"]), int(params["plan"])
-        kinds = _GROUPS.get(name) or (cast(Kind, name),)
-        if games != GENERATED:
-            if params["rooms"] == "unseen":
-                raise ParameterError("alfworld: rooms=unseen needs games=generated; official ones are valid_unseen")
-            number, world = pick(games, game, seed, kinds, longest)
-            return {**params, "game": number, "kind": world.goal.kind, "places": len(world.locations)}
-        if game != -1:
-            raise ParameterError(f"alfworld: game must be -1 for generated games, which go by the seed (got {game})")
-        check_range("alfworld", params, "places", generate.FEWEST, generate.MOST)
-        possible = [kind for kind in kinds if generate.SHORTEST[kind] <= longest]
-        if not possible:
-            least = min(generate.SHORTEST[kind] for kind in kinds)
-            raise ParameterError(f"alfworld: plan must be >= {least} for kind={name} (got {longest})")
-        return {**params, "kind": possible[derive(seed, "alfworld kind") % len(possible)]}
+        """Check the parameters and fix the kind of task; an official game also gives its number, `spare` the turns."""
+        settled, spare = _settled_kind(params, seed), int(params["spare"])
+        check_range("alfworld", params, "spare", -1, 99)
+        if spare < 0:
+            return settled
+        return {**settled, "turns": _world(settled, seed).plan_length + spare}
 
     @staticmethod
     def check_turns(params: Mapping[str, ParamValue], turns: int) -> None:
         """A game must be winnable with turns to spare."""
         least = int(params["plan"]) + SPARE
-        if turns < least:
+        if turns < least and int(params["spare"]) < 0:
             raise ParameterError(f"alfworld: turns must be >= {least} for plan={params['plan']} (got {turns})")
 
     @staticmethod
@@ -197,13 +188,31 @@ class ALFWorld:
         return Step(self._shown(self.view.nothing), valid=False, state_key=self.game.key(), feedback=why)
 
 
-def _world(task: Task) -> World:
-    games, kind = task.text("games"), cast(Kind, task.text("kind"))
+def _settled_kind(params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:
+    check_choices("alfworld", params, {"kind": (*_GROUPS, *KINDS), "view": VIEWS, "rooms": get_args(Rooms)})
+    name, games, game, longest = str(params["kind"]), str(params["games"]), int(params["game"]), int(params["plan"])
+    kinds = _GROUPS.get(name) or (cast(Kind, name),)
+    if games != GENERATED:
+        if params["rooms"] == "unseen":
+            raise ParameterError("alfworld: rooms=unseen needs games=generated; official ones are valid_unseen")
+        number, world = pick(games, game, seed, kinds, longest)
+        return {**params, "game": number, "kind": world.goal.kind, "places": len(world.locations)}
+    if game != -1:
+        raise ParameterError(f"alfworld: game must be -1 for generated games, which go by the seed (got {game})")
+    check_range("alfworld", params, "places", generate.FEWEST, generate.MOST)
+    possible = [kind for kind in kinds if generate.SHORTEST[kind] <= longest]
+    if not possible:
+        least = min(generate.SHORTEST[kind] for kind in kinds)
+        raise ParameterError(f"alfworld: plan must be >= {least} for kind={name} (got {longest})")
+    return {**params, "kind": possible[derive(seed, "alfworld kind") % len(possible)]}
+
+
+def _world(params: Mapping[str, ParamValue], seed: int) -> World:
+    """The world of settled parameters."""
+    games, kind, longest = str(params["games"]), cast(Kind, params["kind"]), int(params["plan"])
     if games == GENERATED:
-        return generate.generate(
-            task.seed, kind, task.integer("places"), task.integer("plan"), cast(Rooms, task.text("rooms"))
-        )
-    return pick(games, task.integer("game"), task.seed, (kind,), task.integer("plan"))[1]
+        return generate.generate(seed, kind, int(params["places"]), longest, cast(Rooms, params["rooms"]))
+    return pick(games, int(params["game"]), seed, (kind,), longest)[1]
 
 
 class Searcher:

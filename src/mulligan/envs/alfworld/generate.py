@@ -78,7 +78,7 @@ def make(seed: int, kind: Kind, places: int, longest: int, rooms: Rooms = "all")
             continue
         if all(game.play(step) is not None for step in steps) and game.won():
             digest = hashlib.blake2b(repr((problem.facts, problem.goal, task)).encode(), digest_size=8).hexdigest()
-            world.name = f"generated/{digest}"
+            world.name, world.plan_length = f"generated/{digest}", len(steps)
             return problem, world
     raise ParameterError(
         f"alfworld: no game of kind={kind} can be generated with plan={longest}, places={places} and rooms={rooms}; "

@@ -72,7 +72,7 @@ class World:
     def __init__(self, problem: Problem, goal: Goal, task: str, name: str) -> None:
         self.goal, self.task, self.name = goal, task, name
         self.plan_length = 0
-        """Steps of the shortest direct way to win, where it was looked for."""
+        """Steps of the shortest direct way to win."""
         by_predicate: Facts = defaultdict(list)
         for fact in problem.facts:
             by_predicate[fact[0]].append(fact[1:])

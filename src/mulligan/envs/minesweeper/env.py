@@ -3,11 +3,15 @@
 Two views of the same game. ``board`` shows the whole board each turn, as the papers do. ``compact`` shows only what
 changed, one word for each newly opened cell (``b3=2``), for short contexts; there a bare ``b3`` is a reply too.
 
+A lost game shows its mine for free, so that somebody who plays for the present attempt alone learns what the next one
+needs. With a price, a cell that is too risky for one attempt may still be worth opening for those that follow.
+
 Parameters (`--env.NAME`):
 
 rows, cols  of the board
 mines       hidden on it
 view        ``board`` or ``compact``
+price       that opening a mine costs; where there is one, ``end`` is a reply too: it ends the game at no cost
 """
 
 from __future__ import annotations
@@ -21,11 +25,14 @@ from typing import ClassVar
 
 from mulligan.envs.base import Player, action_text, check_choices, check_range, least_image
 from mulligan.envs.model import Model
+from mulligan.errors import ParameterError
 from mulligan.seeding import generator
 from mulligan.types import Episode, ParamValue, Step, Task
 
 GLYPHS = b"012345678*"
 """Cells by their number of mines around them, 9 for a mine."""
+END = "<action>end</action>"
+"""The reply that ends a game with a price, before a mine does."""
 _PAIR = re.compile(r"\(?\s*(\d{1,4})\s*[,;\s]\s*(\d{1,4})\s*\)?")
 _WORD = re.compile(r"([a-zA-Z])(\d{1,4})")
 
@@ -99,8 +106,11 @@ def cascade(board: Grid, counts: bytes, opened: bytearray, cell: int) -> list[in
 class MineSweeper:
     """Open every safe cell of a board with hidden mines; the first click may be a mine."""
 
-    defaults: ClassVar[dict[str, ParamValue]] = {"rows": 6, "cols": 6, "mines": 3, "view": "board"}
+    defaults: ClassVar[dict[str, ParamValue]] = {
+        "rows": 6, "cols": 6, "mines": 3, "view": "board", "price": 0.0,
+    }  # fmt: skip
     turns: ClassVar[int] = 7
+    players: ClassVar[tuple[str, ...]] = ("expert", "omniscient", "mixed")
     glyphs: ClassVar[dict[str, str]] = {
         "?": "dim", "*": "bold red", "0": "bright_black", "1": "blue", "2": "green", "3": "red", "4": "magenta",
     }  # fmt: skip
@@ -111,6 +121,7 @@ class MineSweeper:
         cells = range(self.board.rows * self.board.cols)
         self.mines = tuple(sorted(generator(task.seed, "minesweeper").sample(cells, task.integer("mines"))))
         self.counts = count_neighbours(self.board, self.mines)
+        self.price = float(task["price"])
         view = task.text("view")
         self.compact, self.names, self.replies = view == "compact", self.board.names[view], self.board.replies[view]
         self.reset()
@@ -122,6 +133,8 @@ class MineSweeper:
         check_range("minesweeper", params, "rows", 1, 99)
         check_range("minesweeper", params, "cols", 2 if rows == 1 else 1, 26 if params["view"] == "compact" else 99)
         check_range("minesweeper", params, "mines", 1, rows * cols - 1)
+        if not 0 <= float(params["price"]) <= 100:
+            raise ParameterError(f"minesweeper: price must be 0 to 100 (got {params['price']})")
         return params
 
     @staticmethod
@@ -133,8 +146,9 @@ class MineSweeper:
         about = (
             f"MineSweeper on a board of {size} with {mines} hidden mine{'s' if mines > 1 else ''}. Each turn you open "
             "one cell. A mine ends the game; a safe cell shows how many of its up to eight neighbours are mines, and "
-            "a 0 opens its neighbours too. You win when every safe cell is open.\n"
+            "a 0 opens its neighbours too. You win when every safe cell is open."
         )
+        about += f" Stepping on a mine costs {self.price:g}; {END} ends the game at no cost.\n" if self.price else "\n"
         if self.compact:
             return about + (
                 "Cells are named by column letter and row number: b3 is column b, row 3. Each turn shows only what is "
@@ -152,18 +166,22 @@ class MineSweeper:
         self.text = bytearray(self.board.blank)
         self.opened = bytearray(len(self.counts))
         self.closed_safe = len(self.counts) - len(self.mines)
-        self.lost = False
+        self.ended = False
         return "all closed" if self.compact else self.text.decode()
 
     def step(self, reply: str) -> Step:
-        cell = self._read(reply)
+        action = self._action(reply)
+        if action == "end" and self.price and not self._over():
+            self.ended = True
+            return Step("ended" if self.compact else self.text.decode(), done=True, state_key=self.text.decode())
+        cell = self._cell(action)
         if cell is None:
             return self._invalid("No cell could be read from the answer; name one closed cell inside <action> tags.")
         if cell < 0:
             return self._invalid(f"That is not on the board of {self.board.rows} rows and {self.board.cols} columns.")
         if self.opened[cell]:
             return self._invalid(f"{self.names[cell]} is open already.")
-        if self.lost or not self.closed_safe:
+        if self._over():
             return self._invalid("The game is over.")
         fresh, text, offsets = cascade(self.board, self.counts, self.opened, cell), self.text, self.board.offsets
         for each in fresh:
@@ -171,14 +189,15 @@ class MineSweeper:
         board = text.decode()
         shown = " ".join(f"{self.names[each]}={board[offsets[each]]}" for each in fresh) if self.compact else board
         if self.counts[cell] == 9:
-            self.lost = True
-            return Step(shown, done=True, state_key=board)
+            self.ended = True
+            return Step(shown, 0.0 - self.price, done=True, state_key=board)
         self.closed_safe -= len(fresh)
         won = not self.closed_safe
         return Step(shown, float(won), won, won, True, board, "", len(fresh) / (len(self.counts) - len(self.mines)))
 
     def legal(self) -> Sequence[str]:
-        return [reply for reply, opened in zip(self.replies, self.opened, strict=True) if not opened]
+        cells = [reply for reply, opened in zip(self.replies, self.opened, strict=True) if not opened]
+        return [*cells, END] if self.price else cells
 
     def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
         from mulligan.envs.minesweeper.player import Sweeper
@@ -188,7 +207,7 @@ class MineSweeper:
     def model(self) -> Model:
         from mulligan.envs.minesweeper.model import MineModel
 
-        return MineModel(self.board.rows, self.board.cols, len(self.mines), self.task.text("view"))
+        return MineModel(self.board.rows, self.board.cols, len(self.mines), self.task.text("view"), self.price)
 
     def digest(self, episode: Episode) -> str:
         if self.compact:
@@ -208,11 +227,17 @@ class MineSweeper:
     def _layout(self) -> str:
         return "".join("*" if count == 9 else "." for count in self.counts)
 
-    def _read(self, reply: str) -> int | None:
-        """The cell a reply names; None if it names none, -1 if it lies outside the board."""
+    def _over(self) -> bool:
+        return self.ended or not self.closed_safe
+
+    def _action(self, reply: str) -> str | None:
         action = action_text(reply)
         if action is None and self.compact and len(reply) < 16:
             action = reply.strip()
+        return action
+
+    def _cell(self, action: str | None) -> int | None:
+        """The cell that an action names; None if it names none, -1 if it lies outside the board."""
         if action is None or len(action) > 32:  # the patterns are slow on long runs of spaces
             return None
         word, pair = _WORD.fullmatch(action) if self.compact else None, _PAIR.fullmatch(action)

@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from mulligan.envs.minesweeper.env import GLYPHS, Grid, cascade, count_neighbours, grid
+from mulligan.envs.minesweeper.env import END, GLYPHS, Grid, cascade, count_neighbours, grid
 from mulligan.envs.model import Belief, Outcome
 from mulligan.types import Step
 
 _CODES = {"?": 0, **{chr(glyph): count + 1 for count, glyph in enumerate(GLYPHS)}}
 """Character of the board -> what `visible` has for it."""
+_END = -1
+"""The action that ends a game with a price."""
 _PLUS_ONE = bytes((count + 1) % 256 for count in range(256))
 
 
@@ -29,6 +31,7 @@ class MineModel:
     cols: int
     mines: int
     view: str = "board"
+    price: float = 0.0
 
     @cached_property
     def board(self) -> Grid:
@@ -54,14 +57,18 @@ class MineModel:
         return bytes(len(world))
 
     def actions(self, state: bytes) -> list[int]:
-        return [cell for cell, opened in enumerate(state) if not opened]
+        cells = [cell for cell, opened in enumerate(state) if not opened]
+        return [*cells, _END] if self.price else cells
 
     def outcomes(self, world: bytes, state: bytes, action: int) -> list[Outcome]:
+        if action == _END:
+            return [Outcome(1.0, state, visible(world, state), done=True)]
         opened = bytearray(state)
         cascade(self.board, world, opened, action)
         lost = world[action] == 9
         won = not lost and sum(opened) == len(world) - self.mines
-        return [Outcome(1.0, bytes(opened), visible(world, opened), float(won), lost or won, won)]
+        reward = 0.0 - self.price if lost else float(won)
+        return [Outcome(1.0, bytes(opened), visible(world, opened), reward, lost or won, won)]
 
     def canonical(self, belief: Belief) -> bytes:
         """The least image of the open cells and of the cells that are alike in all boards of the belief.
@@ -75,7 +82,7 @@ class MineModel:
         return min(image.translate(table) for image in self.images)
 
     def reply(self, action: int) -> str:
-        return self.board.replies[self.view][action]
+        return END if action == _END else self.board.replies[self.view][action]
 
     def told(self, step: Step) -> bytes:
         """Read from the state key, which is the board as text in either view."""

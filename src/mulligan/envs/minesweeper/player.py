@@ -1,6 +1,7 @@
 """The MineSweeper expert: opens the cell least likely to be a mine, by exact count over all boards that fit.
 
-Among equally safe cells it takes the one most likely to show a 0, which opens most. `mine_risks` counts, for every
+Among equally safe cells it takes the one most likely to show a 0, which opens most. Where mines have a price it ends
+the game when even the safest cell is not worth its risk. `mine_risks` counts, for every
 connected group of unknown cells beside numbers, the ways to lay k mines in it, and joins the groups with the binomial
 count of the cells that touch no number.
 """
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from mulligan.envs.base import reflection_text
-from mulligan.envs.minesweeper.env import Grid, MineSweeper, cascade, grid, moves
+from mulligan.envs.minesweeper.env import END, Grid, MineSweeper, cascade, grid, moves
 from mulligan.types import Episode, Step
 
 MINE, UNKNOWN = 9, 10
@@ -35,26 +36,30 @@ class Sweeper:
     """Plays one world for a whole trial; sees what an agent sees unless it is omniscient.
 
     It remembers the cells that an agent's memory tells of: in the compact view its own moves, otherwise every open one;
-    and, unlike the compact memory, the number each showed.
+    and, unlike the compact memory, the number each showed. Where mines have a price, the mixed player ends every other
+    game before its first move: a warm start then shows both, and leaves it to training whether to play.
     """
 
     def __init__(self, world: MineSweeper, kind: str, rng: random.Random, skill: float, recall: float) -> None:
         self.world, self.kind, self.rng, self.skill, self.recall = world, kind, rng, skill, recall
         self.remembered = bytearray([UNKNOWN]) * len(world.counts)
-        self.moved = 0
+        self.moved: int | None = 0
+        """The cell of the last move; None if it ended the game."""
 
     def act(self) -> str:
         world = self.world
         closed = [cell for cell, opened in enumerate(world.opened) if not opened]
         if self.rng.random() >= self.skill:
-            cell = self.rng.choice(closed)
+            cell = self.rng.choice([*closed, None] if world.price else closed)
+        elif self.kind == "mixed" and world.price and not any(world.opened) and self.rng.random() < 0.5:
+            cell = None
         elif self.kind == "omniscient":
             cell = fewest_clicks(world.board, world.counts, world.opened)[0]
         else:
             recalls = self.rng.random() < self.recall
             cell = self._safest(closed, self.remembered if recalls else bytearray([UNKNOWN]) * len(world.counts))
         self.moved = cell
-        return world.replies[cell]
+        return END if cell is None else world.replies[cell]
 
     def see(self, step: Step) -> None:
         for cell, opened in enumerate(self.world.opened):
@@ -66,21 +71,24 @@ class Sweeper:
             facts = sorted(moves(episode), key=lambda fact: not fact.endswith("*"))
             return f"<reflection>{' '.join(facts) or 'nothing'}</reflection>"
         won, hit = episode.won, not episode.won and "*" in episode.final
+        unfinished = "ended the game" if self.moved is None else "out of turns"
         return reflection_text(
-            outcome="won" if won else "opened a mine" if hit else "out of turns",
+            outcome="won" if won else "opened a mine" if hit else unfinished,
             reward=f"{episode.reward:g}",
             env_answer=self.world.digest(episode).replace("\n", "; ") or "nothing opened",
-            error_category="none" if won else "wrong-move" if hit else "out-of-turns",
+            error_category="none" if won else "wrong-move" if hit else unfinished.replace(" ", "-"),
             plan="open the safe cells again, never the mine",
         )
 
-    def _safest(self, closed: list[int], remembered: bytearray) -> int:
+    def _safest(self, closed: list[int], remembered: bytearray) -> int | None:
         world, board = self.world, self.world.board
         seen = zip(world.counts, world.opened, remembered, strict=True)
         codes = bytes(count if opened else memory for count, opened, memory in seen)
         risks = mine_risks(board.rows, board.cols, codes, len(world.mines))
-        least = min(risks[cell] for cell in closed) + 1e-9
-        safest = [cell for cell in closed if risks[cell] <= least]
+        least = min(risks[cell] for cell in closed)
+        if world.price * least > 1.0 - least:
+            return None
+        safest = [cell for cell in closed if risks[cell] <= least + 1e-9]
         zero = {cell: _chance_of_zero(board, codes, risks, cell) for cell in safest}
         best = max(zero.values()) - 1e-9
         return self.rng.choice([cell for cell in safest if zero[cell] >= best])
