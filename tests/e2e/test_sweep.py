@@ -22,13 +22,15 @@ from typing import Any
 import pytest
 import torch
 
+import mulligan
 from mulligan.app.cli import main
 from mulligan.app.sweep import demo, schedule
-from mulligan.app.sweep.arms import Work, plan_work, read_result, read_sweep
+from mulligan.app.sweep.arms import Sweep, Work, plan_work, read_result, read_sweep
 from mulligan.app.sweep.worker import LEFT, MEMORY_FULL, exit_code, work
 from mulligan.engine.slots import SlotEngine
 from mulligan.errors import DeviceLost, MemoryFull, PolicyError
 from mulligan.report.run import RunFolder, load_trials
+from scripted_play import ScriptedPolicy
 
 SWEEP = """
 title = "two arms"
@@ -349,19 +351,25 @@ def test_a_warm_start_that_is_asked_to_leave_keeps_the_steps_it_has_taken(tmp_pa
     assert done == [0, 1, 2, 3, 4, 0, 5, 6, 7]  # the second time demonstrations come first, and it goes on
 
 
-def test_the_demonstration_in_small(in_process, monkeypatch, capsys):
-    """Every row, the page and the JSON; what it learns is for the slow test."""
+def smaller(sweep: Sweep, **settings: str) -> Sweep:
+    quick = {"warmstart.steps": "1", "warmstart.trials": "4", "run.tasks": "2", "run.updates": "1"}
+    quick |= {"model.name": "nano:hidden=32,layers=1", **settings}
+    arms = [replace(arm, settings={**arm.settings, "run.group": "2"}) for arm in sweep.arms]
+    return replace(sweep, arms=arms, settings={**sweep.settings, "run.group": "2", **quick})
+
+
+@pytest.fixture
+def small_acts(in_process, monkeypatch):
+    """The demonstration with the smallest training there is."""
+    boards, doors = demo.demo_sweep, demo.signpost_sweep
+    board_settings = {"run.validation_tasks": "2", "env.turns": "2"}
+    monkeypatch.setattr(demo, "demo_sweep", lambda seed, **asked: smaller(boards(seed, **asked), **board_settings))
+    monkeypatch.setattr(demo, "signpost_sweep", lambda seed, tasks: smaller(doors(seed, tasks)))
     monkeypatch.setenv("COLUMNS", "120")
-    full = demo.demo_sweep
 
-    def small(seed: int, **asked: object):
-        sweep = full(seed, **asked)
-        quick = {"warmstart.steps": "1", "warmstart.trials": "4", "run.tasks": "2", "run.validation_tasks": "2"}
-        quick |= {"model.name": "nano:hidden=32,layers=1", "run.group": "2", "env.turns": "2"}
-        arms = [replace(arm, settings={**arm.settings, "run.group": "2"}) for arm in sweep.arms]
-        return replace(sweep, arms=arms, settings={**sweep.settings, **quick})
 
-    monkeypatch.setattr(demo, "demo_sweep", small)
+def test_the_demonstration_in_small(small_acts, capsys):
+    """Every row, the page and the JSON; what it learns is for the slow test."""
     words = ("demo", "--updates", "1", "--tasks", "4", "--longer", "--run", "out")
     assert call(*words, "--json") == 0
     data = json.loads(capsys.readouterr().out)
@@ -385,6 +393,52 @@ def test_the_demonstration_in_small(in_process, monkeypatch, capsys):
     assert "RL, 2x updates" in capsys.readouterr().out
 
 
+def test_the_second_act_in_small(small_acts, capsys):
+    """The same arms between doors, the optimum below them, and the sentence that both acts lead to, last."""
+    words = ("demo", "--updates", "1", "--tasks", "4", "--run", "out")
+    assert call(*words, "--json") == 0
+    act = json.loads(capsys.readouterr().out)["signpost"]
+    *agents, each_alone, optimum = act["rows"]
+    assert [row["method"] for row in agents] == ["warm start", "RL", "meta-RL, gamma_traj 0", "meta-RL"]
+    assert all(row["tasks"] == 4 for row in agents)
+    # One of 8 doors: at random 1, 2 and 3 of 8. By the sign none, and then all.
+    assert [round(share, 9) for share in each_alone["p"]] == [1 / 8, 2 / 8, 3 / 8]
+    assert [round(share, 9) for share in optimum["p"]] == [0, 1, 1]
+    assert call(*words) == 0
+    boards, _, doors = capsys.readouterr().out.partition("Signpost, 8 doors")
+    assert "MineSweeper 4x5" in boards
+    assert "4 tasks never trained on, 3 attempts at each" in " ".join(doors.split())
+    assert "meta-RL against RL at p@3: " in doors
+    assert "optimum (exact)" in doors
+    sentence = "Memory is learned by training with memory; exploring is learned by credit across attempts."
+    assert doors.index("First attempts that read the sign: RL") < doors.index(sentence) < doors.index("out/report.html")
+    assert sentence in Path("out/report.html").read_text()
+    assert len(list(Path("out").glob("*/arm.json"))) == 4  # `mulligan compare out` is about the boards
+
+
+def test_the_first_attempts_that_are_drawn_are_those_played():
+    """A sign that was read names the door on the map; a door that was opened is crossed out."""
+    task = mulligan.make_task("expedition", 3, params={"world": "signpost", "view": "compact", "turns": 1})
+    world = mulligan.make(task)
+    right = world.step("<action>s</action>").observation.removesuffix("=ok")
+    first, second, third, *_ = (door for door in world.view.names.places if door != right)
+
+    def played(*replies: str) -> mulligan.Trial:
+        return mulligan.run_trial_sync(task, ScriptedPolicy(list(replies)), episodes=3, style="bare")
+
+    lucky, unlucky, read = played(first, right, right), played(first, second, third), played("s", right, right)
+    myopic, meta = demo.first_attempts([lucky, unlucky], [read, read])
+    assert f"[x] {first}" in myopic["map"]
+    assert myopic["map"].count("[ ]") == 7
+    assert myopic["moves"] == [f"opens {first}", f"opens {second}", f"opens {third}"]
+    assert myopic["earned"] == [0.1, 0.1, 0.1]
+    assert f"[!] {right}" in meta["map"]
+    assert meta["map"].count("[ ]") == 7
+    assert meta["moves"] == ["reads the sign", f"opens {right}", f"opens {right}"]
+    assert meta["earned"] == [0, 1, 1]
+    assert demo.first_attempts([lucky, played("nowhere", second, third)], [read, read]) == []
+
+
 @pytest.mark.parametrize(
     "seed", [pytest.param(0, marks=pytest.mark.slow), *(pytest.param(n, marks=pytest.mark.seeds) for n in (1, 2))]
 )
@@ -401,3 +455,12 @@ def test_meta_rl_beats_rl_where_it_counts(seed, tmp_path, monkeypatch, capsys):
     assert meta["ci"][2][0] > rl["ci"][2][1], "the intervals overlap"
     assert rl["p"][0] >= meta["p"][0] - 0.06, "more than 512 boards leave to chance"
     assert meta["p"][2] - alone["p"][2] >= 0.15, "the gain is not the memory's"
+    # Between doors: whoever trains with credit across attempts reads the sign, and nobody else.
+    act = data["signpost"]
+    doors = {row["method"]: row["p"] for row in act["rows"]}
+    assert act["reads_first"]["meta-RL"] >= 0.95
+    assert doors["meta-RL"][1] >= 0.95
+    for name in ("RL", "meta-RL, gamma_traj 0"):
+        assert act["reads_first"][name] <= 0.1
+        assert doors[name][2] <= 0.5
+    assert len(act["first_attempts"]) == 2

@@ -71,6 +71,45 @@ def data() -> dict:
     }
 
 
+@pytest.fixture
+def signpost() -> dict:
+    exact = [
+        {"method": "optimum at γ_traj 0", "p": [0.125, 0.25, 0.375]},
+        {"method": "optimum (exact)", "p": [0, 1, 1]},
+    ]
+    agents = [
+        row("RL", [0.12, 0.2, 0.3]),
+        row("meta-RL, gamma_traj 0", [0.12, 0.2, 0.3]),
+        row("meta-RL", [0, 0.9, 0.98]),
+    ]
+    return {
+        "title": "Eight doors",
+        "tasks": 512,
+        "episodes": 3,
+        "updates": 8,
+        "rows": [*agents, *exact],
+        "gap_to_myopic": {"points": 68.0, "ci": [64.1, 71.9]},
+        "reads_first": {"RL": 0.01, "meta-RL, gamma_traj 0": 0.023, "meta-RL": 0.996},
+        "first_attempts": [
+            {
+                "method": "meta-RL, gamma_traj 0",
+                "map": "  [ ] a1  [x] b2\n  [ ] c1",
+                "moves": ["opens b2", "opens a1", "opens c1"],
+                "earned": [0.1, 0.1, 1.0],
+            },
+            {
+                "method": "meta-RL",
+                "map": "  [ ] a1  [ ] b2\n  [!] c1",
+                "moves": ["reads the sign", "opens c1", "opens c1"],
+                "earned": [0.0, 1.0, 1.0],
+            },
+        ],
+        "rule": "The first task that fits.",
+        "sentence": "Exploring is learned by credit.",
+        "about": "All start alike.",
+    }
+
+
 def parse(text: str) -> ElementTree.Element:
     return ElementTree.fromstring(text)
 
@@ -233,6 +272,44 @@ def test_invalid_replies_say_why(data):
     said = [words(item) for item in only.iter("li")]
     assert said[1] == "d4 not valid: d4 is open already. nothing new"
     assert said[2].startswith("z9 not valid: That is not on the board")
+
+
+def test_the_second_act_stands_below_the_first(data, signpost):
+    before, after = page(data), page({**data, "signpost": signpost})
+    assert "Eight doors" not in before
+    _, table = parse(after).iter("table")
+    cells = [[words(cell) for cell in line] for line in table.iter("tr")]
+    assert cells[3] == ["meta-RL", "0.0 ±4.0", "90.0 ±4.0", "98.0 ±4.0", "80", "98 %"]
+    assert cells[4] == ["optimum at γ_traj 0", "12.5", "25.0", "37.5", "–", "–"]  # computed, not played
+    text = words(parse(after))
+    assert text.index("The same task, played by both") < text.index("Eight doors") < text.index("How to read p@k")
+    assert "reads the sign first in 99.6 % of the tasks; without it (γ_traj 0), in 2.3 %" in text
+    assert "+68.0 points (95 % interval +64.1 to +71.9)" in text
+    assert "Exploring is learned by credit." in text
+
+
+def test_the_first_attempts_stand_side_by_side_on_the_map(data, signpost):
+    section = part(page({**data, "signpost": signpost}), "The first attempt at one task, by two agents")
+    myopic, meta = section.iter("figure")
+    assert ["".join(found.itertext()) for found in section.iter("pre")] == [
+        entry["map"] for entry in signpost["first_attempts"]
+    ]
+    assert [(mark.text, mark.get("class")) for mark in myopic.find("pre").iter("b")] == [("[x] b2", "bad")]
+    assert [(mark.text, mark.get("class")) for mark in meta.find("pre").iter("b")] == [("[!] c1", "good")]
+    said = "The agent opens b2 and earns 0.1. Then it opens a1 and earns 0.1, then opens c1 and earns 1: 1.2 in all."
+    assert said in words(myopic)
+    assert "The agent reads the sign and earns 0. Then it opens c1 and earns 1" in words(meta)
+    signpost["first_attempts"] = []
+    assert "The first attempt at one task" not in page({**data, "signpost": signpost})
+
+
+def test_any_text_of_the_second_act_is_shown_as_text(data, signpost):
+    for name in ("title", "rule", "sentence", "about"):
+        signpost[name] = NASTY
+    signpost["first_attempts"][0] |= {"map": f"[x] {NASTY}", "moves": [NASTY] * 3}
+    tree = parse(page({**data, "signpost": signpost}))
+    assert not list(tree.iter("script"))
+    assert words(tree).count("<script>alert(1)</script> & \"quoted\" 'too'") == 4 + 1 + 3
 
 
 def test_the_data_are_not_changed_and_the_page_is_the_same_each_time(data):

@@ -1,4 +1,4 @@
-"""The report of a demo as one static HTML page: numbers, charts, and two trials to read beside each other.
+"""The report of a demo as one static HTML page: numbers, charts, two trials to read, and two first attempts on a map.
 
 A pure function of the demo's plain data: no scripts, nothing loaded from elsewhere, well-formed XML. The trials are
 those of MineSweeper's compact view, where observations say in one line what changed.
@@ -30,6 +30,7 @@ def page(data: Data) -> str:
         charts.attempts(data, how),
         charts.curves(data, how),
         _side_by_side(data, how),
+        _signpost(data["signpost"]) if "signpost" in data else "",
         "<section><h2>Notes</h2>" + "".join(f"<p>{escape(paragraph)}</p>" for paragraph in data["about"]),
         f"<p>Made with</p><pre>{escape(data['command'])}</pre></section>",
         _READING,
@@ -73,9 +74,11 @@ def _table(rows: Sequence[Data], episodes: int, how: Mapping[str, Stroke]) -> st
     head = "".join(f'<th scope="col">{title}</th>' for title in ("method", *titles))
     body = ""
     for row in rows:
-        shares = zip(row["p"], row["ci"], strict=True)
-        cells = [f"{100 * share:.1f} <small>±{50 * (high - low):.1f}</small>" for share, (low, high) in shares]
-        cells += [f"{row['updates']:,}", f"{100 * row['valid']:.0f}\u00a0%"]
+        cells = [f"{100 * share:.1f}" for share in row["p"]]
+        if "ci" in row:  # an optimum is computed, not played
+            halves = [f" <small>±{50 * (high - low):.1f}</small>" for low, high in row["ci"]]
+            cells = [share + half for share, half in zip(cells, halves, strict=True)]
+        cells += [f"{row['updates']:,}", f"{100 * row['valid']:.0f}\u00a0%"] if "valid" in row else ["–", "–"]
         kind = "main" if how[row["method"]].main else "other"
         body += f'<tr class="{kind}"><th scope="row">{escape(row["method"])}</th>'
         body += "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
@@ -101,6 +104,46 @@ def _side_by_side(data: Data, how: Mapping[str, Stroke]) -> str:
         )
     head = f"<section><h2>The same task, played by both</h2><p>{escape(data['rule'])}</p>"
     return f'{head}<div class="trials">{"".join(columns)}</div></section>' if trials else ""
+
+
+def _signpost(act: Data) -> str:
+    """The second act: its table, and the first attempts of two agents at one task, each on the map."""
+    how = charts.strokes(row["method"] for row in act["rows"])
+    reads, (myopic, meta) = act["reads_first"], list(act["reads_first"])[1:]
+    points, (low, high) = act["gap_to_myopic"]["points"], act["gap_to_myopic"]["ci"]
+    lead = (
+        "Behind one of the doors is the prize, 1, behind the others 0.1. Reading the sign names the door, but uses up "
+        f"the attempt and earns nothing. With credit across attempts (<b>{meta}</b>, γ_traj 0.6) the agent reads the "
+        f"sign first in <b>{_percent(reads[meta])}</b> of the tasks; without it (γ_traj 0), in "
+        f"<b>{_percent(reads[myopic])}</b>. Within {act['episodes']} attempts that is a difference of "
+        f"<b>{points:+.1f} points</b> (95\u00a0% interval {low:+.1f} to {high:+.1f})."
+    )
+    columns = "".join(_first_attempt(entry, how) for entry in act["first_attempts"])
+    figures = (
+        f"<section><h2>The first attempt at one task, by two agents</h2><p>{escape(act['rule'])}</p>"
+        f'<div class="trials">{columns}</div></section>'
+    )
+    return (
+        f'<header class="act"><h1>{escape(act["title"])}</h1><p class="muted">{act["tasks"]} held-out tasks · '
+        f'{act["episodes"]} attempts at each · {act["updates"]} updates</p></header><p class="lead">{lead}</p>'
+        f'<p class="lead"><b>{escape(act["sentence"])}</b></p>'
+        f"{_table(act['rows'], act['episodes'], how)}<p>{escape(act['about'])}</p>{figures if columns else ''}"
+    )
+
+
+def _first_attempt(entry: Data, how: Mapping[str, Stroke]) -> str:
+    """The map after the first attempt, with a caption that says what the attempts did and earned."""
+    kinds = {"x": "bad", "!": "good", "*": "good"}
+    marked = re.sub(r"\[([x!*])\] \S+", lambda mark: f'<b class="{kinds[mark[1]]}">{mark[0]}</b>', escape(entry["map"]))
+    first, *later = (
+        f"{escape(move)} and earns {earned:g}" for move, earned in zip(entry["moves"], entry["earned"], strict=True)
+    )
+    return (
+        f'<figure class="episode">{charts.legend([entry["method"]], how)}<pre class="map">{marked}</pre><figcaption>'
+        f"<p><b>The agent {first}.</b> Then it {', then '.join(later)}: {sum(entry['earned']):g} in all.</p>"
+        '<p class="muted">[x] was opened, without the prize · [!] has the prize, says the sign</p>'
+        "</figcaption></figure>"
+    )
 
 
 def _episode(episode: Episode) -> str:
@@ -137,8 +180,8 @@ def _moves(episode: Episode) -> Iterator[str]:
 
 _READING = (
     "<section><h2>How to read p@k</h2><p>p@k is the share of tasks that an agent solves within its first k attempts at "
-    "the same task. A trial ends at the first success, so that p@k can only rise with k: trying again helps an agent "
-    "that plays at random, too. Independent retries show how much: there the agent knows nothing of its earlier "
-    "attempts. What lies above them is what it carried from one attempt to the next. p@1 is the plain success rate.</p>"
+    "the same task. It can only rise with k: trying again helps an agent that plays at random, too. Independent "
+    "retries show how much: there the agent knows nothing of its earlier attempts. What lies above them is what it "
+    "carried from one attempt to the next. p@1 is the plain success rate.</p>"
     "</section>"
 )

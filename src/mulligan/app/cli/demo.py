@@ -1,7 +1,8 @@
-"""RL and meta-RL from one warm start on MineSweeper: what a second and a third attempt are worth.
+"""RL and meta-RL from one warm start, in two acts: what memory is worth, and when exploring is learned.
 
-Trains a tiny language model from nothing, in about four minutes on two cores, and prints p@k on boards it has never
-seen. The report has the learning curves and two trials to read."""
+Trains a tiny language model from nothing, in about five minutes on two cores, and prints p@k on tasks it has never
+seen: boards of MineSweeper, then doors of which a sign names the right one. The report has the learning curves, two
+trials to read, and the two first attempts on the map."""
 
 from __future__ import annotations
 
@@ -20,9 +21,11 @@ def add_options(parser: Parser) -> None:
     parser.add_argument(
         "--recall", type=float, default=0.2, metavar="X", help="how often demonstrations use memory (0.2)"
     )
-    parser.add_argument("--updates", type=int, default=80, metavar="N", help="of each arm (80)")
-    parser.add_argument("--longer", action="store_true", help="train RL for twice the updates too")
-    parser.add_argument("--tasks", type=int, default=512, metavar="N", help="frozen boards to evaluate on (512)")
+    parser.add_argument("--updates", type=int, default=80, metavar="N", help="of each arm of MineSweeper (80)")
+    parser.add_argument("--longer", action="store_true", help="train RL for twice the updates too, on MineSweeper")
+    parser.add_argument(
+        "--tasks", type=int, default=512, metavar="N", help="frozen tasks of each act to evaluate on (512)"
+    )
     parser.add_argument("--run", metavar="DIR", help="folder for runs and report (runs/<time>-demo-…)")
     parser.add_argument("--cores", type=int, metavar="N", help="arms at a time (all cores)")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
@@ -32,7 +35,7 @@ def run(parser: Parser, words: list[str]) -> int:
     options = parser.parse_args(words)
     began = time.perf_counter()
     from mulligan.app.sweep.arms import plan_work, refuse_edits
-    from mulligan.app.sweep.demo import demo_sweep, gather
+    from mulligan.app.sweep.demo import demo_sweep, gather, gather_signpost, signpost_sweep
     from mulligan.report.page import page
     from mulligan.report.run import RunFolder, to_json
 
@@ -40,10 +43,15 @@ def run(parser: Parser, words: list[str]) -> int:
     sweep = demo_sweep(
         options.seed, recall=options.recall, updates=options.updates, tasks=options.tasks, longer=options.longer
     )
+    signpost = signpost_sweep(options.seed, options.tasks)
     work = plan_work(sweep, folder.absolute(), warm_threads=2)  # whatever the machine: threads change the last bits
-    refuse_edits(work)
-    results = run_arms(work, folder, ["demo", *words], options)
-    data = gather(sweep, work, results)
+    signpost_work = plan_work(signpost, folder.absolute() / "signpost")
+    refuse_edits([*work, *signpost_work])
+    data = gather(sweep, work, run_arms(work, folder, ["demo", *words], options))
+    if not options.json:
+        _print(data, "boards", _about_boards(data))
+    results = run_arms(signpost_work, folder, ["demo", *words], options)
+    data["signpost"] = gather_signpost(signpost, signpost_work, results)
     minutes = round((time.perf_counter() - began) / 60, 2)
     command = shlex.join(["mulligan", "demo", *words])
     data |= {"minutes": minutes, "cores": available_cores(options.cores), "run": str(folder), "command": command}
@@ -52,24 +60,44 @@ def run(parser: Parser, words: list[str]) -> int:
     if options.json:
         sys.stdout.write(to_json({name: value for name, value in data.items() if name != "trials"}))
     else:
-        _print(data, folder)
+        _print(data["signpost"], "tasks", _about_signs(data["signpost"]), _about_run(data, folder))
     return 0
 
 
-def _print(data: dict[str, Any], folder: Path) -> None:
+def _print(act: dict[str, Any], tasks: str, *notes: str) -> None:
+    """The table of an act, the differences between its arms, and notes."""
     from mulligan.report.tables import summary_table
 
-    rows = [(row["method"], row) for row in data["rows"]]
-    title = f"{data['title']}: {data['tasks']} boards never trained on, {data['episodes']} attempts at each"
-    notes = (
-        f"meta-RL against RL at p@{data['episodes']}: {_points(data['gap'])}; against gamma_traj 0: "
-        f"{_points(data['gap_to_myopic'])} (same boards, 95 %). {data['updates']} updates each, seed {data['seed']}.\n"
-        f"p@k: share of boards solved within the first k attempts, ± half of its 95 % interval. A player who sees the "
-        f"mines solves {100 * data['ceiling']:.1f} %.\n"
-        f"{data['minutes']:.1f} minutes on {data['cores']} core{'s' if data['cores'] > 1 else ''}. "
-        f"Curves{' and two trials to read' if data['trials'] else ''}: {folder / 'report.html'}"
+    rows = [(row["method"], row) for row in act["rows"]]
+    title = f"{act['title']}: {act['tasks']} {tasks} never trained on, {act['episodes']} attempts at each"
+    gaps = (
+        f"meta-RL against RL at p@{act['episodes']}: {_points(act['gap'])}; against gamma_traj 0: "
+        f"{_points(act['gap_to_myopic'])} (same {tasks}, 95 %). {act['updates']} updates each, seed {act['seed']}."
     )
-    print_tables([summary_table(title, rows, data["episodes"], versus=False)], [notes])
+    print_tables([summary_table(title, rows, act["episodes"], versus=False)], [gaps, *notes])
+
+
+def _about_boards(data: dict[str, Any]) -> str:
+    return (
+        "p@k: share of boards solved within the first k attempts, ± half of its 95 % interval. A player who sees the "
+        f"mines solves {100 * data['ceiling']:.1f} %.\n"
+    )
+
+
+def _about_signs(signpost: dict[str, Any]) -> str:
+    shares = (f"{name} {100 * share:.1f} %" for name, share in signpost["reads_first"].items())
+    return (
+        f"First attempts that read the sign: {'; '.join(shares)}.\n"
+        "optimum: the most that any agent can expect of all attempts; at γ_traj 0, of each attempt by itself.\n"
+        f"{signpost['sentence']}\n"
+    )
+
+
+def _about_run(data: dict[str, Any], folder: Path) -> str:
+    return (
+        f"{data['minutes']:.1f} minutes on {data['cores']} core{'s' if data['cores'] > 1 else ''}. "
+        f"Curves{', two trials to read' if data['trials'] else ''} and the two first attempts: {folder / 'report.html'}"
+    )
 
 
 def _points(gap: dict[str, Any]) -> str:

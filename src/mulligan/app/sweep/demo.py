@@ -1,4 +1,4 @@
-"""The demonstration: RL and meta-RL from one warm start, on boards neither has seen.
+"""The demonstration: RL and meta-RL from one warm start, on boards neither has seen; then on doors with a sign.
 
 RL plays 24 episodes a board and update, meta-RL 8 trials of at most 3: never more, and fewer where a trial is solved
 early. Both train for as many updates, each under the settings that were best for it on validation boards (presets
@@ -8,6 +8,10 @@ meta-RL, gamma_traj 0  the myopic arm: it plays with memory, but no episode earn
 independent retries    the same agents without memory: what three tries are worth by luck alone
 demonstrator           whom the warm start imitated, memory included
 RL, 2x updates         on request: RL with twice the updates, from the same warm start
+
+The second act is `expedition`'s signpost. A lost board shows its mine for free; here finding out
+costs an attempt, and is learned only where later attempts give credit to earlier ones. The arms have equal settings,
+and the rows below them are exact: the best for each attempt by itself, and for all of them (`mulligan.eval.optimum`).
 """
 
 from __future__ import annotations
@@ -21,18 +25,40 @@ import numpy as np
 
 from mulligan.api import evaluate
 from mulligan.app.sweep.arms import WARM_START, Arm, Sweep, Work
+from mulligan.envs.expedition.env import Expedition
 from mulligan.eval.intervals import difference, over_seeds
 from mulligan.players import as_trained
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.report.run import load_trials, trial_to_dict
+from mulligan.report.tables import optimum_name
 from mulligan.training.config import Config
 from mulligan.training.resolve import resolve
-from mulligan.types import Trial
+from mulligan.types import Episode, Trial
 
 RL, META, MYOPIC, LONGER = "RL", "meta-RL", "meta-RL, gamma_traj 0", "RL, 2x updates"
 RULE = "The first board that RL did not solve in three attempts and meta-RL solved after a failure."
 _AS_RL = {"trial.episodes": "1", "run.group": "24", "algo.entropy_end": "0.03"}
 """What preset cpu-rl changes of preset cpu."""
+SIGNPOST_RULE = "The first task that gamma_traj 0 did not solve in three attempts and gamma_traj 0.6 did, by the sign."
+SENTENCE = "Memory is learned by training with memory; exploring is learned by credit across attempts."
+SIGNPOST_ABOUT = (
+    "All three agents start from one warm start. It imitated a player that reads the sign or opens a door, by the toss "
+    "of a coin, and goes to the right door once it knows it. An update has 64 tasks: RL plays 12 single attempts at "
+    "each, meta-RL 4 trials of 3. The optima are exact: the most that any agent can expect of all attempts, and "
+    "(at γ_traj 0) of each attempt by itself."
+)
+_SIGNPOST = {
+    "run.updates": "8",
+    "run.tasks": "64",  # many tasks with few trials each: in few with many, luck with a door is learned
+    "run.group": "4",
+    "run.save_trials_every": "0",
+    "warmstart.steps": "70",
+    "warmstart.trials": "1000",
+    "warmstart.batch": "192",
+    "algo.entropy_weight": "0.03",
+    "algo.invalid_penalty": "0.5",
+}
+"""A quarter of preset nano-expedition-signpost's time: results/demo/README.md."""
 
 
 def demo_sweep(seed: int, *, recall: float = 0.2, updates: int = 80, tasks: int = 512, longer: bool = False) -> Sweep:
@@ -51,6 +77,13 @@ def demo_sweep(seed: int, *, recall: float = 0.2, updates: int = 80, tasks: int 
     }
     title = "MineSweeper 4x5 with 3 mines, 10 turns"
     return Sweep(arms, title, "cpu", (seed,), tasks, "eval", settings=settings)
+
+
+def signpost_sweep(seed: int, tasks: int) -> Sweep:
+    """The second act: a minute on two cores."""
+    arms = [Arm(RL, {"trial.episodes": "1", "run.group": "12"}), Arm(MYOPIC, {"algo.gamma_traj": "0"}), Arm(META)]
+    title, preset = "Signpost, 8 doors and a sign that takes an attempt to read", "nano-expedition-signpost"
+    return Sweep(arms, title, preset, (seed,), tasks, "eval", controls=(), settings=_SIGNPOST)
 
 
 def gather(sweep: Sweep, work: Sequence[Work], results: Mapping[Path, Mapping[str, Any]]) -> dict[str, Any]:
@@ -136,3 +169,56 @@ def _to_read(rl: Sequence[Trial], meta: Sequence[Trial]) -> list[dict[str, Any]]
             pair = ((RL, failed), (META, solved))
             return [{"method": name, "task": str(t.task.seed), "trial": trial_to_dict(t)} for name, t in pair]
     return []
+
+
+def gather_signpost(sweep: Sweep, work: Sequence[Work], results: Mapping[Path, Mapping[str, Any]]) -> dict[str, Any]:
+    """Everything that the second act shows, as plain data."""
+    by_name = {each.name: results[each.folder] for each in work}
+    trials = {each.name: load_trials(each.folder / "evaluation") for each in work}
+    solved = {name: [float(trial.solved_at is not None) for trial in each] for name, each in trials.items()}
+    worlds = by_name[META]["main"]["worlds"]
+    optima = by_name[MYOPIC]["main"]["optimum"]  # for gamma_traj 1, then for the arm's own
+    return {
+        "title": sweep.title,
+        "seed": sweep.seeds[0],
+        "updates": by_name[META]["updates"],
+        "tasks": sweep.tasks,
+        "episodes": len(by_name[META]["main"]["p"]),
+        "rows": [
+            *(_row(name, result["main"], result["updates"]) for name, result in by_name.items()),
+            *({"method": optimum_name(optimum), "p": optimum["p"]} for optimum in reversed(optima)),
+        ],
+        "gap": _gap(solved[META], solved[RL], worlds),
+        "gap_to_myopic": _gap(solved[META], solved[MYOPIC], worlds),
+        "reads_first": {
+            name: sum(_reads_sign(trial.episodes[0]) for trial in trials[name]) / sweep.tasks
+            for name in (RL, MYOPIC, META)
+        },
+        "first_attempts": first_attempts(trials[MYOPIC], trials[META]),
+        "rule": SIGNPOST_RULE,
+        "sentence": SENTENCE,
+        "about": SIGNPOST_ABOUT,
+    }
+
+
+def _reads_sign(episode: Episode) -> bool:
+    return episode.final.endswith("=ok")  # the compact view's word for what was shown
+
+
+def first_attempts(myopic: Sequence[Trial], meta: Sequence[Trial]) -> list[dict[str, Any]]:
+    """The first attempts of both agents at one task, drawn, by `SIGNPOST_RULE`; none where no task fits it."""
+    for failed, solved in zip(myopic, meta, strict=True):
+        valid = all(turn.valid for episode in failed.episodes for turn in episode.turns)
+        if valid and failed.solved_at is None and solved.solved_at and _reads_sign(solved.episodes[0]):
+            return [_drawn(name, trial) for name, trial in ((MYOPIC, failed), (META, solved))]
+    return []
+
+
+def _drawn(name: str, trial: Trial) -> dict[str, Any]:
+    """The map after the first attempt, and what every attempt did and earned."""
+    replies = [episode.turns[0].reply.text.strip() for episode in trial.episodes]
+    moves = ["reads the sign" if reply == "s" else f"opens {reply}" for reply in replies]
+    world = Expedition(trial.task)
+    world.step(f"<action>{replies[0]}</action>")
+    earned = [episode.reward for episode in trial.episodes]
+    return {"method": name, "map": world.picture(), "moves": moves, "earned": earned}
