@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import mulligan
 from mulligan.app.sweep.arms import plan_work, read_sweep
 from mulligan.app.sweep.compare import compare
 from mulligan.app.sweep.rows import read_rows
@@ -62,7 +63,9 @@ def _params(row: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("sweep", SWEEPS, ids=named(SWEEPS))
-def test_every_sweep_can_be_run(sweep: Path, tmp_path: Path) -> None:
+def test_every_sweep_can_be_run(sweep: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)  # whose examples they name
+    mulligan.trust("examples/i_spy.py")
     assert plan_work(replace(read_sweep(sweep), tasks=8), tmp_path)
 
 
