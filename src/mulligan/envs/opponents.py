@@ -1,0 +1,77 @@
+"""Who plays the other side: one opponent, or several of which each task's seed draws one.
+
+    aggressive               always the same one
+    conservative,cfr:2       one of two, the second twice as likely
+    copycat>rock             the first, and from a hidden episode on the second; ``copycat>rock@3``: from the third on
+
+A weight is a number after the last colon, unless the whole is a name itself: ``mcts:100`` is one, ``mcts:100:2`` is
+that one with the weight 2. What was drawn is the task's parameter ``opponent``; ``pool`` keeps what it was drawn from,
+since that is what an agent may expect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mulligan.envs.base import draw
+from mulligan.errors import MulliganError, ParameterError
+from mulligan.seeding import generator
+from mulligan.types import ParamValue
+
+Check = Callable[[str], object]
+"""Raises for what is no opponent of the game."""
+HIDDEN_SWITCHES = (2, 3, 4)
+"""Episodes, from 1, of which a switch that names none draws one."""
+
+
+def settle_opponent(env: str, params: dict[str, ParamValue], seed: int, check: Check) -> dict[str, ParamValue]:
+    """`params` with one opponent, drawn by the seed, and the pool that it was drawn from."""
+    spec = str(params["opponent"])
+    pool = parse_pool(env, spec, check)
+    rng = generator(seed, "opponent")
+    name = pool[draw(rng, [weight for _, weight in pool])][0]
+    if ">" in name and "@" not in name:
+        name = f"{name}@{HIDDEN_SWITCHES[draw(rng, [1.0] * len(HIDDEN_SWITCHES))]}"
+    return {**params, "opponent": name, "pool": str(params["pool"]) or spec}
+
+
+def parse_pool(env: str, spec: str, check: Check) -> list[tuple[str, float]]:
+    """Every opponent that `spec` names, with its weight."""
+    pool = [_weighed(env, part.strip(), check) for part in spec.split(",")]
+    if not sum(weight for _, weight in pool) > 0.0:
+        raise ParameterError(f"{env}: one opponent must have a weight above 0 (got {spec!r})")
+    return pool
+
+
+def at_episode(opponent: str, episode: int) -> str:
+    """Who of a settled opponent plays the episode, counted from 0."""
+    first, _, rest = opponent.partition(">")
+    then, _, switch = rest.partition("@")
+    return then if then and episode + 1 >= int(switch) else first
+
+
+def _weighed(env: str, part: str, check: Check) -> tuple[str, float]:
+    name, _, weight = part.rpartition(":")
+    try:
+        _check_each(env, part, check)
+    except MulliganError:
+        if not (name and _is_weight(weight)):
+            raise
+        _check_each(env, name, check)
+        return name, float(weight)
+    return part, 1.0
+
+
+def _check_each(env: str, name: str, check: Check) -> None:
+    """Check an opponent, or both of a switch."""
+    first, arrow, rest = name.partition(">")
+    then, _, switch = rest.partition("@")
+    check(first)
+    if arrow:
+        check(then)
+        if "@" in rest and not (switch.isascii() and switch.isdecimal() and 2 <= int(switch[:4]) <= 100):
+            raise ParameterError(f"{env}: an opponent changes at an episode from 2 to 100 (got {name!r})")
+
+
+def _is_weight(text: str) -> bool:
+    return text.isascii() and text.replace(".", "", 1).isdecimal() and len(text) <= 9
