@@ -105,23 +105,62 @@ Tree = tuple[Any, dict[Any, Any]]
 """A policy: an action, and for each (answer, attempt over, won) that may follow, what to do next; None: nothing."""
 
 
+class RandomDeals(RandomGame):
+    """The same, and an attempt begins with one of two cards, in one of two states; what it costs to run out of turns
+    is drawn too."""
+
+    def __init__(self, seed: int, *, drifts: bool) -> None:
+        super().__init__(seed, drifts=drifts)
+        rng = random.Random(1000 + seed)
+        self.deals = {}
+        for world in "ab":
+            weights = [rng.random() for _ in range(3)]
+            self.deals[world] = [
+                Outcome(weight / sum(weights), rng.choice((0, 1)), card)
+                for weight, card in zip(weights, ("low", "high", "low"), strict=True)
+            ]
+        self.timeout_reward = rng.uniform(-1, 1)
+
+    def begins(self, world: str) -> list[Outcome]:
+        return self.deals[world]
+
+
+def begun(rules: TrialRules, world: Any) -> list[tuple[float, Any, Any]]:
+    """How an attempt may begin: its chance, what is seen of it, and the state."""
+    model: Any = rules.model
+    if not hasattr(model, "begins"):
+        return [(1.0, None, model.begin(world))]
+    return [(each.probability, each.told, each.state) for each in model.begins(world)]
+
+
 def following(
     rules: TrialRules, world: Any, state: Any, action: Any, turn: int
 ) -> Iterator[tuple[float, Any, Any, Any]]:
-    """All that may happen: its chance, what is seen of it, the reward, and each (chance, world, state) after it."""
+    """All that may happen: its chance, what is seen of it, the reward, and each (chance, world, state) after it.
+
+    What is seen of an attempt's end is followed by what is seen of the next one's beginning.
+    """
     model: Any = rules.model
     for each in model.outcomes(world, state, action):
         outcome = Outcome(*each)
         ended = outcome.done or turn + 1 == rules.turns
-        after = [(1.0, world, outcome.state)]
-        if ended:
-            drift = model.between(world) if hasattr(model, "between") else [(1.0, world)]
-            after = [(chance, moved, model.begin(moved)) for chance, moved in drift]
-        yield outcome.probability, (outcome.told, ended, outcome.won), outcome.reward, after
+        seen, reward = (outcome.told, ended, outcome.won), outcome.reward
+        if not ended:
+            yield outcome.probability, (*seen, None), reward, [(1.0, world, outcome.state)]
+            continue
+        reward += 0.0 if outcome.done else rules.timeout_reward
+        after: dict[Any, list[Any]] = {}
+        for chance, moved in model.between(world) if hasattr(model, "between") else [(1.0, world)]:
+            for dealt, card, state_then in begun(rules, moved):
+                after.setdefault(card, []).append((chance * dealt, moved, state_then))
+        for card, pairs in after.items():
+            chance = sum(pair[0] for pair in pairs)
+            shares = [(pair[0] / chance, *pair[1:]) for pair in pairs] if chance else []
+            yield outcome.probability * chance, (*seen, card), reward, shares
 
 
 def moved_on(rules: TrialRules, seen: Any, episode: int, turn: int) -> tuple[int, int]:
-    _, ended, won = seen
+    _, ended, won, _ = seen
     if ended and won and rules.stop == "success":
         return rules.episodes, 0
     return (episode + 1, 0) if ended else (episode, turn + 1)
@@ -159,14 +198,23 @@ def value(rules: TrialRules, tree: Tree | None, gamma: float, world: Any, state:
 def check_against_every_policy(rules: TrialRules, gammas: tuple[float, ...]) -> int:
     """The best of all policies has the computed value; returns how many policies there are."""
     worlds = list(rules.model.worlds())
-    starts = [(chance, world, rules.model.begin(world)) for chance, world in worlds]
-    policies = list(every_policy(rules, {(world, state) for _, world, state in starts}))
+    starts: dict[Any, list[Any]] = {}
+    for chance, world in worlds:
+        for dealt, card, state in begun(rules, world):
+            starts.setdefault(card, []).append((chance * dealt, world, state))
+    policies = {card: list(every_policy(rules, {pair[1:] for pair in pairs})) for card, pairs in starts.items()}
     graph = BeliefGraph(rules, [worlds])
     for gamma in gammas:
-        values = [sum(chance * value(rules, tree, gamma, *pair, 0, 0) for chance, *pair in starts) for tree in policies]
+        best = sum(
+            max(
+                sum(chance * value(rules, tree, gamma, *pair, 0, 0) for chance, *pair in pairs)
+                for tree in policies[card]
+            )
+            for card, pairs in starts.items()
+        )
         returns = Plan(graph, gamma).starts[0, 0]
-        assert sum(gamma**n * each for n, each in enumerate(returns)) == pytest.approx(max(values))
-    return len(policies)
+        assert sum(gamma**n * each for n, each in enumerate(returns)) == pytest.approx(best)
+    return sum(map(len, policies.values()))
 
 
 @pytest.mark.parametrize(("episodes", "turns"), [(2, 1), (1, 2)])
@@ -176,6 +224,14 @@ def test_no_policy_of_a_random_game_is_better(episodes: int, turns: int, stop: A
         check_against_every_policy(
             TrialRules(RandomGame(seed, drifts=seed % 2 == 1), turns, episodes, stop), (0.4, 1.0)
         )
+
+
+@pytest.mark.parametrize(("episodes", "turns"), [(2, 1), (1, 2)])
+@pytest.mark.parametrize("stop", ["success", "never"])
+def test_no_policy_of_a_game_that_begins_with_luck_is_better(episodes: int, turns: int, stop: Any) -> None:
+    for seed in range(10):
+        game = RandomDeals(seed, drifts=seed % 2 == 1)
+        check_against_every_policy(TrialRules(game, turns, episodes, stop, game.timeout_reward), (0.4, 1.0))
 
 
 def test_no_policy_of_a_small_expedition_is_better() -> None:
@@ -390,10 +446,9 @@ class Hurried(Bandit):
     timeout_reward: ClassVar[float] = -1.0
 
 
-def test_what_a_model_leaves_out_is_not_computed() -> None:
-    with pytest.raises(UsageError, match="timeout_reward"):
-        mulligan.optimum(Hurried)
-    assert evaluate(Hurried, "expert", tasks=2, controls=()).optimum == []
+def test_what_running_out_of_turns_costs_is_part_of_the_optimum() -> None:
+    """One of four arms pays 1, and each of the others costs 1: (1 - 3) / 4, then (1 - 2) / 4 of all trials, and 0."""
+    assert mulligan.optimum(Hurried).best.returns == pytest.approx([-1 / 2, -1 / 4, 0])
 
 
 class Lying(RandomGame):

@@ -160,6 +160,11 @@ def _check_model(task: Task) -> None:
         worlds = list(islice(model.worlds(), MODEL_WORLDS + 1))
         possible = [(world, model.begin(world)) for _, world in worlds]
         env.reset()
+        if hasattr(model, "begins"):
+            begun = [(world, Outcome(*each)) for _, world in worlds for each in model.begins(world)]
+            possible = [(world, each.state) for world, each in begun if each.told == cast(Any, model).opening()]
+            if not possible:
+                raise ContractBroken(f"{_site(task)}: model() does not expect what reset() told")
         for _ in range(task.turns if len(worlds) <= MODEL_WORLDS else 0):
             action = rng.choice(model.actions(possible[0][1]))
             step = _step(env, model.reply(action))

@@ -31,9 +31,11 @@ class Model(Protocol):
     """Worlds that a task may be, and what actions do in them; all hashable, and the same for all tasks of the same
     parameters. How actions read in a task is in `reply` and `told` alone.
 
-    Two methods are optional. ``between(world)`` lists what the world may be at the next attempt, as (probability,
+    Some methods are optional. ``between(world)`` lists what the world may be at the next attempt, as (probability,
     world), where it drifts. ``canonical(belief)`` returns a short hashable name of a belief, which it shares only with
-    beliefs of equal value (mirror images).
+    beliefs of equal value (mirror images). Where an attempt begins with luck (cards are dealt, the opponent moves
+    first), ``begins(world)`` lists each `Outcome` of it, and ``opening()`` returns what the environment's last `reset`
+    told, in the words of `Outcome.told`; the state of ``begin`` is then the one before.
     """
 
     def worlds(self) -> Iterable[tuple[float, Hashable]]:

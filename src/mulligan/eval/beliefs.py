@@ -2,7 +2,8 @@
 
 A belief is the posterior over (world, state) given all that the agent was told. Beliefs stand in layers, one for each
 turn of an attempt: an action leads into the next turn's layer or, where the attempt ends, into the first layer, for the
-next attempt. The graph does not depend on γ_traj: it is built once and solved for any number of them.
+next attempt. Where attempts begin with luck, the luck has the first layer for itself, with nothing to choose. The graph
+does not depend on γ_traj: it is built once and solved for any number of them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import itertools
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,8 +70,13 @@ class Act(NamedTuple):
 class TrialRules:
     """A game's model, and how a trial of it is played."""
 
-    def __init__(self, model: Model, turns: int, episodes: int, stop: Stop) -> None:
+    def __init__(self, model: Model, turns: int, episodes: int, stop: Stop, timeout_reward: float = 0.0) -> None:
         self.model, self.turns, self.episodes, self.stop = model, turns, episodes, stop
+        self.timeout_reward = timeout_reward
+        self.deals = hasattr(model, "begins")
+        """Whether attempts begin with luck, which is turn 0; the first turn of the agent is then turn 1."""
+        self.layers = turns + self.deals
+        self._begins = lru_cache(_KEPT)(lambda world: [Outcome(*each) for each in cast(Any, model).begins(world)])
         self._outcomes = lru_cache(_KEPT)(lambda *where: [Outcome(*each) for each in model.outcomes(*where)])
         self._actions = lru_cache(_KEPT)(lambda state: list(model.actions(state)))
 
@@ -80,9 +86,11 @@ class TrialRules:
 
     def acts(self, belief: Belief, episode: int, turn: int) -> list[Act]:
         """Every action in a belief, and what it leads to."""
-        return [self._act(belief, action, episode, turn) for action in self.actions(belief)]
+        return [self._act(belief, action, episode, turn) for action in self.actions(belief, turn)]
 
-    def actions(self, belief: Belief) -> list[Hashable]:
+    def actions(self, belief: Belief, turn: int) -> list[Hashable]:
+        if self.deals and turn == 0:
+            return [None]
         actions = self._actions(belief[0][1])
         for _, state, _ in belief:
             if self._actions(state) != actions:
@@ -93,12 +101,15 @@ class TrialRules:
         reward = total = 0.0
         posterior: dict[tuple[Hashable, bool, bool], dict[tuple[Hashable, Hashable], float]] = {}
         for world, state, chance in belief:
-            for outcome in self._outcomes(world, state, action):
+            is_deal = self.deals and turn == 0
+            for outcome in self._begins(world) if is_deal else self._outcomes(world, state, action):
                 weight = chance * outcome.probability
                 if weight <= 0.0:
                     continue
-                reward, total = reward + weight * outcome.reward, total + weight
-                ended = outcome.done or turn + 1 == self.turns
+                is_last = turn + 1 == self.layers
+                paid = outcome.reward + (self.timeout_reward if is_last and not outcome.done else 0.0)
+                reward, total = reward + weight * paid, total + weight
+                ended = outcome.done or is_last
                 pairs = posterior.setdefault((outcome.told, ended, outcome.won), {})
                 pair = (world, outcome.state)
                 pairs[pair] = pairs.get(pair, 0.0) + weight
@@ -176,16 +187,16 @@ class BeliefGraph:
 
     def __init__(self, rules: TrialRules, starts: Sequence[Worlds], most_outcomes: int = MOST_OUTCOMES) -> None:
         self.rules, self.worlds = rules, starts[0]
-        self.numbers: list[dict[Hashable, int]] = [{} for _ in range(rules.turns)]
+        self.numbers: list[dict[Hashable, int]] = [{} for _ in range(rules.layers)]
         """[turn] name of a belief -> its number in the layer."""
-        self._waiting: list[list[Belief]] = [[] for _ in range(rules.turns)]
+        self._waiting: list[list[Belief]] = [[] for _ in range(rules.layers)]
         self.starts = [self._number(rules.start(worlds), 0) for worlds in starts]
         """Their numbers in the first layer."""
-        layers = [_GrowingLayer() for _ in range(rules.turns)]
+        layers = [_GrowingLayer() for _ in range(rules.layers)]
         outcomes_left = most_outcomes
         for episode, (turn, layer) in itertools.product(range(rules.episodes), enumerate(layers)):
             waiting, self._waiting[turn] = self._waiting[turn], []
-            outcomes_left -= sum(len(belief) * len(rules.actions(belief)) for belief in waiting)
+            outcomes_left -= sum(len(belief) * len(rules.actions(belief, turn)) for belief in waiting)
             if outcomes_left < 0:
                 so_far = f"{self.beliefs:,} beliefs by turn {turn + 1} of attempt {episode + 1}"
                 raise TooLarge(f"{len(self.worlds):,} worlds, {so_far}, more than {most_outcomes:,} outcomes")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any, cast
 
@@ -52,15 +53,26 @@ class OptimalPlayer:
         self.chosen: Act | None = None
 
     def act(self) -> str:
-        assert self.belief is not None, "the trial is over"
-        self.chosen = self.plan.action(self.belief, self.episode, self.turn)
-        return self.model.reply(self.chosen.action)
+        if self.turn == 0 and self.plan.graph.rules.deals:
+            self._choose()
+            self._go_on((cast(Any, self.model).opening(), False, False), "the beginning of an attempt")
+        return self.model.reply(self._choose().action)
 
     def see(self, step: Step) -> None:
         assert self.chosen is not None, "something was done before something is seen"
-        branch = self.chosen.branches.get((self.model.told(step), step.done, step.won)) if step.valid else None
+        answer = f"{step.observation!r} after {self.model.reply(self.chosen.action)}"
+        self._go_on((self.model.told(step), step.done, step.won) if step.valid else None, f"the answer {answer}")
+
+    def _choose(self) -> Act:
+        assert self.belief is not None, "the trial is over"
+        self.chosen = self.plan.action(self.belief, self.episode, self.turn)
+        return self.chosen
+
+    def _go_on(self, seen: tuple[Hashable, bool, bool] | None, event: str) -> None:
+        """To the belief that follows from what was seen after the chosen action."""
+        assert self.chosen is not None, "something was chosen"
+        branch = None if seen is None else self.chosen.branches.get(seen)
         if branch is None:
-            answer = f"{step.observation!r} after {self.model.reply(self.chosen.action)}"
-            raise ContractBroken(f"the model of the game does not expect the answer {answer}")
+            raise ContractBroken(f"the model of the game does not expect {event}")
         self.belief = branch.belief
         self.episode, self.turn = (self.episode + 1, 0) if branch.ended else (self.episode, self.turn + 1)

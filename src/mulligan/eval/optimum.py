@@ -129,7 +129,8 @@ class Optimum(notebook.Shown):
     def _one_attempt(self, starts: Sequence[tuple[float, Worlds]]) -> Play:
         """The best attempt for its own sake, the mean over what is known before it."""
         chances, worlds = zip(*starts, strict=True)
-        rules = TrialRules(self.graph.rules.model, self.graph.rules.turns, 1, self.graph.rules.stop)
+        of_trial = self.graph.rules
+        rules = TrialRules(of_trial.model, of_trial.turns, 1, of_trial.stop, of_trial.timeout_reward)
         plan = Plan(BeliefGraph(rules, worlds), 0.0)
         return _play(np.average(plan.starts, axis=0, weights=chances))
 
@@ -176,8 +177,6 @@ def optimum_of(task: Task, settings: TrialSettings, gamma_traj: float = 1.0, mos
     spec = registry.spec(task.env)
     if not hasattr(spec.build, "model"):
         raise UsageError(f"{task.env} has no model, from which its optimum could be computed")
-    if spec.timeout_reward:
-        raise UsageError(f"the optimum of {task.env} is not computed: it has a timeout_reward, which models leave out")
     if settings.restart not in (None, spec.restart):
         raise UsageError(f"the optimum of {task.env} is that of restart={spec.restart} (got {settings.restart})")
     return _optimum(replace(task, seed=0), settings.episodes, settings.stop or spec.stop, gamma_traj, *most)
@@ -195,7 +194,8 @@ def _graph(task: Task, episodes: int, stop: Stop, most_worlds: int, most_outcome
     try:
         if len(worlds) > most_worlds:
             raise TooLarge(f"more than {most_worlds:,} worlds")
-        return BeliefGraph(TrialRules(model, task.turns, episodes, stop), [worlds], most_outcomes)
+        rules = TrialRules(model, task.turns, episodes, stop, registry.spec(task.env).timeout_reward)
+        return BeliefGraph(rules, [worlds], most_outcomes)
     except TooLarge as error:
         raise TooLarge(f"{task.task_class} is too large for an exact optimum: {error}") from None
 
