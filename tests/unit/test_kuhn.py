@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from kuhn_hands import BET, DEALS, PASS, J, K, Q, hand_of, play, world
 from mulligan.envs.kuhn import HABITS, STAKES, KuhnPoker, opponent_table, payoff
-from mulligan.envs.registry import make_task, spec
+from mulligan.envs.registry import build, make_task, spec
 from mulligan.errors import ParameterError, StopReason, UnknownName
+from mulligan.types import Task
 
 # Luck and the opponents
 
@@ -30,8 +31,10 @@ def test_opponents_are_sampled_from_their_tables(name: str, seat: int) -> None:
         for turn, move in enumerate(env.betting):
             if turn % 2 != seat - 1:
                 counts[f"{env.hidden}{env.betting[:turn]}"][move] += 1
-    assert set(counts) <= {state for state in table if len(state[1:]) % 2 == 2 - seat}
-    assert len(counts) >= 5  # a state that the opponent itself avoids may stay unseen
+    turns = [state for state in table if len(state[1:]) % 2 == 2 - seat]
+    assert set(counts) <= set(turns)
+    # A state that the opponent itself avoids stays unseen: it faces a bet after its own pass only where it passes.
+    assert set(counts) >= {state for state in turns if state[1:] != "pb" or table[state[0]][0] > 0.01}
     for state, seen in counts.items():
         total, chance = seen.total(), table[state][1]
         spread = (chance * (1 - chance) / total) ** 0.5
@@ -109,7 +112,7 @@ def test_nothing_shown_before_a_showdown_depends_on_the_hidden_card(seat: int) -
 
 
 def test_a_fold_hides_the_card_and_a_showdown_shows_it() -> None:
-    env = world(opponent="conservative", seat=1)
+    env = world(opponent="soft-conservative", seat=1)
     play(env, hand_of(env, Q, J), [BET])  # a conservative Jack always folds
     assert env.shown is None
     assert env._observe() == (
@@ -147,12 +150,12 @@ def test_rewards_are_the_chips_of_the_player() -> None:
 
 
 def test_poker_words_count_where_they_can_mean_one_thing() -> None:
-    opened = world(opponent="aggressive", seat=1)
+    opened = world(opponent="soft-aggressive", seat=1)
     for word, betting in (("check", "p"), ("raise", "b"), ("Pass", "p"), (" BET ", "b")):
         opened.reset(0)
         assert opened.step(f"<action>{word}</action>").valid
         assert opened.betting.startswith(betting)
-    facing = world(opponent="aggressive", seat=2)
+    facing = world(opponent="soft-aggressive", seat=2)
     chance = next(chance for chance in range(50) if facing.reset(chance) and facing.betting == "b")
     for word, betting in (("fold", "bp"), ("call", "bb")):
         facing.reset(chance)
@@ -202,14 +205,42 @@ def test_nothing_can_be_played_after_the_end() -> None:
 def test_task_settles_opponent_and_seat() -> None:
     assert [make_task("kuhn", seed).seat for seed in (0, 1, 6, 7)] == [1, 2, 1, 2]
     assert make_task("kuhn", 4, seat=2).seat == 2
-    task = make_task("kuhn", 0, opponent="conservative")
-    assert (task.task_class, task.opponent) == ("kuhn/vs-conservative", "conservative")
+    task = make_task("kuhn", 0, opponent="soft-conservative")
+    assert (task.task_class, task.opponent) == ("kuhn/vs-soft-conservative", "soft-conservative")
     about = spec("kuhn")
     assert (about.kind, about.stop, about.restart, about.timeout_reward) == ("versus", "never", "fresh", -1.0)
     with pytest.raises(UnknownName, match=r"'agressive'.*'aggressive'"):
         make_task("kuhn", 0, opponent="agressive")
     with pytest.raises(ParameterError, match=r"seat must be .* 3"):
         make_task("kuhn", 0, seat=3)
+
+
+def test_several_opponents_are_mixed_by_the_seed() -> None:
+    spec = "conservative,aggressive:3"
+    tasks = [make_task("kuhn", seed, opponent=spec) for seed in range(200)]
+    drawn = Counter(task.opponent for task in tasks)
+    assert set(drawn) == {"conservative", "aggressive"}
+    assert 120 < drawn["aggressive"] < 180
+    assert {task.task_class for task in tasks} == {"kuhn/vs-conservative", "kuhn/vs-aggressive"}
+    assert {task.text("pool") for task in tasks} == {spec}
+
+
+def test_an_opponent_changes_at_its_episode() -> None:
+    env = world(opponent="always-pass>always-bet@3", seat=2)
+    first_moves = [(env.reset(chance), env.betting[0])[1] for chance in range(5)]
+    assert first_moves == ["p", "p", "b", "b", "b"]
+
+
+def test_tasks_from_before_the_deterministic_habits_play_as_they_did() -> None:
+    """They have no pool, and their "aggressive" is what is called "soft-aggressive" now."""
+    old = Task("kuhn", 3, 4, "kuhn/vs-aggressive", (("opponent", "aggressive"), ("seat", 2)))
+    again, soft, hard = (
+        build(old),
+        world(3, opponent="soft-aggressive", seat=2),
+        world(3, opponent="aggressive", seat=2),
+    )
+    openings = [[env.reset(chance) for chance in range(30)] for env in (again, soft, hard)]
+    assert openings[0] == openings[1] != openings[2]
 
 
 def test_openspiel_is_not_needed_to_play() -> None:

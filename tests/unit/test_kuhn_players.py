@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kuhn_hands import BET, PASS, J, K, best_response_value, hand_of, play, reflection, world
-from mulligan.envs.kuhn import HABITS, opponent_table
+from mulligan.envs.kuhn import HABITS, SOFT, opponent_table
 from mulligan.errors import StopReason
 from reflections import FIELDS, fields_of
 
@@ -44,7 +44,7 @@ def test_memoryless_expert_plays_the_equilibrium_mix() -> None:
         assert abs(sum(seen) / len(seen) - chance) <= 4.5 * (chance * (1 - chance) / len(seen)) ** 0.5
 
 
-@pytest.mark.parametrize("name", ["random", "conservative", "aggressive"])
+@pytest.mark.parametrize("name", ["random", "soft-conservative", "soft-aggressive"])
 def test_memory_pays_and_full_knowledge_pays_more(name: str) -> None:
     table = opponent_table(name)
     room = (best_response_value(table, 1) + best_response_value(table, 2)) / 2
@@ -59,26 +59,43 @@ def test_memory_pays_and_full_knowledge_pays_more(name: str) -> None:
 def test_memory_finds_out_who_the_opponent_is() -> None:
     weights: dict[str, list[float]] = defaultdict(list)  # opponent in question -> its weight, over all opponents met
     right = []
-    for seed, name in itertools.product(range(20), HABITS):
+    for seed, name in itertools.product(range(20), SOFT):
         env = world(seed, opponent=name)
         player: Any = env.player("expert", random.Random(seed), 1.0, 1.0)
         for chance in range(40):
             env.reset(chance)
             while not env.over:
                 player.see(env.step(player.act()))
-        for candidate, (table, weight) in zip(HABITS, player.likelihoods, strict=True):
+        for candidate, (table, weight) in zip(SOFT, player.likelihoods, strict=True):
             assert table is opponent_table(candidate)
             weights[candidate].append(weight)
-        right.append(player.likelihoods[list(HABITS).index(name)][1])
+        right.append(player.likelihoods[SOFT.index(name)][1])
     assert sum(right) / len(right) > 0.8
     # Bayes' rule with the right likelihoods keeps the prior of 1/5 on average, when all five are met equally often.
     for candidate, seen in weights.items():
         assert sum(seen) / len(seen) == pytest.approx(0.2, abs=0.04), candidate
 
 
+def test_memory_expects_the_pool_and_begins_anew_when_the_opponent_has_changed() -> None:
+    """First always-pass, from the third hand on always-bet: nobody else is thought of, and the change is noticed."""
+    env = world(opponent="always-pass>always-bet@3", seat=2)
+    player: Any = env.player("expert", random.Random(0), 1.0, 1.0)
+    weights = []
+    for chance in range(4):
+        env.reset(chance)
+        while not env.over:
+            player.see(env.step(player.act()))
+        assert [table for table, _ in player.likelihoods] == [
+            opponent_table("always-pass"),
+            opponent_table("always-bet"),
+        ]
+        weights.append([weight for _, weight in player.likelihoods])
+    assert weights == [[1, 0], [1, 0], [0, 1], [0, 1]]
+
+
 def test_omniscient_calls_only_with_the_better_card() -> None:
     for seat in (1, 2):
-        env = world(opponent="aggressive", seat=seat)
+        env = world(opponent="soft-aggressive", seat=seat)
         player = env.player("omniscient", random.Random(0), 1.0, 0.0)
         answered = 0
         for chance in range(200):
@@ -103,7 +120,7 @@ def test_unskilled_player_is_random() -> None:
 
 
 def test_digest_tells_the_visible_facts() -> None:
-    env = world(opponent="conservative", seat=1)
+    env = world(opponent="soft-conservative", seat=1)
     episode = play(env, hand_of(env, J, K), [BET])
     env.reset(0)  # a digest reads the episode, not the world as it stands now
     assert env.digest(episode) == (
@@ -133,7 +150,7 @@ def test_reflections_are_truthful_and_blind_to_the_hidden_card() -> None:
 
 
 def test_reflection_names_a_dominated_move() -> None:
-    env = world(opponent="aggressive", seat=2)
+    env = world(opponent="soft-aggressive", seat=2)
     facing = [chance for chance in range(300) if env.reset(chance) and env.betting == "b"]
     for card, reply, category in (
         (K, PASS, "wrong-move"),

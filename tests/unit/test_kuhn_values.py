@@ -66,8 +66,8 @@ def test_tables_cover_the_twelve_information_states(name: str) -> None:
 
 
 def test_intermediate_is_half_way_between_conservative_and_aggressive() -> None:
-    for betting, chances in HABITS["intermediate"].items():
-        ends = zip(HABITS["conservative"][betting], HABITS["aggressive"][betting], strict=True)
+    for betting, chances in HABITS["soft-intermediate"].items():
+        ends = zip(HABITS["soft-conservative"][betting], HABITS["soft-aggressive"][betting], strict=True)
         assert chances == pytest.approx([(low + high) / 2 for low, high in ends])
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from mulligan.envs.opponents import at_episode, parse_pool, settle_opponent
+from mulligan.envs.opponents import at_episode, at_next_episode, chances_of, parse_pool, settle_opponent
 from mulligan.errors import MulliganError, ParameterError, UnknownName
 
 NAMES = ("rock", "copycat", "mcts:100")
@@ -42,6 +42,21 @@ def test_who_plays_changes_at_the_switch():
     assert at_episode("mcts:100", 7) == "mcts:100"
     episodes = {settled("copycat>rock", seed)["opponent"] for seed in range(60)}
     assert episodes == {"copycat>rock@2", "copycat>rock@3", "copycat>rock@4"}
+
+
+def test_every_opponent_that_may_be_drawn_has_its_chance():
+    """Half of the weight is the hidden switch's, a third of it for each episode; the same one named twice is one."""
+    chances = chances_of("game", "rock,copycat>rock:2,rock", check)
+    assert chances == pytest.approx({"rock": 1 / 2} | {f"copycat>rock@{switch}": 1 / 6 for switch in (2, 3, 4)})
+
+
+def test_after_its_change_an_opponent_is_the_second_for_ever():
+    world = ("copycat>rock@3", 0)
+    seen = []
+    for _ in range(4):
+        seen.append(world)
+        world = at_next_episode(*world)
+    assert seen == [("copycat>rock@3", 0), ("copycat>rock@3", 1), ("rock", 0), ("rock", 0)]
 
 
 def test_what_was_settled_is_settled_again_as_itself():

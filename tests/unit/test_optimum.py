@@ -348,6 +348,45 @@ def test_the_optimal_player_earns_the_optimum_where_there_is_luck() -> None:
         assert solved == pytest.approx(p, abs=4 * math.sqrt(p * (1 - p) / len(trials)))
 
 
+# Seat -> returns by hand. Against conservative, intermediate and aggressive, each 1/3, from six deals: fractions of 18.
+KUHN = {1: ([1 / 18, 5 / 27, 19 / 81], 5 / 18), 2: ([1 / 6, 2 / 9, 20 / 81], 5 / 18)}
+
+
+@pytest.mark.parametrize("seat", KUHN)
+def test_the_room_of_kuhn_poker(seat: int) -> None:
+    returns, clairvoyant = KUHN[seat]
+    params = {"opponent": "conservative,intermediate,aggressive", "seat": seat}
+    optimum = mulligan.optimum("kuhn", params=params)
+    assert optimum.alone.returns == pytest.approx(returns[:1])
+    assert optimum.best.returns == pytest.approx(returns)
+    assert optimum.clairvoyant.returns == pytest.approx([clairvoyant])
+
+
+def test_the_room_of_kuhn_poker_with_soft_habits_is_small() -> None:
+    params = {"opponent": "random,soft-conservative,soft-aggressive,soft-intermediate", "seat": 1}
+    optimum = mulligan.optimum("kuhn", params=params)
+    assert optimum.best.value() == pytest.approx(0.2381, abs=1e-4)
+    assert optimum.clairvoyant.value() == pytest.approx(0.2)
+
+
+def test_an_opponent_that_changes_is_expected_to() -> None:
+    """always-pass folds to every bet: 1 chip. always-bet calls them all: 2 chips with K, 0 on average with Q; with J it
+    is best to pass and fold, -1: a third of a chip in all."""
+    optimum = mulligan.optimum("kuhn", params={"opponent": "always-pass>always-bet@3", "seat": 1}, episodes=4)
+    assert optimum.best.returns == pytest.approx([1, 1, 1 / 3, 1 / 3])
+
+
+def test_the_optimal_player_earns_the_optimum_in_poker() -> None:
+    """The mean of 400 trials is right within four standard errors."""
+    params = {"opponent": "conservative,intermediate,aggressive>conservative", "seat": 2}
+    optimum = mulligan.optimum("kuhn", params=params)
+    tasks = [mulligan.make_task("kuhn", seed, params) for seed in range(400)]
+    trials = [run_trial_sync(task, OptimalPolicy(TrialSettings(), 1.0), memory="history") for task in tasks]
+    for values, expected in zip(rewards(trials), optimum.best.returns, strict=True):
+        error = statistics.stdev(values) / math.sqrt(len(values))
+        assert statistics.mean(values) == pytest.approx(expected, abs=4 * error)
+
+
 def test_scripted_players_lie_between_myopic_and_clairvoyant() -> None:
     params = {"world": "camp"}
     optimum = mulligan.optimum("expedition", params=params)
@@ -385,7 +424,7 @@ def test_evaluations_tell_the_share_of_the_optimum() -> None:
     assert rows[1]["share_of_optimum"] == pytest.approx(0.3 * 1.96 / 0.82)
     unsolved: dict[str, Any] = {"tasks": 4, "controls": ()}
     assert evaluate("minesweeper", "expert", **unsolved).optimum == []  # too large to be solved on the side
-    assert evaluate("kuhn", "expert", **unsolved).optimum == []
+    assert evaluate("tictactoe", "expert", **unsolved, params={"opponent": "random"}).optimum == []
     assert evaluate("bandit", "expert", **unsolved, related=True).optimum == []
 
 
@@ -434,8 +473,8 @@ def test_bad_input_is_one_line() -> None:
         mulligan.optimum("bandit", gamma_traj=1.5)
     with pytest.raises(ParameterError, match=r"optimal\[:GAMMA_TRAJ\] with a number \(got 'optimal:x'\)"):
         evaluate("bandit", "optimal:x", tasks=1)
-    with pytest.raises(UsageError, match="kuhn has no model"):
-        evaluate("kuhn", "optimal", tasks=1, room=False)
+    with pytest.raises(UsageError, match="tictactoe has no model"):
+        evaluate("tictactoe", "optimal", tasks=1, room=False)
     with pytest.raises(UsageError, match="restart=fresh"):
         evaluate("expedition", "optimal", tasks=1, room=False, restart="replay")
 
@@ -490,6 +529,7 @@ def test_the_contract_holds_a_model_to_its_environment() -> None:
         ("minesweeper", {"rows": 3, "cols": 3}),
         ("minesweeper", {"rows": 3, "cols": 3, "price": 0.5}),
         ("expedition", {"world": "camp"}),
+        ("kuhn", {"opponent": "conservative,cfr>aggressive"}),
     ):
         mulligan.check_env(env, params)
     with pytest.raises(ContractBroken, match=r"model\(\) does not expect what '<action>\d</action>' led to"):

@@ -6,18 +6,24 @@ now faces a bet. There are twelve, six for each seat.
 
 Parameters (`--env.NAME`):
 
-opponent  ``random``, ``conservative``, ``intermediate``, ``aggressive``, or ``cfr``, which plays the equilibrium
+opponent  ``conservative``, ``intermediate``, ``aggressive`` (MAGE's habits), ``soft-conservative`` and so on (which
+          toss coins), ``always-bet``, ``always-pass``, ``random``, or ``cfr``, which plays the equilibrium; or several,
+          or one that changes (`mulligan.envs.opponents`)
 seat      1 moves first, 2 second; 0 lets the seed decide
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
+from itertools import permutations
 from typing import ClassVar, NamedTuple
 
 from mulligan.envs.base import ORDER, Player, action_text, draw, pick, reflection_text, settle_seat
+from mulligan.envs.model import Outcome
+from mulligan.envs.opponents import at_episode, at_next_episode, chances_of, settle_opponent
 from mulligan.errors import StopReason, UnknownName
 from mulligan.seeding import generator
 from mulligan.types import Episode, ParamValue, Step, Task
@@ -32,11 +38,11 @@ SYNONYMS = {
 HABITS: Mapping[str, Mapping[str, tuple[float, float, float]]] = {
     "random": {"": (0.5, 0.5, 0.5), "p": (0.5, 0.5, 0.5), "b": (0.5, 0.5, 0.5), "pb": (0.5, 0.5, 0.5)},
     # Never bluffs, bets the best card alone, and gives up most Queens when it is bet into.
-    "conservative": {"": (0.0, 0.0, 0.5), "p": (0.0, 0.1, 1.0), "b": (0.0, 0.2, 1.0), "pb": (0.0, 0.2, 1.0)},
+    "soft-conservative": {"": (0.0, 0.0, 0.5), "p": (0.0, 0.1, 1.0), "b": (0.0, 0.2, 1.0), "pb": (0.0, 0.2, 1.0)},
     # Bets whatever it holds more often than not, and calls with far too much.
-    "aggressive": {"": (0.6, 0.6, 0.9), "p": (0.7, 0.7, 1.0), "b": (0.3, 0.9, 1.0), "pb": (0.3, 0.9, 1.0)},
+    "soft-aggressive": {"": (0.6, 0.6, 0.9), "p": (0.7, 0.7, 1.0), "b": (0.3, 0.9, 1.0), "pb": (0.3, 0.9, 1.0)},
     # Half-way between the two.
-    "intermediate": {"": (0.3, 0.3, 0.7), "p": (0.35, 0.4, 1.0), "b": (0.15, 0.55, 1.0), "pb": (0.15, 0.55, 1.0)},
+    "soft-intermediate": {"": (0.3, 0.3, 0.7), "p": (0.35, 0.4, 1.0), "b": (0.15, 0.55, 1.0), "pb": (0.15, 0.55, 1.0)},
     # The average policy of OpenSpiel's CFR (Zinkevich et al. 2007) after 1,000 iterations, as a test recomputes it:
     # exploitable by 0.001 chips a hand when it is sampled, and by far more if only its likelier moves are played.
     "cfr": {
@@ -45,8 +51,16 @@ HABITS: Mapping[str, Mapping[str, tuple[float, float, float]]] = {
         "b": (0.0005, 0.33640635777848255, 0.9995),
         "pb": (0.00031016676119293866, 0.5305412094720448, 0.9993988704781034),
     },
+    # MAGE's three habits, which never toss a coin.
+    "conservative": {"": (0, 0, 1), "p": (0, 0, 1), "b": (0, 0, 1), "pb": (0, 0, 1)},
+    "intermediate": {"": (0, 1, 1), "p": (0, 1, 1), "b": (0, 0, 1), "pb": (0, 0, 1)},
+    "aggressive": {"": (1, 1, 1), "p": (1, 1, 1), "b": (0, 1, 1), "pb": (0, 1, 1)},
+    "always-bet": {"": (1, 1, 1), "p": (1, 1, 1), "b": (1, 1, 1), "pb": (1, 1, 1)},
+    "always-pass": {"": (0, 0, 0), "p": (0, 0, 0), "b": (0, 0, 0), "pb": (0, 0, 0)},
 }
 """Opponent -> betting so far -> chance that it bets (or calls) with J, Q and K; it passes (or folds) otherwise."""
+SOFT = ("random", "soft-conservative", "soft-aggressive", "soft-intermediate", "cfr")
+"""Opponents that a player of one of them expects; against another one it expects any."""
 STAKES = {"pp": 1.0, "bb": 2.0, "pbb": 2.0}
 """Chips the better card wins where the betting ends in a showdown."""
 FOLDED = {"bp": 1, "pbp": 2}
@@ -70,25 +84,41 @@ def payoff(betting: str, seat: int, mine: int, theirs: int) -> float:
     return STAKES[betting] if mine > theirs else -STAKES[betting]
 
 
+def check_opponent(name: str) -> None:
+    if name not in HABITS:
+        raise UnknownName("opponent of kuhn", name, HABITS)
+
+
+def shown_card(betting: str, theirs: int) -> int | None:
+    """The opponent's card, once a showdown has shown it."""
+    return theirs if betting in STAKES else None
+
+
+def state_key(mine: int, betting: str, theirs: int) -> str:
+    """All that the player sees of a hand."""
+    shown = shown_card(betting, theirs)
+    return f"{mine}{betting}" + ("" if shown is None else f"/{shown}")
+
+
 class KuhnPoker:
     """Kuhn poker against one opponent: bet, bluff, call or fold with one card of three."""
 
     kind: ClassVar[str] = "versus"
-    defaults: ClassVar[dict[str, ParamValue]] = {"opponent": "aggressive", "seat": 0}
+    defaults: ClassVar[dict[str, ParamValue]] = {"opponent": "soft-aggressive", "seat": 0, "pool": ""}
     turns: ClassVar[int] = 4
     timeout_reward: ClassVar[float] = -1.0
     """Who stalls loses the ante."""
 
     def __init__(self, task: Task) -> None:
         self.task, self.seat = task, task.integer("seat")
-        self.table = opponent_table(task.text("opponent"))
+        self.opponent, self.pool = task.text("opponent"), task.text("pool")
+        if not self.pool and f"soft-{self.opponent}" in HABITS:  # a task from when the soft habits had these names
+            self.opponent = f"soft-{self.opponent}"
         self.reset()
 
     @staticmethod
     def settle(params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:
-        if params["opponent"] not in HABITS:
-            raise UnknownName("opponent of kuhn", str(params["opponent"]), HABITS)
-        return settle_seat("kuhn", params, seed)
+        return settle_opponent("kuhn", settle_seat("kuhn", params, seed), seed, check_opponent)
 
     @staticmethod
     def task_class(params: Mapping[str, ParamValue]) -> str:
@@ -108,6 +138,7 @@ class KuhnPoker:
 
     def reset(self, chance: int = 0) -> str:
         self.rng = generator(self.task.seed, "chance", chance)
+        self.table = opponent_table(at_episode(self.opponent, chance))
         deck = [0, 1, 2]
         dealt = [deck.pop(draw(self.rng, [1 / len(deck)] * len(deck))) for _ in range(2)]
         self.card, self.hidden = dealt[self.seat - 1], dealt[2 - self.seat]
@@ -141,8 +172,7 @@ class KuhnPoker:
 
     @property
     def shown(self) -> int | None:
-        """The opponent's card, once a showdown has shown it."""
-        return self.hidden if self.betting in STAKES else None
+        return shown_card(self.betting, self.hidden)
 
     def legal(self) -> Sequence[str]:
         return [] if self.over else REPLIES
@@ -150,13 +180,20 @@ class KuhnPoker:
     def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
         return Bettor(self, kind, rng, skill, recall)
 
+    def model(self) -> KuhnModel:
+        return KuhnModel(self.seat, tuple(self.expected().items()), self)
+
+    def expected(self) -> dict[str, float]:
+        """The opponents that the task was drawn from, with their probabilities."""
+        return chances_of("kuhn", self.pool or self.opponent, check_opponent)
+
     def digest(self, episode: Episode) -> str:
         card, betting, ending = episode.final.split("\n")
         ending = "The hand was not finished." if ending.startswith("Your turn") else ending
         return f"You acted {ORDER[self.seat]}. {card}. {betting.removesuffix(' yet')}. {ending}"
 
     def _key(self) -> str:
-        return f"{self.card}{self.betting}" + ("" if self.shown is None else f"/{self.shown}")
+        return state_key(self.card, self.betting, self.hidden)
 
     def _observe(self) -> str:
         movers = ("you", "opponent") if self.seat == 1 else ("opponent", "you")
@@ -172,6 +209,69 @@ class KuhnPoker:
         if self.shown is not None:
             return f"Showdown: the opponent holds {CARDS[self.shown]}. {result}"
         return f"{'The opponent folds' if self.reward > 0 else 'You fold'}. The opponent's card stays hidden. {result}"
+
+
+class Hand(NamedTuple):
+    """The cards and the betting so far."""
+
+    mine: int
+    theirs: int
+    betting: str = ""
+
+
+@dataclass(frozen=True)
+class KuhnModel:
+    """Kuhn poker as a model. A world is an opponent and the episode: see `at_next_episode`."""
+
+    seat: int
+    opponents: tuple[tuple[str, float], ...]
+    """With their probabilities."""
+    env: KuhnPoker = field(compare=False, repr=False)
+
+    def worlds(self) -> list[tuple[float, tuple[str, int]]]:
+        return [(chance, (name, 0)) for name, chance in self.opponents]
+
+    def between(self, world: tuple[str, int]) -> list[tuple[float, tuple[str, int]]]:
+        return [(1.0, at_next_episode(*world))]
+
+    def begin(self, world: tuple[str, int]) -> None:
+        """No card is dealt yet."""
+
+    def begins(self, world: tuple[str, int]) -> list[Outcome]:
+        return [
+            outcome._replace(probability=outcome.probability / 6)
+            for mine, theirs in permutations(range(3), 2)
+            for outcome in self._answers(world, Hand(mine, theirs))
+        ]
+
+    def opening(self) -> str:
+        return state_key(self.env.card, self.env.betting, self.env.hidden)
+
+    def actions(self, state: Hand) -> str:
+        return "pb"
+
+    def outcomes(self, world: tuple[str, int], state: Hand, action: str) -> list[Outcome]:
+        return list(self._answers(world, state._replace(betting=state.betting + action)))
+
+    def _answers(self, world: tuple[str, int], hand: Hand) -> Iterator[Outcome]:
+        """What the opponent's move, if it has one, may make of a hand."""
+        mine, theirs, betting = hand
+        if betting in STAKES or betting in FOLDED:
+            chips = payoff(betting, self.seat, mine, theirs)
+            yield Outcome(1.0, hand, state_key(mine, betting, theirs), chips, done=True, won=chips > 0)
+        elif len(betting) % 2 == self.seat - 1:
+            yield Outcome(1.0, hand, state_key(mine, betting, theirs))
+        else:
+            table = opponent_table(at_episode(*world))
+            for move, chance in zip("pb", table[f"{theirs}{betting}"], strict=True):
+                for outcome in self._answers(world, Hand(mine, theirs, betting + move)):
+                    yield outcome._replace(probability=chance * outcome.probability)
+
+    def reply(self, action: str) -> str:
+        return REPLIES["pb".index(action)]
+
+    def told(self, step: Step) -> str:
+        return step.state_key
 
 
 class Guess(NamedTuple):
@@ -203,8 +303,10 @@ def updated(guesses: Sequence[Guess], betting: str, move: str) -> list[Guess]:
 class Bettor:
     """Plays the equilibrium; from memory, the best response to the opponents that would have played as this one did.
 
-    Every opponent is equally likely before the first hand. Each hand multiplies in how likely the opponent's moves were
-    for it, with the card summed out where it stayed hidden. The omniscient player knows the opponent and its card.
+    Before the first hand an opponent is as likely as the task's pool says; where that names one alone, all of its kind
+    are equally likely. Each hand multiplies in how likely the opponent's moves were for it, with the card summed out
+    where it stayed hidden. If no opponent plays so, it has changed, and all begins anew. The omniscient player knows
+    the opponent and its card.
     """
 
     def __init__(self, world: KuhnPoker, kind: str, rng: random.Random, skill: float, recall: float) -> None:
@@ -227,18 +329,30 @@ class Bettor:
 
     def see(self, step: Step) -> None:
         if step.done and step.valid:
-            before = self.likelihoods or [(opponent_table(name), 1.0) for name in HABITS]
-            after = self._guesses(before)
+            before = self.likelihoods or self._prior()
+            after = self._guesses(before) or self._guesses(self._prior())
             total = sum(guess.weight for guess in after)
             self.likelihoods = [
                 (table, sum(guess.weight for guess in after if guess.table is table) / total) for table, _ in before
             ]
 
+    def _prior(self) -> list[tuple[Table, float]]:
+        """Each opponent that there may be, with its weight before the first hand; of one that changes, both."""
+        expected = self.world.expected()
+        if len(expected) == 1 and ">" not in self.world.opponent:
+            expected = dict.fromkeys(SOFT if self.world.opponent in SOFT else HABITS, 1.0)
+        weights: dict[str, float] = {}
+        for opponent, weight in expected.items():
+            first, _, then = opponent.partition(">")
+            for name in filter(None, (first, then.partition("@")[0])):
+                weights[name] = weights.get(name, 0.0) + weight
+        return [(opponent_table(name), weight) for name, weight in weights.items()]
+
     def _guesses(self, likelihoods: Sequence[tuple[Table, float]]) -> list[Guess]:
         """Opponents and cards that agree with what can be seen of this hand."""
         world = self.world
         cards = [card for card in range(3) if card != world.card] if world.shown is None else [world.shown]
-        guesses = [Guess(table, card, weight) for table, weight in likelihoods for card in cards]
+        guesses = [Guess(table, card, weight) for table, weight in likelihoods if weight > 0.0 for card in cards]
         for turn in range(2 - world.seat, len(world.betting), 2):
             guesses = updated(guesses, world.betting[:turn], world.betting[turn])
         return guesses

@@ -43,6 +43,25 @@ def parse_pool(env: str, spec: str, check: Check) -> list[tuple[str, float]]:
     return pool
 
 
+def chances_of(env: str, spec: str, check: Check) -> dict[str, float]:
+    """Every opponent that a task with `spec` may settle on, with its probability."""
+    pool = parse_pool(env, spec, check)
+    total, chances = sum(weight for _, weight in pool), dict[str, float]()
+    for name, weight in pool:
+        is_hidden = ">" in name and "@" not in name
+        settled = [f"{name}@{switch}" for switch in HIDDEN_SWITCHES] if is_hidden else [name]
+        for each in settled:
+            chances[each] = chances.get(each, 0.0) + weight / total / len(settled)
+    return chances
+
+
+def at_next_episode(opponent: str, episode: int) -> tuple[str, int]:
+    """A settled opponent and the number of the next episode; one that will not change any more is always at 0."""
+    after = at_episode(opponent, episode + 1)
+    _, _, then = opponent.partition(">")
+    return (after, 0) if after == then.partition("@")[0] or not then else (opponent, episode + 1)
+
+
 def at_episode(opponent: str, episode: int) -> str:
     """Who of a settled opponent plays the episode, counted from 0."""
     first, _, rest = opponent.partition(">")

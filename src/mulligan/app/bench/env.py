@@ -15,7 +15,7 @@ TASKS = 50
 STEPS = 30_000
 CASES = (
     "minesweeper", "minesweeper view=compact", "sokoban", "tictactoe opponent=random", "tictactoe opponent=mcts:100",
-    "kuhn opponent=intermediate", "kuhn opponent=cfr", "alfworld", "webshop", "bandit",
+    "kuhn opponent=soft-intermediate", "kuhn opponent=cfr", "alfworld", "webshop", "bandit",
 )  # fmt: skip
 
 
