@@ -36,6 +36,7 @@ CASES = [
     ("kuhn", {"opponent": "soft-aggressive"}),
     ("kuhn", {"opponent": "conservative,intermediate>aggressive"}),
     ("kuhn", {"opponent": "cfr"}),
+    ("leduc", {"opponent": "caller,maniac,rock,bluffer>random"}),
     ("alfworld", {}),
     ("alfworld", {"kind": "all", "commands": True}),
     ("alfworld", {"kind": "all", "view": "compact", "rooms": "unseen"}),

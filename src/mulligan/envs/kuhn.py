@@ -23,7 +23,7 @@ from typing import ClassVar, NamedTuple
 
 from mulligan.envs.base import ORDER, Player, action_text, draw, pick, reflection_text, settle_seat
 from mulligan.envs.model import Outcome
-from mulligan.envs.opponents import at_episode, at_next_episode, chances_of, settle_opponent
+from mulligan.envs.opponents import at_any_episode, at_episode, at_next_episode, chances_of, settle_opponent
 from mulligan.errors import StopReason, UnknownName
 from mulligan.seeding import generator
 from mulligan.types import Episode, ParamValue, Step, Task
@@ -338,14 +338,9 @@ class Bettor:
 
     def _prior(self) -> list[tuple[Table, float]]:
         """Each opponent that there may be, with its weight before the first hand; of one that changes, both."""
-        expected = self.world.expected()
-        if len(expected) == 1 and ">" not in self.world.opponent:
-            expected = dict.fromkeys(SOFT if self.world.opponent in SOFT else HABITS, 1.0)
-        weights: dict[str, float] = {}
-        for opponent, weight in expected.items():
-            first, _, then = opponent.partition(">")
-            for name in filter(None, (first, then.partition("@")[0])):
-                weights[name] = weights.get(name, 0.0) + weight
+        weights = at_any_episode(self.world.expected())
+        if len(weights) == 1:
+            weights = dict.fromkeys(SOFT if self.world.opponent in SOFT else HABITS, 1.0)
         return [(opponent_table(name), weight) for name, weight in weights.items()]
 
     def _guesses(self, likelihoods: Sequence[tuple[Table, float]]) -> list[Guess]:

@@ -11,7 +11,8 @@ since that is what an agent may expect.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from mulligan.envs.base import draw
 from mulligan.errors import MulliganError, ParameterError
@@ -22,6 +23,9 @@ Check = Callable[[str], object]
 """Raises for what is no opponent of the game."""
 HIDDEN_SWITCHES = (2, 3, 4)
 """Episodes, from 1, of which a switch that names none draws one."""
+
+LAST_SWITCH = 100
+"""The last episode, from 1, at which an opponent may change."""
 
 
 def settle_opponent(env: str, params: dict[str, ParamValue], seed: int, check: Check) -> dict[str, ParamValue]:
@@ -55,6 +59,15 @@ def chances_of(env: str, spec: str, check: Check) -> dict[str, float]:
     return chances
 
 
+def at_any_episode(chances: Mapping[str, float]) -> dict[str, float]:
+    """The same weights for opponents that do not change: of one that does, both have its weight."""
+    weights: dict[str, float] = {}
+    for opponent, weight in chances.items():
+        for name in dict.fromkeys((at_episode(opponent, 0), at_episode(opponent, LAST_SWITCH))):
+            weights[name] = weights.get(name, 0.0) + weight
+    return weights
+
+
 def at_next_episode(opponent: str, episode: int) -> tuple[str, int]:
     """A settled opponent and the number of the next episode; one that will not change any more is always at 0."""
     after = at_episode(opponent, episode + 1)
@@ -73,11 +86,12 @@ def _weighed(env: str, part: str, check: Check) -> tuple[str, float]:
     name, _, weight = part.rpartition(":")
     try:
         _check_each(env, part, check)
-    except MulliganError:
-        if not (name and _is_weight(weight)):
-            raise
-        _check_each(env, name, check)
-        return name, float(weight)
+    except MulliganError as error:
+        if name and _is_weight(weight):
+            with suppress(MulliganError):
+                _check_each(env, name, check)
+                return name, float(weight)
+        raise error from None
     return part, 1.0
 
 
@@ -88,8 +102,8 @@ def _check_each(env: str, name: str, check: Check) -> None:
     check(first)
     if arrow:
         check(then)
-        if "@" in rest and not (switch.isascii() and switch.isdecimal() and 2 <= int(switch[:4]) <= 100):
-            raise ParameterError(f"{env}: an opponent changes at an episode from 2 to 100 (got {name!r})")
+        if "@" in rest and not (switch.isascii() and switch.isdecimal() and 2 <= int(switch[:4]) <= LAST_SWITCH):
+            raise ParameterError(f"{env}: an opponent changes at an episode from 2 to {LAST_SWITCH} (got {name!r})")
 
 
 def _is_weight(text: str) -> bool:

@@ -31,6 +31,7 @@ BUILTIN = {
     "sokoban": "mulligan.envs.sokoban.env:Sokoban",
     "tictactoe": "mulligan.envs.tictactoe:TicTacToe",
     "kuhn": "mulligan.envs.kuhn:KuhnPoker",
+    "leduc": "mulligan.envs.leduc:LeducPoker",
     "alfworld": "mulligan.envs.alfworld.env:ALFWorld",
     "webshop": "mulligan.envs.webshop.env:WebShop",
     "bandit": "mulligan.envs.bandit:Bandit",

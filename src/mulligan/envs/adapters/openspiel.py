@@ -2,19 +2,22 @@
 
 Parameters (`--env.NAME`):
 
-opponent  ``random``, or ``mcts:100``, which looks ahead with so many simulations
+opponent  ``random``, ``mcts:100``, which looks ahead with so many simulations, or one with a habit, where the game has
+          them (``mulligan.envs.adapters.spiel_opponents``); or several, or one that changes (`mulligan.envs.opponents`)
 seat      1 moves first, 2 second; 0 lets the seed decide
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar
 
 from mulligan.envs.adapters import Listed, action_with_arrows, nearest
+from mulligan.envs.adapters.spiel_opponents import habits_of
 from mulligan.envs.base import ORDER, draw, library, pick, settle_seat
+from mulligan.envs.opponents import at_episode, settle_opponent
 from mulligan.errors import ParameterError, UnknownName, UsageError
 from mulligan.seeding import generator
 from mulligan.types import Episode, ParamValue, Step, Task
@@ -46,7 +49,7 @@ def adapt(ident: str) -> type:
         "__doc__": f"{kind.long_name} (OpenSpiel) against one opponent.",
         "__module__": __name__,
         "name": name,
-        "game": game,
+        "game_name": ident,
         "is_open": kind.information == spiel.GameType.Information.PERFECT_INFORMATION,
         "turns": min(_MOST_TURNS, _most_moves(game)),
         "timeout_reward": float(game.min_utility()),
@@ -115,9 +118,10 @@ class SpielGame:
     """A game of OpenSpiel against one opponent."""
 
     kind: ClassVar[str] = "versus"
-    defaults: ClassVar[dict[str, ParamValue]] = {"opponent": "random", "seat": 0}
+    defaults: ClassVar[dict[str, ParamValue]] = {"opponent": "random", "seat": 0, "pool": ""}
     name: ClassVar[str]
-    game: ClassVar[Any]
+    game_name: ClassVar[str]
+    """As OpenSpiel calls it."""
     is_open: ClassVar[bool]
     """Whether nothing is hidden from the players."""
     turns: ClassVar[int]
@@ -125,19 +129,24 @@ class SpielGame:
 
     def __init__(self, task: Task) -> None:
         self.task, self.seat = task, task.integer("seat")
+        self.game = load_game(self.name, self.game_name)
         self.reset()
         self.example = "<action>MOVE</action>" if self.over else self.legal()[0]
 
     @classmethod
     def settle(cls, params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:
-        opponent = str(params["opponent"])
+        return settle_opponent(cls.name, settle_seat(cls.name, params, seed), seed, cls.check_opponent)
+
+    @classmethod
+    def check_opponent(cls, opponent: str) -> None:
+        habits = habits_of(cls.game_name)
         if opponent.partition(":")[0] == "mcts":
             simulations_of(cls.name, opponent)
             if not cls.is_open:
-                raise ParameterError(f"{cls.name}: opponent must be 'random', since MCTS would see what is hidden")
-        elif opponent != "random":
-            raise UnknownName(f"opponent of {cls.name}", opponent, ["random", "mcts:K"])
-        return settle_seat(cls.name, params, seed)
+                names = " or ".join(map(repr, habits))
+                raise ParameterError(f"{cls.name}: opponent must be {names}, since MCTS would see what is hidden")
+        elif opponent not in habits:
+            raise UnknownName(f"opponent of {cls.name}", opponent, [*habits, *["mcts:K"] * cls.is_open])
 
     @classmethod
     def task_class(cls, params: Mapping[str, ParamValue]) -> str:
@@ -155,6 +164,7 @@ class SpielGame:
     def reset(self, chance: int = 0) -> str:
         self.rng = generator(self.task.seed, "chance", chance)
         self.state = self.game.new_initial_state()
+        self.opponent_name = at_episode(self.task.text("opponent"), chance)
         self.opponent = self._opponent()
         self.ended, self.paid = False, 0.0
         """Whether the player knows that the game is over, and what it has been paid so far."""
@@ -189,17 +199,22 @@ class SpielGame:
         state = self.state
         while not state.is_terminal() and state.current_player() != self.seat - 1:
             if state.is_chance_node():
-                actions, chances = zip(*state.chance_outcomes(), strict=True)
-                state.apply_action(actions[draw(self.rng, chances)])
+                state.apply_action(self._drawn(state.chance_outcomes()))
             else:
                 state.apply_action(self.opponent())
 
     def _opponent(self) -> Callable[[], int]:
-        name = self.task.text("opponent")
+        name = self.opponent_name
         if name == "random":
             return lambda: pick(self.rng, self.state.legal_actions())
-        search = mcts(self.name, self.name.partition(":")[2], simulations_of(self.name, name), self.rng)
+        if habit := habits_of(self.game_name).get(name):
+            return lambda: self._drawn(habit(self.state).items())
+        search = mcts(self.name, self.game_name, simulations_of(self.name, name), self.rng)
         return lambda: search(self.state.history())
+
+    def _drawn(self, chances: Iterable[tuple[int, float]]) -> int:
+        actions, weights = zip(*chances, strict=True)
+        return int(actions[draw(self.rng, weights)])
 
     def legal(self) -> Sequence[str]:
         if self.over:

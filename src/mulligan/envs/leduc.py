@@ -1,0 +1,189 @@
+"""Leduc poker: six cards, two rounds of betting, one open card; against an opponent whose habits can be learned.
+
+OpenSpiel's game (extra ``games``) with readable text. Suits do not count, so its cards are ranks here, 0 to 2.
+
+Parameters (`--env.NAME`):
+
+opponent  ``caller``, ``maniac`` (raises), ``rock`` (raises what is strong and folds the rest), ``bluffer`` (raises what
+          is weak and calls with the rest), ``random``; or several, or one that changes (`mulligan.envs.opponents`)
+seat      1 moves first, 2 second; 0 lets the seed decide
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mulligan.envs.adapters.openspiel import SpielGame
+from mulligan.envs.adapters.spiel_hand import Numbers, ending_key, hand_tree
+from mulligan.envs.adapters.spiel_opponents import FOLD, habits_of, leduc_ranks, shown_card
+from mulligan.envs.base import ORDER, Player, pick, reflection_text
+from mulligan.envs.opponents import at_any_episode, chances_of
+from mulligan.errors import StopReason
+from mulligan.types import Episode, ParamValue, Step
+
+GAME = "leduc_poker(suit_isomorphism=true)"
+RANKS, MOVES = "JQK", ("fold", "call", "raise")
+SYNONYMS = {"check": "call", "bet": "raise"}
+"""Words for moves where there is no raise to answer."""
+
+
+class LeducPoker(SpielGame):
+    """Leduc poker against one opponent: two rounds of betting, with one card in the hand and one on the table."""
+
+    defaults: ClassVar[dict[str, ParamValue]] = {"opponent": "rock", "seat": 0, "pool": ""}
+    name: ClassVar[str] = "leduc"
+    game_name: ClassVar[str] = GAME
+    is_open: ClassVar[bool] = False
+    turns: ClassVar[int] = 6
+    """A hand has four decisions at most, so that two invalid replies are forgiven."""
+    timeout_reward: ClassVar[float] = -13.0
+    """The most that can be lost."""
+
+    def rules(self) -> str:
+        return (
+            "Leduc poker for two players. The deck has two J, two Q and two K; K beats Q, and Q beats J.\n"
+            "Each player puts in one chip and gets one card. After a round of betting one card is laid open, and a "
+            f"second round follows. You act {ORDER[self.seat]} in each round. The players take turns:\n"
+            "- call puts in what is missing to the opponent's chips; with no raise to answer, that is nothing.\n"
+            "- raise calls and puts in 2 more chips, 4 in the second round. There are at most two raises in a round.\n"
+            "- fold, where there is a raise to answer, loses what one has put in, and no card is shown.\n"
+            "A round ends when a raise is called, or when both have called without one.\n"
+            "In the end a card of the same rank as the open one wins, or else the better card; equal cards share.\n"
+            f"Answer with {' or '.join(f'<action>{move}</action>' for move in reversed(MOVES))}"
+        )
+
+    def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
+        return LeducPlayer(self, kind, rng, skill, recall)
+
+    def expected(self) -> dict[str, float]:
+        """The opponents that the task was drawn from, with their weights; where it is one alone, all that there are."""
+        spec = self.task.text("pool") or self.task.text("opponent")
+        weights = at_any_episode(chances_of(self.name, spec, self.check_opponent))
+        return weights if len(weights) > 1 else dict.fromkeys(habits_of(GAME), 1.0)
+
+    def digest(self, episode: Episode) -> str:
+        lines = episode.final.split("\n")
+        if lines[-1].startswith("Your turn"):
+            lines[-1] = "The hand was not finished."
+        return f"You acted {ORDER[self.seat]}. " + " ".join(
+            line if line.endswith(".") else f"{line}." for line in lines
+        )
+
+    @property
+    def shown(self) -> int | None:
+        """The rank of the opponent's card, once a showdown has shown it."""
+        return shown_card(self.state, 2 - self.seat) if self.over else None
+
+    def betting(self) -> list[list[tuple[bool, int]]]:
+        """Whether it was the player's, and the move, for each move of the two rounds."""
+        rounds: list[list[tuple[bool, int]]] = [[]]
+        state: Any = self.game.new_initial_state()
+        for action in self.state.history():
+            if not state.is_chance_node():
+                rounds[-1].append((state.current_player() == self.seat - 1, action))
+            elif len(state.history()) > 1:
+                rounds.append([])
+            state.apply_action(action)
+        return rounds
+
+    def _moves(self) -> dict[int, str]:
+        return {move: MOVES[move] for move in self.state.legal_actions(self.seat - 1)}
+
+    def _named(self, name: str) -> int | None:
+        word = name.lower()
+        if FOLD not in self._moves():
+            word = SYNONYMS.get(word, word)
+        return super()._named(word)
+
+    def _seen(self) -> str:
+        return (
+            ending_key(self.state, self.seat - 1)
+            if self.over
+            else str(self.state.information_state_string(self.seat - 1))
+        )
+
+    def _observe(self) -> str:
+        card, public = leduc_ranks(self.state, self.seat - 1)
+        lines = [f"Your card: {RANKS[card]}", f"Open card: {'none yet' if public is None else RANKS[public]}"]
+        for number, moves in enumerate(self.betting(), 1):
+            texts = [f"{'you' if mine else 'opponent'} {MOVES[move]}" for mine, move in moves]
+            lines.append(f"Round {number}: {', '.join(texts) or 'no move yet'}")
+        return "\n".join([*lines, self.ending()])
+
+    def ending(self) -> str:
+        """How the hand ended, or what can be played now."""
+        if not self.over:
+            left = re.findall(r"\d+", re.findall(r"\[Money: (.*?)\]", self._seen())[0])  # of 100 for each player
+            mine, theirs = (100 - int(left[player]) for player in (self.seat - 1, 2 - self.seat))
+            return (
+                f"Pot: {mine} from you, {theirs} from the opponent\nYour turn: {' or '.join(self._moves().values())}."
+            )
+        chips = abs(self.total)
+        result = f"You {'win' if self.total > 0 else 'lose'} {chips:g} chip{'s' if chips > 1 else ''}."
+        if self.shown is not None:
+            return f"Showdown: the opponent holds {RANKS[self.shown]}. {result if chips else 'The chips are shared.'}"
+        return f"{'The opponent folds' if self.total > 0 else 'You fold'}. The opponent's card stays hidden. {result}"
+
+
+@lru_cache(maxsize=10_000)
+def _best_actions(seat: int, opponents: tuple[str, ...], belief: tuple[float, ...]) -> dict[str, int]:
+    """The best action in each information state, where the opponent is each of these with such a weight."""
+    return hand_tree(GAME, seat, opponents).best_response(np.array(belief))[1]
+
+
+class LeducPlayer:
+    """Plays the best response to the opponents of the task's pool; from memory, to those that would have played as this
+    one did. If none would have, it has changed, and all begins anew. The omniscient player knows the opponent."""
+
+    def __init__(self, world: LeducPoker, kind: str, rng: random.Random, skill: float, recall: float) -> None:
+        self.world, self.kind, self.rng, self.skill, self.recall = world, kind, rng, skill, recall
+        expected = world.expected()
+        self.names = tuple(expected)
+        self.tree = hand_tree(GAME, world.seat, self.names)
+        self.prior: Numbers = np.array([*expected.values()]) / sum(expected.values())
+        self.belief = self.prior
+
+    def act(self) -> str:
+        world = self.world
+        if self.rng.random() >= self.skill:
+            return pick(self.rng, world.legal())
+        belief = self.belief if self.rng.random() < self.recall else self.prior
+        if self.kind == "omniscient":
+            belief = np.array([float(name == world.opponent_name) for name in self.names])
+        actions = _best_actions(world.seat, self.names, tuple(belief.round(6)))
+        action = actions[world.state.information_state_string(world.seat - 1)]
+        return f"<action>{MOVES[action]}</action>"
+
+    def see(self, step: Step) -> None:
+        if step.done and step.valid and self.world.over:
+            likelihood = self.tree.reach[self.tree.ending_numbers[step.state_key]]
+            weights = self.belief * likelihood
+            weights = weights if weights.any() else self.prior * likelihood
+            self.belief = weights / weights.sum()
+
+    def reflect(self, episode: Episode) -> str:
+        """What the hand that has just been played shows, and no more than the player saw."""
+        world = self.world
+        mine = [MOVES[move] for moves in world.betting() for is_mine, move in moves if is_mine]
+        theirs = [MOVES[move] for moves in world.betting() for is_mine, move in moves if not is_mine]
+        category = "none" if episode.won else "bad-luck"
+        if not world.over:
+            category = "out-of-turns" if episode.stop is StopReason.TURN_LIMIT else "other"
+        shown = "" if world.shown is None else f" with {RANKS[world.shown]}"
+        result = "not finished" if not world.over else "won" if episode.won else "lost" if world.total else "drawn"
+        last = mine[-1] if mine and world.over else "no action"
+        return reflection_text(
+            strategy=f"{' then '.join(mine) or 'no action'} with {RANKS[leduc_ranks(world.state, world.seat - 1)[0]]}",
+            outcome=result,
+            reward=f"{episode.reward:g}",
+            failed_at="none" if episode.won else f"turn {len(episode.turns)}, {last}",
+            reasoning="none",
+            env_answer=world.ending() if world.over else "none",
+            error_category=category,
+            plan=f"expect it to {' then '.join(theirs)}{shown}" if theirs else "see what it does",
+        )

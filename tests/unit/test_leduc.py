@@ -1,0 +1,196 @@
+"""Leduc poker: what a player sees, the habits, the scripted player."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mulligan
+from mulligan.envs.leduc import GAME, LeducPoker
+from mulligan.envs.registry import make, make_task
+from mulligan.errors import MulliganError, UnknownName
+from mulligan.eval.rooms import value_against
+from mulligan.policy.scripted import ExpertPolicy
+
+pyspiel = pytest.importorskip("pyspiel")
+FOLD, CALL, RAISE = (f"<action>{move}</action>" for move in ("fold", "call", "raise"))
+HABITS = ("caller", "maniac", "rock", "bluffer", "random")
+POOL = ",".join(HABITS)
+
+
+def world(seed: int = 0, **params: Any) -> LeducPoker:
+    env = make("leduc", seed, **params)
+    assert isinstance(env, LeducPoker)
+    return env
+
+
+def play(env: LeducPoker, chance: int, replies: list[str]) -> Any:
+    env.reset(chance)
+    for reply in itertools.chain(replies, itertools.repeat(CALL)):
+        step = env.step(reply)
+        assert step.valid
+        if step.done:
+            break
+    return step
+
+
+def cards(env: LeducPoker) -> str:
+    """The player's and the opponent's card, and the open one if it lies there."""
+    history = env.state.history()
+    deals = [history[env.seat - 1], history[2 - env.seat]]
+    state = env.game.new_initial_state()
+    for number, action in enumerate(history):
+        if state.is_chance_node() and number > 1:
+            deals.append(action)
+        state.apply_action(action)
+    return "".join("JQK"[card] for card in deals)
+
+
+def hand_of(env: LeducPoker, wanted: str, replies: list[str]) -> Any:
+    """The end of a hand with these cards, of which the open one need not be named."""
+    for chance in range(500):
+        step = play(env, chance, replies)
+        if cards(env).startswith(wanted):
+            return step
+    raise AssertionError("no such deal")
+
+
+def test_hands_by_hand() -> None:
+    """An ante of 1; a raise is 2 in the first round and 4 in the second."""
+    env = world(opponent="caller", seat=1)
+    pair = hand_of(env, "JKJ", [RAISE, RAISE])  # 1 + 2 + 4, and a pair of Jacks beats a King
+    assert (pair.reward, pair.won) == (7.0, True)
+    assert pair.observation == (
+        "Your card: J\nOpen card: J\nRound 1: you raise, opponent call\nRound 2: you raise, opponent call\n"
+        "Showdown: the opponent holds K. You win 7 chips."
+    )
+    assert hand_of(env, "QKJ", [RAISE]).reward == -3.0
+    shared = hand_of(env, "QQ", [CALL, CALL])
+    assert (shared.reward, shared.won) == (0.0, False)
+    assert shared.observation.endswith("Showdown: the opponent holds Q. The chips are shared.")
+    rock = world(opponent="rock", seat=1)
+    folded = hand_of(rock, "JQ", [RAISE])  # a weak card is folded to a raise
+    assert folded.reward == 1.0
+    assert folded.observation.endswith("The opponent folds. The opponent's card stays hidden. You win 1 chip.")
+    maniac = world(opponent="maniac", seat=2)
+    maniac.reset(0)
+    assert "Pot: 1 from you, 3 from the opponent\nYour turn: fold or call or raise." in maniac.reset(0)
+    given_up = maniac.step(FOLD)
+    assert (given_up.reward, given_up.done) == (-1.0, True)
+    assert given_up.observation.endswith("You fold. The opponent's card stays hidden. You lose 1 chip.")
+
+
+@pytest.mark.parametrize(
+    ("name", "moves"),
+    [
+        # Card, open card or none, whether there is a raise to answer -> the habit's move.
+        ("caller", {"K-": "call", "J-r": "call", "JQr": "call"}),
+        ("maniac", {"J-": "raise", "J-r": "raise", "KQr": "raise"}),
+        ("rock", {"K-": "raise", "J-": "call", "Q-r": "fold", "QQ": "raise", "QKr": "fold", "KQ": "raise"}),
+        ("bluffer", {"K-": "call", "J-": "raise", "Q-r": "raise", "QQr": "call", "QK": "raise"}),
+    ],
+)
+def test_habits_do_what_their_names_say(name: str, moves: dict[str, str]) -> None:
+    seen = defaultdict(set)
+    for seat, chance, replies in itertools.product((1, 2), range(40), itertools.product((CALL, RAISE), repeat=3)):
+        env = world(opponent=name, seat=seat)
+        env.reset(chance)
+        for reply in (*replies, CALL, CALL, CALL):
+            if env.over or env.step(reply if reply in env.legal() else CALL).done:
+                break
+        hidden = cards(env)[1]
+        for round_number, moved in enumerate(env.betting()):
+            shown = cards(env)[2] if round_number else "-"
+            for before, (is_mine, move) in enumerate(moved):
+                if not is_mine:
+                    raised = "r" if any(each == 2 for _, each in moved[:before]) else ""
+                    twice = sum(each == 2 for _, each in moved[:before]) == 2
+                    seen[f"{hidden}{shown}{raised}"].add("twice" if twice else ("fold", "call", "raise")[move])
+    for situation, move in moves.items():
+        assert seen[situation] - {"twice"} == {move}, situation
+
+
+@pytest.mark.parametrize("seat", [1, 2])
+def test_nothing_shown_before_a_showdown_depends_on_the_hidden_card(seat: int) -> None:
+    shown = defaultdict(set)
+    rng = random.Random(0)
+    for chance in range(300):
+        env = world(opponent="random", seat=seat)
+        observation = env.reset(chance)
+        while not env.over:
+            shown[env.state.information_state_string(seat - 1)].add(observation)
+            step = env.step(rng.choice(list(env.legal())))
+            observation = step.observation
+        if "Showdown" not in observation:
+            assert "stays hidden" in observation
+            assert "/" not in step.state_key
+    assert all(len(texts) == 1 for texts in shown.values())
+
+
+def test_poker_words_count_where_there_is_no_raise_to_answer() -> None:
+    env = world(opponent="maniac", seat=1)
+    for word, move in (("check", 1), ("Bet", 2), ("RAISE", 2), ("call", 1)):
+        env.reset(0)
+        assert env.step(f"<action>{word}</action>").valid
+        assert env.betting()[0][0] == (True, move)
+    env.reset(0)
+    assert not env.step(FOLD).valid
+    env.step(CALL)
+    assert not env.step("<action>check</action>").valid
+
+
+def test_tasks_mix_opponents_and_openspiels_own_game_takes_the_same_ones() -> None:
+    assert {make_task("leduc", seed, opponent=POOL).opponent for seed in range(60)} == set(HABITS)
+    assert make_task("leduc", 1, opponent="rock").task_class == "leduc/vs-rock"
+    env: Any = make("openspiel:leduc_poker", 2, opponent="maniac>caller@2", seat=2)
+    assert [(env.reset(chance), env.state.history()[2])[1] for chance in range(3)] == [2, 1, 1]
+    with pytest.raises(UnknownName, match=r"'rok'.*'rock'"):
+        make_task("leduc", opponent="rok")
+    with pytest.raises(MulliganError, match="MCTS would see what is hidden"):
+        make_task("leduc", opponent="mcts:10")
+
+
+def test_memory_comes_near_to_knowing_the_opponent() -> None:
+    """The exact value of the player's next hand against each opponent, after six hands, and without memory."""
+    values: dict[float, list[float]] = {0.0: [], 1.0: []}
+    for seed, name, recall in itertools.product(range(4), HABITS, values):
+        env = world(seed, opponent=name, seat=1)
+        player: Any = env.player("expert", random.Random(seed), 1.0, recall)
+        for chance in range(6):
+            env.reset(chance)
+            while not env.over:
+                player.see(env.step(player.act()))
+        belief = player.belief if recall else player.prior
+        actions = player.tree.best_response(belief)[1]
+        values[recall].append(value_against(GAME, {state: {move: 1.0} for state, move in actions.items()}, 1, name))
+    assert np.mean(values[0.0]) == pytest.approx(1.688, abs=1e-3)  # what is best without memory
+    assert np.mean(values[1.0]) > 1.9  # 2.004 for somebody who knows the opponent
+
+
+def test_a_change_of_the_opponent_is_noticed() -> None:
+    env = world(opponent="maniac>caller@3", seat=2)
+    player: Any = env.player("expert", random.Random(0), 1.0, 1.0)
+    beliefs = []
+    for chance in range(4):
+        env.reset(chance)
+        while not env.over:
+            player.see(env.step(player.act()))
+        beliefs.append(dict(zip(player.names, player.belief, strict=True)))
+    assert [belief["caller"] for belief in beliefs] == [0, 0, 1, 1]
+
+
+def test_trials_remember_and_reflect_on_what_was_seen() -> None:
+    task = mulligan.make_task("leduc", 3, {"opponent": POOL})
+    trial = mulligan.run_trial_sync(task, ExpertPolicy(recall=1.0), memory="both", episodes=3)
+    assert not trial.failed
+    assert len(trial.episodes) == 3
+    env = world(3, opponent="caller", seat=1)
+    for episode in trial.episodes[:2]:
+        assert episode.reflection is not None
+        assert f"reward: {episode.reward:g}" in str(episode.reflection)
+        assert env.digest(episode).startswith("You acted first. Your card: ")
