@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mulligan.envs import leduc
 from mulligan.envs.adapters.openspiel import load_game
@@ -66,14 +67,14 @@ def room_of(game: str, opponents: Mapping[str, float], seat: int, hands: int = 3
 def values_by_hand(tree: HandTree, prior: Numbers, hands: int, gamma_traj: float = 1.0) -> list[float]:
     """Chips of each hand, in the play with the highest Σ γ_traj^n · chips of hand n."""
     likelihoods, kind = np.unique(_beliefs(tree.reach), axis=0, return_inverse=True)
-    beliefs, after = [prior[None]], list[Numbers]()
+    beliefs, after = [prior[None]], list[NDArray[np.intp]]()
     for _ in range(
         hands - 1
     ):  # every belief that some play leads to; after[n]: [belief, kind of ending] -> the next one
         products = beliefs[-1][:, None] * likelihoods
         each, numbers = np.unique(_beliefs(products.reshape(-1, len(prior))), axis=0, return_inverse=True)
         beliefs.append(each)
-        after.append(numbers.reshape(products.shape[:2]))
+        after.append(np.reshape(numbers, products.shape[:2]))
     values = np.zeros((0, 0))
     for number in reversed(range(hands)):
         chunks = []
@@ -84,7 +85,7 @@ def values_by_hand(tree: HandTree, prior: Numbers, hands: int, gamma_traj: float
             if number + 1 < hands:
                 then = after[number][start : start + _CHUNK, kind.ravel()].T
                 worth[:, :, 1:] = (tree.reach @ some.T)[:, :, None] * values[then]
-            chunks.append(tree.solve(worth, gamma_traj ** np.arange(hands - number))[0])
+            chunks.append(tree.solve(worth, np.float64(gamma_traj) ** np.arange(hands - number))[0])
         values = np.concatenate(chunks)
     returns: list[float] = values[0].tolist()
     return returns
