@@ -36,6 +36,7 @@ CASES = [
     ("kuhn", {"opponent": "soft-aggressive"}),
     ("kuhn", {"opponent": "conservative,intermediate>aggressive"}),
     ("kuhn", {"opponent": "cfr"}),
+    ("kuhn", {"opponent": "intermediate,cfr", "hands": 3}),
     ("leduc", {"opponent": "caller,maniac,rock,bluffer>random"}),
     ("alfworld", {}),
     ("alfworld", {"kind": "all", "commands": True}),

@@ -213,6 +213,8 @@ def test_task_settles_opponent_and_seat() -> None:
         make_task("kuhn", 0, opponent="agressive")
     with pytest.raises(ParameterError, match=r"seat must be .* 3"):
         make_task("kuhn", 0, seat=3)
+    with pytest.raises(ParameterError, match=r"hands must be 1 to 1000 \(got 0\)"):
+        make_task("kuhn", 0, hands=0)
 
 
 def test_several_opponents_are_mixed_by_the_seed() -> None:
@@ -241,6 +243,44 @@ def test_tasks_from_before_the_deterministic_habits_play_as_they_did() -> None:
     )
     openings = [[env.reset(chance) for chance in range(30)] for env in (again, soft, hard)]
     assert openings[0] == openings[1] != openings[2]
+
+
+# Matches of several hands
+
+
+def test_a_match_pays_each_hand_and_is_won_by_the_sum() -> None:
+    for seed in range(40):
+        env = world(seed, opponent="random", hands=3)
+        assert env.task.turns == 12
+        env.reset(0)
+        rewards, hands = [], []
+        while True:
+            step = env.step(BET)
+            if env.ended:
+                hand = env.ended
+                hands.append(hand)
+                assert step.reward == payoff(hand.betting, env.seat, hand.mine, hand.theirs)
+            rewards.append(step.reward)
+            if step.done:
+                break
+        assert len(hands) == 3
+        assert step.won == (sum(rewards) > 0)
+        assert step.observation.endswith(f"The match is over: {sum(rewards):+g} chips in all.")
+        assert not env.step(BET).valid
+
+
+def test_a_match_shows_the_hand_that_ended_and_its_digest_all_of_them() -> None:
+    env = world(0, opponent="always-pass", seat=1, hands=3)
+    assert env.reset(0).startswith("Hand 1 of 3.\nYour card: ")
+    first, second = env.card, env.step(BET)
+    folds = "Betting: you bet, opponent pass. The opponent folds. The opponent's card stays hidden. You win 1 chip."
+    assert second.observation.startswith(f"Hand 1: Your card: {'JQK'[first]}. {folds}\nHand 2 of 3.\nYour card: ")
+    assert env.step("?").observation == second.observation  # nothing has changed
+    episode = play(env, 0, [BET, BET, BET])
+    digest = env.digest(episode)
+    assert digest.startswith(f"You acted first. Hand 1: Your card: {'JQK'[first]}. {folds} Hand 2: Your card: ")
+    assert digest.endswith(f"{folds} The match is over: +3 chips in all.")
+    assert digest.count("Hand ") == 3
 
 
 def test_openspiel_is_not_needed_to_play() -> None:

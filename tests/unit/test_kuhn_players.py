@@ -93,6 +93,17 @@ def test_memory_expects_the_pool_and_begins_anew_when_the_opponent_has_changed()
     assert weights == [[1, 0], [1, 0], [0, 1], [0, 1]]
 
 
+def test_memory_learns_within_a_match() -> None:
+    env = world(0, opponent="conservative,aggressive", hands=20)
+    player: Any = env.player("expert", random.Random(0), 1.0, 1.0)
+    env.reset(0)
+    while not env.over:
+        player.see(env.step(player.act()))
+    names = ("conservative", "aggressive")
+    assert max(player.likelihoods, key=lambda each: each[1])[0] is opponent_table(env.opponent)
+    assert [table for table, _ in player.likelihoods] == [opponent_table(name) for name in names]
+
+
 def test_omniscient_calls_only_with_the_better_card() -> None:
     for seat in (1, 2):
         env = world(opponent="soft-aggressive", seat=seat)

@@ -387,6 +387,19 @@ def test_the_optimal_player_earns_the_optimum_in_poker() -> None:
         assert statistics.mean(values) == pytest.approx(expected, abs=4 * error)
 
 
+def test_a_match_is_worth_its_hands() -> None:
+    """Matches of two hands, hands by themselves: nothing is forgotten between them either way."""
+    params = {"opponent": "conservative,intermediate,aggressive", "seat": 1}
+    hands = mulligan.optimum("kuhn", params=params, episodes=4).best.returns
+    matches = mulligan.optimum("kuhn", params={**params, "hands": 2}, episodes=2)
+    assert matches.best.returns == pytest.approx([hands[0] + hands[1], hands[2] + hands[3]])
+    assert matches.clairvoyant.value() == pytest.approx(2 * 5 / 18)
+    for seed in range(20):  # what happens is what the model expects
+        task = mulligan.make_task("kuhn", seed, {**params, "seat": 1 + seed % 2, "hands": 2})
+        trial = run_trial_sync(task, OptimalPolicy(TrialSettings()), memory="history")
+        assert not trial.failed
+
+
 def test_scripted_players_lie_between_myopic_and_clairvoyant() -> None:
     params = {"world": "camp"}
     optimum = mulligan.optimum("expedition", params=params)

@@ -9,19 +9,22 @@ Parameters (`--env.NAME`):
 opponent  ``conservative``, ``intermediate``, ``aggressive`` (MAGE's habits), ``soft-conservative`` and so on (which
           toss coins), ``always-bet``, ``always-pass``, ``random``, or ``cfr``, which plays the equilibrium; or several,
           or one that changes (`mulligan.envs.opponents`)
+pool      what the opponent was drawn from, which is filled in
 seat      1 moves first, 2 second; 0 lets the seed decide
+hands     of an episode: with more than one it is a match, with four turns for each hand
 """
 
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import permutations
 from typing import ClassVar, NamedTuple
 
-from mulligan.envs.base import ORDER, Player, action_text, draw, pick, reflection_text, settle_seat
+from mulligan.envs.base import ORDER, Player, action_text, check_range, draw, pick, reflection_text, settle_seat
 from mulligan.envs.model import Outcome
 from mulligan.envs.opponents import at_any_episode, at_episode, at_next_episode, chances_of, settle_opponent
 from mulligan.errors import StopReason, UnknownName
@@ -66,6 +69,7 @@ STAKES = {"pp": 1.0, "bb": 2.0, "pbb": 2.0}
 FOLDED = {"bp": 1, "pbp": 2}
 """Seat that wins one chip where the betting ends in a fold."""
 
+_ENDED_HAND = re.compile(r"Hand \d+: ")
 Table = Mapping[str, tuple[float, float]]
 """Information state -> chances of (pass, bet)."""
 
@@ -104,13 +108,13 @@ class KuhnPoker:
     """Kuhn poker against one opponent: bet, bluff, call or fold with one card of three."""
 
     kind: ClassVar[str] = "versus"
-    defaults: ClassVar[dict[str, ParamValue]] = {"opponent": "soft-aggressive", "seat": 0, "pool": ""}
+    defaults: ClassVar[dict[str, ParamValue]] = {"opponent": "soft-aggressive", "seat": 0, "pool": "", "hands": 1}
     turns: ClassVar[int] = 4
     timeout_reward: ClassVar[float] = -1.0
     """Who stalls loses the ante."""
 
     def __init__(self, task: Task) -> None:
-        self.task, self.seat = task, task.integer("seat")
+        self.task, self.seat, self.hands = task, task.integer("seat"), task.integer("hands")
         self.opponent, self.pool = task.text("opponent"), task.text("pool")
         if not self.pool and f"soft-{self.opponent}" in HABITS:  # a task from when the soft habits had these names
             self.opponent = f"soft-{self.opponent}"
@@ -118,13 +122,18 @@ class KuhnPoker:
 
     @staticmethod
     def settle(params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:
+        check_range("kuhn", params, "hands", 1, 1_000)
+        if int(params["hands"]) > 1:
+            params = {**params, "turns": KuhnPoker.turns * int(params["hands"])}
         return settle_opponent("kuhn", settle_seat("kuhn", params, seed), seed, check_opponent)
 
     @staticmethod
     def task_class(params: Mapping[str, ParamValue]) -> str:
-        return f"kuhn/vs-{params['opponent']}"
+        match = f"/{params['hands']}" if int(params["hands"]) > 1 else ""
+        return f"kuhn{match}/vs-{params['opponent']}"
 
     def rules(self) -> str:
+        match = f"A match has {self.hands} hands, each with new cards.\n" if self.hands > 1 else ""
         return (
             "Kuhn poker for two players. The cards are J, Q and K; K beats Q, and Q beats J.\n"
             "Each player puts in one chip and gets one card; the third card stays unseen.\n"
@@ -133,19 +142,27 @@ class KuhnPoker:
             "- With a bet to answer, pass folds and bet calls it with one more chip.\n"
             "Who folds loses one chip, and no card is shown.\n"
             "After two passes the better card wins one chip; after a call it wins two.\n"
-            f"Answer with {' or '.join(REPLIES)}"
+            f"{match}Answer with {' or '.join(REPLIES)}"
         )
 
     def reset(self, chance: int = 0) -> str:
         self.rng = generator(self.task.seed, "chance", chance)
         self.table = opponent_table(at_episode(self.opponent, chance))
+        self.hand, self.chips = 0, 0.0
+        """The number of the hand, and what the hands before it won."""
+        self.ended: Hand | None = None
+        """The hand that the last move has ended."""
+        self._deal()
+        return self._observe()
+
+    def _deal(self) -> None:
         deck = [0, 1, 2]
         dealt = [deck.pop(draw(self.rng, [1 / len(deck)] * len(deck))) for _ in range(2)]
         self.card, self.hidden = dealt[self.seat - 1], dealt[2 - self.seat]
         """The player's card; and the opponent's, which only the omniscient player may look at before a showdown."""
         self.betting = ""
+        self.hand += 1
         self._let_opponent_move()
-        return self._observe()
 
     def step(self, reply: str) -> Step:
         word = action_text(reply)
@@ -156,7 +173,13 @@ class KuhnPoker:
             return Step(self._observe(), valid=False, state_key=self._key(), feedback=feedback)
         self.betting += move
         self._let_opponent_move()
-        return Step(self._observe(), self.reward, self.over, won=self.reward > 0, state_key=self._key())
+        reward, done = self.reward, self.over and self.hand == self.hands
+        self.ended = Hand(self.card, self.hidden, self.betting) if self.over else None
+        self.chips += reward
+        if self.over and not done:
+            self.before = self._summary(self._hand_text())
+            self._deal()
+        return Step(self._observe(), reward, done, won=done and self.chips > 0, state_key=self._key())
 
     def _let_opponent_move(self) -> None:
         if not self.over and len(self.betting) % 2 != self.seat - 1:
@@ -181,24 +204,43 @@ class KuhnPoker:
         return Bettor(self, kind, rng, skill, recall)
 
     def model(self) -> KuhnModel:
-        return KuhnModel(self.seat, tuple(self.expected().items()), self)
+        return KuhnModel(self.seat, self.hands, tuple(self.expected().items()), self)
 
     def expected(self) -> dict[str, float]:
         """The opponents that the task was drawn from, with their probabilities."""
         return chances_of("kuhn", self.pool or self.opponent, check_opponent)
 
     def digest(self, episode: Episode) -> str:
-        card, betting, ending = episode.final.split("\n")
-        ending = "The hand was not finished." if ending.startswith("Your turn") else ending
-        return f"You acted {ORDER[self.seat]}. {card}. {betting.removesuffix(' yet')}. {ending}"
+        texts = [*(turn.observation for turn in episode.turns), episode.final]
+        hands = list(dict.fromkeys(line for text in texts for line in text.split("\n") if _ENDED_HAND.match(line)))
+        last = self._summary(episode.final[episode.final.index("Your card") :])
+        hands.append(last if self.hands == 1 else f"Hand {len(hands) + 1}: {last}")
+        return f"You acted {ORDER[self.seat]}. " + " ".join(hands)
 
     def _key(self) -> str:
-        return state_key(self.card, self.betting, self.hidden)
+        """What the player sees of the hand; in a match, which one it is and what was won before."""
+        match = f"{self.hand}:{self.chips:g}:" if self.hands > 1 else ""
+        return match + state_key(self.card, self.betting, self.hidden)
 
     def _observe(self) -> str:
+        if self.hands == 1:
+            return self._hand_text()
+        is_new = self.hand > 1 and self.ended is not None and not self.over
+        before = f"Hand {self.hand - 1}: {self.before}\n" if is_new else ""
+        after = f"\nThe match is over: {self.chips:+g} chips in all." if self.over else ""
+        return f"{before}Hand {self.hand} of {self.hands}.\n{self._hand_text()}{after}"
+
+    def _hand_text(self) -> str:
         movers = ("you", "opponent") if self.seat == 1 else ("opponent", "you")
         moves = ", ".join(f"{movers[turn % 2]} {MOVES[move]}" for turn, move in enumerate(self.betting))
         return f"Your card: {CARDS[self.card]}\nBetting: {moves or 'none yet'}\n{self.ending()}"
+
+    @staticmethod
+    def _summary(hand_text: str) -> str:
+        """A hand's text in one line."""
+        card, betting, *endings = hand_text.split("\n")
+        ending = "The hand was not finished." if endings[0].startswith("Your turn") else " ".join(endings)
+        return f"{card}. {betting.removesuffix(' yet')}. {ending}"
 
     def ending(self) -> str:
         """How the hand ended, or what can be played now."""
@@ -212,11 +254,13 @@ class KuhnPoker:
 
 
 class Hand(NamedTuple):
-    """The cards and the betting so far."""
+    """The cards and the betting so far; in a match, the hand's number and what was won before."""
 
     mine: int
     theirs: int
     betting: str = ""
+    number: int = 1
+    chips: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -224,6 +268,7 @@ class KuhnModel:
     """Kuhn poker as a model. A world is an opponent and the episode: see `at_next_episode`."""
 
     seat: int
+    hands: int
     opponents: tuple[tuple[str, float], ...]
     """With their probabilities."""
     env: KuhnPoker = field(compare=False, repr=False)
@@ -238,11 +283,7 @@ class KuhnModel:
         """No card is dealt yet."""
 
     def begins(self, world: tuple[str, int]) -> list[Outcome]:
-        return [
-            outcome._replace(probability=outcome.probability / 6)
-            for mine, theirs in permutations(range(3), 2)
-            for outcome in self._answers(world, Hand(mine, theirs))
-        ]
+        return list(self._dealt(world, 1, 0.0))
 
     def opening(self) -> str:
         return state_key(self.env.card, self.env.betting, self.env.hidden)
@@ -253,25 +294,38 @@ class KuhnModel:
     def outcomes(self, world: tuple[str, int], state: Hand, action: str) -> list[Outcome]:
         return list(self._answers(world, state._replace(betting=state.betting + action)))
 
+    def _dealt(self, world: tuple[str, int], number: int, chips: float) -> Iterator[Outcome]:
+        """How a hand may begin."""
+        for mine, theirs in permutations(range(3), 2):
+            for outcome in self._answers(world, Hand(mine, theirs, "", number, chips)):
+                yield outcome._replace(probability=outcome.probability / 6)
+
     def _answers(self, world: tuple[str, int], hand: Hand) -> Iterator[Outcome]:
-        """What the opponent's move, if it has one, may make of a hand."""
-        mine, theirs, betting = hand
+        """What the opponent's move, if it has one, may make of a hand; after a match's hand the next one is dealt."""
+        mine, theirs, betting, number, chips = hand
+        key = state_key(mine, betting, theirs)
         if betting in STAKES or betting in FOLDED:
-            chips = payoff(betting, self.seat, mine, theirs)
-            yield Outcome(1.0, hand, state_key(mine, betting, theirs), chips, done=True, won=chips > 0)
+            paid = payoff(betting, self.seat, mine, theirs)
+            if number == self.hands:
+                yield Outcome(1.0, hand, key, paid, done=True, won=chips + paid > 0)
+                return
+            for outcome in self._dealt(world, number + 1, chips + paid):
+                yield outcome._replace(told=f"{key} {outcome.told}", reward=paid)
         elif len(betting) % 2 == self.seat - 1:
-            yield Outcome(1.0, hand, state_key(mine, betting, theirs))
+            yield Outcome(1.0, hand, key)
         else:
             table = opponent_table(at_episode(*world))
             for move, chance in zip("pb", table[f"{theirs}{betting}"], strict=True):
-                for outcome in self._answers(world, Hand(mine, theirs, betting + move)):
+                for outcome in self._answers(world, hand._replace(betting=betting + move)):
                     yield outcome._replace(probability=chance * outcome.probability)
 
     def reply(self, action: str) -> str:
         return REPLIES["pb".index(action)]
 
     def told(self, step: Step) -> str:
-        return step.state_key
+        ended, env = self.env.ended, self.env
+        before = f"{state_key(ended.mine, ended.betting, ended.theirs)} " if ended and not step.done else ""
+        return before + state_key(env.card, env.betting, env.hidden)
 
 
 class Guess(NamedTuple):
@@ -321,16 +375,17 @@ class Bettor:
         if self.kind == "omniscient":
             guesses = [Guess(world.table, world.hidden, 1.0)]
         elif self.likelihoods and self.rng.random() < self.recall:
-            guesses = self._guesses(self.likelihoods)
+            guesses = self._guesses(self.likelihoods, Hand(world.card, world.hidden, world.betting))
         passing, betting = (best_value(world.seat, world.card, world.betting + move, guesses) for move in MOVES)
         if abs(betting - passing) < 1e-9:  # also where there are no guesses
             return REPLIES[draw(self.rng, opponent_table("cfr")[f"{world.card}{world.betting}"])]
         return REPLIES[betting > passing]
 
     def see(self, step: Step) -> None:
-        if step.done and step.valid:
+        hand = self.world.ended
+        if hand and step.valid:
             before = self.likelihoods or self._prior()
-            after = self._guesses(before) or self._guesses(self._prior())
+            after = self._guesses(before, hand) or self._guesses(self._prior(), hand)
             total = sum(guess.weight for guess in after)
             self.likelihoods = [
                 (table, sum(guess.weight for guess in after if guess.table is table) / total) for table, _ in before
@@ -343,13 +398,13 @@ class Bettor:
             weights = dict.fromkeys(SOFT if self.world.opponent in SOFT else HABITS, 1.0)
         return [(opponent_table(name), weight) for name, weight in weights.items()]
 
-    def _guesses(self, likelihoods: Sequence[tuple[Table, float]]) -> list[Guess]:
-        """Opponents and cards that agree with what can be seen of this hand."""
-        world = self.world
-        cards = [card for card in range(3) if card != world.card] if world.shown is None else [world.shown]
+    def _guesses(self, likelihoods: Sequence[tuple[Table, float]], hand: Hand) -> list[Guess]:
+        """Opponents and cards that agree with what can be seen of a hand."""
+        is_shown = shown_card(hand.betting, hand.theirs) is not None
+        cards = [hand.theirs] if is_shown else [card for card in range(3) if card != hand.mine]
         guesses = [Guess(table, card, weight) for table, weight in likelihoods if weight > 0.0 for card in cards]
-        for turn in range(2 - world.seat, len(world.betting), 2):
-            guesses = updated(guesses, world.betting[:turn], world.betting[turn])
+        for turn in range(2 - self.world.seat, len(hand.betting), 2):
+            guesses = updated(guesses, hand.betting[:turn], hand.betting[turn])
         return guesses
 
     def reflect(self, episode: Episode) -> str:
@@ -365,7 +420,13 @@ class Bettor:
         last_move = mine[-1] if mine and world.over else "no action"
         return reflection_text(
             strategy=f"{' then '.join(mine) or 'no action'} with {card}",
-            outcome="not finished" if not world.over else "won" if episode.won else "lost",
+            outcome="not finished"
+            if not world.over
+            else "won"
+            if episode.won
+            else "lost"
+            if episode.reward
+            else "drawn",
             reward=f"{episode.reward:g}",
             failed_at="none" if episode.won else f"turn {len(episode.turns)}, {last_move}",
             reasoning="K wins every showdown, and J none" if blunder else "none",

@@ -6,6 +6,7 @@ Parameters (`--env.NAME`):
 
 opponent  ``caller``, ``maniac`` (raises), ``rock`` (raises what is strong and folds the rest), ``bluffer`` (raises what
           is weak and calls with the rest), ``random``; or several, or one that changes (`mulligan.envs.opponents`)
+pool      what the opponent was drawn from, which is filled in
 seat      1 moves first, 2 second; 0 lets the seed decide
 """
 

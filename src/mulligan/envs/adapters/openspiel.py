@@ -4,6 +4,7 @@ Parameters (`--env.NAME`):
 
 opponent  ``random``, ``mcts:100``, which looks ahead with so many simulations, or one with a habit, where the game has
           them (``mulligan.envs.adapters.spiel_opponents``); or several, or one that changes (`mulligan.envs.opponents`)
+pool      what the opponent was drawn from, which is filled in
 seat      1 moves first, 2 second; 0 lets the seed decide
 """
 
