@@ -362,6 +362,13 @@ def test_the_room_of_kuhn_poker(seat: int) -> None:
     assert optimum.clairvoyant.returns == pytest.approx([clairvoyant])
 
 
+def test_all_tasks_of_a_pool_have_one_optimum() -> None:
+    params = {"opponent": "conservative,intermediate,aggressive", "seat": 2}
+    tasks = [mulligan.make_task("kuhn", seed, params) for seed in range(12)]
+    assert len({task.opponent for task in tasks}) == 3
+    assert len({id(optimum_of(task, TrialSettings())) for task in tasks}) == 1
+
+
 def test_the_room_of_kuhn_poker_with_soft_habits_is_small() -> None:
     params = {"opponent": "random,soft-conservative,soft-aggressive,soft-intermediate", "seat": 1}
     optimum = mulligan.optimum("kuhn", params=params)

@@ -179,7 +179,15 @@ def optimum_of(task: Task, settings: TrialSettings, gamma_traj: float = 1.0, mos
         raise UsageError(f"{task.env} has no model, from which its optimum could be computed")
     if settings.restart not in (None, spec.restart):
         raise UsageError(f"the optimum of {task.env} is that of restart={spec.restart} (got {settings.restart})")
-    return _optimum(replace(task, seed=0), settings.episodes, settings.stop or spec.stop, gamma_traj, *most)
+    return _optimum(_any_of_pool(task), settings.episodes, settings.stop or spec.stop, gamma_traj, *most)
+
+
+def _any_of_pool(task: Task) -> Task:
+    """The same task for all of the same parameters, whichever opponent of its pool the seed has drawn."""
+    params: dict[str, Any] = dict(task.params)
+    if not (params.get("pool") and "opponent" in params):
+        return replace(task, seed=0)
+    return registry.task_of(task.env, 0, {**params, "opponent": params["pool"], "turns": task.turns})
 
 
 @lru_cache(maxsize=64)
