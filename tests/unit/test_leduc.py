@@ -14,8 +14,10 @@ import mulligan
 from mulligan.envs.leduc import GAME, LeducPoker
 from mulligan.envs.registry import make, make_task
 from mulligan.errors import MulliganError, UnknownName
+from mulligan.eval.optimal import OptimalPolicy
 from mulligan.eval.rooms import value_against
 from mulligan.policy.scripted import ExpertPolicy
+from mulligan.trial.settings import TrialSettings
 
 pyspiel = pytest.importorskip("pyspiel")
 FOLD, CALL, RAISE = (f"<action>{move}</action>" for move in ("fold", "call", "raise"))
@@ -182,6 +184,18 @@ def test_a_change_of_the_opponent_is_noticed() -> None:
             player.see(env.step(player.act()))
         beliefs.append(dict(zip(player.names, player.belief, strict=True)))
     assert [belief["caller"] for belief in beliefs] == [0, 0, 1, 1]
+
+
+def test_the_optimal_player_meets_what_the_model_expects() -> None:
+    """The mean of each of 300 trials' hands is right within four standard errors."""
+    params = {"opponent": "maniac,rock>bluffer", "seat": 2}
+    optimum = mulligan.optimum("leduc", params=params, episodes=2)
+    tasks = [mulligan.make_task("leduc", seed, params) for seed in range(300)]
+    policy = OptimalPolicy(TrialSettings(episodes=2))
+    trials = [mulligan.run_trial_sync(task, policy, memory="history", episodes=2) for task in tasks]
+    rewards = np.array([[episode.reward for episode in trial.episodes] for trial in trials])
+    errors = rewards.std(axis=0) / np.sqrt(len(rewards))
+    assert all(abs(rewards.mean(axis=0) - optimum.best.returns) < 4 * errors)
 
 
 def test_trials_remember_and_reflect_on_what_was_seen() -> None:

@@ -54,6 +54,16 @@ def test_the_room_of_leduc() -> None:
     assert room.equilibrium == pytest.approx(0.34, abs=0.02)  # not all equilibria exploit others alike
 
 
+def test_leduc_is_worth_what_its_model_says() -> None:
+    opponents = {"caller": 1.0, "maniac": 2.0, "rock": 1.0, "random": 1.0}
+    spec = ",".join(f"{name}:{weight:g}" for name, weight in opponents.items())
+    optimum = mulligan.optimum("leduc", params={"opponent": spec, "seat": 2}, episodes=2)
+    room = room_of(GAME, opponents, seat=2, hands=2)
+    assert optimum.best.returns == pytest.approx(room.by_hand)
+    assert optimum.alone.value() == pytest.approx(room.static)
+    assert optimum.clairvoyant.value() == pytest.approx(room.clairvoyant)
+
+
 def test_shares_of_the_room() -> None:
     """What memory can add to the best play without it; there is none at the first hand."""
     room = Room(equilibrium=0.0, static=0.1, by_hand=[0.1, 0.2, 0.3], clairvoyant=0.4)

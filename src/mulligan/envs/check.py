@@ -162,6 +162,7 @@ def _check_model(task: Task) -> None:
         env.reset()
         if hasattr(model, "begins"):
             begun = [(world, Outcome(*each)) for _, world in worlds for each in model.begins(world)]
+            begun = [(world, each) for world, each in begun if each.probability > 0]
             possible = [(world, each.state) for world, each in begun if each.told == cast(Any, model).opening()]
             if not possible:
                 raise ContractBroken(f"{_site(task)}: model() does not expect what reset() told")

@@ -152,6 +152,8 @@ class KuhnPoker:
         """The number of the hand, and what the hands before it won."""
         self.ended: Hand | None = None
         """The hand that the last move has ended."""
+        self.before = ""
+        """The hand before, in one line."""
         self._deal()
         return self._observe()
 

@@ -14,16 +14,18 @@ from __future__ import annotations
 
 import random
 import re
-from functools import lru_cache
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
 
 from mulligan.envs.adapters.openspiel import SpielGame
-from mulligan.envs.adapters.spiel_hand import Numbers, ending_key, hand_tree
+from mulligan.envs.adapters.spiel_hand import Children, HandTree, Numbers, ending_key, hand_tree
 from mulligan.envs.adapters.spiel_opponents import FOLD, habits_of, leduc_ranks, shown_card
 from mulligan.envs.base import ORDER, Player, pick, reflection_text
-from mulligan.envs.opponents import at_any_episode, chances_of
+from mulligan.envs.model import Outcome
+from mulligan.envs.opponents import at_any_episode, at_episode, at_next_episode, chances_of
 from mulligan.errors import StopReason
 from mulligan.types import Episode, ParamValue, Step
 
@@ -61,11 +63,13 @@ class LeducPoker(SpielGame):
     def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
         return LeducPlayer(self, kind, rng, skill, recall)
 
+    def model(self) -> LeducModel:
+        return LeducModel(self.seat, tuple(self.expected().items()), self)
+
     def expected(self) -> dict[str, float]:
-        """The opponents that the task was drawn from, with their weights; where it is one alone, all that there are."""
+        """The opponents that the task was drawn from, with their probabilities."""
         spec = self.task.text("pool") or self.task.text("opponent")
-        weights = at_any_episode(chances_of(self.name, spec, self.check_opponent))
-        return weights if len(weights) > 1 else dict.fromkeys(habits_of(GAME), 1.0)
+        return chances_of(self.name, spec, self.check_opponent)
 
     def digest(self, episode: Episode) -> str:
         lines = episode.final.split("\n")
@@ -131,6 +135,68 @@ class LeducPoker(SpielGame):
         return f"{'The opponent folds' if self.total > 0 else 'You fold'}. The opponent's card stays hidden. {result}"
 
 
+@dataclass(frozen=True)
+class LeducModel:
+    """Leduc poker as a model. A world is an opponent and the episode: see `at_next_episode`. A state is the number of
+    an information state: what the opponent may hold is summed out for each opponent."""
+
+    seat: int
+    opponents: tuple[tuple[str, float], ...]
+    """With their probabilities."""
+    env: LeducPoker = field(compare=False, repr=False)
+
+    @cached_property
+    def columns(self) -> dict[str, int]:
+        """Opponent -> its column in the tree."""
+        return {name: column for column, name in enumerate(at_any_episode(dict(self.opponents)))}
+
+    @cached_property
+    def tree(self) -> HandTree:
+        return hand_tree(GAME, self.seat, tuple(self.columns))
+
+    def worlds(self) -> list[tuple[float, tuple[str, int]]]:
+        return [(chance, (name, 0)) for name, chance in self.opponents]
+
+    def between(self, world: tuple[str, int]) -> list[tuple[float, tuple[str, int]]]:
+        return [(1.0, at_next_episode(*world))]
+
+    def begin(self, world: tuple[str, int]) -> None:
+        """No card is dealt yet."""
+
+    def begins(self, world: tuple[str, int]) -> list[Outcome]:
+        return self._following(world, self.tree.root, 1.0)
+
+    def opening(self) -> str:
+        return str(self.env.state.information_state_string(self.seat - 1))
+
+    def actions(self, state: int) -> list[int]:
+        return list(self.tree.states[state].actions)
+
+    def outcomes(self, world: tuple[str, int], state: int, action: int) -> list[Outcome]:
+        information_state = self.tree.states[state]
+        reach = float(information_state.reach[self.columns[at_episode(*world)]])
+        return self._following(world, information_state.actions[action], reach)
+
+    def _following(self, world: tuple[str, int], children: Children, reach: float) -> list[Outcome]:
+        """What may be seen next, from something that has the chance `reach`."""
+        tree, column = self.tree, self.columns[at_episode(*world)]
+        outcomes = []
+        for number in children.states:
+            if chance := float(tree.states[number].reach[column]):
+                outcomes.append(Outcome(chance / reach, number, tree.states[number].key))
+        for number in children.endings:
+            if chance := float(tree.reach[number, column]):
+                chips = round(float(tree.paid[number, column]) / chance, 9)
+                outcomes.append(Outcome(chance / reach, None, tree.endings[number], chips, done=True, won=chips > 0))
+        return outcomes
+
+    def reply(self, action: int) -> str:
+        return f"<action>{MOVES[action]}</action>"
+
+    def told(self, step: Step) -> str:
+        return step.state_key
+
+
 @lru_cache(maxsize=10_000)
 def _best_actions(seat: int, opponents: tuple[str, ...], belief: tuple[float, ...]) -> dict[str, int]:
     """The best action in each information state, where the opponent is each of these with such a weight."""
@@ -138,12 +204,15 @@ def _best_actions(seat: int, opponents: tuple[str, ...], belief: tuple[float, ..
 
 
 class LeducPlayer:
-    """Plays the best response to the opponents of the task's pool; from memory, to those that would have played as this
-    one did. If none would have, it has changed, and all begins anew. The omniscient player knows the opponent."""
+    """Plays the best response to the opponents of the task's pool, or to all if that names one alone; from memory, to
+    those that would have played as this one did. If none would have, it has changed, and all begins anew. The
+    omniscient player knows the opponent."""
 
     def __init__(self, world: LeducPoker, kind: str, rng: random.Random, skill: float, recall: float) -> None:
         self.world, self.kind, self.rng, self.skill, self.recall = world, kind, rng, skill, recall
-        expected = world.expected()
+        expected = at_any_episode(world.expected())
+        if len(expected) == 1:
+            expected = dict.fromkeys(habits_of(GAME), 1.0)
         self.names = tuple(expected)
         self.tree = hand_tree(GAME, world.seat, self.names)
         self.prior: Numbers = np.array([*expected.values()]) / sum(expected.values())

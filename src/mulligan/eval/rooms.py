@@ -2,8 +2,8 @@
 
     python -m mulligan.eval.rooms        prints the table for Kuhn and Leduc poker
 
-Exact, as `mulligan.eval.optimum` is, for games of OpenSpiel whose hands are dealt anew and whose opponents stay the
-same: then all that an earlier hand leaves is a belief about the opponent, and Leduc poker takes seconds.
+As exact as `mulligan.eval.optimum`, by a shorter way: where hands are dealt anew and the opponent stays the same, all
+that an earlier hand leaves is a belief about the opponent. Five hands of Leduc poker take seconds.
 """
 
 from __future__ import annotations

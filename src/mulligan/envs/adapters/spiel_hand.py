@@ -36,6 +36,8 @@ class Children:
 class InformationState:
     key: str
     """OpenSpiel's information state string."""
+    reach: Numbers
+    """[opponent] chance of cards and moves that lead to it, the player's own moves aside."""
     actions: dict[int, Children] = field(default_factory=dict)
 
 
@@ -81,7 +83,9 @@ class HandTree:
             paid = (chances * state.player_return(self.player) for state, chances in found)
             self._paid.append(sum(paid, np.zeros(len(self.habits))))
         for key, found in decisions.items():
-            information_state = InformationState(key)
+            information_state = InformationState(
+                key, sum((chances for _, chances in found), np.zeros(len(self.habits)))
+            )
             children.states.append(len(self.states))
             self.states.append(information_state)
             for action in found[0][0].legal_actions():
