@@ -24,6 +24,7 @@ CASES = {
     "alfworld": ("alfworld", 4, {}, "both"),
     "webshop": ("webshop", 1, {"products": 300}, "both"),
     "kuhn": ("kuhn", 4, {"opponent": "soft-aggressive"}, "history"),
+    "leduc": ("leduc", 3, {"opponent": "caller,maniac,rock,bluffer,random"}, "both"),
     "bandit": ("bandit", 5, {}, "reflection"),
     "expedition": ("expedition", 2, {"world": "camp", "drift": 0.1}, "both"),
     "expedition-compact": ("expedition", 2, {"world": "lookout", "view": "compact"}, "history"),
