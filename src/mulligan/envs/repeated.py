@@ -287,6 +287,17 @@ class RepeatedGame:
         return " ".join(cells)
 
 
+class State(NamedTuple):
+    """Where a match stands."""
+
+    mind: Hashable
+    """The habit's state."""
+    played: int
+    """Rounds so far."""
+    margin: int
+    """Points above those of a drawn match: it is won if there are any in the end."""
+
+
 @dataclass(frozen=True)
 class HabitModel:
     """The game as a model: a world is who plays, as far as it still lies ahead (``copies>beats@2``)."""
@@ -314,22 +325,22 @@ class HabitModel:
             return [(1.0, world)]
         return [(1.0, first_and_then.partition(">")[2] if episode == "2" else f"{first_and_then}@{int(episode) - 1}")]
 
-    def begin(self, world: str) -> tuple[Hashable, int, int]:
-        """The habit's state, the rounds played, and the score."""
-        return self.habits[at_episode(world, 0)].start, 0, 0
+    def begin(self, world: str) -> State:
+        return State(self.habits[at_episode(world, 0)].start, 0, -self.payoffs.par * self.rounds)
 
-    def actions(self, state: tuple[Hashable, int, int]) -> range:
+    def actions(self, state: State) -> range:
         return range(len(self.replies))
 
-    def outcomes(self, world: str, state: tuple[Hashable, int, int], action: int) -> list[Outcome]:
-        habit, (mind, played, score) = self.habits[at_episode(world, 0)], state
-        outcomes, done = [], played + 1 == self.rounds
-        for theirs, chance in enumerate(habit.chances(mind)):
-            points = score + self.payoffs.points[action][theirs]
-            after = (habit.after(mind, theirs, action), played + 1, points)
-            won = done and points > self.payoffs.par * self.rounds
-            reward = self.payoffs.reward(action, theirs, self.rounds)
-            outcomes.append(Outcome(chance, after, theirs, reward, done, won))
+    def outcomes(self, world: str, state: State, action: int) -> list[Outcome]:
+        habit = self.habits[at_episode(world, 0)]
+        outcomes, played = [], state.played + 1
+        least, most = (bound(map(bound, self.payoffs.points)) * (self.rounds - played) for bound in (min, max))
+        for theirs, chance in enumerate(habit.chances(state.mind)):
+            points = state.margin + self.payoffs.points[action][theirs]
+            margin = max(-most, min(1 - least, points))  # by more than that, nothing can be changed any more
+            after = State(habit.after(state.mind, theirs, action), played, margin)
+            reward, done = self.payoffs.reward(action, theirs, self.rounds), played == self.rounds
+            outcomes.append(Outcome(chance, after, theirs, reward, done, done and margin > 0))
         return outcomes
 
     def reply(self, action: int) -> str:
