@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from mulligan.calls import described
@@ -227,11 +228,11 @@ class RepeatedGame:
     @staticmethod
     def habits_of(pool: Sequence[tuple[str, float]]) -> dict[str, float]:
         """Who may play, with the weights; of those that change, both."""
-        weights: Counter[str] = Counter()
+        weights: dict[str, float] = {}
         for name, weight in pool:
             for each in name.partition("@")[0].split(">"):
-                weights[each] += weight  # type: ignore[assignment]
-        return dict(weights)
+                weights[each] = weights.get(each, 0.0) + weight
+        return weights
 
     def digest(self, episode: Episode) -> str:
         """What the opponent did, most of all after which moves; of the match that has just been played."""
@@ -244,8 +245,7 @@ class RepeatedGame:
         lines = []
         for side, whose in ((0, "your"), (1, "its own")):
             for move, name in enumerate(self.moves):
-                pairs = zip(self.played, self.played[1:], strict=False)
-                counts = Counter(self.moves[then[1]] for before, then in pairs if before[side] == move)
+                counts = Counter(self.moves[then[1]] for before, then in pairwise(self.played) if before[side] == move)
                 if counts:
                     listed = ", ".join(f"{each} {count}" for each, count in sorted(counts.items()))
                     lines.append(f"After {whose} {name} it played {listed}.")
@@ -437,7 +437,7 @@ class Reader:
             plan=plan,
         )
 
-    def _begun(self, weights: Any) -> list[Guess]:
+    def _begun(self, weights: Iterable[float]) -> list[Guess]:
         """At the beginning of a match."""
         habits = [self.world.habits[name] for name in self.weights]
         return [Guess(habit, habit.start, weight) for habit, weight in zip(habits, weights, strict=True)]
