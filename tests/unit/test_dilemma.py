@@ -92,11 +92,12 @@ def test_probing_pays_from_a_threshold_on():
 def test_the_optimal_player_gets_what_was_computed():
     """The habits of the pool draw nothing: one trial against each is the whole of it."""
     settings = TrialSettings(episodes=3, memory="history")
-    returns = mulligan.optimum("dilemma").best.returns
+    best = mulligan.optimum("dilemma").best
     tasks = [mulligan.make_task("dilemma", params={"opponent": name, "pool": "seen"}) for name in SEEN]
     trials = [run_trial_sync(task, OptimalPolicy(settings), settings=settings) for task in tasks]
     for n in range(3):
-        assert statistics.mean(trial.episodes[n].reward for trial in trials) == pytest.approx(returns[n])
+        assert statistics.mean(trial.episodes[n].reward for trial in trials) == pytest.approx(best.returns[n])
+        assert statistics.mean(trial.episodes[n].won for trial in trials) == pytest.approx(best.won[n])
 
 
 def test_the_expert_plays_each_match_for_itself():
