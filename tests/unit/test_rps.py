@@ -260,16 +260,16 @@ def test_invalid_replies_cost_a_turn_and_nothing_else():
 
 
 @pytest.mark.parametrize(
-    ("chances", "complaint"),
+    ("fault", "complaint"),
     [
-        (lambda _: 1 / 0, "broken raised ZeroDivisionError"),
-        (lambda _: [0, 0, 0, 1.0], "broken played 3, which is no move"),
+        ({"chances": lambda state: [1, 0, 0] if state < 2 else 1 / 0}, "broken raised ZeroDivisionError"),
+        ({"chances": lambda state: [1, 0, 0] if state < 2 else [0, 0, 0, 1]}, "broken played 3, which is no move"),
+        ({"after": lambda state, own, agents: state / 0}, "broken raised ZeroDivisionError"),
     ],
 )
-def test_an_opponent_that_fails_forfeits_the_episode(monkeypatch, chances, complaint):
-    broken = Habit(
-        "is broken", 0, lambda state: chances(state) if state == 2 else [1, 0, 0], lambda state, *_: state + 1
-    )
+def test_an_opponent_that_fails_forfeits_the_episode(monkeypatch, fault, complaint):
+    sound = Habit("is broken", 0, lambda state: [1, 0, 0], lambda state, own, agents: state + 1)
+    broken = sound._replace(**fault)
     monkeypatch.setattr(rps.RockPaperScissors, "habits", {"broken": broken})
     task = mulligan.make_task("rps", params={"opponent": "broken"})
     trial = run_trial_sync(task, lambda messages: "<action>paper</action>")

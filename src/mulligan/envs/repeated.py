@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from mulligan.calls import described
 from mulligan.envs.base import Player, action_text, check_choices, check_range, draw, pick, reflection_text
@@ -21,6 +21,7 @@ from mulligan.errors import OpponentFailed, StopReason, UnknownName, UsageError
 from mulligan.seeding import derive, generator
 from mulligan.types import Episode, ParamValue, Step, Task
 
+Result = TypeVar("Result")
 LONGEST = 1_000
 """Rounds of a match."""
 _SHOWN = 20
@@ -180,20 +181,24 @@ class RepeatedGame:
         mine, theirs = named[0], self.coming()
         self._coming = None
         self.played.append((mine, theirs))
-        self.opponent.see(theirs, mine)
+        self._asked(self.opponent.see, theirs, mine)
         reward = self.payoffs.reward(mine, theirs, self.rounds)
         return Step(self._observe(), reward, self.over, self.won, state_key=self._key())
 
     def coming(self) -> int:
         """The opponent's next move, which only the omniscient player may look at."""
         if self._coming is None:
-            try:
-                self._coming = self.opponent.move()
-            except Exception as error:
-                raise OpponentFailed(f"{self.opponent_name} raised {described(error)}") from error
+            self._coming = self._asked(self.opponent.move)
             if self._coming not in range(len(self.moves)):
                 raise OpponentFailed(f"{self.opponent_name} played {self._coming!r}, which is no move of {self.name}")
         return self._coming
+
+    def _asked(self, method: Callable[..., Result], *arguments: int) -> Result:
+        """What the opponent answers; raises `OpponentFailed` if that is an error."""
+        try:
+            return method(*arguments)
+        except Exception as error:
+            raise OpponentFailed(f"{self.opponent_name} raised {described(error)}") from error
 
     @property
     def over(self) -> bool:
