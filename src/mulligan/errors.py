@@ -25,11 +25,18 @@ class StopReason(StrEnum):
     """The model could not be reached, or did not answer, after all retries."""
     ENV_RAISED = "env_raised"
     ENV_HUNG = "env_hung"
+    OPPONENT_FAILED = "opponent_failed"
+    """The opponent raised, or played what is no move: it forfeits the episode, and nobody is rewarded for that."""
 
     @property
     def is_infrastructure(self) -> bool:
         """True if neither the agent nor the task is to blame; training leaves such trials out."""
-        return self in (StopReason.REQUEST_FAILED, StopReason.ENV_RAISED, StopReason.ENV_HUNG)
+        return self is StopReason.REQUEST_FAILED or self.is_of_world
+
+    @property
+    def is_of_world(self) -> bool:
+        """True if the world failed, with which the trial cannot go on."""
+        return self in (StopReason.ENV_RAISED, StopReason.ENV_HUNG, StopReason.OPPONENT_FAILED)
 
 
 class Fault(StrEnum):
@@ -90,6 +97,10 @@ def extra_named(activity: str) -> Iterator[None]:
 
 class ContractBroken(MulliganError):
     """An environment does not keep the contract that `check_env` tests."""
+
+
+class OpponentFailed(MulliganError):
+    """The opponent in a game raised, or played what is no move."""
 
 
 class PolicyError(MulliganError):

@@ -51,6 +51,10 @@ CASES = [
     ("expedition", {"world": "toolbox"}),
     ("expedition", {"world": "camp", "drift": 0.3, "words": "unseen"}),
     ("expedition", {"world": "camp", "view": "compact"}),
+    ("rps", {}),
+    ("rps", {"view": "compact", "opponent": "unseen", "throws": 25}),
+    ("dilemma", {}),
+    ("dilemma", {"view": "compact", "opponent": "unseen"}),
     (EXAMPLE, {}),
 ]
 

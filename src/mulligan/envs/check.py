@@ -16,7 +16,7 @@ from mulligan.calls import Hung, call_within, described
 from mulligan.envs import registry
 from mulligan.envs.base import Env
 from mulligan.envs.model import Model, Outcome
-from mulligan.errors import ContractBroken, MulliganError
+from mulligan.errors import ContractBroken, MulliganError, UsageError
 from mulligan.seeding import generator
 from mulligan.types import Step, Task
 
@@ -156,7 +156,10 @@ def _check_model(task: Task) -> None:
         return
     rng = generator(task.seed, "model")
     with _must_not_raise(f"{_site(task)}: model() or one of its methods"):
-        model: Model = env.model()
+        try:
+            model: Model = env.model()
+        except UsageError:  # none of a task with these parameters
+            return
         worlds = list(islice(model.worlds(), MODEL_WORLDS + 1))
         possible = [(world, model.begin(world)) for _, world in worlds]
         env.reset()

@@ -36,6 +36,8 @@ BUILTIN = {
     "webshop": "mulligan.envs.webshop.env:WebShop",
     "bandit": "mulligan.envs.bandit:Bandit",
     "expedition": "mulligan.envs.expedition.env:Expedition",
+    "rps": "mulligan.envs.rps:RockPaperScissors",
+    "dilemma": "mulligan.envs.dilemma:Dilemma",
 }
 ENTRY_POINTS = "mulligan.envs"
 ADAPTERS = ("gymnasium", "textarena", "openspiel")

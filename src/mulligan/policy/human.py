@@ -64,7 +64,8 @@ class _AtTerminal:
         if step.done or timeout_reward is not None:
             ending = "\n".join(filter(None, (step.feedback, step.observation)))
             self._show(f"{picture_of(self.world)}{ending}")
-            is_drawn = step.reward == 0 and getattr(self.world, "kind", "solve") == "versus"
+            is_versus = getattr(self.world, "kind", "solve") == "versus"
+            is_drawn = is_versus and getattr(self.world, "drawn", step.reward == 0)
             outcome = "won" if step.won else "drawn" if is_drawn else "lost"
             self._say("bold", f"Episode {outcome}." if step.done else f"No turns left: all {self.turns} are taken.")
 

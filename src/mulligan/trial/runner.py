@@ -23,6 +23,7 @@ from mulligan.errors import (
     DeviceLost,
     Fault,
     MulliganError,
+    OpponentFailed,
     RunFolderError,
     StopReason,
     UnknownName,
@@ -162,7 +163,7 @@ class _TrialPlay:
                 episode = replace(episode, random=True)
                 self._begin(index + 1, self.policy)
             last = index + 1 == self.settings.episodes or (self.stop == "success" and episode.won)
-            if last or episode.stop in (StopReason.ENV_RAISED, StopReason.ENV_HUNG):
+            if last or episode.stop.is_of_world:
                 episodes.append(episode)
                 break
             episode = await self._reflect(episode, feedback, related=index < len(self.related))
@@ -268,7 +269,7 @@ class _TrialPlay:
                 break
             state_key = step.state_key
             if step.done:
-                drawn = self.versus and sum(turn.reward for turn in turns) == 0
+                drawn = self.versus and getattr(self.env, "drawn", sum(turn.reward for turn in turns) == 0)
                 stop = StopReason.WON if step.won else StopReason.DRAWN if drawn else StopReason.LOST
                 break
             if not out_of_turns:
@@ -388,6 +389,8 @@ def _is_mistake(error: Exception) -> bool:
 def _env_failure(error: Exception) -> tuple[StopReason, str]:
     if isinstance(error, Hung):
         return StopReason.ENV_HUNG, str(error)
+    if isinstance(error, OpponentFailed):
+        return StopReason.OPPONENT_FAILED, str(error)
     return StopReason.ENV_RAISED, described(error)
 
 

@@ -61,7 +61,7 @@ class Visitor:
         if step.done or scene.taken == scene.turns:
             self.is_over = True
             self.reward += 0.0 if step.done else self.about.timeout_reward
-            drawn = self.about.kind == "versus" and self.reward == 0
+            drawn = self.about.kind == "versus" and getattr(self.world, "drawn", self.reward == 0)
             ended = "won" if step.won else "turn limit" if not step.done else "drawn" if drawn else "lost"
             scene.past.append(Past(ended, scene.taken, self.reward, step.won))
 

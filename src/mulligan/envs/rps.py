@@ -1,0 +1,173 @@
+"""Rock-paper-scissors, a match of several throws against an opponent whose habit can be found out.
+
+A throw that wins pays 1, a draw 0, a loss -1, each divided by the number of throws: the return of a match is what a
+throw of it was worth. Who cannot tell the opponents apart wins nothing; ``docs/opponents.md`` has the exact values.
+
+Parameters (`--env.NAME`):
+
+throws    of a match; a reply that names no throw loses one
+opponent  a habit, or ``bot:NAME``: one of the 43 of OpenSpiel, from the tournaments of 1999 and 2000. Several with
+          commas, with weights as ``copies:2``; ``copies>beats@3`` changes at the third match, ``copies>beats`` at a
+          hidden one; ``seen``, ``unseen`` and ``bots`` are all of a kind
+pool      the opponents that an agent may expect, which the scripted players and the optimum go by; empty: `opponent`
+view      ``plain`` words, or ``compact``: a word a throw, for tiny models
+
+Habits of ``seen``: mostly-rock, mostly-paper, mostly-scissors, rising, falling, copies, beats, yields. Of ``unseen``:
+often-rock, often-paper, often-scissors, no-rock, no-paper, no-scissors, stays, mostly-rising, mostly-falling,
+mostly-copies, mostly-beats, mostly-yields, win-stay, lose-stay.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, ClassVar
+
+from mulligan.envs.base import library
+from mulligan.envs.repeated import LONGEST, Habit, Opponent, Payoffs, RepeatedGame
+from mulligan.errors import UnknownName
+from mulligan.seeding import derive
+from mulligan.types import ParamValue
+
+MOVES = ("rock", "paper", "scissors")
+"""Each beats the one before it, and the first beats the last."""
+BOTS = "bot:"
+
+
+def _biased(words: str, *chances: float) -> Habit:
+    return Habit(words, None, lambda _: chances, lambda *_: None)
+
+
+def _intending(words: str, intended: Callable[[int, int], int], sure: float = 1.0) -> Habit:
+    """A habit that both last throws (its own, the agent's) decide, with the chance `sure`; the first is random.
+
+    Its state is the throw that it intends.
+    """
+
+    def chances(throw: int | None) -> list[float]:
+        others = (1.0 - sure) / 2
+        return [1 / 3] * 3 if throw is None else [sure if each == throw else others for each in range(3)]
+
+    return Habit(words, None, chances, lambda _, own, agents: intended(own, agents) % 3)
+
+
+SEEN: Mapping[str, Habit] = {
+    "mostly-rock": _biased("throws rock 8 times in 10", 0.8, 0.1, 0.1),
+    "mostly-paper": _biased("throws paper 8 times in 10", 0.1, 0.8, 0.1),
+    "mostly-scissors": _biased("throws scissors 8 times in 10", 0.1, 0.1, 0.8),
+    "rising": _intending("goes from rock to paper to scissors to rock", lambda own, _: own + 1),
+    "falling": _intending("goes from rock to scissors to paper to rock", lambda own, _: own - 1),
+    "copies": _intending("throws what you threw last", lambda _, agents: agents),
+    "beats": _intending("throws what beats your last throw", lambda _, agents: agents + 1),
+    "yields": _intending("throws what your last throw beats", lambda _, agents: agents - 1),
+}
+UNSEEN: Mapping[str, Habit] = {
+    "often-rock": _biased("throws rock 6 times in 10", 0.6, 0.2, 0.2),
+    "often-paper": _biased("throws paper 6 times in 10", 0.2, 0.6, 0.2),
+    "often-scissors": _biased("throws scissors 6 times in 10", 0.2, 0.2, 0.6),
+    "no-rock": _biased("never throws rock", 0.0, 0.5, 0.5),
+    "no-paper": _biased("never throws paper", 0.5, 0.0, 0.5),
+    "no-scissors": _biased("never throws scissors", 0.5, 0.5, 0.0),
+    "stays": _intending("repeats its first throw", lambda own, _: own),
+    "mostly-rising": _intending("mostly goes from rock to paper to scissors to rock", lambda own, _: own + 1, 0.8),
+    "mostly-falling": _intending("mostly goes from rock to scissors to paper to rock", lambda own, _: own - 1, 0.8),
+    "mostly-copies": _intending("mostly throws what you threw last", lambda _, agents: agents, 0.8),
+    "mostly-beats": _intending("mostly throws what beats your last throw", lambda _, agents: agents + 1, 0.8),
+    "mostly-yields": _intending("mostly throws what your last throw beats", lambda _, agents: agents - 1, 0.8),
+    "win-stay": _intending(
+        "repeats a throw that won, and goes on to the next otherwise",
+        lambda own, agents: own if (own - agents) % 3 == 1 else own + 1,
+    ),
+    "lose-stay": _intending(
+        "repeats a throw that lost, and goes on to the next otherwise",
+        lambda own, agents: own if (agents - own) % 3 == 1 else own + 1,
+    ),
+}
+
+
+def _spiel() -> Any:
+    return library("pyspiel", "an opponent bot:NAME", extra="games")
+
+
+@cache
+def bot_names() -> list[str]:
+    """The bots of OpenSpiel."""
+    return sorted(_spiel().roshambo_bot_names())
+
+
+class Bot:
+    """A bot of OpenSpiel, made anew for each match.
+
+    The bots draw from C's ``random()``, one stream for the process: it is seeded before each throw, so that a match
+    does not depend on others that are played at the same time. They are made for matches of 1,000 throws, as in the
+    tournament, whatever the length of this one: made for fewer, ``greenberg`` writes beyond its memory.
+    """
+
+    _LOCK = threading.Lock()
+
+    def __init__(self, name: str, seed: int) -> None:
+        spiel, self.seed, self.throws = _spiel(), seed, 0
+        self.state = _long_match().new_initial_state()
+        self._seeded(lambda: self._make(spiel, name))
+
+    def _make(self, spiel: Any, name: str) -> None:
+        self.bot = spiel.make_roshambo_bot(1, name, LONGEST)
+
+    def move(self) -> int:
+        return int(self._seeded(lambda: self.bot.step(self.state)))
+
+    def see(self, own: int, agents: int) -> None:
+        self.state.apply_actions([agents, own])
+        self.throws += 1
+
+    def _seeded(self, function: Callable[[], Any]) -> Any:
+        with self._LOCK:
+            ctypes.CDLL(None).srandom(ctypes.c_uint(derive(self.seed, self.throws) % 2**32))
+            return function()
+
+
+@cache
+def _long_match() -> Any:
+    return _spiel().load_game(f"repeated_game(stage_game=matrix_rps(),num_repetitions={LONGEST},recall=1)")
+
+
+class RockPaperScissors(RepeatedGame):
+    """Rock-paper-scissors: a match against one opponent, whose habit can be found out and exploited."""
+
+    name: ClassVar[str] = "rps"
+    unit: ClassVar[str] = "throw"
+    moves: ClassVar[tuple[str, ...]] = MOVES
+    letters: ClassVar[str] = "abc"
+    payoffs: ClassVar[Payoffs] = Payoffs(((0, -1, 1), (1, 0, -1), (-1, 1, 0)), most=1, par=0)
+    habits: ClassVar[Mapping[str, Habit]] = {**SEEN, **UNSEEN}
+    groups: ClassVar[Mapping[str, Sequence[str]]] = {"seen": tuple(SEEN), "unseen": tuple(UNSEEN), "bots": ()}
+    lookahead: ClassVar[int] = 1
+    defaults: ClassVar[dict[str, ParamValue]] = {"throws": 10, "opponent": "seen", "pool": "", "view": "plain"}
+
+    @classmethod
+    def members(cls, part: str) -> Sequence[str]:
+        return [f"{BOTS}{name}" for name in bot_names()] if part == "bots" else super().members(part)
+
+    @classmethod
+    def check_opponent(cls, name: str) -> None:
+        if not name.startswith(BOTS):
+            super().check_opponent(name)
+        elif name.removeprefix(BOTS) not in bot_names():
+            raise UnknownName("bot of OpenSpiel", name.removeprefix(BOTS), bot_names())
+
+    def make_opponent(self, name: str, chance: int) -> Opponent:
+        if name.startswith(BOTS):
+            return Bot(name.removeprefix(BOTS), derive(self.task.seed, "chance", chance))
+        return super().make_opponent(name, chance)
+
+    def explained(self) -> str:
+        return (
+            f"Rock-paper-scissors, a match of {self.rounds} throws. Both players throw at the same time.\n"
+            "Rock beats scissors, scissors beats paper, and paper beats rock. The opponent may have a habit."
+        )
+
+    def standing(self) -> str:
+        points = [self.payoffs.points[mine][theirs] for mine, theirs in self.played]
+        return f"Won {points.count(1)}, lost {points.count(-1)}, drawn {points.count(0)}."
