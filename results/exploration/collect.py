@@ -142,7 +142,8 @@ def world_of(env: str, params: dict[str, Any]) -> str:
     if env == "bandit":
         return f"bandit, {params.get('arms', 4)} arms"
     name = Path(env.partition(":")[0]).stem  # examples/i_spy.py:ISpy -> i_spy
-    costs = [f"{cost} {params[cost]:g}" for cost in ("price", "spare") if params.get(cost)]  # MineSweeper's, ALFWorld's
+    usual = {"price": 0, "spare": -1}  # MineSweeper's, ALFWorld's
+    costs = [f"{name} {params[name]:g}" for name, value in usual.items() if params.get(name, value) != value]
     return ", ".join([name, *costs])
 
 
@@ -168,7 +169,7 @@ def curve_of(folder: Path, episodes: int) -> list[list[float]]:
     for line in MetricsFile(folder / "metrics.jsonl").read():
         if "reward/1" not in line:  # before the first update
             continue
-        attempts = [(line[f"reward/{n}"] or 0.0, line[f"played/{n}"]) for n in range(1, episodes + 1)]
+        attempts = [(line.get(f"reward/{n}") or 0.0, line[f"played/{n}"]) for n in range(1, episodes + 1)]
         total = sum(reward * played for reward, played in attempts) / max(1, line["played/1"])
         points.append([line["update"], total, line[f"p@{episodes}"]])
     bins = [points[first : first + BIN] for first in range(0, len(points), BIN)]

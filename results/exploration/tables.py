@@ -149,7 +149,7 @@ def counts(rows: Sequence[Row]) -> list[str]:
     for away in AWAY:
         counted, wrong = agreement(rows, away)
         which = f"with γ_traj at least {away:g} from γ\\*" if away else "in all"
-        lines.append(f"- {which}, {len(counted) - len(wrong)} of {len(counted)} cells agree")
+        lines.append(f"- {which}, {len(counted) - len(wrong)} of {len(counted)} runs agree")
     for row in agreement(rows, 0.0)[1]:
         sure = "" if row["sure"] is None else f", sure {row['sure']:g}"
         found = f"{percent(row['informative'])} % find out"

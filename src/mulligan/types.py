@@ -198,8 +198,8 @@ class Episode:
     """True when the reflection was asked for and the request failed: the next episode knew less than it should have."""
     forfeit: float = 0.0
     """What an episode without a turn paid: in a game, a context that is full at once costs what losing does."""
-    random: bool = False
-    """True when random legal moves played it in the agent's place, to find what the agent would not have tried."""
+    by_stand_in: bool = False
+    """True when somebody else played it in the agent's place, to find what the agent would not have tried."""
 
     @property
     def won(self) -> bool:

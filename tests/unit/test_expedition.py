@@ -17,6 +17,7 @@ from mulligan.envs.expedition.model import CAMP, Action, Model, State, Told
 from mulligan.envs.expedition.player import Chances, best_now, drifted, most_telling, posterior
 from mulligan.errors import ParameterError, StopReason, UnknownName
 from mulligan.policy.scripted import ExpertPolicy
+from mulligan.rollout.tasksets import tasks_of
 from mulligan.types import Episode
 
 WORLDS = ("signpost", "lookout", "toolbox", "camp")
@@ -231,6 +232,24 @@ def test_memory_is_what_an_attempt_showed():
     assert play("compact") == "HERE=0"
     nothing = Episode(0, (), "", StopReason.CONTEXT_FULL)
     assert (made().digest(nothing), made(view="compact").digest(nothing)) == ("", "no")
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_names_that_training_has_together_are_not_evaluated_wherever_the_prize_lies(world):
+    params = {"world": world, "view": "compact"}
+    sets = {}
+    for seed_set in ("train", "eval"):
+        tasks = tasks_of("expedition", 300, seed_set, params)
+        sets[seed_set] = {frozenset(Expedition(task).view.names.places) for task in tasks}
+    assert not sets["train"] & sets["eval"]
+
+
+def test_a_small_world_has_as_many_tasks_as_names_and_prizes():
+    """495 sets of four cells out of twelve, with the prize at any of the four."""
+    tasks = tasks_of("expedition", 512, "eval", {"world": "toolbox", "view": "compact"})
+    worlds = [Expedition(task) for task in tasks]
+    assert len({world.task_key() for world in worlds}) == 512
+    assert len({world.world_key() for world in worlds}) < 300
 
 
 def test_names_come_from_lists_of_hundreds_and_unseen_ones_are_nowhere_else():

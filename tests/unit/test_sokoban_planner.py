@@ -80,7 +80,7 @@ def test_it_profits_from_what_it_remembers_and_most_where_every_loss_is_seen():
 
 
 def test_a_world_without_one_says_whom_it_has():
-    with pytest.raises(UnknownName, match=r"'hasty'.*expert, omniscient"):
+    with pytest.raises(UnknownName, match=r"'hasty'.*expert, mixed, omniscient"):
         evaluate("minesweeper", player_from("hasty:0.5"), tasks=1, room=False)
 
 

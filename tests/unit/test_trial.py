@@ -46,13 +46,13 @@ def test_a_stand_in_plays_some_episodes_and_the_agent_remembers_them_as_its_own(
     for seed in range(16):
         trial = played(seed)
         assert trial == played(seed)
-        coins += [episode.random for episode in trial.episodes]
+        coins += [episode.by_stand_in for episode in trial.episodes]
         for episode in trial.episodes:
-            assert episode.turns[0].reply.text == f"<action>{2 if episode.random else 1}</action>"
+            assert episode.turns[0].reply.text == f"<action>{2 if episode.by_stand_in else 1}</action>"
         assert {episode.reflection.text for episode in trial.episodes[:-1]} == {"<action>1</action>"}
         remembered = trial.episodes[2].opening[-1]["content"]
         for episode in trial.episodes[:2]:
-            assert f"Arm {2 if episode.random else 1} paid" in remembered
+            assert f"Arm {2 if episode.by_stand_in else 1} paid" in remembered
     assert 12 < sum(coins) < 36
 
 

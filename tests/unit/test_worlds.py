@@ -94,9 +94,9 @@ def test_what_some_tasks_tell_of_an_environment(as_bandit, kind, expected, few):
 
 def test_worlds_are_shared_when_most_tasks_begin_as_another_does(as_bandit):
     as_bandit(Corridor)
-    assert separation("bandit", ["a", "a", "b", "c"]) == "shared"
-    assert separation("bandit", ["a", "a", "b", "c", "d"]) == "seeds"
-    assert separation("bandit", ["a"]) == separation("bandit", []) == "seeds"
+    assert separation("bandit", ["a", "a", "b", "c"], named=False) == "shared"
+    assert separation("bandit", ["a", "a", "b", "c", "d"], named=False) == "seeds"
+    assert separation("bandit", ["a"], named=False) == separation("bandit", [], named=False) == "seeds"
 
 
 def test_built_in_environments_keep_their_worlds_apart():
@@ -137,3 +137,8 @@ def test_the_one_map_of_an_adapted_environment_is_shared():
     result = mulligan.evaluate(name, "random", tasks=6, episodes=1, params={"turns": 5})
     assert result.separation == "shared"
     assert "share worlds" in str(eval_table(result.to_dict()).title)
+
+
+def test_where_all_tasks_have_the_same_names_training_and_evaluation_share_them():
+    assert survey("expedition", {"words": "same"}).separation == "shared"
+    assert survey("expedition", {}).separation == "split"

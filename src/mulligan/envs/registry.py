@@ -171,8 +171,6 @@ def task_of(name: str, seed: int, given: Mapping[str, Any]) -> Task:
     env_spec, params = spec(name), dict(given)
     seed = whole(f"{name}: seed", seed)
     turns = int(_coerce(name, "turns", params.pop("turns", env_spec.turns), env_spec.turns))
-    if turns < 1:
-        raise ParameterError(f"{name}: turns must be >= 1 (got {turns})")
     settled = dict(env_spec.defaults)
     for key, value in params.items():
         if key not in settled:
@@ -192,7 +190,9 @@ def _settled(
             params = call(world.settle, params, seed)
         if not isinstance(params, dict) or not all(isinstance(value, str | int | float) for value in params.values()):
             raise TypeError(f"settle() must return parameters by name (got {reprlib.repr(params)})")
-        turns = int(params.pop("turns", turns))  # where they depend on the seed too
+        turns = whole(f"{env_spec.name}: turns", params.pop("turns", turns))  # where they depend on the seed too
+        if turns < 1:
+            raise ParameterError(f"{env_spec.name}: turns must be >= 1 (got {turns})")
         if hasattr(world, "check_turns"):
             call(world.check_turns, params, turns)
         has_class = getattr(world, "task_class", None)

@@ -464,7 +464,9 @@ def _separation(plan: EvalPlan, trials: Sequence[Trial]) -> Separation:
     """Whether the worlds of `trials` are separate from those of training, by rules and first observation."""
     begun = [trial for trial in trials if trial.episodes and trial.episodes[0].turns]
     observations = [trial.episodes[0].turns[0].observation for trial in begun]
-    named = any(names_world(trial.task, plan.settings.env_timeout) for trial in begun[:1])
+    named = False
+    with suppress(Exception):  # a world that is not always the same
+        named = any(names_world(trial.task, plan.settings.env_timeout) for trial in trials[:1])
     by_observation = separation(plan.env, observations, named=named)
     if by_observation != "shared":
         return by_observation

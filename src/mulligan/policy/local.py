@@ -104,17 +104,20 @@ class _LocalConversation:
 class Demonstrated:
     """A scripted player whose replies, as `write` gives them, come with the tokens a model should have sampled."""
 
-    def __init__(self, policy: Policy, renderer: Renderer, write: Callable[[str], str]) -> None:
-        self.policy, self.renderer, self.write = policy, renderer, write
+    def __init__(
+        self, policy: Policy, renderer: Renderer, write: Callable[[str], str], context: int | None = None
+    ) -> None:
+        """context: of the model that the replies stand beside; None where they stand alone."""
+        self.policy, self.renderer, self.write, self.context = policy, renderer, write, context
         self.name = policy.name
 
     def start(self, task: Task, seed: int) -> Conversation:
-        return _DemonstratedConversation(self.policy.start(task, seed), self.renderer, self.write)
+        return _DemonstratedConversation(self.policy.start(task, seed), self.renderer, self.write, self.context)
 
 
 class _DemonstratedConversation:
-    def __init__(self, player: Any, renderer: Renderer, write: Callable[[str], str]) -> None:
-        self.player, self.renderer, self.write = player, renderer, write
+    def __init__(self, player: Any, renderer: Renderer, write: Callable[[str], str], context: int | None) -> None:
+        self.player, self.renderer, self.write, self.context = player, renderer, write, context
         self.transcript = Transcript(renderer)
         self.count_tokens = renderer.count
         self.watch, self.see, self.ended, self.close = player.watch, player.see, player.ended, player.close
@@ -124,7 +127,16 @@ class _DemonstratedConversation:
         text = self.write(played.text)
         prompt, offset = self.transcript.prompt(messages)
         ids = tuple(self.renderer.encode_reply(text))
+        before = offset + len(prompt)
+        if self.context is not None and before + len(ids) > self.context:
+            raise ContextFull(f"a reply after {before:,} tokens does not fit a context of {self.context:,}")
         self.transcript.replied(ids, text)
         return Completion(
-            text, ids=ids, prompt_ids=tuple(prompt), offset=offset, completion_tokens=len(ids), mistaken=played.mistaken
+            text,
+            ids=ids,
+            prompt_ids=tuple(prompt),
+            offset=offset,
+            prompt_tokens=0 if self.context is None else before,
+            completion_tokens=len(ids),
+            mistaken=played.mistaken,
         )

@@ -107,7 +107,10 @@ class Judge:
 
     def see(self, trial: Trial) -> None:
         mute = (StopReason.REQUEST_FAILED, StopReason.CONTEXT_FULL)
-        if any(episode.turns for episode in trial.episodes) or trial.episodes[-1].stop not in mute:
+        own = [episode for episode in trial.episodes if not episode.by_stand_in]
+        if not own:
+            return
+        if any(episode.turns for episode in own) or own[-1].stop not in mute:
             self.answered = True
         if self.answered:
             self.silent.clear()

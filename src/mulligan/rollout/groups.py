@@ -176,21 +176,21 @@ async def play_groups(
     *,
     seed: int,
     update: int,
-    stand_ins: Sequence[Policy] = (),
+    stand_in: Policy | None = None,
+    stand_in_trials: int = 0,
     **options: Any,
 ) -> list[Group]:
     """`group` trials of each task, all at once; `options` are those of `collect`.
 
-    Each of `stand_ins` plays episodes of one of a task's trials.
+    `stand_in` plays episodes of the first `stand_in_trials` of a task.
     """
-    stand_in_of = dict(enumerate(stand_ins))
     jobs = [
         Job(
             draw.task,
             derive(seed, "trial", update, number),
             index,
             related=draw.related,
-            stand_in=stand_in_of.get(index),
+            stand_in=stand_in if index < stand_in_trials else None,
         )
         for number, draw in enumerate(draws)
         for index in range(group)

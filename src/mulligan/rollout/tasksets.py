@@ -170,7 +170,7 @@ def names_world(task: Task, env_timeout: float | None = None) -> bool:
     return any(_named_by(task, method, env_timeout) is not None for method in ("world_key", "seed_set"))
 
 
-def separation(env: str, beginnings: Sequence[str], *, named: bool = False) -> Separation:
+def separation(env: str, beginnings: Sequence[str], *, named: bool) -> Separation:
     """How the worlds of `env` are kept apart. beginnings: [task] rules and first observation of each. named: as
     `names_world` says of them."""
     about = registry.spec(env)

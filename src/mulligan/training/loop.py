@@ -11,7 +11,7 @@ import gc
 import math
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -135,7 +135,7 @@ class Trainer:
         self.engine = make_engine(self.loaded.model, slots=slots, context=context, reserved=reserved)
         self.policy = LocalPolicy(self.engine, self.loaded.renderer, config.model.name)
         style = prompts.style(config.trial.style)
-        self.stand_in = Demonstrated(RandomPolicy(), self.loaded.renderer, style.demonstrated)
+        self.stand_in = Demonstrated(RandomPolicy(), self.loaded.renderer, style.demonstrated, self.engine.context)
         self.options = Options(config.algo.baseline, config.algo.scale)
         mixture = Mixture.parse(config.task.env, config.task.params)
         self.mixture = replace(mixture, env_timeout=config.trial.env_timeout)
@@ -215,9 +215,10 @@ class Trainer:
         advantages, losses = self._learn(update, batch, rows, steps)
         ended = time.perf_counter()
         self._keep_trials(update, groups)
-        cut = cut_replies([trial for group in groups for trial in group.trials], self.config.trial)
+        own = self._own(groups, update)
+        cut = cut_replies([trial for group in own for trial in group.trials], self.config.trial)
         return {
-            **describe_groups(groups, self.config.trial.episodes),
+            **describe_groups(own, self.config.trial.episodes),
             "replies": cut.replies,
             "replies/cut": cut.share,
             **{f"loss/{name}": value for name, value in losses.items()},
@@ -312,20 +313,27 @@ class Trainer:
             replace(settings, announced=announced),
             seed=run.seed,
             update=update,
-            stand_ins=[self.stand_in] * self._random_trials(update),
+            stand_in=self.stand_in,
+            stand_in_trials=self._random_trials(update),
             concurrency=self.concurrency,
             retries=RETRIES,
             on_failure=lambda trial: playing.failures.update([_why_failed(trial)]),
             on_last=playing.all_begun.set,
         )
-        if all(trial.failed for group in groups for trial in group.trials):
+        if all(trial.failed for group in self._own(groups, update) for trial in group.trials):
             raise MulliganError(f"every trial of update {update + 1} failed; the first failure: {_first_error(groups)}")
         return groups
 
     def _random_trials(self, update: int) -> int:
         """How many of a group's trials random moves take part in; one at least is the agent's own."""
         run, planned = self.config.run, self.learner.schedule.updates
-        return min(run.group - 1, math.ceil(run.random_trials * run.group)) if update < RANDOM_UNTIL * planned else 0
+        count = math.ceil(run.random_trials * run.group - 1e-9)
+        return min(run.group - 1, count) if update < RANDOM_UNTIL * planned else 0
+
+    def _own(self, groups: Sequence[Group], update: int) -> list[Group]:
+        """The groups without the trials that random moves may take part in, whether they did or not."""
+        first = self._random_trials(update)
+        return [replace(group, trials=group.trials[first:]) for group in groups]
 
     def _batch(self, groups: list[Group]) -> StepBatch:
         algo = self.config.algo

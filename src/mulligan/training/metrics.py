@@ -60,9 +60,9 @@ class MetricsFile:
 
 
 def describe_groups(groups: Sequence[Group], episodes: int) -> dict[str, Any]:
-    """Rewards, successes, p@k, validity and failures of the agent's own trials of an update, and of each task class."""
+    """Rewards, successes, p@k, validity and failures of the trials of an update, and the same for each task class."""
     played = [trial for group in groups for trial in group.trials]
-    trials = [trial for trial in played if not (trial.failed or any(episode.random for episode in trial.episodes))]
+    trials = [trial for trial in played if not trial.failed]
     summary = summarise(trials, episodes)
     metrics = {
         **_shares(summary),
@@ -70,7 +70,7 @@ def describe_groups(groups: Sequence[Group], episodes: int) -> dict[str, Any]:
         "reflections/valid": summary.reflections_valid,
         "episodes": sum(summary.played),
         "turns": summary.turns,
-        "trials/failed": sum(trial.failed for trial in played),
+        "trials/failed": len(played) - len(trials),
         "groups/short": sum(any(trial.failed for trial in group.trials) for group in groups),
     }
     stops = Counter(episode.stop.value for trial in played for episode in trial.episodes)

@@ -120,6 +120,11 @@ def checked(config: Config) -> Config:
             )
         if config.warmstart.steps:
             registry.check_player(env, config.warmstart.player)
+        if config.run.random_trials and not hasattr(registry.spec(env).build, "legal"):
+            raise ParameterError(
+                f"run.random_trials must be 0 for {env}, which has no legal() to draw moves from "
+                f"(got {config.run.random_trials:g})"
+            )
     for params in (config.task.params, shown_params(config)):
         mixture = Mixture.parse(config.task.env, params)
         for env, _ in mixture.weights:

@@ -159,11 +159,13 @@ class _TrialPlay:
                 episodes.append(Episode(index, (), "", stop, error=description))
                 break
             episode, feedback = await self._episode(index)
-            if stand_in:
-                episode = replace(episode, random=True)
-                self._begin(index + 1, self.policy)
             last = index + 1 == self.settings.episodes or (self.stop == "success" and episode.won)
-            if last or episode.stop.is_of_world:
+            last = last or episode.stop.is_of_world
+            if stand_in:
+                episode = replace(episode, by_stand_in=True)
+                if not last:
+                    self._begin(index + 1, self.policy)  # who reflects on it
+            if last:
                 episodes.append(episode)
                 break
             episode = await self._reflect(episode, feedback, related=index < len(self.related))

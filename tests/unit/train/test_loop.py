@@ -39,6 +39,7 @@ from mulligan.training.config import (
 )
 from mulligan.training.loop import Trainer, train
 from mulligan.training.metrics import MetricsFile
+from mulligan.training.resolve import checked
 from mulligan.training.step import Learner
 from mulligan.training.validation import Validation
 from mulligan.trial import prompts
@@ -121,11 +122,68 @@ def test_random_moves_play_some_trials_of_a_group_and_none_towards_the_end(tmp_p
     shares = []
     for update in range(1, 5):
         trials = mulligan.load_trials(run, f"update-{update:05d}")
-        random_ones = {trial.index for trial in trials if any(episode.random for episode in trial.episodes)}
+        random_ones = {trial.index for trial in trials if any(episode.by_stand_in for episode in trial.episodes)}
         assert random_ones <= {0, 1}, "of four trials two are the agent's own"
-        shares.append(statistics.mean(episode.random for trial in trials for episode in trial.episodes))
+        shares.append(statistics.mean(episode.by_stand_in for trial in trials for episode in trial.episodes))
     assert all(share > 0 for share in shares[:3])  # 70 % of four updates
     assert shares[3] == 0
+
+
+def test_nothing_is_unlearned_from_random_moves(tmp_path, monkeypatch):
+    """Their advantages are cut at 0, the agent's own are not."""
+    seen = []
+
+    def learning(learner, data, *, update):
+        chosen = [span.step for row in data.rows for span in row.spans if span.logprobs is None]
+        own = [span.step for row in data.rows for span in row.spans if span.logprobs is not None]
+        seen.append((data.advantages[chosen], data.advantages[own]))
+        return learn(learner, data, update=update)
+
+    learn = loop.Learner.update
+    monkeypatch.setattr(loop.Learner, "update", learning)
+    config = brief(
+        run=RunConfig(updates=2, tasks=8, group=4, threads=1, random_trials=0.5),
+        algo=AlgoConfig(estimator="reinforce_pp", baseline="group", invalid_penalty=0.1),
+    )
+    train(config, tmp_path / "run")
+    random_ones, own_ones = (torch.cat(parts) for parts in zip(*seen, strict=True))
+    assert random_ones.min() == 0
+    assert random_ones.max() > 0
+    assert own_ones.min() < 0
+
+
+def test_metrics_are_of_trials_that_random_moves_take_no_part_in(tmp_path):
+    """A trial that was won before its first random attempt counts no more than one that was not."""
+    config = brief(run=RunConfig(updates=3, tasks=4, group=4, threads=1, save_trials_every=1, random_trials=0.5))
+    run = train(config, tmp_path / "run")
+    for line in [line for line in metrics(run) if "p@1" in line][:2]:
+        trials = mulligan.load_trials(run, f"update-{line['update']:05d}")
+        assert line["played/1"] == sum(trial.index >= 2 for trial in trials) == 8
+
+
+def test_a_model_that_never_answers_is_noticed_beside_random_moves(tmp_path, monkeypatch):
+    async def silent(*_):
+        raise OSError("no model")
+
+    monkeypatch.setattr("mulligan.policy.local._LocalConversation.reply", silent)
+    config = small(
+        run=RunConfig(updates=1, tasks=8, group=4, threads=1, random_trials=0.7), warmstart=WarmstartConfig(steps=0)
+    )
+    with pytest.raises(MulliganError, match="no model"):
+        train(config, tmp_path / "run")
+
+
+def test_random_moves_keep_to_the_context_and_memory_makes_room_for_them(tmp_path):
+    """The rows that are trained on fit the context, as the agent's own do."""
+    config = small(
+        run=RunConfig(updates=2, tasks=4, group=4, threads=1, save_trials_every=1, random_trials=0.75),
+        task=TaskConfig(env="minesweeper", params={"rows": 3, "cols": 3, "mines": 2, "turns": 6}),
+        trial=trial(episodes=3, memory="both", max_tokens=8, reflection_tokens=8),
+        engine=EngineConfig(slots=16, context=256),
+        warmstart=WarmstartConfig(steps=0),
+    )
+    run = train(config, tmp_path / "run")
+    assert max(line["tokens/longest_row"] for line in metrics(run) if "tokens/longest_row" in line) <= 256
 
 
 def brief(**sections) -> Config:
@@ -449,13 +507,26 @@ def test_a_run_that_starts_from_another_has_the_precision_it_asks_for(warm, tmp_
     assert {weight.dtype for weight in as_it_is.model.parameters()} == {torch.float32}
 
 
-def test_bad_requests():
+def test_bad_requests(tmp_path):
     with pytest.raises(ParameterError, match=r"run\.group must be >= 2"):
         small(run=RunConfig(group=1))
     with pytest.raises(ParameterError, match=r"run\.group must be >= 2 with run\.random_trials"):
         small(run=RunConfig(group=1, random_trials=0.5), algo=AlgoConfig(estimator="ppo"))
-    with pytest.raises(ParameterError, match=r"run\.random_trials must be .*less than 1|run\.random_trials must be"):
+    with pytest.raises(ParameterError, match=r"run\.random_trials must be >= 0 and < 1"):
         small(run=RunConfig(random_trials=1.0))
+    mute = tmp_path / "mute.py"
+    mute.write_text(
+        "class Mute:\n    def rules(self): ...\n    def reset(self, chance=0): ...\n    def step(self, reply): ...\n"
+    )
+    mulligan.trust(str(mute))
+    with pytest.raises(ParameterError, match=r"run\.random_trials must be 0 for .*Mute, which has no legal\(\)"):
+        checked(
+            small(
+                task=TaskConfig(env=f"{mute}:Mute"),
+                run=RunConfig(random_trials=0.5),
+                warmstart=WarmstartConfig(steps=0),
+            )
+        )
     with pytest.raises(ParameterError, match=r"run\.updates must be >= 0 \(got -1\)"):
         small(run=RunConfig(updates=-1))
     with pytest.raises(ParameterError, match="temperature"):

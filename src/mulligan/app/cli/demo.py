@@ -1,6 +1,6 @@
 """RL and meta-RL from one warm start, in two acts: what memory is worth, and when exploring is learned.
 
-Trains a tiny language model from nothing, in about five minutes on two cores, and prints p@k on tasks it has never
+Trains a tiny language model from nothing, in six to eight minutes on two cores, and prints p@k on tasks it has never
 seen: boards of MineSweeper, then doors of which a sign names the right one. The report has the learning curves, two
 trials to read, and the two first attempts on the map."""
 
@@ -85,7 +85,7 @@ def _about_boards(data: dict[str, Any]) -> str:
 
 
 def _about_signs(signpost: dict[str, Any]) -> str:
-    shares = (f"{name} {100 * share:.1f} %" for name, share in signpost["reads_first"].items())
+    shares = (f"{name}: {100 * share:.1f} %" for name, share in signpost["reads_first"].items())
     return (
         f"First attempts that read the sign: {'; '.join(shares)}.\n"
         "optimum: the most that any agent can expect of all attempts; at γ_traj 0, of each attempt by itself.\n"

@@ -38,7 +38,7 @@ def transcript(trial: Trial) -> str:
     """A trial as text to read."""
     parts = [f"{trial.task.task_class}, seed {trial.task.seed}, memory {trial.memory}\n"]
     for episode in trial.episodes:
-        player = ", played by random moves" if episode.random else ""
+        player = ", played by a stand-in" if episode.by_stand_in else ""
         parts.append(f"{'=' * 20} episode {episode.index + 1}{player}\n")
         parts += [f"[{message['role']}]\n{message['content']}\n" for message in episode.opening]
         parts += _turns(episode)

@@ -183,6 +183,11 @@ class Expedition:
         trails = sorted(",".join(places[first : first + size]) for first in range(0, len(places), size))
         return f"{self.task.text('world')}:{';'.join(trails)}"
 
+    def task_key(self) -> str | None:
+        """The names, and where the prize lies at first."""
+        world = self.world_key()
+        return None if world is None else f"{world}:{self.view.names.places[self.first_prize]}"
+
     def picture(self) -> str:
         """The map as people see it."""
         return self.view.picture(self.state, self.facts)

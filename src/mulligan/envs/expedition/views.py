@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mulligan.envs.expedition.model import CAMP, Action, Model, State, Told
+from mulligan.seeding import generator
 
 LISTS = {"signpost": "doors", "lookout": "rooms", "toolbox": "tools", "camp": "sites"}
 """World -> its list of names."""
@@ -47,7 +48,7 @@ def word_list(world: str, words: str) -> tuple[str, ...]:
 def draw_names(world: str, view: str, words: str, model: Model, rng: random.Random) -> Names:
     """The names of a task's places, in the order in which they are listed."""
     if words == "same":
-        rng, words = random.Random("same"), "usual"
+        rng, words = generator(0, "expedition", "same"), "usual"
     if view == "plain":
         *places, sure = rng.sample(word_list(world, words), model.places + 1)
         return Names(tuple(places), sure)

@@ -171,7 +171,7 @@ class MineSweeper:
 
     def step(self, reply: str) -> Step:
         action = self._action(reply)
-        if action == "end" and self.price and not self._over():
+        if (action or "").lower() == "end" and self.price and not self._over():
             self.ended = True
             return Step("ended" if self.compact else self.text.decode(), done=True, state_key=self.text.decode())
         cell = self._cell(action)
