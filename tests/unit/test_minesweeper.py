@@ -146,6 +146,7 @@ def test_the_expert_ends_a_game_that_is_not_worth_its_risk():
     player = env.player("expert", random.Random(0), 1.0, 0.0)
     player.see(env.step(player.act()))
     assert "outcome: ended the game" in player.reflect(ended)
+    assert "error_category: other" in player.reflect(ended)
 
 
 def test_the_mixed_player_ends_half_of_its_games_at_once():

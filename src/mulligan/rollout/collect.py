@@ -107,10 +107,10 @@ class Judge:
 
     def see(self, trial: Trial) -> None:
         mute = (StopReason.REQUEST_FAILED, StopReason.CONTEXT_FULL)
-        own = [episode for episode in trial.episodes if not episode.by_stand_in]
-        if not own:
+        own_episodes = [episode for episode in trial.episodes if not episode.by_stand_in]
+        if not own_episodes:
             return
-        if any(episode.turns for episode in own) or own[-1].stop not in mute:
+        if any(episode.turns for episode in own_episodes) or own_episodes[-1].stop not in mute:
             self.answered = True
         if self.answered:
             self.silent.clear()

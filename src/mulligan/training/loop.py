@@ -215,10 +215,10 @@ class Trainer:
         advantages, losses = self._learn(update, batch, rows, steps)
         ended = time.perf_counter()
         self._keep_trials(update, groups)
-        own = self._own(groups, update)
-        cut = cut_replies([trial for group in own for trial in group.trials], self.config.trial)
+        own_groups = self._own(groups, update)
+        cut = cut_replies([trial for group in own_groups for trial in group.trials], self.config.trial)
         return {
-            **describe_groups(own, self.config.trial.episodes),
+            **describe_groups(own_groups, self.config.trial.episodes),
             "replies": cut.replies,
             "replies/cut": cut.share,
             **{f"loss/{name}": value for name, value in losses.items()},

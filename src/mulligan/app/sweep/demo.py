@@ -208,7 +208,8 @@ def _reads_sign(episode: Episode) -> bool:
 def first_attempts(myopic: Sequence[Trial], meta: Sequence[Trial]) -> list[dict[str, Any]]:
     """The first attempts of both agents at one task, drawn, by `SIGNPOST_RULE`; none where no task fits it."""
     for failed, solved in zip(myopic, meta, strict=True):
-        valid = all(turn.valid for episode in failed.episodes for turn in episode.turns)
+        episodes = [*failed.episodes, *solved.episodes]
+        valid = all(episode.turns and episode.turns[0].valid for episode in episodes)
         if valid and failed.solved_at is None and solved.solved_at and _reads_sign(solved.episodes[0]):
             return [_drawn(name, trial) for name, trial in ((MYOPIC, failed), (META, solved))]
     return []

@@ -71,12 +71,12 @@ class Sweeper:
             facts = sorted(moves(episode), key=lambda fact: not fact.endswith("*"))
             return f"<reflection>{' '.join(facts) or 'nothing'}</reflection>"
         won, hit = episode.won, not episode.won and "*" in episode.final
-        unfinished = "ended the game" if self.moved is None else "out of turns"
+        unfinished, category = ("ended the game", "other") if self.moved is None else ("out of turns", "out-of-turns")
         return reflection_text(
             outcome="won" if won else "opened a mine" if hit else unfinished,
             reward=f"{episode.reward:g}",
             env_answer=self.world.digest(episode).replace("\n", "; ") or "nothing opened",
-            error_category="none" if won else "wrong-move" if hit else unfinished.replace(" ", "-"),
+            error_category="none" if won else "wrong-move" if hit else category,
             plan="open the safe cells again, never the mine",
         )
 
