@@ -80,6 +80,24 @@ def test_habits_of_training_and_of_evaluation_are_different_ones():
     assert unseen == set(rps.UNSEEN)
 
 
+def test_drawn_habits_go_by_no_rule_that_is_kept_for_evaluation():
+    def rule(habit):
+        return [habit.after(None, own, agents) for own in range(3) for agents in range(3)]
+
+    kept = [rule(rps.UNSEEN[name]) for name in ("stays", "win-stay", "lose-stay")]
+    for name, habit in rps.DRAWN.items():
+        assert rule(habit) not in kept, name
+        likeliest = max(habit.chances(0 if None not in rule(habit) else None))
+        assert likeliest >= 0.7 if None in rule(habit) else likeliest >= 0.85, name
+    assert len({str((rule(habit), habit.chances(0))) for habit in rps.DRAWN.values()}) == len(rps.DRAWN)
+
+
+def test_a_group_may_have_a_weight():
+    weights = dict(rps.RockPaperScissors.pool("seen:8,drawn,win-stay:2"))
+    assert [weights[name] for name in ("copies", "drawn-7", "win-stay")] == [8.0, 1.0, 2.0]
+    assert len(weights) == len(rps.SEEN) + len(rps.DRAWN) + 1
+
+
 def test_what_a_match_pays_and_when_it_is_drawn():
     """Against rock, rock, rock: paper, scissors, rock is +1 -1 0; a third of a point each, in all exactly a draw."""
     env = mulligan.make("rps", seed=4, params={"opponent": "stays", "throws": 3})

@@ -120,9 +120,13 @@ class RepeatedGame:
 
     @classmethod
     def spelled_out(cls, spec: str) -> str:
-        """An opponent spec with the members of its groups in place of their names."""
-        parts = (part.strip() for part in spec.split(","))
-        return ",".join(name for part in parts for name in cls.members(part))
+        """A spec with the members of groups in place of their names; ``seen:2``: each with that weight."""
+        names = []
+        for part in (part.strip() for part in spec.split(",")):
+            group, colon, weight = part.partition(":")
+            is_group = group in cls.groups
+            names += [member + colon + weight for member in cls.members(group)] if is_group else cls.members(part)
+        return ",".join(names)
 
     @classmethod
     def members(cls, part: str) -> Sequence[str]:

@@ -8,27 +8,28 @@ Parameters (`--env.NAME`):
 throws    of a match; a reply that names no throw loses one
 opponent  a habit, or ``bot:NAME``: one of the 43 of OpenSpiel, from the tournaments of 1999 and 2000. Several with
           commas, with weights as ``copies:2``; ``copies>beats@3`` changes at the third match, ``copies>beats`` at a
-          hidden one; ``seen``, ``unseen`` and ``bots`` are all of a kind
+          hidden one; ``seen``, ``drawn``, ``unseen`` and ``bots`` are all of a kind, ``seen:2`` with a weight each
 pool      the opponents that an agent may expect, which the scripted players and the optimum go by; empty: `opponent`
 view      ``plain`` words, or ``compact``: a word a throw, for tiny models
 
 Habits of ``seen``: mostly-rock, mostly-paper, mostly-scissors, rising, falling, copies, beats, yields. Of ``unseen``:
 often-rock, often-paper, often-scissors, no-rock, no-paper, no-scissors, stays, mostly-rising, mostly-falling,
-mostly-copies, mostly-beats, mostly-yields, win-stay, lose-stay.
+mostly-copies, mostly-beats, mostly-yields, win-stay, lose-stay. Of ``drawn``: 64 to train with, drawn-0 to drawn-63.
 """
 
 from __future__ import annotations
 
 import ctypes
+import random
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar
 
 from mulligan.envs.base import library
 from mulligan.envs.repeated import LONGEST, Habit, Opponent, Payoffs, RepeatedGame
 from mulligan.errors import UnknownName
-from mulligan.seeding import derive
+from mulligan.seeding import derive, generator
 from mulligan.types import ParamValue
 
 MOVES = ("rock", "paper", "scissors")
@@ -86,6 +87,44 @@ UNSEEN: Mapping[str, Habit] = {
     ),
 }
 
+_NEW_RULES = ("stays", "win-stay", "lose-stay")
+"""Of ``unseen``, those that are no noisier version of a habit of ``seen``."""
+_DRAWN = 64
+"""Habits of the group ``drawn``."""
+
+
+def drawn_habit(number: int) -> Habit:
+    """A habit by its number: it likes a throw, or goes by its own last throw, by yours or by the result.
+
+    None goes by a rule that only ``unseen`` has, and all are surer of themselves than those of ``unseen``.
+    """
+    rng = generator(number, "habit")
+    if number % 4 == 0:
+        liked, sure = rng.randrange(3), rng.uniform(0.7, 0.95)
+        second = rng.random() * (1.0 - sure)
+        chances = [sure, second, 1.0 - sure - second]
+        return _biased(f"likes {MOVES[liked]}", *(chances[throw - liked] for throw in range(3)))
+    while (table := _drawn_table(rng, number % 4)) in [_table(UNSEEN[name]) for name in _NEW_RULES]:
+        pass
+    by = ("its own last throw", "your last throw", "the last result")[number % 4 - 1]
+    return _intending(f"goes by {by}", lambda own, agents: table[own][agents], rng.uniform(0.85, 1.0))
+
+
+def _drawn_table(rng: random.Random, kind: int) -> list[list[int]]:
+    """[its own last throw][yours] -> its next: a step from its own (kind 1), from yours (2), or as the result says (3)."""
+    steps = [rng.randrange(3) for _ in MOVES]
+    steps_of = {1: lambda own, _: own + steps[0], 2: lambda _, agents: agents + steps[0]}
+    after = steps_of.get(kind, lambda own, agents: own + steps[own - agents])
+    return [[after(own, agents) % 3 for agents in range(3)] for own in range(3)]
+
+
+def _table(habit: Habit) -> list[list[Hashable]]:
+    """What the habit intends after both last throws; None where it intends nothing."""
+    return [[habit.after(None, own, agents) for agents in range(3)] for own in range(3)]
+
+
+DRAWN: Mapping[str, Habit] = {f"drawn-{number}": drawn_habit(number) for number in range(_DRAWN)}
+
 
 def _spiel() -> Any:
     return library("pyspiel", "an opponent bot:NAME", extra="games")
@@ -141,8 +180,13 @@ class RockPaperScissors(RepeatedGame):
     moves: ClassVar[tuple[str, ...]] = MOVES
     letters: ClassVar[str] = "abc"
     payoffs: ClassVar[Payoffs] = Payoffs(((0, -1, 1), (1, 0, -1), (-1, 1, 0)), most=1, par=0)
-    habits: ClassVar[Mapping[str, Habit]] = {**SEEN, **UNSEEN}
-    groups: ClassVar[Mapping[str, Sequence[str]]] = {"seen": tuple(SEEN), "unseen": tuple(UNSEEN), "bots": ()}
+    habits: ClassVar[Mapping[str, Habit]] = {**SEEN, **UNSEEN, **DRAWN}
+    groups: ClassVar[Mapping[str, Sequence[str]]] = {
+        "seen": tuple(SEEN),
+        "unseen": tuple(UNSEEN),
+        "drawn": tuple(DRAWN),
+        "bots": (),
+    }
     lookahead: ClassVar[int] = 1
     defaults: ClassVar[dict[str, ParamValue]] = {"throws": 10, "opponent": "seen", "pool": "", "view": "plain"}
 
