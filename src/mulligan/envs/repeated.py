@@ -379,12 +379,14 @@ def updated(guesses: Sequence[Guess], mine: int, theirs: int, surprise: float = 
 
 def worth(payoffs: Payoffs, guesses: Sequence[Guess], move: int, rounds: int) -> float:
     """Points of the next rounds if they begin with the move and go on with the best ones, times the total weight."""
-    total = 0.0
     moves = range(len(payoffs.points))
+    chances = [guess.habit.chances(guess.state) for guess in guesses]
+    total = 0.0
     for theirs in moves:
-        after = updated(guesses, move, theirs)
-        total += payoffs.points[move][theirs] * sum(guess.weight for guess in after)
-        if rounds > 1 and after:
+        weight = sum(guess.weight * chance[theirs] for guess, chance in zip(guesses, chances, strict=True))
+        total += payoffs.points[move][theirs] * weight
+        if rounds > 1 and weight > 0.0:
+            after = updated(guesses, move, theirs)
             total += max(worth(payoffs, after, each, rounds - 1) for each in moves)
     return total
 
