@@ -26,7 +26,7 @@ from typing import ClassVar, NamedTuple
 
 from mulligan.envs.base import ORDER, Player, action_text, check_range, draw, pick, reflection_text, settle_seat
 from mulligan.envs.model import Outcome
-from mulligan.envs.opponents import at_any_episode, at_episode, at_next_episode, chances_of, settle_opponent
+from mulligan.envs.opponents import ask_move, at_any_episode, at_episode, at_next_episode, chances_of, settle_opponent
 from mulligan.errors import StopReason, UnknownName
 from mulligan.seeding import generator
 from mulligan.types import Episode, ParamValue, Step, Task
@@ -147,7 +147,8 @@ class KuhnPoker:
 
     def reset(self, chance: int = 0) -> str:
         self.rng = generator(self.task.seed, "chance", chance)
-        self.table = opponent_table(at_episode(self.opponent, chance))
+        self.opponent_name = at_episode(self.opponent, chance)
+        self.table = opponent_table(self.opponent_name)
         self.hand, self.chips = 0, 0.0
         """The number of the hand, and what the hands before it won."""
         self.ended: Hand | None = None
@@ -185,7 +186,10 @@ class KuhnPoker:
 
     def _let_opponent_move(self) -> None:
         if not self.over and len(self.betting) % 2 != self.seat - 1:
-            self.betting += "pb"[draw(self.rng, self.table[f"{self.hidden}{self.betting}"])]
+            self.betting += ask_move("kuhn", self.opponent_name, self._opponents_move, MOVES)
+
+    def _opponents_move(self) -> str:
+        return "pb"[draw(self.rng, self.table[f"{self.hidden}{self.betting}"])]
 
     @property
     def over(self) -> bool:
@@ -390,7 +394,9 @@ class Bettor:
             after = self._guesses(before, hand) or self._guesses(self._prior(), hand)
             total = sum(guess.weight for guess in after)
             self.likelihoods = [
-                (table, sum(guess.weight for guess in after if guess.table is table) / total) for table, _ in before
+                (table, sum(guess.weight for guess in after if guess.table is table) / total)
+                for table, _ in before
+                if after  # none where no opponent of the pool plays so
             ]
 
     def _prior(self) -> list[tuple[Table, float]]:

@@ -11,45 +11,88 @@ since that is what an agent may expect.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
+from typing import TypeVar
 
+from mulligan.calls import described
 from mulligan.envs.base import draw
-from mulligan.errors import MulliganError, ParameterError
+from mulligan.errors import MulliganError, OpponentFailed, ParameterError, UsageError
 from mulligan.seeding import generator
 from mulligan.types import ParamValue
 
+Move = TypeVar("Move")
+Result = TypeVar("Result")
 Check = Callable[[str], object]
 """Raises for what is no opponent of the game."""
+Members = Callable[[str], Sequence[str]]
+"""From a part of a spec to the opponents that it stands for: itself, or those of a group."""
 HIDDEN_SWITCHES = (2, 3, 4)
 """Episodes, from 1, of which a switch that names none draws one."""
 
+MOST_SIMULATIONS = 100_000
 LAST_SWITCH = 100
 """The last episode, from 1, at which an opponent may change."""
 
 
-def settle_opponent(env: str, params: dict[str, ParamValue], seed: int, check: Check) -> dict[str, ParamValue]:
-    """`params` with one opponent, drawn by the seed, and the pool that it was drawn from."""
+awaited: ContextVar[list[str] | None] = ContextVar("awaited", default=None)
+"""Opponents that have been asked and have not answered yet; None where nobody wants to know."""
+
+
+def ask(name: str, method: Callable[..., Result], *arguments: object) -> Result:
+    """What the opponent answers; raises `OpponentFailed` if that is an error."""
+    waiting = awaited.get()
+    if waiting is not None:
+        waiting.append(name)
+    try:
+        answer = method(*arguments)
+    except OpponentFailed:
+        raise
+    except Exception as error:
+        raise OpponentFailed(f"{name} raised {described(error)}") from error
+    if waiting is not None:  # not in a `finally`: of one that hangs, the name is read when its thread has been ended
+        waiting.remove(name)
+    return answer
+
+
+def ask_move(env: str, name: str, method: Callable[[], Move], legal: Collection[Move]) -> Move:
+    """The opponent's move; raises `OpponentFailed` if it is none."""
+    move = ask(name, method)
+    if move not in legal:
+        raise OpponentFailed(f"{name} played {move!r}, which is no move of {env}")
+    return move
+
+
+def settle_opponent(
+    env: str, params: dict[str, ParamValue], seed: int, check: Check, members: Members | None = None
+) -> dict[str, ParamValue]:
+    """`params` with one opponent, drawn by the seed, and the pool that it was drawn from, or that was given."""
     spec = str(params["opponent"])
-    pool = parse_pool(env, spec, check)
+    pool_spec = str(params["pool"]) or spec
+    pool = parse_pool(env, spec, check, members)
+    if pool_spec != spec:
+        parse_pool(env, pool_spec, check, members)
     rng = generator(seed, "opponent")
     name = pool[draw(rng, [weight for _, weight in pool])][0]
     if ">" in name and "@" not in name:
         name = f"{name}@{HIDDEN_SWITCHES[draw(rng, [1.0] * len(HIDDEN_SWITCHES))]}"
-    return {**params, "opponent": name, "pool": str(params["pool"]) or spec}
+    return {**params, "opponent": name, "pool": pool_spec}
 
 
-def parse_pool(env: str, spec: str, check: Check) -> list[tuple[str, float]]:
+def parse_pool(env: str, spec: str, check: Check, members: Members | None = None) -> list[tuple[str, float]]:
     """Every opponent that `spec` names, with its weight."""
-    pool = [_weighed(env, part.strip(), check) for part in spec.split(",")]
+    parts = [part.strip() for part in spec.split(",")]
+    names = [name for part in parts for name in members(part)] if members else parts
+    pool = [_weighed(env, name, check) for name in names]
     if not sum(weight for _, weight in pool) > 0.0:
         raise ParameterError(f"{env}: one opponent must have a weight above 0 (got {spec!r})")
     return pool
 
 
-def chances_of(env: str, spec: str, check: Check) -> dict[str, float]:
+def chances_of(env: str, spec: str, check: Check, members: Members | None = None) -> dict[str, float]:
     """Every opponent that a task with `spec` may settle on, with its probability."""
-    pool = parse_pool(env, spec, check)
+    pool = parse_pool(env, spec, check, members)
     total, chances = sum(weight for _, weight in pool), dict[str, float]()
     for name, weight in pool:
         is_hidden = ">" in name and "@" not in name
@@ -57,6 +100,12 @@ def chances_of(env: str, spec: str, check: Check) -> dict[str, float]:
         for each in settled:
             chances[each] = chances.get(each, 0.0) + weight / total / len(settled)
     return chances
+
+
+def check_models(env: str, names: Sequence[str]) -> None:
+    """Raise if there are any opponents that have no model."""
+    if names:
+        raise UsageError(f"{env}: {names[0]} has no model, so that no optimum can be computed; name habits")
 
 
 def at_any_episode(chances: Mapping[str, float]) -> dict[str, float]:
@@ -80,6 +129,14 @@ def at_episode(opponent: str, episode: int) -> str:
     first, _, rest = opponent.partition(">")
     then, _, switch = rest.partition("@")
     return then if then and episode + 1 >= int(switch) else first
+
+
+def simulations_of(env: str, opponent: str) -> int:
+    """K of ``mcts:K``."""
+    count = opponent.partition(":")[2]
+    if not (count.isascii() and count.isdecimal() and len(count) <= 9 and 1 <= int(count) <= MOST_SIMULATIONS):
+        raise ParameterError(f"{env}: opponent must be mcts:1 to mcts:{MOST_SIMULATIONS} (got {opponent!r})")
+    return int(count)
 
 
 def _weighed(env: str, part: str, check: Check) -> tuple[str, float]:

@@ -11,17 +11,23 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol
 
-from mulligan.calls import described
 from mulligan.envs.base import Player, action_text, check_choices, check_range, draw, pick, reflection_text
 from mulligan.envs.model import Outcome
-from mulligan.envs.opponents import HIDDEN_SWITCHES, at_episode, parse_pool, settle_opponent
-from mulligan.errors import OpponentFailed, StopReason, UnknownName, UsageError
+from mulligan.envs.opponents import (
+    HIDDEN_SWITCHES,
+    ask,
+    ask_move,
+    at_episode,
+    check_models,
+    parse_pool,
+    settle_opponent,
+)
+from mulligan.errors import StopReason, UnknownName
 from mulligan.seeding import derive, generator
 from mulligan.types import Episode, ParamValue, Step, Task
 
-Result = TypeVar("Result")
 LONGEST = 1_000
 """Rounds of a match."""
 _SHOWN = 20
@@ -112,17 +118,8 @@ class RepeatedGame:
         """Check the parameters, and draw the opponent; a match has a turn for each round."""
         check_choices(cls.name, params, {"view": ("plain", "compact")})
         check_range(cls.name, params, f"{cls.unit}s", 1, LONGEST)
-        spec = str(params["opponent"])
-        pool = str(params["pool"]) or spec
-        cls.pool(pool)
-        settled = settle_opponent(cls.name, {**params, "opponent": cls.spelled_out(spec)}, seed, cls.check_opponent)
-        return {**settled, "pool": pool, "turns": params[f"{cls.unit}s"]}
-
-    @classmethod
-    def spelled_out(cls, spec: str) -> str:
-        """An opponent spec with the members of its groups in place of their names."""
-        parts = (part.strip() for part in spec.split(","))
-        return ",".join(name for part in parts for name in cls.members(part))
+        settled = settle_opponent(cls.name, params, seed, cls.check_opponent, cls.members)
+        return {**settled, "turns": params[f"{cls.unit}s"]}
 
     @classmethod
     def members(cls, part: str) -> Sequence[str]:
@@ -131,7 +128,7 @@ class RepeatedGame:
     @classmethod
     def pool(cls, spec: str) -> list[tuple[str, float]]:
         """Every opponent that a spec names, with its weight."""
-        return parse_pool(cls.name, cls.spelled_out(spec), cls.check_opponent)
+        return parse_pool(cls.name, spec, cls.check_opponent, cls.members)
 
     @classmethod
     def check_opponent(cls, name: str) -> None:
@@ -181,24 +178,15 @@ class RepeatedGame:
         mine, theirs = named[0], self.coming()
         self._coming = None
         self.played.append((mine, theirs))
-        self._asked(self.opponent.see, theirs, mine)
+        ask(self.opponent_name, self.opponent.see, theirs, mine)
         reward = self.payoffs.reward(mine, theirs, self.rounds)
         return Step(self._observe(), reward, self.over, self.won, state_key=self._key())
 
     def coming(self) -> int:
         """The opponent's next move, which only the omniscient player may look at."""
         if self._coming is None:
-            self._coming = self._asked(self.opponent.move)
-            if self._coming not in range(len(self.moves)):
-                raise OpponentFailed(f"{self.opponent_name} played {self._coming!r}, which is no move of {self.name}")
+            self._coming = ask_move(self.name, self.opponent_name, self.opponent.move, range(len(self.moves)))
         return self._coming
-
-    def _asked(self, method: Callable[..., Result], *arguments: int) -> Result:
-        """What the opponent answers; raises `OpponentFailed` if that is an error."""
-        try:
-            return method(*arguments)
-        except Exception as error:
-            raise OpponentFailed(f"{self.opponent_name} raised {described(error)}") from error
 
     @property
     def over(self) -> bool:
@@ -225,9 +213,7 @@ class RepeatedGame:
     def model(self) -> HabitModel:
         """The game as probabilities (`mulligan.envs.model`), for an agent that expects the pool."""
         pool = self.pool(self.task.text("pool"))
-        for name in self.habits_of(pool):
-            if name not in self.habits:
-                raise UsageError(f"{self.name}: {name} has no model, so that no optimum can be computed; name habits")
+        check_models(self.name, [name for name in self.habits_of(pool) if name not in self.habits])
         return HabitModel(self.habits, self.payoffs, self.rounds, tuple(pool), tuple(self.replies))
 
     @staticmethod

@@ -5,8 +5,11 @@ cell, 0 to 8 in reading order.
 
 Parameters (`--env.NAME`):
 
-opponent  ``random``, ``minimax``, which never goes wrong, or ``mcts:100``, which looks ahead with so many simulations
-          (needs OpenSpiel)
+opponent  ``random``; ``minimax``, which never goes wrong; ``mcts:100``, which looks ahead with so many simulations
+          (needs OpenSpiel); or one of ``preferred``, which take the first free cell of an order: prefers-centre,
+          prefers-corners, prefers-edges, prefers-falling, prefers-rising, prefers-last. Several with commas, with
+          weights as ``random:2``; ``random>minimax@3`` changes at the third game, ``random>minimax`` at a hidden one
+pool      the opponents that an agent may expect, if they are not those of `opponent`
 seat      1 moves first, 2 second; 0 lets the seed decide
 """
 
@@ -18,19 +21,19 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from statistics import fmean
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
-from mulligan.envs.adapters.openspiel import mcts, simulations_of
 from mulligan.envs.base import ORDER, Player, action_text, pick, reflection_text, settle_seat
+from mulligan.envs.opponents import ask_move, at_episode, settle_opponent, simulations_of
 from mulligan.errors import StopReason, UnknownName
 from mulligan.seeding import generator
 from mulligan.types import Episode, ParamValue, Step, Task
 
-OPPONENTS = ("random", "minimax", "mcts:K")
 EMPTY = "...\n...\n..."
 LINES = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))
 _RESULTS = {1.0: "You won.", 0.0: "A draw.", -1.0: "You lost.", None: "The game was not finished."}
 _WORDS: dict[float | None, str] = {1: "won", 0: "drawn", -1: "lost", None: "not finished"}
+_LEADING_ZEROS = re.compile(r"(?<=mcts:)0+(?=\d)")
 _CELL = re.compile(r"\(?\s*([0-9]+)\s*[,\s]\s*([0-9]+)\s*\)?")
 
 
@@ -69,11 +72,40 @@ def _winner(board: str) -> str:
     return next((marks[a] for a, b, c in LINES if marks[a] == marks[b] == marks[c] != "."), "")
 
 
+class Habit(NamedTuple):
+    """A way of playing."""
+
+    words: str
+    """What the opponent does: "it …"."""
+    cells: Callable[[str], Sequence[int]]
+    """Board -> the cells of which it takes one, all with equal chances."""
+
+
+def _preferring(words: str, *order: int) -> Habit:
+    return Habit(words, lambda board: [next(move for move in order if move in moves(board))])
+
+
+PREFERRED: Mapping[str, Habit] = {
+    "prefers-centre": _preferring("takes the centre, then corners, then edges", 4, 0, 2, 6, 8, 1, 3, 5, 7),
+    "prefers-corners": _preferring("takes corners, then the centre, then edges", 0, 2, 6, 8, 4, 1, 3, 5, 7),
+    "prefers-edges": _preferring("takes edges, then the centre, then corners", 1, 3, 5, 7, 4, 0, 2, 6, 8),
+    "prefers-falling": _preferring("takes the diagonal from the upper left first", 0, 4, 8, 2, 6, 1, 3, 5, 7),
+    "prefers-rising": _preferring("takes the diagonal from the upper right first", 2, 4, 6, 0, 8, 1, 3, 5, 7),
+    "prefers-last": _preferring("takes corners from the lower right on, then the centre", 8, 6, 2, 0, 4, 7, 5, 3, 1),
+}
+"""MAGE's six (arXiv 2603.03680)."""
+HABITS: Mapping[str, Habit] = {
+    "random": Habit("takes any free cell", moves),
+    "minimax": Habit("never goes wrong", optimal_moves),
+    **PREFERRED,
+}
+
+
 class TicTacToe:
     """Tic-Tac-Toe against one opponent: three in a row wins."""
 
     kind: ClassVar[str] = "versus"
-    defaults: ClassVar[dict[str, ParamValue]] = {"opponent": "mcts:100", "seat": 0}
+    defaults: ClassVar[dict[str, ParamValue]] = {"opponent": "mcts:100", "seat": 0, "pool": ""}
     turns: ClassVar[int] = 7
     timeout_reward: ClassVar[float] = -1.0
     """Who stalls loses."""
@@ -86,12 +118,8 @@ class TicTacToe:
 
     @staticmethod
     def settle(params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:
-        opponent = str(params["opponent"])
-        if opponent.partition(":")[0] == "mcts":
-            opponent = f"mcts:{simulations_of('tictactoe', opponent)}"
-        elif opponent not in OPPONENTS:
-            raise UnknownName("opponent of tictactoe", opponent, OPPONENTS)
-        return settle_seat("tictactoe", {**params, "opponent": opponent}, seed)
+        params = {**params, "opponent": _LEADING_ZEROS.sub("", str(params["opponent"]))}
+        return settle_opponent("tictactoe", settle_seat("tictactoe", params, seed), seed, check_opponent, members)
 
     @staticmethod
     def task_class(params: Mapping[str, ParamValue]) -> str:
@@ -109,6 +137,7 @@ class TicTacToe:
     def reset(self, chance: int = 0) -> str:
         self.boards, self.history = [EMPTY], list[int]()
         """Every board of the game so far, and the moves between them."""
+        self.opponent_name = at_episode(self.task.text("opponent"), chance)
         self.opponent = self._opponent(generator(self.task.seed, "chance", chance))
         self._let_opponent_move()
         return self._observe()
@@ -156,11 +185,11 @@ class TicTacToe:
 
     def _opponent(self, rng: random.Random) -> Callable[[], int]:
         """The opponent's next move, with all its luck drawn from `rng`."""
-        name = self.task.text("opponent")
-        if name == "random":
-            return lambda: pick(rng, moves(self.board))
-        if name == "minimax":
-            return lambda: pick(rng, optimal_moves(self.board))
+        name = self.opponent_name
+        if name in HABITS:
+            return lambda: pick(rng, HABITS[name].cells(self.board))
+        from mulligan.envs.adapters.openspiel import mcts
+
         search = mcts("tictactoe", "tic_tac_toe", simulations_of("tictactoe", name), rng)
         return lambda: search(self.history)
 
@@ -172,7 +201,7 @@ class TicTacToe:
 
     def _let_opponent_move(self) -> None:
         if not self.over and mover(self.board) != self.seat - 1:
-            self._play(self.opponent())
+            self._play(ask_move("tictactoe", self.opponent_name, self.opponent, moves(self.board)))
 
     def _observe(self) -> str:
         board = "\n".join(" ".join(row) for row in self.board.upper().split("\n"))
@@ -180,6 +209,17 @@ class TicTacToe:
             return f"{board}\n{_RESULTS[self.result]}"
         last = f"The opponent played {cell(self.history[-1])}. " if self.history else ""
         return f"{board}\n{last}You are {self.mark}, to move."
+
+
+def check_opponent(name: str) -> None:
+    if name.partition(":")[0] == "mcts":
+        simulations_of("tictactoe", name)
+    elif name not in HABITS:
+        raise UnknownName("opponent of tictactoe", name, [*HABITS, "preferred", "mcts:K"])
+
+
+def members(part: str) -> Sequence[str]:
+    return tuple(PREFERRED) if part == "preferred" else (part,)
 
 
 def cell(move: int) -> str:
@@ -204,28 +244,28 @@ def _parse(reply: str, board: str) -> tuple[int | None, str]:
 
 
 @cache
-def hope(board: str, side: int, careful: bool) -> float:
-    """What `side` (0 is x) can expect of a board when the opponent picks its cells blindly.
+def hope(board: str, side: int, careful: bool, opponent: str = "random") -> float:
+    """What `side` (0 is x) can expect of a board against an opponent with this habit.
 
     The side takes the best cell; when careful, the best of those that lose nothing against perfect play.
     """
     if not moves(board):
         return float(value(board) if side == 0 else -value(board))
-    if mover(board) == side:
-        return max(hope(after(board, move), side, careful) for move in (optimal_moves if careful else moves)(board))
-    return sum(hope(after(board, move), side, careful) for move in moves(board)) / len(moves(board))
+    is_own = mover(board) == side
+    cells = (optimal_moves if careful else moves)(board) if is_own else HABITS[opponent].cells(board)
+    values = [hope(after(board, move), side, careful, opponent) for move in cells]
+    return max(values) if is_own else sum(values) / len(values)
 
 
 class Strategist:
     """Plays moves that lose nothing against perfect play, and of those the one after which most can go wrong.
 
     Several are often equally good; from memory it takes the one that did best in earlier games of the trial. The
-    omniscient player knows an opponent that plays blindly, and then takes the risks that pay.
+    omniscient player knows the opponent's habit, and then takes the risks that pay.
     """
 
     def __init__(self, world: TicTacToe, kind: str, rng: random.Random, skill: float, recall: float) -> None:
         self.world, self.kind, self.rng, self.skill, self.recall = world, kind, rng, skill, recall
-        self.bold = kind == "omniscient" and world.task.text("opponent") == "random"
         self.results: dict[str, list[float]] = defaultdict(lambda: [0.5])
         """Board after a move of the player's -> results of the games through it, and half a win for what is untried."""
 
@@ -233,8 +273,10 @@ class Strategist:
         board = self.world.board
         if self.rng.random() >= self.skill:
             return action(pick(self.rng, moves(board)))
-        choices = moves(board) if self.bold else optimal_moves(board)
-        choices = _best(choices, lambda move: hope(after(board, move), self.world.seat - 1, not self.bold))
+        bold = self.kind == "omniscient" and self.world.opponent_name in HABITS
+        opponent = self.world.opponent_name if bold else "random"
+        choices = moves(board) if bold else optimal_moves(board)
+        choices = _best(choices, lambda move: hope(after(board, move), self.world.seat - 1, not bold, opponent))
         if self.kind != "omniscient" and self.rng.random() < self.recall:
             choices = _best(choices, lambda move: fmean(self.results[after(board, move)]))
         return action(pick(self.rng, choices))

@@ -17,6 +17,7 @@ from typing import Any, TypeVar, cast
 from mulligan.calls import Hung, call, call_within, described, text_of
 from mulligan.envs import registry
 from mulligan.envs.base import Env
+from mulligan.envs.opponents import awaited
 from mulligan.errors import (
     ContextFull,
     ContractBroken,
@@ -78,6 +79,7 @@ async def run_trial(
     first_task = task if isinstance(task, Task) else task.task
     seed, index = whole("seed", seed), whole("index", index)
     trial_seed = derive(seed, first_task.seed, index, "policy")
+    awaited.set([])
     try:
         env = await _within(settings.env_timeout, registry.build, task) if isinstance(task, Task) else task
         play = _TrialPlay(env, player, trial_seed, settings, reflections, related, stand_in)
@@ -385,11 +387,13 @@ async def _within(seconds: float | None, function: Callable[[Argument], Result],
 
 def _is_mistake(error: Exception) -> bool:
     """Whether an error is about what the caller asked for, rather than about one world."""
-    return isinstance(error, MulliganError) and not isinstance(error, ContractBroken)
+    return isinstance(error, MulliganError) and not isinstance(error, ContractBroken | OpponentFailed)
 
 
 def _env_failure(error: Exception) -> tuple[StopReason, str]:
     if isinstance(error, Hung):
+        if opponents := awaited.get():
+            return StopReason.OPPONENT_FAILED, f"{opponents[-1]} gave {error}"
         return StopReason.ENV_HUNG, str(error)
     if isinstance(error, OpponentFailed):
         return StopReason.OPPONENT_FAILED, str(error)

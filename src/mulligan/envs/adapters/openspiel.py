@@ -2,8 +2,10 @@
 
 Parameters (`--env.NAME`):
 
-opponent  ``random``, ``mcts:100``, which looks ahead with so many simulations, or one with a habit, where the game has
-          them (``mulligan.envs.adapters.spiel_opponents``); or several, or one that changes (`mulligan.envs.opponents`)
+opponent  ``random``; where nothing is hidden, ``mcts:100``, which looks ahead with so many simulations, and in small
+          games ``minimax``, which never goes wrong; ``cfr``, the equilibrium of small games with hidden cards, which
+          tosses coins; or one with a habit, where the game has them (``mulligan.envs.adapters.spiel_opponents``); or
+          several, or one that changes (`mulligan.envs.opponents`)
 pool      what the opponent was drawn from, which is filled in
 seat      1 moves first, 2 second; 0 lets the seed decide
 """
@@ -16,16 +18,16 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 from mulligan.envs.adapters import Listed, action_with_arrows, nearest
-from mulligan.envs.adapters.spiel_opponents import habits_of
+from mulligan.envs.adapters.spiel_opponents import Habit, habits_of, solved
 from mulligan.envs.base import ORDER, draw, library, pick, settle_seat
-from mulligan.envs.opponents import at_episode, settle_opponent
+from mulligan.envs.opponents import ask_move, at_episode, settle_opponent, simulations_of
 from mulligan.errors import ParameterError, UnknownName, UsageError
 from mulligan.seeding import generator
 from mulligan.types import Episode, ParamValue, Step, Task
 
 _EXPLORATION = 2.0
 """The constant of UCT's exploration term."""
-_MOST_SIMULATIONS, _MOST_TURNS, _MOST_LISTED, _SAMPLES = 100_000, 200, 60, 8
+_MOST_TURNS, _MOST_LISTED, _SAMPLES = 200, 60, 8
 
 
 def _spiel(env: str) -> Any:
@@ -74,14 +76,6 @@ def _is_playable(kind: Any) -> bool:
 def load_game(env: str, name: str) -> Any:
     """OpenSpiel's game `name`, one object for the whole process; `env` needs it."""
     return _spiel(env).load_game(name)
-
-
-def simulations_of(env: str, opponent: str) -> int:
-    """K of ``mcts:K``."""
-    count = opponent.partition(":")[2]
-    if not (count.isascii() and count.isdecimal() and len(count) <= 9 and 1 <= int(count) <= _MOST_SIMULATIONS):
-        raise ParameterError(f"{env}: opponent must be mcts:1 to mcts:{_MOST_SIMULATIONS} (got {opponent!r})")
-    return int(count)
 
 
 def mcts(env: str, game_name: str, simulations: int, rng: random.Random) -> Callable[[Sequence[int]], int]:
@@ -140,14 +134,24 @@ class SpielGame:
 
     @classmethod
     def check_opponent(cls, opponent: str) -> None:
-        habits = habits_of(cls.game_name)
+        habits = [*habits_of(cls.game_name), *([] if cls.is_open else ["cfr"])]
         if opponent.partition(":")[0] == "mcts":
             simulations_of(cls.name, opponent)
             if not cls.is_open:
-                names = " or ".join(map(repr, habits))
+                names = " or ".join(map(repr, dict.fromkeys(habits)))
                 raise ParameterError(f"{cls.name}: opponent must be {names}, since MCTS would see what is hidden")
-        elif opponent not in habits:
-            raise UnknownName(f"opponent of {cls.name}", opponent, [*habits, *["mcts:K"] * cls.is_open])
+        elif cls.habit_named(opponent) is None:
+            names_of_open_games = ["minimax", "mcts:K"] if cls.is_open else []
+            raise UnknownName(f"opponent of {cls.name}", opponent, dict.fromkeys([*habits, *names_of_open_games]))
+
+    @classmethod
+    def habit_named(cls, opponent: str) -> Habit | None:
+        """The chances of an opponent's actions; None of one that has none, or none that can be told."""
+        if habit := habits_of(cls.game_name).get(opponent):
+            return habit
+        if opponent == ("minimax" if cls.is_open else "cfr"):
+            return solved(cls.name, cls.game_name)
+        return None
 
     @classmethod
     def task_class(cls, params: Mapping[str, ParamValue]) -> str:
@@ -202,13 +206,14 @@ class SpielGame:
             if state.is_chance_node():
                 state.apply_action(self._drawn(state.chance_outcomes()))
             else:
-                state.apply_action(self.opponent())
+                legal = state.legal_actions()
+                state.apply_action(ask_move(self.name, self.opponent_name, self.opponent, legal))
 
     def _opponent(self) -> Callable[[], int]:
         name = self.opponent_name
         if name == "random":
             return lambda: pick(self.rng, self.state.legal_actions())
-        if habit := habits_of(self.game_name).get(name):
+        if habit := self.habit_named(name):
             return lambda: self._drawn(habit(self.state).items())
         search = mcts(self.name, self.game_name, simulations_of(self.name, name), self.rng)
         return lambda: search(self.state.history())
