@@ -19,14 +19,25 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import permutations
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 from mulligan.envs.base import ORDER, Player, action_text, check_range, draw, pick, reflection_text, settle_seat
 from mulligan.envs.model import Outcome
-from mulligan.envs.opponents import ask_move, at_any_episode, at_episode, at_next_episode, chances_of, settle_opponent
+from mulligan.envs.opponents import (
+    ask_move,
+    at_any_episode,
+    at_episode,
+    at_next_episode,
+    chances_of,
+    check_models,
+    guest_mover,
+    is_guest,
+    settle_opponent,
+)
 from mulligan.errors import StopReason, UnknownName
 from mulligan.seeding import generator
 from mulligan.types import Episode, ParamValue, Step, Task
@@ -148,7 +159,11 @@ class KuhnPoker:
     def reset(self, chance: int = 0) -> str:
         self.rng = generator(self.task.seed, "chance", chance)
         self.opponent_name = at_episode(self.opponent, chance)
-        self.table = opponent_table(self.opponent_name)
+        self.table = opponent_table(self.opponent_name) if self.opponent_name in HABITS else None
+        """The opponent's chances; None of one that is a policy."""
+        self.opponents_move = (
+            guest_mover(self, self.opponent_name, chance) if is_guest(self.opponent_name) else self._drawn_move
+        )
         self.hand, self.chips = 0, 0.0
         """The number of the hand, and what the hands before it won."""
         self.ended: Hand | None = None
@@ -156,7 +171,7 @@ class KuhnPoker:
         self.before = ""
         """The hand before, in one line."""
         self._deal()
-        return self._observe()
+        return self.observe()
 
     def _deal(self) -> None:
         deck = [0, 1, 2]
@@ -168,12 +183,9 @@ class KuhnPoker:
         self._let_opponent_move()
 
     def step(self, reply: str) -> Step:
-        word = action_text(reply)
-        move = SYNONYMS[self.betting.endswith("b")].get((word or "").lower())
-        if move is None or self.over:
-            why = "The reply names no single action." if word is None else "That is not an action here."
-            feedback = "The hand is over." if self.over else f"{why} Answer with {' or '.join(REPLIES)}"
-            return Step(self._observe(), valid=False, state_key=self._key(), feedback=feedback)
+        move, feedback = self.named(reply)
+        if move is None:
+            return Step(self.observe(), valid=False, state_key=self._key(), feedback=feedback)
         self.betting += move
         self._let_opponent_move()
         reward, done = self.reward, self.over and self.hand == self.hands
@@ -182,13 +194,34 @@ class KuhnPoker:
         if self.over and not done:
             self.before = self._summary(self._hand_text())
             self._deal()
-        return Step(self._observe(), reward, done, won=done and self.chips > 0, state_key=self._key())
+        return Step(self.observe(), reward, done, won=done and self.chips > 0, state_key=self._key())
+
+    def named(self, reply: str) -> tuple[str | None, str]:
+        """The move that a reply names, or None and why."""
+        word = action_text(reply)
+        move = SYNONYMS[self.betting.endswith("b")].get((word or "").lower())
+        if self.over:
+            return None, "The hand is over."
+        why = "The reply names no single action." if word is None else "That is not an action here."
+        return (move, "") if move else (None, f"{why} Answer with {' or '.join(REPLIES)}")
+
+    def switched(self, params: Mapping[str, ParamValue]) -> Self:
+        """The hand as the opponent sees it, and of the one before what it saw."""
+        other = copy(self)
+        other.seat, other.chips = 3 - self.seat, -self.chips
+        other.card, other.hidden = self.hidden, self.card
+        if self.ended:
+            last = copy(other)
+            last.card, last.hidden, last.betting = self.ended.theirs, self.ended.mine, self.ended.betting
+            other.before = self._summary(last._hand_text())
+        return other
 
     def _let_opponent_move(self) -> None:
         if not self.over and len(self.betting) % 2 != self.seat - 1:
-            self.betting += ask_move("kuhn", self.opponent_name, self._opponents_move, MOVES)
+            self.betting += ask_move("kuhn", self.opponent_name, self.opponents_move, MOVES)
 
-    def _opponents_move(self) -> str:
+    def _drawn_move(self) -> str:
+        assert self.table is not None, "a policy has moves of its own"
         return "pb"[draw(self.rng, self.table[f"{self.hidden}{self.betting}"])]
 
     @property
@@ -210,7 +243,9 @@ class KuhnPoker:
         return Bettor(self, kind, rng, skill, recall)
 
     def model(self) -> KuhnModel:
-        return KuhnModel(self.seat, self.hands, tuple(self.expected().items()), self)
+        expected = self.expected()
+        check_models("kuhn", [name for name in at_any_episode(expected) if name not in HABITS])
+        return KuhnModel(self.seat, self.hands, tuple(expected.items()), self)
 
     def expected(self) -> dict[str, float]:
         """The opponents that the task was drawn from, with their probabilities."""
@@ -228,7 +263,7 @@ class KuhnPoker:
         match = f"{self.hand}:{self.chips:g}:" if self.hands > 1 else ""
         return match + state_key(self.card, self.betting, self.hidden)
 
-    def _observe(self) -> str:
+    def observe(self) -> str:
         if self.hands == 1:
             return self._hand_text()
         is_new = self.hand > 1 and self.ended is not None and not self.over
@@ -378,7 +413,7 @@ class Bettor:
         if self.rng.random() >= self.skill:
             return pick(self.rng, world.legal())
         guesses: list[Guess] = []
-        if self.kind == "omniscient":
+        if self.kind == "omniscient" and world.table is not None:
             guesses = [Guess(world.table, world.hidden, 1.0)]
         elif self.likelihoods and self.rng.random() < self.recall:
             guesses = self._guesses(self.likelihoods, Hand(world.card, world.hidden, world.betting))
@@ -401,8 +436,8 @@ class Bettor:
 
     def _prior(self) -> list[tuple[Table, float]]:
         """Each opponent that there may be, with its weight before the first hand; of one that changes, both."""
-        weights = at_any_episode(self.world.expected())
-        if len(weights) == 1:
+        weights = {name: each for name, each in at_any_episode(self.world.expected()).items() if name in HABITS}
+        if len(weights) <= 1:
             weights = dict.fromkeys(SOFT if self.world.opponent in SOFT else HABITS, 1.0)
         return [(opponent_table(name), weight) for name, weight in weights.items()]
 

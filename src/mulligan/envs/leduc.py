@@ -115,7 +115,7 @@ class LeducPoker(SpielGame):
             else str(self.state.information_state_string(self.seat - 1))
         )
 
-    def _observe(self) -> str:
+    def observe(self) -> str:
         card, public = leduc_ranks(self.state, self.seat - 1)
         lines = [f"Your card: {RANKS[card]}", f"Open card: {'none yet' if public is None else RANKS[public]}"]
         for number, moves in enumerate(self.betting(), 1):

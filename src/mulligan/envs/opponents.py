@@ -3,6 +3,8 @@
     aggressive               always the same one
     conservative,cfr:2       one of two, the second twice as likely
     copycat>rock             the first, and from a hidden episode on the second; ``copycat>rock@3``: from the third on
+    runs/x@40                a policy: a run's snapshot (a path with a slash), ``endpoint:MODEL``, or ``file.py:NAME``;
+                             see `mulligan.guests`
 
 A weight is a number after the last colon, unless the whole is a name itself: ``mcts:100`` is one, ``mcts:100:2`` is
 that one with the weight 2. What was drawn is the task's parameter ``opponent``; ``pool`` keeps what it was drawn from,
@@ -11,16 +13,17 @@ since that is what an agent may expect.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
-from typing import TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from mulligan.calls import described
 from mulligan.envs.base import draw
 from mulligan.errors import MulliganError, OpponentFailed, ParameterError, UsageError
 from mulligan.seeding import generator
-from mulligan.types import ParamValue
+from mulligan.types import ParamValue, Task
 
 Move = TypeVar("Move")
 Result = TypeVar("Result")
@@ -34,6 +37,43 @@ HIDDEN_SWITCHES = (2, 3, 4)
 MOST_SIMULATIONS = 100_000
 LAST_SWITCH = 100
 """The last episode, from 1, at which an opponent may change."""
+
+
+GUESTS = "mulligan.guests"
+"""The module that seats policies; found by name, as policies stand above environments."""
+
+
+class TwoSided(Protocol):
+    """A game whose other side a policy can play."""
+
+    task: Task
+
+    def rules(self) -> str: ...
+
+    def observe(self) -> str:
+        """What the player sees now."""
+
+    def named(self, reply: str) -> tuple[Any, str]:
+        """The move that a reply names, or None and why."""
+
+    def switched(self, params: Mapping[str, ParamValue]) -> Self:
+        """The game as the opponent sees it, now that it is to move; `params` are those that it was trained with."""
+
+
+def is_guest(name: str) -> bool:
+    """Whether an opponent is a policy rather than one of the game's own."""
+    return "/" in name or ".py:" in name or name.startswith("endpoint:")
+
+
+def guest_mover(world: TwoSided, name: str, chance: int) -> Callable[[], Any]:
+    """The moves of a policy that plays the other side in one episode."""
+    move: Callable[[], Any] = importlib.import_module(GUESTS).mover(world, name, chance)
+    return move
+
+
+def asks_policy(task: Task) -> bool:
+    """Whether moves of the opponent are replies of a policy, which take their time."""
+    return any(map(is_guest, filter(None, split_switch(task.opponent or "")[:2])))
 
 
 awaited: ContextVar[list[str] | None] = ContextVar("awaited", default=None)
@@ -75,7 +115,7 @@ def settle_opponent(
         parse_pool(env, pool_spec, check, members)
     rng = generator(seed, "opponent")
     name = pool[draw(rng, [weight for _, weight in pool])][0]
-    if ">" in name and "@" not in name:
+    if is_hidden(name):
         name = f"{name}@{HIDDEN_SWITCHES[draw(rng, [1.0] * len(HIDDEN_SWITCHES))]}"
     return {**params, "opponent": name, "pool": pool_spec}
 
@@ -95,8 +135,7 @@ def chances_of(env: str, spec: str, check: Check, members: Members | None = None
     pool = parse_pool(env, spec, check, members)
     total, chances = sum(weight for _, weight in pool), dict[str, float]()
     for name, weight in pool:
-        is_hidden = ">" in name and "@" not in name
-        settled = [f"{name}@{switch}" for switch in HIDDEN_SWITCHES] if is_hidden else [name]
+        settled = [f"{name}@{switch}" for switch in HIDDEN_SWITCHES] if is_hidden(name) else [name]
         for each in settled:
             chances[each] = chances.get(each, 0.0) + weight / total / len(settled)
     return chances
@@ -120,15 +159,30 @@ def at_any_episode(chances: Mapping[str, float]) -> dict[str, float]:
 def at_next_episode(opponent: str, episode: int) -> tuple[str, int]:
     """A settled opponent and the number of the next episode; one that will not change any more is always at 0."""
     after = at_episode(opponent, episode + 1)
-    _, _, then = opponent.partition(">")
-    return (after, 0) if after == then.partition("@")[0] or not then else (opponent, episode + 1)
+    _, then, _ = split_switch(opponent)
+    return (after, 0) if after == then or not then else (opponent, episode + 1)
 
 
 def at_episode(opponent: str, episode: int) -> str:
     """Who of a settled opponent plays the episode, counted from 0."""
+    first, then, switch = split_switch(opponent)
+    return then if then and episode + 1 >= int(switch or 0) else first
+
+
+def split_switch(opponent: str) -> tuple[str, str, str | None]:
+    """Who plays first, who then, and from which episode on: ("rock", "runs/x@40", "3") of ``rock>runs/x@40@3``.
+
+    Who does not change has no second one; an episode that is hidden, or that there is none of, is None.
+    """
     first, _, rest = opponent.partition(">")
-    then, _, switch = rest.partition("@")
-    return then if then and episode + 1 >= int(switch) else first
+    then, at, switch = rest.rpartition("@")
+    return (first, then, switch) if at else (first, rest, None)
+
+
+def is_hidden(opponent: str) -> bool:
+    """Whether it changes at an episode that is not settled yet."""
+    _, then, switch = split_switch(opponent)
+    return bool(then) and switch is None
 
 
 def simulations_of(env: str, opponent: str) -> int:
@@ -154,13 +208,14 @@ def _weighed(env: str, part: str, check: Check) -> tuple[str, float]:
 
 def _check_each(env: str, name: str, check: Check) -> None:
     """Check an opponent, or both of a switch."""
-    first, arrow, rest = name.partition(">")
-    then, _, switch = rest.partition("@")
-    check(first)
-    if arrow:
-        check(then)
-        if "@" in rest and not (switch.isascii() and switch.isdecimal() and 2 <= int(switch[:4]) <= LAST_SWITCH):
-            raise ParameterError(f"{env}: an opponent changes at an episode from 2 to {LAST_SWITCH} (got {name!r})")
+    first, then, switch = split_switch(name)
+    for each in (first, then) if ">" in name else (first,):
+        if is_guest(each):
+            importlib.import_module(GUESTS).check(env, each)
+        else:
+            check(each)
+    if switch is not None and not (switch.isascii() and switch.isdecimal() and 2 <= int(switch[:4]) <= LAST_SWITCH):
+        raise ParameterError(f"{env}: an opponent changes at an episode from 2 to {LAST_SWITCH} (got {name!r})")
 
 
 def _is_weight(text: str) -> bool:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 from mulligan.envs.base import Player, action_text, check_choices, check_range, draw, pick, reflection_text
 from mulligan.envs.model import Outcome
@@ -21,8 +22,12 @@ from mulligan.envs.opponents import (
     ask_move,
     at_episode,
     check_models,
+    guest_mover,
+    is_guest,
+    is_hidden,
     parse_pool,
     settle_opponent,
+    split_switch,
 )
 from mulligan.errors import StopReason, UnknownName
 from mulligan.seeding import derive, generator
@@ -76,6 +81,16 @@ class Habitual:
         self.state = self.habit.after(self.state, own, agents)
 
 
+class Guest:
+    """A policy, which sees what was played by itself."""
+
+    def __init__(self, move: Callable[[], int]) -> None:
+        self.move = move
+
+    def see(self, own: int, agents: int) -> None:
+        pass
+
+
 class Payoffs(NamedTuple):
     """What a match pays."""
 
@@ -110,8 +125,11 @@ class RepeatedGame:
     def __init__(self, task: Task) -> None:
         self.task, self.rounds = task, task.integer(f"{self.unit}s")
         self.compact = task["view"] == "compact"
-        self.replies = [f"<action>{word}</action>" for word in (self.letters if self.compact else self.moves)]
         self.reset()
+
+    @property
+    def replies(self) -> list[str]:
+        return [f"<action>{word}</action>" for word in (self.letters if self.compact else self.moves)]
 
     @classmethod
     def settle(cls, params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:
@@ -164,23 +182,38 @@ class RepeatedGame:
         self.opponent_name = at_episode(self.task.text("opponent"), chance)
         self.opponent = self.make_opponent(self.opponent_name, chance)
         self._coming: int | None = None
-        return self._observe()
+        return self.observe()
 
     def make_opponent(self, name: str, chance: int) -> Opponent:
+        if is_guest(name):
+            return Guest(guest_mover(self, name, chance))
         return Habitual(self.habits[name], generator(self.task.seed, "chance", chance))
 
     def step(self, reply: str) -> Step:
-        word = (action_text(reply) or "").lower()
-        named = [number for number, names in enumerate(self._named()) if word in names]
-        if not named or self.over:
-            why = "The match is over." if self.over else f"Answer with {' or '.join(self.replies)}"
-            return Step(self._observe(), valid=False, state_key=self._key(), feedback=why)
-        mine, theirs = named[0], self.coming()
+        mine, why = self.named(reply)
+        if mine is None:
+            return Step(self.observe(), valid=False, state_key=self._key(), feedback=why)
+        theirs = self.coming()
         self._coming = None
         self.played.append((mine, theirs))
         ask(self.opponent_name, self.opponent.see, theirs, mine)
         reward = self.payoffs.reward(mine, theirs, self.rounds)
-        return Step(self._observe(), reward, self.over, self.won, state_key=self._key())
+        return Step(self.observe(), reward, self.over, self.won, state_key=self._key())
+
+    def named(self, reply: str) -> tuple[int | None, str]:
+        """The move that a reply names, or None and why."""
+        word = (action_text(reply) or "").lower()
+        if self.over:
+            return None, "The match is over."
+        moves = [number for number, names in enumerate(self._named()) if word in names]
+        return (moves[0], "") if moves else (None, f"Answer with {' or '.join(self.replies)}")
+
+    def switched(self, params: Mapping[str, ParamValue]) -> Self:
+        """The match as the opponent sees it."""
+        other = copy(self)
+        other.played = [(theirs, mine) for mine, theirs in self.played]
+        other.compact = params.get("view") == "compact"
+        return other
 
     def coming(self) -> int:
         """The opponent's next move, which only the omniscient player may look at."""
@@ -221,7 +254,7 @@ class RepeatedGame:
         """Who may play, with the weights; of those that change, both."""
         weights: dict[str, float] = {}
         for name, weight in pool:
-            for each in name.partition("@")[0].split(">"):
+            for each in filter(None, split_switch(name)[:2]):
                 weights[each] = weights.get(each, 0.0) + weight
         return weights
 
@@ -258,7 +291,7 @@ class RepeatedGame:
         after = [f"{cell}={theirs + 1}" for cell, (_, theirs) in zip(cells, self.played[1:], strict=False)]
         return cells[:1] + after
 
-    def _observe(self) -> str:
+    def observe(self) -> str:
         if self.compact:
             latest = [self._cell(*each) for each in self.played[-1:]]
             return " ".join([*self._facts()[1:][-1:], *latest]) or " ".join(self.letters)
@@ -304,8 +337,7 @@ class HabitModel:
         total = sum(weight for _, weight in self.pool)
         weights: dict[str, float] = {}
         for name, weight in self.pool:
-            hidden = ">" in name and "@" not in name
-            names = [f"{name}@{episode}" for episode in HIDDEN_SWITCHES] if hidden else [name]
+            names = [f"{name}@{episode}" for episode in HIDDEN_SWITCHES] if is_hidden(name) else [name]
             for each in names:
                 weights[each] = weights.get(each, 0.0) + weight / total / len(names)
         return [(weight, name) for name, weight in weights.items() if weight > 0.0]

@@ -19,12 +19,13 @@ import random
 import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from functools import cache
 from statistics import fmean
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 from mulligan.envs.base import ORDER, Player, action_text, pick, reflection_text, settle_seat
-from mulligan.envs.opponents import ask_move, at_episode, settle_opponent, simulations_of
+from mulligan.envs.opponents import ask_move, at_episode, guest_mover, is_guest, settle_opponent, simulations_of
 from mulligan.errors import StopReason, UnknownName
 from mulligan.seeding import generator
 from mulligan.types import Episode, ParamValue, Step, Task
@@ -138,17 +139,27 @@ class TicTacToe:
         self.boards, self.history = [EMPTY], list[int]()
         """Every board of the game so far, and the moves between them."""
         self.opponent_name = at_episode(self.task.text("opponent"), chance)
-        self.opponent = self._opponent(generator(self.task.seed, "chance", chance))
+        self.opponent = self._opponent(chance)
         self._let_opponent_move()
-        return self._observe()
+        return self.observe()
 
     def step(self, reply: str) -> Step:
-        move, feedback = (None, "The game is over.") if self.over else _parse(reply, self.board)
+        move, feedback = self.named(reply)
         if move is None:
-            return Step(self._observe(), valid=False, state_key=self.board, feedback=feedback)
+            return Step(self.observe(), valid=False, state_key=self.board, feedback=feedback)
         self._play(move)
         reward = self.result or 0.0
-        return Step(self._observe(), reward, self.over, won=reward > 0, state_key=self.board)
+        return Step(self.observe(), reward, self.over, won=reward > 0, state_key=self.board)
+
+    def named(self, reply: str) -> tuple[int | None, str]:
+        """The cell that a reply names, or None and why."""
+        return (None, "The game is over.") if self.over else _parse(reply, self.board)
+
+    def switched(self, params: Mapping[str, ParamValue]) -> Self:
+        """The game as the opponent sees it."""
+        other = copy(self)
+        other.seat, other.mark = 3 - self.seat, " OX"[self.seat]
+        return other
 
     @property
     def board(self) -> str:
@@ -183,9 +194,11 @@ class TicTacToe:
         result = ending if ending in _RESULTS.values() else _RESULTS[None]
         return f"You were {self.mark}. Moves: {', '.join(played) or 'none'}. {result}"
 
-    def _opponent(self, rng: random.Random) -> Callable[[], int]:
-        """The opponent's next move, with all its luck drawn from `rng`."""
-        name = self.opponent_name
+    def _opponent(self, chance: int) -> Callable[[], int]:
+        """The opponent's next move."""
+        name, rng = self.opponent_name, generator(self.task.seed, "chance", chance)
+        if is_guest(name):
+            return guest_mover(self, name, chance)
         if name in HABITS:
             return lambda: pick(rng, HABITS[name].cells(self.board))
         from mulligan.envs.adapters.openspiel import mcts
@@ -203,7 +216,7 @@ class TicTacToe:
         if not self.over and mover(self.board) != self.seat - 1:
             self._play(ask_move("tictactoe", self.opponent_name, self.opponent, moves(self.board)))
 
-    def _observe(self) -> str:
+    def observe(self) -> str:
         board = "\n".join(" ".join(row) for row in self.board.upper().split("\n"))
         if self.over:
             return f"{board}\n{_RESULTS[self.result]}"

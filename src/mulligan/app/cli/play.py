@@ -55,12 +55,12 @@ def run(parser: Parser, words: list[str]) -> int:
 
     trained_params = take_defaults_of_run(parser, words)
     options, given_params = parser.read(words)
-    endpoint = endpoint_options(options)
+    params = {**trained_params, **given_params}
+    endpoint = endpoint_options(options, params)
     if options.web and options.policy != "human":
         raise UsageError(f"play: --web must be played by a person (got --policy {options.policy})")
     if not options.web and (options.port or options.no_browser):
         raise UsageError("play: --port and --no-browser need --web")
-    params = {**trained_params, **given_params}
     task = registry.task_of(options.env, options.seed, params)
     settings = trial_settings(options)
     try:

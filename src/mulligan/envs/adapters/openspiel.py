@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from mulligan.envs.adapters import Listed, action_with_arrows, nearest
 from mulligan.envs.adapters.spiel_opponents import Habit, habits_of, solved
 from mulligan.envs.base import ORDER, draw, library, pick, settle_seat
-from mulligan.envs.opponents import ask_move, at_episode, settle_opponent, simulations_of
+from mulligan.envs.opponents import ask_move, at_episode, guest_mover, is_guest, settle_opponent, simulations_of
 from mulligan.errors import ParameterError, UnknownName, UsageError
 from mulligan.seeding import generator
 from mulligan.types import Episode, ParamValue, Step, Task
@@ -170,25 +171,37 @@ class SpielGame:
         self.rng = generator(self.task.seed, "chance", chance)
         self.state = self.game.new_initial_state()
         self.opponent_name = at_episode(self.task.text("opponent"), chance)
-        self.opponent = self._opponent()
+        self.opponent = self._opponent(chance)
         self.ended, self.paid = False, 0.0
         """Whether the player knows that the game is over, and what it has been paid so far."""
         self._let_others_move()
-        return self._observe()
+        return self.observe()
 
     def step(self, reply: str) -> Step:
         # A game that the opponent has ended before the first move: any reply takes the result.
-        move = None if self.over else self._named(action_with_arrows(reply) or "")
+        move, why = (None, "") if self.over else self.named(reply)
         if self.ended or (move is None and not self.over):
-            why = "The game is over." if self.ended else "The answer names none of the legal moves."
-            return Step(self._observe(), valid=False, state_key=self._seen(), feedback=why)
+            why = "The game is over." if self.ended else why
+            return Step(self.observe(), valid=False, state_key=self._seen(), feedback=why)
         if move is not None:
             self.state.apply_action(move)
             self._let_others_move()
         # Some games pay while they last, and OpenSpiel tells the sum.
         total, self.ended = self.total, self.over
         reward, self.paid = total - self.paid, total
-        return Step(self._observe(), reward, self.ended, self.ended and total > 0, state_key=self._seen())
+        return Step(self.observe(), reward, self.ended, self.ended and total > 0, state_key=self._seen())
+
+    def named(self, reply: str) -> tuple[int | None, str]:
+        """The move that a reply names, or None and why."""
+        move = self._named(action_with_arrows(reply) or "")
+        return move, "" if move is not None else "The answer names none of the legal moves."
+
+    def switched(self, params: Mapping[str, ParamValue]) -> Self:
+        """The game as the opponent sees it, which is to move."""
+        other = copy(self)
+        other.seat = 3 - self.seat
+        other.example = other.legal()[0]
+        return other
 
     @property
     def over(self) -> bool:
@@ -209,8 +222,10 @@ class SpielGame:
                 legal = state.legal_actions()
                 state.apply_action(ask_move(self.name, self.opponent_name, self.opponent, legal))
 
-    def _opponent(self) -> Callable[[], int]:
+    def _opponent(self, chance: int) -> Callable[[], int]:
         name = self.opponent_name
+        if is_guest(name):
+            return guest_mover(self, name, chance)
         if name == "random":
             return lambda: pick(self.rng, self.state.legal_actions())
         if habit := self.habit_named(name):
@@ -251,7 +266,7 @@ class SpielGame:
         has_text = self.game.get_type().provides_information_state_string
         return str((self.state.information_state_string if has_text else self.state.observation_string)(self.seat - 1))
 
-    def _observe(self) -> str:
+    def observe(self) -> str:
         if self.over:
             return f"{self._seen()}\nThe game is over; it paid you {self.total:g}."
         moves = list(self._moves().values())

@@ -90,7 +90,7 @@ def shown_card(state: Any, player: int) -> int | None:
 
 @lru_cache(maxsize=8)
 def solved(env: str, game_name: str) -> Habit:
-    """An opponent that plays a small game well: minimax where nothing is hidden, else CFR's average, which is sampled."""
+    """An opponent that plays a small game well: minimax where nothing is hidden, else a sample of CFR's average."""
     spiel = library("pyspiel", env, extra="games")
     game = spiel.load_game(game_name)
     kinds, kind = spiel.GameType, game.get_type()
