@@ -92,6 +92,24 @@ def test_bad_opponents_are_one_line(spec: str, complaint: str):
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("env", "params", "complaint"),
+    [
+        ("rps", {"turns": 3}, "rps: turns must be 10 with throws=10 (got 3); leave it out"),
+        ("dilemma", {"rounds": 4, "turns": 6}, "dilemma: turns must be 4 with rounds=4 (got 6); leave it out"),
+        ("kuhn", {"hands": 3, "turns": 5}, "kuhn: turns must be 12 with hands=3 (got 5); leave it out"),
+    ],
+)
+def test_turns_that_contradict_the_length_of_a_match_are_refused(env, params, complaint):
+    with pytest.raises(ParameterError) as raised:
+        mulligan.make_task(env, 0, params)
+    assert str(raised.value) == complaint
+    length = params.keys() - {"turns"}
+    task = mulligan.make_task(env, 0, {name: params[name] for name in length})
+    assert mulligan.make_task(env, 0, {**dict(task.params), "turns": task.turns}) == task  # as the optimum asks for it
+    assert mulligan.make_task("kuhn", 0, {"turns": 3}).turns == 3  # of a single hand they can be chosen
+
+
 # In training
 
 

@@ -25,7 +25,17 @@ from functools import cache
 from itertools import permutations
 from typing import ClassVar, NamedTuple, Self
 
-from mulligan.envs.base import ORDER, Player, action_text, check_range, draw, pick, reflection_text, settle_seat
+from mulligan.envs.base import (
+    ORDER,
+    Player,
+    action_text,
+    check_range,
+    check_turns_of,
+    draw,
+    pick,
+    reflection_text,
+    settle_seat,
+)
 from mulligan.envs.model import Outcome
 from mulligan.envs.opponents import (
     ask_move,
@@ -75,6 +85,16 @@ HABITS: Mapping[str, Mapping[str, tuple[float, float, float]]] = {
 """Opponent -> betting so far -> chance that it bets (or calls) with J, Q and K; it passes (or folds) otherwise."""
 SOFT = ("random", "soft-conservative", "soft-aggressive", "soft-intermediate", "cfr")
 """Opponents that a player of one of them expects; against another one it expects any."""
+WORDS: Mapping[str, str] = {
+    "soft-conservative": "never bluffs, and folds most Queens to a bet",
+    "soft-aggressive": "bets more often than not, and calls with far too much",
+    "soft-intermediate": "bets and calls half-way between too little and too much",
+    "conservative": "bets and calls with the King alone",
+    "intermediate": "bets with Queen and King, and calls with the King alone",
+    "aggressive": "bets with every card, and calls with Queen and King",
+    "always-bet": "bets and calls with every card",
+    "always-pass": "never bets, and folds to every bet",
+}
 STAKES = {"pp": 1.0, "bb": 2.0, "pbb": 2.0}
 """Chips the better card wins where the betting ends in a showdown."""
 FOLDED = {"bp": 1, "pbp": 2}
@@ -123,6 +143,7 @@ class KuhnPoker:
     turns: ClassVar[int] = 4
     timeout_reward: ClassVar[float] = -1.0
     """Who stalls loses the ante."""
+    opponent_words: ClassVar[Mapping[str, str]] = WORDS
 
     def __init__(self, task: Task) -> None:
         self.task, self.seat, self.hands = task, task.integer("seat"), task.integer("hands")
@@ -137,6 +158,12 @@ class KuhnPoker:
         if int(params["hands"]) > 1:
             params = {**params, "turns": KuhnPoker.turns * int(params["hands"])}
         return settle_opponent("kuhn", settle_seat("kuhn", params, seed), seed, check_opponent)
+
+    @staticmethod
+    def check_turns(params: Mapping[str, ParamValue], turns: int) -> None:
+        """A match has as many turns as its hands need; of a single hand they can be chosen."""
+        if int(params["hands"]) > 1:
+            check_turns_of("kuhn", params, "hands", KuhnPoker.turns * int(params["hands"]), turns)
 
     @staticmethod
     def task_class(params: Mapping[str, ParamValue]) -> str:
@@ -434,12 +461,27 @@ class Bettor:
                 if after  # none where no opponent of the pool plays so
             ]
 
+    def beliefs(self) -> dict[str, float]:
+        """How likely each opponent is that there may be, after all that was seen, of this hand too."""
+        world, likelihoods = self.world, self.likelihoods or self._prior()
+        before = [Guess(table, 0, weight) for table, weight in likelihoods]
+        hand = Hand(world.card, world.hidden, world.betting)
+        guesses = before if world.over else self._guesses(likelihoods, hand) or before
+        total = sum(guess.weight for guess in guesses)
+        return {
+            name: sum(guess.weight for guess in guesses if guess.table is opponent_table(name)) / total
+            for name in self._weights()
+        }
+
     def _prior(self) -> list[tuple[Table, float]]:
+        return [(opponent_table(name), weight) for name, weight in self._weights().items()]
+
+    def _weights(self) -> dict[str, float]:
         """Each opponent that there may be, with its weight before the first hand; of one that changes, both."""
         weights = {name: each for name, each in at_any_episode(self.world.expected()).items() if name in HABITS}
         if len(weights) <= 1:
             weights = dict.fromkeys(SOFT if self.world.opponent in SOFT else HABITS, 1.0)
-        return [(opponent_table(name), weight) for name, weight in weights.items()]
+        return weights
 
     def _guesses(self, likelihoods: Sequence[tuple[Table, float]], hand: Hand) -> list[Guess]:
         """Opponents and cards that agree with what can be seen of a hand."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
@@ -47,6 +48,12 @@ class LeducPoker(SpielGame):
     """A hand has four decisions at most, so that two invalid replies are forgiven."""
     timeout_reward: ClassVar[float] = -13.0
     """The most that can be lost."""
+    opponent_words: ClassVar[Mapping[str, str]] = {
+        "caller": "calls with everything",
+        "maniac": "raises with everything",
+        "rock": "raises with a King or a pair, and folds the rest",
+        "bluffer": "raises with what is weak, and calls with a King or a pair",
+    }
 
     def rules(self) -> str:
         return (
@@ -239,6 +246,15 @@ class LeducPlayer:
             weights = self.belief * likelihood
             weights = weights if weights.any() else self.prior * likelihood
             self.belief = weights / weights.sum()
+
+    def beliefs(self) -> dict[str, float]:
+        """How likely each opponent is that there may be, after all that was seen, of this hand too."""
+        world, weights = self.world, self.belief
+        key = "" if world.over else world.state.information_state_string(world.seat - 1)
+        reach = [state.reach for state in self.tree.states if state.key == key]
+        if reach and (self.belief * reach[0]).any():
+            weights = self.belief * reach[0]
+        return dict(zip(self.names, (weights / weights.sum()).tolist(), strict=True))
 
     def reflect(self, episode: Episode) -> str:
         """What the hand that has just been played shows, and no more than the player saw."""

@@ -141,6 +141,35 @@ def chances_of(env: str, spec: str, check: Check, members: Members | None = None
     return chances
 
 
+WORDS: Mapping[str, str] = {
+    "random": "plays anything",
+    "minimax": "never goes wrong",
+    "cfr": "plays close to the equilibrium, which tosses coins",
+}
+"""What opponents that several games have do: "it …"."""
+
+
+def nameless_class(task: Task) -> str:
+    """The class of a task without its opponent, for people who are to find out."""
+    return task.task_class.removesuffix(f"/vs-{task.opponent}")
+
+
+def who_it_was(world: Any, opponent: str) -> str:
+    """A settled opponent in words, for people: "copies: it throws what you threw last"; of one that changes, both.
+
+    `world` may have words for its own opponents in `opponent_words`.
+    """
+    words = {**WORDS, **getattr(world, "opponent_words", {})}
+
+    def described_name(name: str) -> str:
+        search, _, simulations = name.partition(":")
+        known = f"looks ahead with {simulations} simulations" if search == "mcts" else words.get(name)
+        return f"{name}: it {known}" if known else name
+
+    first, then, switch = split_switch(opponent)
+    return described_name(first) + (f"; from episode {switch} on {described_name(then)}" if then else "")
+
+
 def check_models(env: str, names: Sequence[str]) -> None:
     """Raise if there are any opponents that have no model."""
     if names:

@@ -14,7 +14,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
-from mulligan.envs.base import Player, action_text, check_choices, check_range, draw, pick, reflection_text
+from mulligan.envs.base import (
+    Player,
+    action_text,
+    check_choices,
+    check_range,
+    check_turns_of,
+    draw,
+    pick,
+    reflection_text,
+)
 from mulligan.envs.model import Outcome
 from mulligan.envs.opponents import (
     HIDDEN_SWITCHES,
@@ -122,6 +131,10 @@ class RepeatedGame:
     lookahead: ClassVar[int]
     """Rounds that the scripted player looks ahead."""
 
+    @property
+    def opponent_words(self) -> dict[str, str]:
+        return {name: habit.words for name, habit in self.habits.items()}
+
     def __init__(self, task: Task) -> None:
         self.task, self.rounds = task, task.integer(f"{self.unit}s")
         self.compact = task["view"] == "compact"
@@ -138,6 +151,10 @@ class RepeatedGame:
         check_range(cls.name, params, f"{cls.unit}s", 1, LONGEST)
         settled = settle_opponent(cls.name, params, seed, cls.check_opponent, cls.members)
         return {**settled, "turns": params[f"{cls.unit}s"]}
+
+    @classmethod
+    def check_turns(cls, params: Mapping[str, ParamValue], turns: int) -> None:
+        check_turns_of(cls.name, params, f"{cls.unit}s", int(params[f"{cls.unit}s"]), turns)
 
     @classmethod
     def members(cls, part: str) -> Sequence[str]:
@@ -438,6 +455,10 @@ class Reader:
         if step.done:
             self.remembered = self._begun([guess.weight for guess in self.remembered])
             self.of_match = self._begun(self.weights.values())
+
+    def beliefs(self) -> dict[str, float]:
+        """How likely each opponent of the pool is, after all that was seen."""
+        return {name: guess.weight for name, guess in zip(self.weights, _normal(self.remembered), strict=True)}
 
     def reflect(self, episode: Episode) -> str:
         """What the match that has just been played tells, and no more than the player saw."""

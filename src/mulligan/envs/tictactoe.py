@@ -25,7 +25,16 @@ from statistics import fmean
 from typing import ClassVar, NamedTuple, Self
 
 from mulligan.envs.base import ORDER, Player, action_text, pick, reflection_text, settle_seat
-from mulligan.envs.opponents import ask_move, at_episode, guest_mover, is_guest, settle_opponent, simulations_of
+from mulligan.envs.opponents import (
+    ask_move,
+    at_any_episode,
+    at_episode,
+    chances_of,
+    guest_mover,
+    is_guest,
+    settle_opponent,
+    simulations_of,
+)
 from mulligan.errors import StopReason, UnknownName
 from mulligan.seeding import generator
 from mulligan.types import Episode, ParamValue, Step, Task
@@ -35,6 +44,10 @@ LINES = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4
 _RESULTS = {1.0: "You won.", 0.0: "A draw.", -1.0: "You lost.", None: "The game was not finished."}
 _WORDS: dict[float | None, str] = {1: "won", 0: "drawn", -1: "lost", None: "not finished"}
 _LEADING_ZEROS = re.compile(r"(?<=mcts:)0+(?=\d)")
+_SURPRISE = 0.01
+"""Added to each chance when the opponent is guessed at: it may be none that is expected."""
+_TRIED, _MOST_TRIED = 20, 1_000
+"""Searches that tell how likely a move of MCTS is, and the most simulations of each."""
 _CELL = re.compile(r"\(?\s*([0-9]+)\s*[,\s]\s*([0-9]+)\s*\)?")
 
 
@@ -110,6 +123,7 @@ class TicTacToe:
     turns: ClassVar[int] = 7
     timeout_reward: ClassVar[float] = -1.0
     """Who stalls loses."""
+    opponent_words: ClassVar[Mapping[str, str]] = {name: habit.words for name, habit in HABITS.items()}
     glyphs: ClassVar[dict[str, str]] = {"X": "cyan", "O": "yellow"}
 
     def __init__(self, task: Task) -> None:
@@ -281,6 +295,10 @@ class Strategist:
         self.world, self.kind, self.rng, self.skill, self.recall = world, kind, rng, skill, recall
         self.results: dict[str, list[float]] = defaultdict(lambda: [0.5])
         """Board after a move of the player's -> results of the games through it, and half a win for what is untried."""
+        self.earlier: list[tuple[tuple[int, ...], int]] = []
+        """Moves of the opponent in games that are over, each with those before it in its game."""
+        self.latest: list[tuple[tuple[int, ...], int]] = []
+        """Those of the game that is played."""
 
     def act(self) -> str:
         board = self.world.board
@@ -294,7 +312,22 @@ class Strategist:
             choices = _best(choices, lambda move: fmean(self.results[after(board, move)]))
         return action(pick(self.rng, choices))
 
+    def beliefs(self) -> dict[str, float]:
+        """How likely each opponent of the pool is, after all that was seen."""
+        world = self.world
+        spec = world.task.text("pool") or world.task.text("opponent")
+        weights = at_any_episode(chances_of("tictactoe", spec, check_opponent, members))
+        for name in weights:
+            for history, move in [*self.earlier, *self.latest]:
+                weights[name] *= _chance_of(name, history)[move] + _SURPRISE
+        total = sum(weights.values())
+        return {name: weight / total for name, weight in weights.items()}
+
     def see(self, step: Step) -> None:
+        history, first = self.world.history, 2 - self.world.seat
+        self.latest = [(tuple(history[:turn]), history[turn]) for turn in range(first, len(history), 2)]
+        if step.done:
+            self.earlier, self.latest = self.earlier + self.latest, []
         if step.done and step.valid:
             for board in self.world.boards[self.world.seat :: 2]:
                 self.results[board].append(step.reward)
@@ -313,6 +346,24 @@ class Strategist:
             error_category=category,
             plan=plan,
         )
+
+
+@cache
+def _chance_of(name: str, history: tuple[int, ...]) -> Sequence[float]:
+    """[cell] how likely an opponent takes it after these moves; of a search, the share of some that were tried."""
+    if name in HABITS:
+        board = EMPTY
+        for move in history:
+            board = after(board, move)
+        cells = HABITS[name].cells(board)
+    elif name.startswith("mcts:"):
+        from mulligan.envs.adapters.openspiel import mcts
+
+        simulations = min(_MOST_TRIED, simulations_of("tictactoe", name))
+        cells = [mcts("tictactoe", "tic_tac_toe", simulations, random.Random(seed))(history) for seed in range(_TRIED)]
+    else:
+        return [1 / 9] * 9  # of a policy nothing is known
+    return [cells.count(cell_number) / len(cells) for cell_number in range(9)]
 
 
 def _best(choices: Sequence[int], worth: Callable[[int], float]) -> list[int]:
