@@ -21,24 +21,26 @@ _FILE = re.compile(r"[^\s\0,;'\"=][^\0,;'\"=\n]{0,4096}?\.py(?=:|$|[\s,;'\"])")
 """Wherever it stands: in a mixture, in a table of parameters, in TOML."""
 _SINGLE_FILE = re.compile(r"([^\0\n{}]+?\.py)(?::[^\0\n{}]*)?")
 """A name of its own, whose path may have anything in it."""
+_ENDPOINT = re.compile(r"endpoint:[^\s\0,;'\"=>]+")
+"""A server's model that is an opponent."""
 
 
 def trust(*names: object) -> None:
-    """Let the Python files be run that these texts name; "*" is everything that a run folder names."""
+    """Let the files be run and the endpoints asked that these texts name; "*": all that a run folder names."""
     _add({_EVERYTHING} if _EVERYTHING in names else set())
     for name in names:
-        _trust_files(str(name))
+        _trust_named(str(name))
 
 
 def trust_words(words: list[str]) -> None:
-    """Let the Python files be run that a command line names, itself or in a file of settings."""
+    """Let the files be run and the endpoints be asked that a command line names, itself or in a file of settings."""
     _add({_EVERYTHING} if "--trust" in words else set())
     for word in words:
-        _trust_files(word)
+        _trust_named(word)
         file = Path(word.rpartition("=")[2])
         if file.suffix == ".toml":
             with suppress(OSError):  # which whoever reads it for its settings will tell
-                _trust_files(file.read_text(encoding="utf-8", errors="replace"))
+                _trust_named(file.read_text(encoding="utf-8", errors="replace"))
 
 
 def trusts_everything() -> bool:
@@ -55,16 +57,27 @@ def check_trusted(path: Path) -> None:
         )
 
 
+def check_server(model: str) -> None:
+    """Raise unless a person has named this model of a server (``endpoint:MODEL``)."""
+    if not trusts_everything() and model not in _trusted():
+        raise UsageError(
+            f"{model} is a server's model that a run folder names, and you do not; to ask it, name it on the command "
+            f"line, or add --trust (in Python mulligan.trust({model!r}))"
+        )
+
+
 def flag(*names: object) -> str:
     """What the command that continues a run needs besides, if a file or an endpoint is among what the run names."""
-    return " --trust" if any(_FILE.search(str(name)) or str(name).startswith("endpoint") for name in names) else ""
+    texts = [str(name) for name in names]
+    named = any(_FILE.search(text) or _ENDPOINT.search(text) or text.startswith("endpoint") for text in texts)
+    return " --trust" if named else ""
 
 
-def _trust_files(text: str) -> None:
+def _trust_named(text: str) -> None:
     value = text.partition("=")[2]  # --task.env=FILE
     singles = map(_SINGLE_FILE.fullmatch, (text, value, *text.split(","), *value.split(",")))
     files = [*_FILE.findall(text), *(single[1] for single in singles if single)]
-    _add({str(Path(file).resolve()) for file in files})
+    _add({str(Path(file).resolve()) for file in files} | set(_ENDPOINT.findall(text)))
 
 
 def _add(names: set[str]) -> None:

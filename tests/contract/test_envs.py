@@ -32,6 +32,7 @@ CASES = [
     ("tictactoe", {"opponent": "random"}),
     ("tictactoe", {"opponent": "mcts:20"}),
     ("tictactoe", {"opponent": "minimax"}),
+    ("tictactoe", {"opponent": "preferred,random>minimax"}),
     ("kuhn", {"opponent": "random"}),
     ("kuhn", {"opponent": "soft-aggressive"}),
     ("kuhn", {"opponent": "conservative,intermediate>aggressive"}),

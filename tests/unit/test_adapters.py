@@ -119,9 +119,33 @@ def test_hidden_cards_stay_hidden():
         make_task("openspiel:leduc_poker", opponent="mcts:10")
 
 
+def test_small_games_of_openspiel_have_opponents_that_never_go_wrong():
+    """In Nim with 3 and 0, who moves first can take two of three and wins: minimax always does, at random 1 in 3."""
+    name = "openspiel:nim(pile_sizes=3;0)"
+    assert {played(name, seed, seat=2, opponent="minimax").stop for seed in range(8)} == {StopReason.LOST}
+    rewards = {played("openspiel:tic_tac_toe", seed, opponent="minimax").reward for seed in range(20)}
+    assert rewards == {0.0, -1.0}
+    preferring = make("openspiel:tic_tac_toe", opponent="prefers-edges", seat=2)
+    assert preferring.reset().startswith(".x.\n...\n...")
+
+
+def test_the_equilibrium_of_a_small_game_with_hidden_dice_tosses_coins():
+    """One die with two faces each: who opens has a mixed strategy, and the same task plays the same again."""
+    name = "openspiel:liars_dice(dice_sides=2)"
+    openings = {make(name, seed, seat=2, opponent="cfr,random:0").reset() for seed in range(1, 40, 2)}
+    assert len(openings) > 2
+    check_env(name, opponent="cfr")
+
+
 @pytest.mark.parametrize(
     ("name", "params", "said"),
     [
+        ("openspiel:connect_four", {"opponent": "minimax"}, "more than 50,000 states is not solved"),
+        ("openspiel:liars_dice", {"opponent": "cfr"}, "more than 50,000 states is not solved"),
+        ("openspiel:connect_four", {"opponent": "cfr"}, "unknown opponent of openspiel:connect_four 'cfr'"),
+        ("openspiel:leduc_poker", {"opponent": "minimax"}, "unknown opponent of openspiel:leduc_poker 'minimax'"),
+        ("openspiel:backgammon", {"opponent": "minimax"}, "cannot be solved"),
+        ("openspiel:connect_four", {"opponent": "random:0,mcts:5:0"}, "weight above 0"),
         ("openspiel:conect_four", {}, "did you mean 'connect_four'"),
         ("openspiel:goofspiel", {}, "goofspiel"),
         ("openspiel:connect_four", {"opponent": "mcts:many"}, "mcts:many"),

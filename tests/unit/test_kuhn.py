@@ -115,7 +115,7 @@ def test_a_fold_hides_the_card_and_a_showdown_shows_it() -> None:
     env = world(opponent="soft-conservative", seat=1)
     play(env, hand_of(env, Q, J), [BET])  # a conservative Jack always folds
     assert env.shown is None
-    assert env._observe() == (
+    assert env.observe() == (
         "Your card: Q\nBetting: you bet, opponent pass\n"
         "The opponent folds. The opponent's card stays hidden. You win 1 chip."
     )

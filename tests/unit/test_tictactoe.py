@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mulligan.envs.adapters import openspiel
 from mulligan.envs.registry import build, make, make_task, spec
-from mulligan.envs.tictactoe import TicTacToe, after, hope, mover, moves, optimal_moves, value
+from mulligan.envs.tictactoe import PREFERRED, TicTacToe, after, hope, mover, moves, optimal_moves, value
 from mulligan.errors import MissingExtra, ParameterError, StopReason, UnknownName
 from mulligan.types import Completion, Episode, Step, Turn
 from reflections import FIELDS, fields_of
@@ -292,6 +292,37 @@ def test_task_settles_opponent_and_seat() -> None:
     assert (task.opponent, task.seat, task.task_class) == ("mcts:100", 2, "tictactoe/vs-mcts:100")
     about = spec("tictactoe")
     assert (about.kind, about.stop, about.restart, about.timeout_reward) == ("versus", "never", "fresh", -1.0)
+
+
+def test_a_preferred_order_is_kept_to() -> None:
+    """As second player against edges first: corners are taken in their order, whatever the player does."""
+    env = world(opponent="prefers-corners", seat=1)
+    for chance in range(3):
+        env.reset(chance)
+        for move in ((1, 2), (2, 1), (3, 2)):
+            env.step(cell(*move))
+        assert env.history == [1, 0, 3, 2, 7, 6]
+    for name in PREFERRED:
+        firsts = {world(seed, opponent=name, seat=2).board for seed in range(5)}
+        assert len(firsts) == 1
+
+
+def test_tasks_draw_from_a_pool_and_say_so() -> None:
+    spec = "preferred,random:2,mcts:100"
+    drawn = [make_task("tictactoe", seed, opponent=spec) for seed in range(200)]
+    assert {task.opponent for task in drawn} == {*PREFERRED, "random", "mcts:100"}
+    assert {task["pool"] for task in drawn} == {spec}
+    assert [world(opponent="random>prefers-edges@2", seat=2).reset(1) for _ in range(2)] == [
+        ". X .\n. . .\n. . .\nThe opponent played (1, 2). You are O, to move."
+    ] * 2
+    with pytest.raises(UnknownName, match="prefers-corner"):
+        make_task("tictactoe", 0, opponent="random", pool="prefers-corner")
+
+
+def test_who_knows_the_order_wins_every_game() -> None:
+    for seed, seat, name in itertools.product(range(3), (1, 2), PREFERRED):
+        env = world(seed, opponent=name, seat=seat)
+        assert play(env, seed, expert(env, seed, kind="omniscient")).won
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,12 @@ def check_range(env: str, params: Mapping[str, ParamValue], name: str, least: in
         raise ParameterError(f"{env}: {name} must be {allowed} (got {params[name]})")
 
 
+def check_turns_of(env: str, params: Mapping[str, ParamValue], name: str, needed: int, turns: int) -> None:
+    """Raise if there are other turns than the parameter `name` leads to."""
+    if turns != needed:
+        raise ParameterError(f"{env}: turns must be {needed} with {name}={params[name]} (got {turns}); leave it out")
+
+
 def settle_seat(env: str, params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:
     """`params` with a concrete seat: 0 becomes 1 for an even seed and 2 for an odd one."""
     seat = int(params["seat"])

@@ -19,14 +19,35 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import permutations
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
-from mulligan.envs.base import ORDER, Player, action_text, check_range, draw, pick, reflection_text, settle_seat
+from mulligan.envs.base import (
+    ORDER,
+    Player,
+    action_text,
+    check_range,
+    check_turns_of,
+    draw,
+    pick,
+    reflection_text,
+    settle_seat,
+)
 from mulligan.envs.model import Outcome
-from mulligan.envs.opponents import at_any_episode, at_episode, at_next_episode, chances_of, settle_opponent
+from mulligan.envs.opponents import (
+    ask_move,
+    at_any_episode,
+    at_episode,
+    at_next_episode,
+    chances_of,
+    check_models,
+    guest_mover,
+    is_guest,
+    settle_opponent,
+)
 from mulligan.errors import StopReason, UnknownName
 from mulligan.seeding import generator
 from mulligan.types import Episode, ParamValue, Step, Task
@@ -64,6 +85,16 @@ HABITS: Mapping[str, Mapping[str, tuple[float, float, float]]] = {
 """Opponent -> betting so far -> chance that it bets (or calls) with J, Q and K; it passes (or folds) otherwise."""
 SOFT = ("random", "soft-conservative", "soft-aggressive", "soft-intermediate", "cfr")
 """Opponents that a player of one of them expects; against another one it expects any."""
+WORDS: Mapping[str, str] = {
+    "soft-conservative": "never bluffs, and folds most Queens to a bet",
+    "soft-aggressive": "bets more often than not, and calls with far too much",
+    "soft-intermediate": "bets and calls half-way between too little and too much",
+    "conservative": "bets and calls with the King alone",
+    "intermediate": "bets with Queen and King, and calls with the King alone",
+    "aggressive": "bets with every card, and calls with Queen and King",
+    "always-bet": "bets and calls with every card",
+    "always-pass": "never bets, and folds to every bet",
+}
 STAKES = {"pp": 1.0, "bb": 2.0, "pbb": 2.0}
 """Chips the better card wins where the betting ends in a showdown."""
 FOLDED = {"bp": 1, "pbp": 2}
@@ -112,6 +143,7 @@ class KuhnPoker:
     turns: ClassVar[int] = 4
     timeout_reward: ClassVar[float] = -1.0
     """Who stalls loses the ante."""
+    opponent_words: ClassVar[Mapping[str, str]] = WORDS
 
     def __init__(self, task: Task) -> None:
         self.task, self.seat, self.hands = task, task.integer("seat"), task.integer("hands")
@@ -126,6 +158,12 @@ class KuhnPoker:
         if int(params["hands"]) > 1:
             params = {**params, "turns": KuhnPoker.turns * int(params["hands"])}
         return settle_opponent("kuhn", settle_seat("kuhn", params, seed), seed, check_opponent)
+
+    @staticmethod
+    def check_turns(params: Mapping[str, ParamValue], turns: int) -> None:
+        """A match has as many turns as its hands need; of a single hand they can be chosen."""
+        if int(params["hands"]) > 1:
+            check_turns_of("kuhn", params, "hands", KuhnPoker.turns * int(params["hands"]), turns)
 
     @staticmethod
     def task_class(params: Mapping[str, ParamValue]) -> str:
@@ -147,7 +185,12 @@ class KuhnPoker:
 
     def reset(self, chance: int = 0) -> str:
         self.rng = generator(self.task.seed, "chance", chance)
-        self.table = opponent_table(at_episode(self.opponent, chance))
+        self.opponent_name = at_episode(self.opponent, chance)
+        self.table = opponent_table(self.opponent_name) if self.opponent_name in HABITS else None
+        """The opponent's chances; None of one that is a policy."""
+        self.opponents_move = (
+            guest_mover(self, self.opponent_name, chance) if is_guest(self.opponent_name) else self._drawn_move
+        )
         self.hand, self.chips = 0, 0.0
         """The number of the hand, and what the hands before it won."""
         self.ended: Hand | None = None
@@ -155,7 +198,7 @@ class KuhnPoker:
         self.before = ""
         """The hand before, in one line."""
         self._deal()
-        return self._observe()
+        return self.observe()
 
     def _deal(self) -> None:
         deck = [0, 1, 2]
@@ -167,12 +210,9 @@ class KuhnPoker:
         self._let_opponent_move()
 
     def step(self, reply: str) -> Step:
-        word = action_text(reply)
-        move = SYNONYMS[self.betting.endswith("b")].get((word or "").lower())
-        if move is None or self.over:
-            why = "The reply names no single action." if word is None else "That is not an action here."
-            feedback = "The hand is over." if self.over else f"{why} Answer with {' or '.join(REPLIES)}"
-            return Step(self._observe(), valid=False, state_key=self._key(), feedback=feedback)
+        move, feedback = self.named(reply)
+        if move is None:
+            return Step(self.observe(), valid=False, state_key=self._key(), feedback=feedback)
         self.betting += move
         self._let_opponent_move()
         reward, done = self.reward, self.over and self.hand == self.hands
@@ -181,11 +221,35 @@ class KuhnPoker:
         if self.over and not done:
             self.before = self._summary(self._hand_text())
             self._deal()
-        return Step(self._observe(), reward, done, won=done and self.chips > 0, state_key=self._key())
+        return Step(self.observe(), reward, done, won=done and self.chips > 0, state_key=self._key())
+
+    def named(self, reply: str) -> tuple[str | None, str]:
+        """The move that a reply names, or None and why."""
+        word = action_text(reply)
+        move = SYNONYMS[self.betting.endswith("b")].get((word or "").lower())
+        if self.over:
+            return None, "The hand is over."
+        why = "The reply names no single action." if word is None else "That is not an action here."
+        return (move, "") if move else (None, f"{why} Answer with {' or '.join(REPLIES)}")
+
+    def switched(self, params: Mapping[str, ParamValue]) -> Self:
+        """The hand as the opponent sees it, and of the one before what it saw."""
+        other = copy(self)
+        other.seat, other.chips = 3 - self.seat, -self.chips
+        other.card, other.hidden = self.hidden, self.card
+        if self.ended:
+            last = copy(other)
+            last.card, last.hidden, last.betting = self.ended.theirs, self.ended.mine, self.ended.betting
+            other.before = self._summary(last._hand_text())
+        return other
 
     def _let_opponent_move(self) -> None:
         if not self.over and len(self.betting) % 2 != self.seat - 1:
-            self.betting += "pb"[draw(self.rng, self.table[f"{self.hidden}{self.betting}"])]
+            self.betting += ask_move("kuhn", self.opponent_name, self.opponents_move, MOVES)
+
+    def _drawn_move(self) -> str:
+        assert self.table is not None, "a policy has moves of its own"
+        return "pb"[draw(self.rng, self.table[f"{self.hidden}{self.betting}"])]
 
     @property
     def over(self) -> bool:
@@ -206,7 +270,9 @@ class KuhnPoker:
         return Bettor(self, kind, rng, skill, recall)
 
     def model(self) -> KuhnModel:
-        return KuhnModel(self.seat, self.hands, tuple(self.expected().items()), self)
+        expected = self.expected()
+        check_models("kuhn", [name for name in at_any_episode(expected) if name not in HABITS])
+        return KuhnModel(self.seat, self.hands, tuple(expected.items()), self)
 
     def expected(self) -> dict[str, float]:
         """The opponents that the task was drawn from, with their probabilities."""
@@ -224,7 +290,7 @@ class KuhnPoker:
         match = f"{self.hand}:{self.chips:g}:" if self.hands > 1 else ""
         return match + state_key(self.card, self.betting, self.hidden)
 
-    def _observe(self) -> str:
+    def observe(self) -> str:
         if self.hands == 1:
             return self._hand_text()
         is_new = self.hand > 1 and self.ended is not None and not self.over
@@ -374,7 +440,7 @@ class Bettor:
         if self.rng.random() >= self.skill:
             return pick(self.rng, world.legal())
         guesses: list[Guess] = []
-        if self.kind == "omniscient":
+        if self.kind == "omniscient" and world.table is not None:
             guesses = [Guess(world.table, world.hidden, 1.0)]
         elif self.likelihoods and self.rng.random() < self.recall:
             guesses = self._guesses(self.likelihoods, Hand(world.card, world.hidden, world.betting))
@@ -390,15 +456,32 @@ class Bettor:
             after = self._guesses(before, hand) or self._guesses(self._prior(), hand)
             total = sum(guess.weight for guess in after)
             self.likelihoods = [
-                (table, sum(guess.weight for guess in after if guess.table is table) / total) for table, _ in before
+                (table, sum(guess.weight for guess in after if guess.table is table) / total)
+                for table, _ in before
+                if after  # none where no opponent of the pool plays so
             ]
 
+    def beliefs(self) -> dict[str, float]:
+        """How likely each opponent is that there may be, after all that was seen, of this hand too."""
+        world, likelihoods = self.world, self.likelihoods or self._prior()
+        before = [Guess(table, 0, weight) for table, weight in likelihoods]
+        hand = Hand(world.card, world.hidden, world.betting)
+        guesses = before if world.over else self._guesses(likelihoods, hand) or before
+        total = sum(guess.weight for guess in guesses)
+        return {
+            name: sum(guess.weight for guess in guesses if guess.table is opponent_table(name)) / total
+            for name in self._weights()
+        }
+
     def _prior(self) -> list[tuple[Table, float]]:
+        return [(opponent_table(name), weight) for name, weight in self._weights().items()]
+
+    def _weights(self) -> dict[str, float]:
         """Each opponent that there may be, with its weight before the first hand; of one that changes, both."""
-        weights = at_any_episode(self.world.expected())
-        if len(weights) == 1:
+        weights = {name: each for name, each in at_any_episode(self.world.expected()).items() if name in HABITS}
+        if len(weights) <= 1:
             weights = dict.fromkeys(SOFT if self.world.opponent in SOFT else HABITS, 1.0)
-        return [(opponent_table(name), weight) for name, weight in weights.items()]
+        return weights
 
     def _guesses(self, likelihoods: Sequence[tuple[Table, float]], hand: Hand) -> list[Guess]:
         """Opponents and cards that agree with what can be seen of a hand."""

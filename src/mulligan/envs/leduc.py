@@ -5,7 +5,8 @@ OpenSpiel's game (extra ``games``) with readable text. Suits do not count, so it
 Parameters (`--env.NAME`):
 
 opponent  ``caller``, ``maniac`` (raises), ``rock`` (raises what is strong and folds the rest), ``bluffer`` (raises what
-          is weak and calls with the rest), ``random``; or several, or one that changes (`mulligan.envs.opponents`)
+          is weak and calls with the rest), ``random``, ``cfr`` (the equilibrium); or several, or one that changes
+          (`mulligan.envs.opponents`)
 pool      what the opponent was drawn from, which is filled in
 seat      1 moves first, 2 second; 0 lets the seed decide
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
@@ -25,7 +27,7 @@ from mulligan.envs.adapters.spiel_hand import Children, HandTree, Numbers, endin
 from mulligan.envs.adapters.spiel_opponents import FOLD, habits_of, leduc_ranks, shown_card
 from mulligan.envs.base import ORDER, Player, pick, reflection_text
 from mulligan.envs.model import Outcome
-from mulligan.envs.opponents import at_any_episode, at_episode, at_next_episode, chances_of
+from mulligan.envs.opponents import at_any_episode, at_episode, at_next_episode, chances_of, check_models
 from mulligan.errors import StopReason
 from mulligan.types import Episode, ParamValue, Step
 
@@ -46,6 +48,12 @@ class LeducPoker(SpielGame):
     """A hand has four decisions at most, so that two invalid replies are forgiven."""
     timeout_reward: ClassVar[float] = -13.0
     """The most that can be lost."""
+    opponent_words: ClassVar[Mapping[str, str]] = {
+        "caller": "calls with everything",
+        "maniac": "raises with everything",
+        "rock": "raises with a King or a pair, and folds the rest",
+        "bluffer": "raises with what is weak, and calls with a King or a pair",
+    }
 
     def rules(self) -> str:
         return (
@@ -64,7 +72,9 @@ class LeducPoker(SpielGame):
         return LeducPlayer(self, kind, rng, skill, recall)
 
     def model(self) -> LeducModel:
-        return LeducModel(self.seat, tuple(self.expected().items()), self)
+        expected = self.expected()
+        check_models(self.name, [name for name in at_any_episode(expected) if not self.habit_named(name)])
+        return LeducModel(self.seat, tuple(expected.items()), self)
 
     def expected(self) -> dict[str, float]:
         """The opponents that the task was drawn from, with their probabilities."""
@@ -112,7 +122,7 @@ class LeducPoker(SpielGame):
             else str(self.state.information_state_string(self.seat - 1))
         )
 
-    def _observe(self) -> str:
+    def observe(self) -> str:
         card, public = leduc_ranks(self.state, self.seat - 1)
         lines = [f"Your card: {RANKS[card]}", f"Open card: {'none yet' if public is None else RANKS[public]}"]
         for number, moves in enumerate(self.betting(), 1):
@@ -210,8 +220,8 @@ class LeducPlayer:
 
     def __init__(self, world: LeducPoker, kind: str, rng: random.Random, skill: float, recall: float) -> None:
         self.world, self.kind, self.rng, self.skill, self.recall = world, kind, rng, skill, recall
-        expected = at_any_episode(world.expected())
-        if len(expected) == 1:
+        expected = {name: each for name, each in at_any_episode(world.expected()).items() if world.habit_named(name)}
+        if len(expected) <= 1:
             expected = dict.fromkeys(habits_of(GAME), 1.0)
         self.names = tuple(expected)
         self.tree = hand_tree(GAME, world.seat, self.names)
@@ -222,19 +232,29 @@ class LeducPlayer:
         world = self.world
         if self.rng.random() >= self.skill:
             return pick(self.rng, world.legal())
-        belief = self.belief if self.rng.random() < self.recall else self.prior
-        if self.kind == "omniscient":
-            belief = np.array([float(name == world.opponent_name) for name in self.names])
-        actions = _best_actions(world.seat, self.names, tuple(belief.round(6)))
-        action = actions[world.state.information_state_string(world.seat - 1)]
-        return f"<action>{MOVES[action]}</action>"
+        names, belief = self.names, self.belief if self.rng.random() < self.recall else self.prior
+        if self.kind == "omniscient" and world.habit_named(world.opponent_name):
+            names, belief = (world.opponent_name,), np.ones(1)
+        actions = _best_actions(world.seat, names, tuple(belief.round(6)))
+        action = actions.get(world.state.information_state_string(world.seat - 1))
+        # None of those that it expects could have played so.
+        return pick(self.rng, world.legal()) if action is None else f"<action>{MOVES[action]}</action>"
 
     def see(self, step: Step) -> None:
-        if step.done and step.valid and self.world.over:
+        if step.done and step.valid and step.state_key in self.tree.ending_numbers:
             likelihood = self.tree.reach[self.tree.ending_numbers[step.state_key]]
             weights = self.belief * likelihood
             weights = weights if weights.any() else self.prior * likelihood
             self.belief = weights / weights.sum()
+
+    def beliefs(self) -> dict[str, float]:
+        """How likely each opponent is that there may be, after all that was seen, of this hand too."""
+        world, weights = self.world, self.belief
+        key = "" if world.over else world.state.information_state_string(world.seat - 1)
+        reach = [state.reach for state in self.tree.states if state.key == key]
+        if reach and (self.belief * reach[0]).any():
+            weights = self.belief * reach[0]
+        return dict(zip(self.names, (weights / weights.sum()).tolist(), strict=True))
 
     def reflect(self, episode: Episode) -> str:
         """What the hand that has just been played shows, and no more than the player saw."""

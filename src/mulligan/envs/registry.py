@@ -170,7 +170,7 @@ def task_of(name: str, seed: int, given: Mapping[str, Any]) -> Task:
     """As `make_task`, of an environment's name."""
     env_spec, params = spec(name), dict(given)
     seed = whole(f"{name}: seed", seed)
-    turns = int(_coerce(name, "turns", params.pop("turns", env_spec.turns), env_spec.turns))
+    turns = int(_coerce(name, "turns", params.pop("turns"), env_spec.turns)) if "turns" in params else None
     settled = dict(env_spec.defaults)
     for key, value in params.items():
         if key not in settled:
@@ -181,7 +181,7 @@ def task_of(name: str, seed: int, given: Mapping[str, Any]) -> Task:
 
 
 def _settled(
-    env_spec: EnvSpec, params: dict[str, ParamValue], seed: int, turns: int
+    env_spec: EnvSpec, params: dict[str, ParamValue], seed: int, given_turns: int | None
 ) -> tuple[dict[str, ParamValue], int, str]:
     """The parameters as the environment checks and completes them, the turns, and the class of the task."""
     world: Any = env_spec.build
@@ -190,11 +190,12 @@ def _settled(
             params = call(world.settle, params, seed)
         if not isinstance(params, dict) or not all(isinstance(value, str | int | float) for value in params.values()):
             raise TypeError(f"settle() must return parameters by name (got {reprlib.repr(params)})")
-        turns = whole(f"{env_spec.name}: turns", params.pop("turns", turns))  # where they depend on the seed too
+        turns = env_spec.turns if given_turns is None else given_turns
+        turns = whole(f"{env_spec.name}: turns", params.pop("turns", turns))  # where others decide them, or the seed
         if turns < 1:
             raise ParameterError(f"{env_spec.name}: turns must be >= 1 (got {turns})")
         if hasattr(world, "check_turns"):
-            call(world.check_turns, params, turns)
+            call(world.check_turns, params, turns if given_turns is None else given_turns)
         has_class = getattr(world, "task_class", None)
         task_class = text_of("task_class()", call(world.task_class, params)) if has_class else _class_of(env_spec.name)
         return params, turns, task_class

@@ -9,19 +9,39 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
-from mulligan.calls import described
-from mulligan.envs.base import Player, action_text, check_choices, check_range, draw, pick, reflection_text
+from mulligan.envs.base import (
+    Player,
+    action_text,
+    check_choices,
+    check_range,
+    check_turns_of,
+    draw,
+    pick,
+    reflection_text,
+)
 from mulligan.envs.model import Outcome
-from mulligan.envs.opponents import HIDDEN_SWITCHES, at_episode, parse_pool, settle_opponent
-from mulligan.errors import OpponentFailed, StopReason, UnknownName, UsageError
+from mulligan.envs.opponents import (
+    HIDDEN_SWITCHES,
+    ask,
+    ask_move,
+    at_episode,
+    check_models,
+    guest_mover,
+    is_guest,
+    is_hidden,
+    parse_pool,
+    settle_opponent,
+    split_switch,
+)
+from mulligan.errors import StopReason, UnknownName
 from mulligan.seeding import derive, generator
 from mulligan.types import Episode, ParamValue, Step, Task
 
-Result = TypeVar("Result")
 LONGEST = 1_000
 """Rounds of a match."""
 _SHOWN = 20
@@ -70,6 +90,16 @@ class Habitual:
         self.state = self.habit.after(self.state, own, agents)
 
 
+class Guest:
+    """A policy, which sees what was played by itself."""
+
+    def __init__(self, move: Callable[[], int]) -> None:
+        self.move = move
+
+    def see(self, own: int, agents: int) -> None:
+        pass
+
+
 class Payoffs(NamedTuple):
     """What a match pays."""
 
@@ -101,32 +131,30 @@ class RepeatedGame:
     lookahead: ClassVar[int]
     """Rounds that the scripted player looks ahead."""
 
+    @property
+    def opponent_words(self) -> dict[str, str]:
+        return {name: habit.words for name, habit in self.habits.items()}
+
     def __init__(self, task: Task) -> None:
         self.task, self.rounds = task, task.integer(f"{self.unit}s")
         self.compact = task["view"] == "compact"
-        self.replies = [f"<action>{word}</action>" for word in (self.letters if self.compact else self.moves)]
         self.reset()
+
+    @property
+    def replies(self) -> list[str]:
+        return [f"<action>{word}</action>" for word in (self.letters if self.compact else self.moves)]
 
     @classmethod
     def settle(cls, params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:
         """Check the parameters, and draw the opponent; a match has a turn for each round."""
         check_choices(cls.name, params, {"view": ("plain", "compact")})
         check_range(cls.name, params, f"{cls.unit}s", 1, LONGEST)
-        spec = str(params["opponent"])
-        pool = str(params["pool"]) or spec
-        cls.pool(pool)
-        settled = settle_opponent(cls.name, {**params, "opponent": cls.spelled_out(spec)}, seed, cls.check_opponent)
-        return {**settled, "pool": pool, "turns": params[f"{cls.unit}s"]}
+        settled = settle_opponent(cls.name, params, seed, cls.check_opponent, cls.members)
+        return {**settled, "turns": params[f"{cls.unit}s"]}
 
     @classmethod
-    def spelled_out(cls, spec: str) -> str:
-        """A spec with the members of groups in place of their names; ``seen:2``: each with that weight."""
-        names = []
-        for part in (part.strip() for part in spec.split(",")):
-            group, colon, weight = part.partition(":")
-            is_group = group in cls.groups
-            names += [member + colon + weight for member in cls.members(group)] if is_group else cls.members(part)
-        return ",".join(names)
+    def check_turns(cls, params: Mapping[str, ParamValue], turns: int) -> None:
+        check_turns_of(cls.name, params, f"{cls.unit}s", int(params[f"{cls.unit}s"]), turns)
 
     @classmethod
     def members(cls, part: str) -> Sequence[str]:
@@ -135,7 +163,7 @@ class RepeatedGame:
     @classmethod
     def pool(cls, spec: str) -> list[tuple[str, float]]:
         """Every opponent that a spec names, with its weight."""
-        return parse_pool(cls.name, cls.spelled_out(spec), cls.check_opponent)
+        return parse_pool(cls.name, spec, cls.check_opponent, cls.members)
 
     @classmethod
     def check_opponent(cls, name: str) -> None:
@@ -171,38 +199,44 @@ class RepeatedGame:
         self.opponent_name = at_episode(self.task.text("opponent"), chance)
         self.opponent = self.make_opponent(self.opponent_name, chance)
         self._coming: int | None = None
-        return self._observe()
+        return self.observe()
 
     def make_opponent(self, name: str, chance: int) -> Opponent:
+        if is_guest(name):
+            return Guest(guest_mover(self, name, chance))
         return Habitual(self.habits[name], generator(self.task.seed, "chance", chance))
 
     def step(self, reply: str) -> Step:
-        word = (action_text(reply) or "").lower()
-        named = [number for number, names in enumerate(self._named()) if word in names]
-        if not named or self.over:
-            why = "The match is over." if self.over else f"Answer with {' or '.join(self.replies)}"
-            return Step(self._observe(), valid=False, state_key=self._key(), feedback=why)
-        mine, theirs = named[0], self.coming()
+        mine, why = self.named(reply)
+        if mine is None:
+            return Step(self.observe(), valid=False, state_key=self._key(), feedback=why)
+        theirs = self.coming()
         self._coming = None
         self.played.append((mine, theirs))
-        self._asked(self.opponent.see, theirs, mine)
+        ask(self.opponent_name, self.opponent.see, theirs, mine)
         reward = self.payoffs.reward(mine, theirs, self.rounds)
-        return Step(self._observe(), reward, self.over, self.won, state_key=self._key())
+        return Step(self.observe(), reward, self.over, self.won, state_key=self._key())
+
+    def named(self, reply: str) -> tuple[int | None, str]:
+        """The move that a reply names, or None and why."""
+        word = (action_text(reply) or "").lower()
+        if self.over:
+            return None, "The match is over."
+        moves = [number for number, names in enumerate(self._named()) if word in names]
+        return (moves[0], "") if moves else (None, f"Answer with {' or '.join(self.replies)}")
+
+    def switched(self, params: Mapping[str, ParamValue]) -> Self:
+        """The match as the opponent sees it."""
+        other = copy(self)
+        other.played = [(theirs, mine) for mine, theirs in self.played]
+        other.compact = params.get("view") == "compact"
+        return other
 
     def coming(self) -> int:
         """The opponent's next move, which only the omniscient player may look at."""
         if self._coming is None:
-            self._coming = self._asked(self.opponent.move)
-            if self._coming not in range(len(self.moves)):
-                raise OpponentFailed(f"{self.opponent_name} played {self._coming!r}, which is no move of {self.name}")
+            self._coming = ask_move(self.name, self.opponent_name, self.opponent.move, range(len(self.moves)))
         return self._coming
-
-    def _asked(self, method: Callable[..., Result], *arguments: int) -> Result:
-        """What the opponent answers; raises `OpponentFailed` if that is an error."""
-        try:
-            return method(*arguments)
-        except Exception as error:
-            raise OpponentFailed(f"{self.opponent_name} raised {described(error)}") from error
 
     @property
     def over(self) -> bool:
@@ -229,9 +263,7 @@ class RepeatedGame:
     def model(self) -> HabitModel:
         """The game as probabilities (`mulligan.envs.model`), for an agent that expects the pool."""
         pool = self.pool(self.task.text("pool"))
-        for name in self.habits_of(pool):
-            if name not in self.habits:
-                raise UsageError(f"{self.name}: {name} has no model, so that no optimum can be computed; name habits")
+        check_models(self.name, [name for name in self.habits_of(pool) if name not in self.habits])
         return HabitModel(self.habits, self.payoffs, self.rounds, tuple(pool), tuple(self.replies))
 
     @staticmethod
@@ -239,7 +271,7 @@ class RepeatedGame:
         """Who may play, with the weights; of those that change, both."""
         weights: dict[str, float] = {}
         for name, weight in pool:
-            for each in name.partition("@")[0].split(">"):
+            for each in filter(None, split_switch(name)[:2]):
                 weights[each] = weights.get(each, 0.0) + weight
         return weights
 
@@ -276,7 +308,7 @@ class RepeatedGame:
         after = [f"{cell}={theirs + 1}" for cell, (_, theirs) in zip(cells, self.played[1:], strict=False)]
         return cells[:1] + after
 
-    def _observe(self) -> str:
+    def observe(self) -> str:
         if self.compact:
             latest = [self._cell(*each) for each in self.played[-1:]]
             return " ".join([*self._facts()[1:][-1:], *latest]) or " ".join(self.letters)
@@ -322,8 +354,7 @@ class HabitModel:
         total = sum(weight for _, weight in self.pool)
         weights: dict[str, float] = {}
         for name, weight in self.pool:
-            hidden = ">" in name and "@" not in name
-            names = [f"{name}@{episode}" for episode in HIDDEN_SWITCHES] if hidden else [name]
+            names = [f"{name}@{episode}" for episode in HIDDEN_SWITCHES] if is_hidden(name) else [name]
             for each in names:
                 weights[each] = weights.get(each, 0.0) + weight / total / len(names)
         return [(weight, name) for name, weight in weights.items() if weight > 0.0]
@@ -426,6 +457,10 @@ class Reader:
         if step.done:
             self.remembered = self._begun([guess.weight for guess in self.remembered])
             self.of_match = self._begun(self.weights.values())
+
+    def beliefs(self) -> dict[str, float]:
+        """How likely each opponent of the pool is, after all that was seen."""
+        return {name: guess.weight for name, guess in zip(self.weights, _normal(self.remembered), strict=True)}
 
     def reflect(self, episode: Episode) -> str:
         """What the match that has just been played tells, and no more than the player saw."""

@@ -17,6 +17,7 @@ from typing import Any, TypeVar, cast
 from mulligan.calls import Hung, call, call_within, described, text_of
 from mulligan.envs import registry
 from mulligan.envs.base import Env
+from mulligan.envs.opponents import asks_policy, awaited
 from mulligan.errors import (
     ContextFull,
     ContractBroken,
@@ -78,8 +79,10 @@ async def run_trial(
     first_task = task if isinstance(task, Task) else task.task
     seed, index = whole("seed", seed), whole("index", index)
     trial_seed = derive(seed, first_task.seed, index, "policy")
+    awaited.set([])
     try:
-        env = await _within(settings.env_timeout, registry.build, task) if isinstance(task, Task) else task
+        limit = settings.env_timeout
+        env = await _within(limit, registry.build, task, asks_policy(task)) if isinstance(task, Task) else task
         play = _TrialPlay(env, player, trial_seed, settings, reflections, related, stand_in)
     except Exception as error:  # the world could not even be built
         if _is_mistake(error):
@@ -202,7 +205,7 @@ class _TrialPlay:
 
     async def _move_to(self, task: Task) -> None:
         """Go on with another task of the class; if its rules read differently, in a new list."""
-        self.env = await _within(self.settings.env_timeout, registry.build, task)
+        self.env = await _within(self.settings.env_timeout, registry.build, task, asks_policy(task))
         system = self._system()
         if system != self.system:
             self.system, self.messages = system, []
@@ -229,7 +232,8 @@ class _TrialPlay:
         task = self.env.task
         try:
             repeat = index if self.restart == "fresh" else 0
-            observation = text_of("reset()", await _within(self.settings.env_timeout, self.env.reset, repeat))
+            opening_text = await _within(self.settings.env_timeout, self.env.reset, repeat, asks_policy(task))
+            observation = text_of("reset()", opening_text)
             self._hear(*(message["content"] for message in self.system), observation, observation)
         except Exception as error:
             stop, description = _env_failure(error)
@@ -312,7 +316,7 @@ class _TrialPlay:
 
     async def _step(self, reply: str) -> Step:
         """What the environment answers, in plain types: what cannot be stored ends the episode, not the run."""
-        step = await _within(self.settings.env_timeout, self.env.step, reply)
+        step = await _within(self.settings.env_timeout, self.env.step, reply, asks_policy(self.env.task))
         if not isinstance(step, Step):
             raise TypeError(f"step() returned {type(step).__name__}, not Step")
         step = Step(
@@ -378,18 +382,24 @@ class _TrialPlay:
         return replace(episode, reflection=parse_reflection(completion, bare=self.style.bare))
 
 
-async def _within(seconds: float | None, function: Callable[[Argument], Result], argument: Argument) -> Result:
-    """Call the environment, in a thread if its answers have a time limit."""
-    return call(function, argument) if seconds is None else await call_in_thread(function, argument, seconds)
+async def _within(
+    seconds: float | None, function: Callable[[Argument], Result], argument: Argument, is_slow: bool = False
+) -> Result:
+    """Call the environment, in a thread if its answers have a time limit, or take long."""
+    if seconds is None and not is_slow:
+        return call(function, argument)
+    return await call_in_thread(function, argument, seconds)
 
 
 def _is_mistake(error: Exception) -> bool:
     """Whether an error is about what the caller asked for, rather than about one world."""
-    return isinstance(error, MulliganError) and not isinstance(error, ContractBroken)
+    return isinstance(error, MulliganError) and not isinstance(error, ContractBroken | OpponentFailed)
 
 
 def _env_failure(error: Exception) -> tuple[StopReason, str]:
     if isinstance(error, Hung):
+        if opponents := awaited.get():
+            return StopReason.OPPONENT_FAILED, f"{opponents[-1]} gave {error}"
         return StopReason.ENV_HUNG, str(error)
     if isinstance(error, OpponentFailed):
         return StopReason.OPPONENT_FAILED, str(error)

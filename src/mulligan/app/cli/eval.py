@@ -74,7 +74,7 @@ def run(parser: Parser, words: list[str]) -> int:
     if options.policy is None:
         raise UsageError("eval: --policy is missing, e.g. expert, endpoint:MODEL, file.py:FUNCTION or a run folder")
     prices = Prices(options.price_in or 0.0, options.price_out or 0.0)
-    endpoint = endpoint_options(options)
+    endpoint = endpoint_options(options, plan.params)
     policy = player_from(options.policy, plays=Plays(plan.env, plan.params, plan.settings), **endpoint)
     path = Path(resume or options.run or new_run_path("eval", plan.env, policy.name))
     config = {

@@ -165,13 +165,22 @@ def add_policy_options(parser: Parser, default: str | None) -> None:
     )
 
 
-def endpoint_options(options: argparse.Namespace) -> dict[str, Any]:
-    """The options that `EndpointPolicy` takes; what only an endpoint could heed is refused where another plays."""
+def endpoint_options(options: argparse.Namespace, params: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that `EndpointPolicy` takes; what only an endpoint could heed is refused where another plays.
+
+    They hold for an opponent that is an endpoint as well.
+    """
+    given = {name: getattr(options, name) for name in ENDPOINT_OPTIONS}
+    if "endpoint:" in str(params.get("opponent")):
+        from mulligan import guests
+
+        guests.endpoint_options |= {name: value for name, value in given.items() if value and name != "model"}
+        return given
     for name in ("base_url", "model", "extra_body"):
-        if getattr(options, name) is not None and options.policy and not options.policy.startswith("endpoint"):
+        if given[name] is not None and options.policy and not options.policy.startswith("endpoint"):
             flag = f"--{name.replace('_', '-')}"
             raise UsageError(f"{flag} is for --policy endpoint:MODEL; the policy is {options.policy!r}")
-    return {name: getattr(options, name) for name in ENDPOINT_OPTIONS}
+    return given
 
 
 def available_cores(cores: int | None) -> int:

@@ -17,6 +17,7 @@ from mulligan.app.cli.options import (
     trial_settings,
 )
 from mulligan.calls import call_within, described, text_of
+from mulligan.envs.opponents import nameless_class, who_it_was
 from mulligan.errors import MulliganError, UsageError
 from mulligan.policy.base import Conversation, Policy, Spectator, World
 from mulligan.text import visible
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 def add_options(parser: Parser) -> None:
     parser.add_argument("env", help="a name from 'mulligan envs', or path/to/file.py:ClassName")
     parser.add_argument("--seed", type=seed, default=0, metavar="N|random", help="which task (0)")
+    parser.add_argument("--opponent", metavar="X", help="who plays the other side; told in the end (--env.opponent)")
     parser.add_argument("--web", action="store_true", help="play in the browser, beside what an agent sees")
     parser.add_argument("--port", type=int, default=0, metavar="N", help="with --web: the port (any that is free)")
     parser.add_argument("--no-browser", action="store_true", help="with --web: only print the address")
@@ -55,12 +57,19 @@ def run(parser: Parser, words: list[str]) -> int:
 
     trained_params = take_defaults_of_run(parser, words)
     options, given_params = parser.read(words)
-    endpoint = endpoint_options(options)
-    if options.web and options.policy != "human":
-        raise UsageError(f"play: --web must be played by a person (got --policy {options.policy})")
+    if options.opponent is not None and "opponent" in given_params:
+        raise UsageError("play: --opponent and --env.opponent are the same; give one of them")
+    params = {**trained_params, **given_params}
+    if options.opponent is not None:
+        params["opponent"] = options.opponent
+    endpoint = endpoint_options(options, params)
+    is_versus = registry.spec(options.env).kind == "versus"
+    if options.web and options.policy != "human" and not is_versus:
+        raise UsageError(
+            f"play: --web must be played by a person, but for games of two (got --policy {options.policy})"
+        )
     if not options.web and (options.port or options.no_browser):
         raise UsageError("play: --port and --no-browser need --web")
-    params = {**trained_params, **given_params}
     task = registry.task_of(options.env, options.seed, params)
     settings = trial_settings(options)
     try:
@@ -71,36 +80,46 @@ def run(parser: Parser, words: list[str]) -> int:
     except Exception as error:  # of a class of the user's own
         raise UsageError(f"{task.env} cannot be built: {described(error)}") from error
     console = Console()
-    if options.web:
-        return _play_in_browser(env, settings, options, console)
-    spec = registry.spec(options.env)
-    if options.policy == "human":
-        policy: Policy = HumanPolicy(console, glyphs=spec.glyphs)
-    else:
+    player = None
+    if options.policy != "human":
         player = player_from(options.policy, plays=Plays(options.env, params, settings), **endpoint)
-        policy = Watched(player, console, spec.glyphs)
+    if options.web:
+        return _play_in_browser(env, player, settings, options, console)
+    spec = registry.spec(options.env)
+    policy = Watched(player, console, spec.glyphs) if player else HumanPolicy(console, glyphs=spec.glyphs)
     console.print(spec.name, style="bold", end="  ", markup=False, highlight=False)
-    details = f"{task.task_class}, seed {task.seed}, player {policy.name}"
+    details = f"{nameless_class(task)}, seed {task.seed}, player {policy.name}"
     console.print(visible(details), markup=False, highlight=False)
     console.print(visible(rules), markup=False, highlight=False)
     console.print(f"Up to {settings.episodes} episodes of {task.turns} turns.\n", highlight=False)
     try:
         trial = run_trial_sync(env, policy, settings=settings)
     except KeyboardInterrupt as stopped:
+        _tell_opponent(env, console)
         console.print("Good bye.")
         return 0 if isinstance(stopped, QuitGame) else 130
     _print_verdict(trial, console)
+    _tell_opponent(env, console)
     return 0
 
 
-def _play_in_browser(env: Env, settings: TrialSettings, options: argparse.Namespace, console: Console) -> int:
+def _tell_opponent(env: Env, console: Console) -> None:
+    """Who it was, which nothing before has told."""
+    if env.task.opponent:
+        line = f"The opponent was {who_it_was(env, env.task.opponent)}."
+        console.print(visible(line), style="bold", markup=False, highlight=False)
+
+
+def _play_in_browser(
+    env: Env, player: Policy | None, settings: TrialSettings, options: argparse.Namespace, console: Console
+) -> int:
     from mulligan.app.web.server import Table, serving
     from mulligan.app.web.visitor import Visitor
     from mulligan.envs import registry
     from mulligan.trial.runner import run_trial_sync
 
     table = Table()
-    visitor = Visitor(table, registry.spec(options.env), settings)
+    visitor = Visitor(table, registry.spec(options.env), settings, player)
     trial: Trial | None = None
     try:
         with serving(table, options.port) as address:
@@ -110,6 +129,7 @@ def _play_in_browser(env: Env, settings: TrialSettings, options: argparse.Namesp
             trial = run_trial_sync(env, visitor, settings=settings)
             visitor.finish(trial)
             _print_verdict(trial, console)
+            _tell_opponent(env, console)
             console.print("The page stays until you finish there, or press Ctrl-C here.", highlight=False)
             table.left.wait()
     except KeyboardInterrupt:

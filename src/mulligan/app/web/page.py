@@ -31,6 +31,16 @@ class Past(NamedTuple):
     """Its reflection."""
 
 
+class Belief(NamedTuple):
+    """An opponent that there may be."""
+
+    name: str
+    words: str
+    """What it does: "it …"; empty where nothing is known."""
+    share: float
+    """How likely it is, 0 to 1."""
+
+
 @dataclass
 class Scene:
     """What is to be seen at this moment of the trial, and what is asked."""
@@ -56,6 +66,12 @@ class Scene:
     past: list[Past] = field(default_factory=list)
     longest: int = 0
     """Characters that a reflection may have."""
+    player: str = ""
+    """Who plays, if it is not the person."""
+    beliefs: list[Belief] = field(default_factory=list)
+    """Who the opponent may be, the likeliest first."""
+    opponent: str = ""
+    """Who it was, once the trial is over."""
 
     @property
     def episode(self) -> int:
@@ -70,7 +86,8 @@ def page(scene: Scene, name: str) -> str:
     feedback = scene.last.feedback if scene.last is not None and scene.kind == "play" else ""
     notice = f'<p class="notice" role="status">{escape(feedback)}</p>' if feedback else ""
     left = {"play": _play, "pause": _episode_end, "reflection": _episode_end, "over": _trial_end}[scene.kind](scene)
-    right = _agent(scene) if scene.kind != "over" else ""
+    right = (_agent(scene) if scene.kind != "over" else "") + _beliefs(scene)
+    right = f"<aside>{right}</aside>" if right else ""
     shape = "two" if right else "one"
     return _document(
         f"{scene.title}: episode {scene.episode} of {scene.episodes}",
@@ -134,7 +151,8 @@ def _episode_end(scene: Scene) -> str:
         f"turn{'s' if past.turns != 1 else ''}</p><pre>{escape(scene.observation)}</pre></div>"
     )
     if scene.kind == "pause":
-        return f'{head}<p><button form="act" name="say" value="" class="go"{FOCUS}>Next episode</button></p>'
+        note = f"<pre>{escape(past.note)}</pre>" if past.note else ""
+        return f'{head}{note}<p><button form="act" name="say" value="" class="go"{FOCUS}>Next episode</button></p>'
     return (
         f'{head}<div class="card"><label for="note"><b>Your reflection.</b> The next episode sees it, and may see '
         "nothing else of this one.</label>"
@@ -145,14 +163,15 @@ def _episode_end(scene: Scene) -> str:
 
 
 def _trial_end(scene: Scene) -> str:
-    outcome = "You won." if scene.past[-1].won else "The trial is over."
+    outcome = "You won." if scene.past[-1].won and not scene.player else "The trial is over."
+    opponent = f'<p id="opponent">The opponent was {escape(scene.opponent)}.</p>' if scene.opponent else ""
     rows = "".join(
         f'<tr class="{"won" if past.won else "lost"}"><th scope="row">{number}</th><td>{escape(past.ended)}</td>'
         f'<td>{past.turns}</td><td>{past.reward:.3g}</td><td class="note">{escape(past.note)}</td></tr>'
         for number, past in enumerate(scene.past, 1)
     )
     return (
-        f'<div class="card end"><h1>{outcome}</h1><pre>{escape(scene.observation)}</pre>'
+        f'<div class="card end"><h1>{outcome}</h1>{opponent}<pre>{escape(scene.observation)}</pre>'
         "<table><thead><tr><th>episode</th><th>ended</th><th>turns</th><th>reward</th><th>reflection</th></tr></thead>"
         f"<tbody>{rows}</tbody></table>"
         '<p><button form="act" name="leave" value="yes" class="go">Finish</button></p></div>'
@@ -174,4 +193,16 @@ def _agent(scene: Scene) -> str:
     summary = f"<summary>All it is given now: {len(scene.messages)} messages</summary>"
     all_before = f"<details>{summary}{messages}</details>" if messages else ""
     seen = f'<pre id="agent" class="{board_class(newest).strip()}">{escape(newest)}</pre>'
-    return f"<aside><h2>What an agent sees</h2>{sent}{seen}{all_before}</aside>"
+    who = f"What {scene.player} sees" if scene.player else "What an agent sees"
+    return f"<h2>{escape(who)}</h2>{sent}{seen}{all_before}"
+
+
+def _beliefs(scene: Scene) -> str:
+    """Who the opponent may be, to somebody who knows the pool and has seen what the player saw."""
+    rows = "".join(
+        f'<tr title="{escape(each.words and f"it {each.words}")}"><th scope="row">{escape(each.name)}</th>'
+        f'<td><meter min="0" max="1" value="{each.share:.4f}">{each.share:.0%}</meter></td>'
+        f"<td>{each.share:.0%}</td></tr>"
+        for each in scene.beliefs
+    )
+    return f'<h2>Who the opponent may be</h2><table id="beliefs">{rows}</table>' if rows else ""

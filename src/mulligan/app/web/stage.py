@@ -19,7 +19,11 @@ FOCUS = ' autofocus="autofocus"'
 _BOARD_LINES = 3
 
 
-def draw(world: World, observation: str) -> str:
+def draw(world: World, observation: str, *, watched: bool = False) -> str:
+    """The world with what can be done in it; if somebody else plays, with a button that lets them."""
+    if watched:
+        go_on = f'<button form="act" name="say" value="" class="go"{FOCUS}>Next move</button>'
+        return f'<pre class="world{board_class(observation)}" tabindex="0">{escape(observation)}</pre><p>{go_on}</p>'
     if isinstance(world, WebShop) and not world.compact:  # the compact view has few words and no pages
         return _draw_shop(world)
     legal = getattr(world, "legal", None)

@@ -2,8 +2,10 @@
 
 Parameters (`--env.NAME`):
 
-opponent  ``random``, ``mcts:100``, which looks ahead with so many simulations, or one with a habit, where the game has
-          them (``mulligan.envs.adapters.spiel_opponents``); or several, or one that changes (`mulligan.envs.opponents`)
+opponent  ``random``; where nothing is hidden, ``mcts:100``, which looks ahead with so many simulations, and in small
+          games ``minimax``, which never goes wrong; ``cfr``, the equilibrium of small games with hidden cards, which
+          tosses coins; or one with a habit, where the game has them (``mulligan.envs.adapters.spiel_opponents``); or
+          several, or one that changes (`mulligan.envs.opponents`)
 pool      what the opponent was drawn from, which is filled in
 seat      1 moves first, 2 second; 0 lets the seed decide
 """
@@ -12,20 +14,21 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from mulligan.envs.adapters import Listed, action_with_arrows, nearest
-from mulligan.envs.adapters.spiel_opponents import habits_of
+from mulligan.envs.adapters.spiel_opponents import Habit, habits_of, solved
 from mulligan.envs.base import ORDER, draw, library, pick, settle_seat
-from mulligan.envs.opponents import at_episode, settle_opponent
+from mulligan.envs.opponents import ask_move, at_episode, guest_mover, is_guest, settle_opponent, simulations_of
 from mulligan.errors import ParameterError, UnknownName, UsageError
 from mulligan.seeding import generator
 from mulligan.types import Episode, ParamValue, Step, Task
 
 _EXPLORATION = 2.0
 """The constant of UCT's exploration term."""
-_MOST_SIMULATIONS, _MOST_TURNS, _MOST_LISTED, _SAMPLES = 100_000, 200, 60, 8
+_MOST_TURNS, _MOST_LISTED, _SAMPLES = 200, 60, 8
 
 
 def _spiel(env: str) -> Any:
@@ -74,14 +77,6 @@ def _is_playable(kind: Any) -> bool:
 def load_game(env: str, name: str) -> Any:
     """OpenSpiel's game `name`, one object for the whole process; `env` needs it."""
     return _spiel(env).load_game(name)
-
-
-def simulations_of(env: str, opponent: str) -> int:
-    """K of ``mcts:K``."""
-    count = opponent.partition(":")[2]
-    if not (count.isascii() and count.isdecimal() and len(count) <= 9 and 1 <= int(count) <= _MOST_SIMULATIONS):
-        raise ParameterError(f"{env}: opponent must be mcts:1 to mcts:{_MOST_SIMULATIONS} (got {opponent!r})")
-    return int(count)
 
 
 def mcts(env: str, game_name: str, simulations: int, rng: random.Random) -> Callable[[Sequence[int]], int]:
@@ -140,14 +135,24 @@ class SpielGame:
 
     @classmethod
     def check_opponent(cls, opponent: str) -> None:
-        habits = habits_of(cls.game_name)
+        habits = [*habits_of(cls.game_name), *([] if cls.is_open else ["cfr"])]
         if opponent.partition(":")[0] == "mcts":
             simulations_of(cls.name, opponent)
             if not cls.is_open:
-                names = " or ".join(map(repr, habits))
+                names = " or ".join(map(repr, dict.fromkeys(habits)))
                 raise ParameterError(f"{cls.name}: opponent must be {names}, since MCTS would see what is hidden")
-        elif opponent not in habits:
-            raise UnknownName(f"opponent of {cls.name}", opponent, [*habits, *["mcts:K"] * cls.is_open])
+        elif cls.habit_named(opponent) is None:
+            names_of_open_games = ["minimax", "mcts:K"] if cls.is_open else []
+            raise UnknownName(f"opponent of {cls.name}", opponent, dict.fromkeys([*habits, *names_of_open_games]))
+
+    @classmethod
+    def habit_named(cls, opponent: str) -> Habit | None:
+        """The chances of an opponent's actions; None of one that has none, or none that can be told."""
+        if habit := habits_of(cls.game_name).get(opponent):
+            return habit
+        if opponent == ("minimax" if cls.is_open else "cfr"):
+            return solved(cls.name, cls.game_name)
+        return None
 
     @classmethod
     def task_class(cls, params: Mapping[str, ParamValue]) -> str:
@@ -166,25 +171,37 @@ class SpielGame:
         self.rng = generator(self.task.seed, "chance", chance)
         self.state = self.game.new_initial_state()
         self.opponent_name = at_episode(self.task.text("opponent"), chance)
-        self.opponent = self._opponent()
+        self.opponent = self._opponent(chance)
         self.ended, self.paid = False, 0.0
         """Whether the player knows that the game is over, and what it has been paid so far."""
         self._let_others_move()
-        return self._observe()
+        return self.observe()
 
     def step(self, reply: str) -> Step:
         # A game that the opponent has ended before the first move: any reply takes the result.
-        move = None if self.over else self._named(action_with_arrows(reply) or "")
+        move, why = (None, "") if self.over else self.named(reply)
         if self.ended or (move is None and not self.over):
-            why = "The game is over." if self.ended else "The answer names none of the legal moves."
-            return Step(self._observe(), valid=False, state_key=self._seen(), feedback=why)
+            why = "The game is over." if self.ended else why
+            return Step(self.observe(), valid=False, state_key=self._seen(), feedback=why)
         if move is not None:
             self.state.apply_action(move)
             self._let_others_move()
         # Some games pay while they last, and OpenSpiel tells the sum.
         total, self.ended = self.total, self.over
         reward, self.paid = total - self.paid, total
-        return Step(self._observe(), reward, self.ended, self.ended and total > 0, state_key=self._seen())
+        return Step(self.observe(), reward, self.ended, self.ended and total > 0, state_key=self._seen())
+
+    def named(self, reply: str) -> tuple[int | None, str]:
+        """The move that a reply names, or None and why."""
+        move = self._named(action_with_arrows(reply) or "")
+        return move, "" if move is not None else "The answer names none of the legal moves."
+
+    def switched(self, params: Mapping[str, ParamValue]) -> Self:
+        """The game as the opponent sees it, which is to move."""
+        other = copy(self)
+        other.seat = 3 - self.seat
+        other.example = other.legal()[0]
+        return other
 
     @property
     def over(self) -> bool:
@@ -202,13 +219,16 @@ class SpielGame:
             if state.is_chance_node():
                 state.apply_action(self._drawn(state.chance_outcomes()))
             else:
-                state.apply_action(self.opponent())
+                legal = state.legal_actions()
+                state.apply_action(ask_move(self.name, self.opponent_name, self.opponent, legal))
 
-    def _opponent(self) -> Callable[[], int]:
+    def _opponent(self, chance: int) -> Callable[[], int]:
         name = self.opponent_name
+        if is_guest(name):
+            return guest_mover(self, name, chance)
         if name == "random":
             return lambda: pick(self.rng, self.state.legal_actions())
-        if habit := habits_of(self.game_name).get(name):
+        if habit := self.habit_named(name):
             return lambda: self._drawn(habit(self.state).items())
         search = mcts(self.name, self.game_name, simulations_of(self.name, name), self.rng)
         return lambda: search(self.state.history())
@@ -246,7 +266,7 @@ class SpielGame:
         has_text = self.game.get_type().provides_information_state_string
         return str((self.state.information_state_string if has_text else self.state.observation_string)(self.seat - 1))
 
-    def _observe(self) -> str:
+    def observe(self) -> str:
         if self.over:
             return f"{self._seen()}\nThe game is over; it paid you {self.total:g}."
         moves = list(self._moves().values())

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mulligan.envs.adapters.openspiel import load_game
-from mulligan.envs.adapters.spiel_opponents import Habit, habits_of, shown_card
+from mulligan.envs.adapters.spiel_opponents import Habit, habits_of, shown_card, solved
 
 Numbers = NDArray[np.float64]
 _TIE = 1e-9
@@ -141,8 +141,8 @@ def ending_key(state: Any, player: int) -> str:
 @lru_cache(maxsize=16)
 def hand_tree(game: str, seat: int, opponents: tuple[str, ...]) -> HandTree:
     """The tree of OpenSpiel's game `game` against opponents by name."""
-    habits = habits_of(game)
-    return HandTree(load_game(f"openspiel:{game}", game), seat, [habits[name] for name in opponents])
+    env, habits = f"openspiel:{game}", habits_of(game)
+    return HandTree(load_game(env, game), seat, [habits.get(name) or solved(env, game) for name in opponents])
 
 
 def _sum(children: Children, values: Numbers, worth: Numbers) -> Numbers:

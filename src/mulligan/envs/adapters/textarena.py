@@ -27,6 +27,7 @@ from typing import Any, ClassVar, NamedTuple, TextIO, cast
 from mulligan.envs import registry
 from mulligan.envs.adapters import Listed, action_with_arrows, nearest
 from mulligan.envs.base import library, pick, settle_seat
+from mulligan.envs.opponents import ask
 from mulligan.errors import UnknownName, UsageError
 from mulligan.seeding import derive, generator
 from mulligan.types import Episode, ParamValue, Step, Task
@@ -253,7 +254,8 @@ class ArenaGame:
         other, refused = 1 - self.seat_index, 0
         while self.result() is None and self.game.env.state.current_player_id == other:
             self.opponent_read += [message.text for message in self.game.unread(other)]
-            move = self.answer("\n".join(self.opponent_read), self.rng)
+            name = self.task.opponent or "random"
+            move = ask(name, self.answer, "\n".join(self.opponent_read), self.rng)
             refused = 0 if self.game.play(move) is None else refused + 1
             self.forfeited = refused > _PATIENCE
 
