@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 from mulligan.calls import described
 from mulligan.envs.base import Player, action_text, check_choices, check_range, draw, pick, reflection_text
 from mulligan.envs.model import Outcome
-from mulligan.envs.opponents import HIDDEN_SWITCHES, at_episode, parse_pool, settle_opponent
+from mulligan.envs.opponents import HIDDEN_SWITCHES, at_episode, chances_of, parse_pool, settle_opponent
 from mulligan.errors import OpponentFailed, StopReason, UnknownName, UsageError
 from mulligan.seeding import derive, generator
 from mulligan.types import Episode, ParamValue, Step, Task
@@ -229,6 +229,10 @@ class RepeatedGame:
             if name not in self.habits:
                 raise UsageError(f"{self.name}: {name} has no model, so that no optimum can be computed; name habits")
         return HabitModel(self.habits, self.payoffs, self.rounds, tuple(pool), tuple(self.replies))
+
+    def expected(self) -> dict[str, float]:
+        """The opponents that the task was drawn from, with their probabilities."""
+        return chances_of(self.name, self.spelled_out(self.task.text("pool")), self.check_opponent)
 
     @staticmethod
     def habits_of(pool: Sequence[tuple[str, float]]) -> dict[str, float]:

@@ -41,6 +41,7 @@ from mulligan.trial.settings import TrialSettings
 from mulligan.types import PLAYERS, Reflection, Task, Trial, plain, whole
 
 if TYPE_CHECKING:
+    from mulligan.eval.ceilings import Ceilings
     from mulligan.eval.optimum import Play
 
 _REQUESTS, _TASKS = "requests.json", "tasks.json"
@@ -65,6 +66,11 @@ class EvalResult(notebook.Shown):
     optimum: Sequence[Mapping[str, Any]]
     """What no agent can pass, and the share of it that the policy reached (`mulligan.eval.optimum.Play.beside`): for
     γ_traj = 1 and for the policy's own, where the game has a model that is quickly solved."""
+    ceilings: Mapping[str, Any] | None
+    """Of games against an opponent: exact returns by episode, and the share of the room between them that the policy
+    and its `controls` reached (`mulligan.eval.ceilings`); or why there are none (`left_out`). None elsewhere."""
+    by_opponent: Sequence[Mapping[str, Any]]
+    """The main arm's figures by opponent and seat, where there is an opponent."""
     gains: Mapping[str, tuple[float, passk.Interval]]
     """main − control, paired by task: at p@N, or in the last episode's return for games. Tasks of which a trial failed
     outside the agent are left out, and so is a control that has no task in common with main."""
@@ -144,6 +150,8 @@ class EvalResult(notebook.Shown):
             "gains": {name: {"gain": gain, "ci": ci} for name, (gain, ci) in self.gains.items()},
             "room": {name: asdict(summary) for name, summary in self.room.items()},
             "optimum": self.optimum,
+            "ceilings": self.ceilings,
+            "by_opponent": self.by_opponent,
             "by_class": {name: asdict(summary) for name, summary in self.by_class.items()},
             "cut_replies": self.cut.to_dict(),
         }
@@ -203,6 +211,8 @@ class _Evaluation:
     paid: dict[str, PaidReplies] = field(default_factory=dict)
     """Arm -> the replies that were paid for, kept for a resume."""
     judge: Judge = field(default_factory=Judge)
+    ceilings: Ceilings | str | None = None
+    """Of games against an opponent, or why they have none."""
 
     def __post_init__(self) -> None:
         limit = self.plan.settings.env_timeout
@@ -213,6 +223,7 @@ class _Evaluation:
     async def play(self) -> EvalResult:
         room = await self._room() if self.plan.room else {}  # first, so that its mistakes come before any cost
         optima = {} if self.plan.related else self._optima()
+        self.ceilings = self._ceilings() if self.versus else None
         started = time.perf_counter()
         self._keep_tasks()
         self._restore()
@@ -394,11 +405,47 @@ class _Evaluation:
         for gamma_traj in (1.0, getattr(self.policy, "gamma_traj", 1.0)):
             try:
                 most = MOST if plays_it else MOST_ASIDE
-                optima[gamma_traj] = mean_optimum(self.tasks, self.plan.settings, gamma_traj, most)
+                optima[gamma_traj] = mean_optimum(self._drawn_tasks, self.plan.settings, gamma_traj, most)
             except UsageError:  # the game has no model, or too large a one
                 if plays_it:
                     raise
         return optima
+
+    @cached_property
+    def _drawn_tasks(self) -> list[Task]:
+        """The tasks; against opponents, with what those were drawn from as the pool."""
+        from mulligan.eval.ceilings import drawn_from
+
+        return drawn_from(self.tasks, self.plan.params)
+
+    def _ceilings(self) -> Ceilings | str:
+        """The exact ceilings of a game, or why there are none."""
+        from mulligan.eval.ceilings import ceilings_of  # numpy, which a command's help does without
+
+        if self.plan.related:
+            return "later episodes are of other tasks"
+        try:
+            return ceilings_of(self._drawn_tasks, self.plan.settings)
+        except UsageError as error:
+            return str(error)
+
+    def _beside_ceilings(self) -> dict[str, Any] | None:
+        """The ceilings with what each arm reached of the room, as data."""
+        if self.ceilings is None or isinstance(self.ceilings, str):
+            return None if self.ceilings is None else {"left_out": self.ceilings}
+        arms = {arm: (self._summary(trials), sorted(trials)) for arm, trials in self.done.items() if trials}
+        return self.ceilings.beside(arms) if "main" in arms else None
+
+    def _by_opponent(self) -> list[dict[str, Any]]:
+        """Figures of the main arm for each opponent in each seat."""
+        sides: dict[tuple[str, int], dict[int, Trial]] = defaultdict(dict)
+        for index, trial in self.done["main"].items():
+            if self.versus and trial.task.opponent is not None:
+                sides[trial.task.opponent, trial.task.seat or 0][index] = trial
+        return [
+            {"opponent": opponent, "seat": seat or None, **self._summary(trials).of_games()}
+            for (opponent, seat), trials in sorted(sides.items())
+        ]
 
     def _result(self, seconds: float, room: dict[str, passk.Summary], optima: Mapping[float, Play]) -> EvalResult:
         main = self.done["main"]
@@ -416,6 +463,8 @@ class _Evaluation:
             controls={arm: self._summary(self.done[arm]) for arm in controls},
             room=room,
             optimum=[optimum.beside(ended, gamma_traj) for gamma_traj, optimum in optima.items() if ended],
+            ceilings=self._beside_ceilings(),
+            by_opponent=self._by_opponent(),
             gains={arm: gain for arm in controls if (gain := self._gain(arm))},
             by_class={name: self._summary(classes[name]) for name in sorted(classes)},
             seconds=seconds,

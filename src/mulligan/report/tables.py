@@ -49,8 +49,10 @@ def eval_table(result: Result) -> Table:
     controls = [(CONTROL_NAMES[name], summary) for name, summary in result["controls"].items() if summary["trials"]]
     rows = [(str(result["policy"]), result), *((INDENT + name, summary) for name, summary in controls)]
     rows = [(f"{name}*" if summary["failed"] else name, summary) for name, summary in rows]
+    rows[1:1] = _share_rows(result)
     rows += [(room_name(name), summary) for name, summary in result["room"].items()]
     rows += [(optimum_name(optimum), optimum) for optimum in result.get("optimum", ())]
+    rows += _ceiling_rows(result)
     game = game_name(result["env"], result["params"])
     title = f"{game}: {result['tasks']} tasks, {result['episodes']} episodes, memory {result['memory']}"
     title += ", related tasks" if result.get("related") else ""
@@ -59,6 +61,56 @@ def eval_table(result: Result) -> Table:
     title += "".join(f", {part}" for part in last_parts if part.endswith("-split"))
     title += _SEPARATION.get(result["separation"], "")
     return summary_table(title, rows, result["episodes"], versus=result["kind"] == "versus")
+
+
+_CEILINGS = {
+    "static": "best without memory (exact)",
+    "clairvoyant": "opponent known (exact)",
+    "equilibrium": "equilibrium (exact)",
+}
+"""Rows of a game's ceilings; the optimum has one of its own."""
+
+
+def _share_rows(result: Result) -> list[tuple[str, Result]]:
+    ceilings = result.get("ceilings") or {}
+    return (
+        [(f"{INDENT}share of the room", ceilings)]
+        if any(share is not None for share in ceilings.get("share", ()))
+        else []
+    )
+
+
+def _ceiling_rows(result: Result) -> list[tuple[str, Result]]:
+    ceilings = result.get("ceilings") or {}
+    return [(label, {"returns": ceilings[name]}) for name, label in _CEILINGS.items() if ceilings.get(name)]
+
+
+def opponents_table(result: Result) -> Table | None:
+    """Returns, games won and games not lost by opponent and seat; None where there is but one opponent and seat."""
+    rows = result.get("by_opponent", ())
+    if len(rows) < 2:
+        return None
+    from rich.text import Text
+
+    stacked, has_seats = result["episodes"] > _SIDE_BY_SIDE, any(row["seat"] for row in rows)
+    has_draws = any(share for row in rows for share in row["drawn"])
+    table = empty_table(f"by opponent: mean return, games won{' / not lost' if has_draws else ''}")
+    table.add_column("opponent", overflow="fold", min_width=12)
+    episodes = [f"{'ep.' if stacked else 'episode'} {k}" for k in range(1, result["episodes"] + 1)]
+    for column in (*["seat"] * has_seats, "tasks", *episodes):
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in rows:
+        cells = [str(row["seat"])] * has_seats + [str(row["trials"])]
+        columns = zip(*(row[name] for name in ("returns", "returns_ci", "won", "not_lost")), strict=True)
+        for mean, ci, won, not_lost in columns:
+            if mean is None:
+                cells.append("–")
+                continue
+            half = ("\n" if stacked else " ") + f"[dim]±{(ci[1] - ci[0]) / 2:.2f}[/]" if ci else ""
+            shares = f"{100 * won:.0f} / {100 * not_lost:.0f} %" if has_draws else f"{100 * won:.0f} %"
+            cells.append(f"{mean:+.2f}{half}\n[dim]{shares}[/]")
+        table.add_row(Text(visible(row["opponent"])), *cells)
+    return table
 
 
 def empty_table(title: str) -> Table:
@@ -107,12 +159,20 @@ def _cells(summary: Result, *, versus: bool, scored: bool) -> list[str]:
 
     The optimum was computed and not played: it has no intervals, no scores and no replies.
     """
+    if "share" in summary:
+        pairs = zip(summary["share"], summary["share_ci"], strict=True)
+        shares = [
+            None if share is None else f"{100 * share:.0f} % [dim]±{50 * (ci[1] - ci[0]):.0f}[/]" for share, ci in pairs
+        ]
+        return [*(share or "–" for share in shares), ""]
     cells = []
-    intervals = summary.get("returns_ci" if versus else "ci", [None] * len(summary["p"]))
+    intervals = summary.get("returns_ci" if versus else "ci", [None] * len(summary["returns" if versus else "p"]))
     if versus:
-        for mean, ci, won in zip(summary["returns"], intervals, summary["won"], strict=True):
+        shares_won = summary.get("won") or [None] * len(intervals)
+        for mean, ci, won in zip(summary["returns"], intervals, shares_won, strict=True):
             half = f" [dim]±{(ci[1] - ci[0]) / 2:.2f}[/]" if ci else ""
-            cells.append("–" if mean is None else f"{mean:+.2f}{half}\n[dim]won {100 * won:.0f} %[/]")
+            below = "" if won is None else f"\n[dim]won {100 * won:.0f} %[/]"
+            cells.append("–" if mean is None else f"{mean:+.2f}{half}{below}")
     else:
         for share, ci in zip(summary["p"], intervals, strict=True):
             cells.append(f"{100 * share:.1f}" + (f" [dim]±{50 * (ci[1] - ci[0]):.1f}[/]" if ci else ""))
@@ -141,7 +201,8 @@ def footnotes(result: Result, flag: str = "") -> list[str]:
     lines += _reflections_shown(result)
     lines += [f"Against {name}: {_gain(gain, result)} (same tasks)" for name, gain in result["gains"].items()]
     lines += [line for optimum in result.get("optimum", ()) for line in _optimum_lines(optimum)]
-    if len(result["by_class"]) > 1:
+    lines += _ceiling_lines(result)
+    if len(result["by_class"]) > 1 and not result.get("by_opponent"):
         for name, summary in result["by_class"].items():
             shares = " / ".join(f"{100 * share:.1f}" for share in summary["p"])
             lines.append(f"{name}: {shares} over {summary['trials']} tasks")
@@ -163,6 +224,25 @@ def _optimum_lines(optimum: Result) -> list[str]:
         half = f" ±{100 * optimum['share_half_width']:.1f}" if optimum["share_half_width"] is not None else ""
         share = f"{100 * optimum['share_of_optimum']:.1f}{half} % in all{weighed}"
         lines.append(f"Share of the optimum reached: {share}; by episode {' / '.join(shares)}")
+    return lines
+
+
+def _ceiling_lines(result: Result) -> list[str]:
+    """What the share of the room is, or why there is none."""
+    ceilings = result.get("ceilings") or {}
+    if "left_out" in ceilings:
+        return [f"No exact ceilings: {ceilings['left_out']}"]
+    if not ceilings:
+        return []
+    if None in ceilings["value"]:
+        return [
+            "No share of the room: each opponent must be met in at least two tasks in each seat; ask for more tasks"
+        ]
+    lines = ["share of the room: (return - best without memory) / (optimum - best without memory), opponents and seats"]
+    lines[0] += " weighed as they are drawn"
+    for name, control in ceilings["controls"].items():
+        shares = ["–" if share is None else f"{100 * share:.0f}" for share in control["share"]]
+        lines.append(f"share of the room, {CONTROL_NAMES.get(name, name)}: {' / '.join(shares)} % by episode")
     return lines
 
 
