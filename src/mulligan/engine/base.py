@@ -33,6 +33,7 @@ class StreamEngine(Protocol):
 
     context: int
     """The longest sequence."""
+    model: Any
 
     async def open(self) -> Stream:
         """A stream, at once or when one is free."""

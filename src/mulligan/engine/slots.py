@@ -124,7 +124,7 @@ def draw(logits: Tensor, streams: list[Stream]) -> tuple[list[int], list[float]]
     scale = torch.tensor([t if t > 0 else 1.0 for t in temperatures], device=logits.device)
     logp = torch.log_softmax(logits.float() / scale.unsqueeze(1), dim=-1)
     if any(stream.sampling.top_p < 1 for stream in streams):
-        logp = _nucleus(logp, torch.tensor([stream.sampling.top_p for stream in streams], device=logits.device))
+        logp = nucleus(logp, torch.tensor([stream.sampling.top_p for stream in streams], device=logits.device))
     numbers = torch.tensor([stream.rng.random() for stream in streams], device=logits.device, dtype=torch.float64)
     cumulative = logp.double().exp().cumsum(-1)
     chosen = torch.searchsorted(cumulative, numbers.unsqueeze(1) * cumulative[:, -1:]).squeeze(1)
@@ -135,7 +135,7 @@ def draw(logits: Tensor, streams: list[Stream]) -> tuple[list[int], list[float]]
     return chosen.tolist(), logp.gather(1, chosen.unsqueeze(1)).squeeze(1).tolist()
 
 
-def _nucleus(logp: Tensor, top_p: Tensor) -> Tensor:
+def nucleus(logp: Tensor, top_p: Tensor) -> Tensor:
     """The smallest set of tokens whose probability reaches top_p, renormalised. logp: [row, vocabulary]."""
     ordered, order = logp.sort(-1, descending=True)
     before = ordered.exp().cumsum(-1) - ordered.exp()

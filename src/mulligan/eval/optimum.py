@@ -74,7 +74,7 @@ class Play:
         """This play, and the share of it that trials reached, as data for tables."""
         rewards = np.zeros((len(trials), len(self.returns)))  # 0 where a trial had ended before
         for row, trial in zip(rewards, trials, strict=True):
-            row[: len(trial.episodes)] = [episode.reward for episode in trial.episodes]
+            row[: len(trial.episodes)] = [episode.value for episode in trial.episodes]
         means: list[float] = rewards.mean(axis=0).tolist()
         value, totals = self.value(gamma_traj), rewards @ gamma_traj ** np.arange(len(self.returns))
         half = passk.Z95 * float(totals.std(ddof=1)) / math.sqrt(len(totals)) if len(totals) > 1 else None

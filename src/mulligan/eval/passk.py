@@ -116,6 +116,8 @@ class Summary:
     """Names the list of tasks: results with equal digests can be paired task by task."""
     drawn: list[float | None] = field(default_factory=list)
     """Share of those episodes that were drawn; only games against an opponent have draws."""
+    exact: list[int] = field(default_factory=list)
+    """How many of those returns are exact expectations (`mulligan.eval.exact`)."""
 
     def of_games(self) -> dict[str, Any]:
         """The figures of games against an opponent, by episode; `not_lost` is the share of games won or drawn."""
@@ -172,6 +174,7 @@ def summarise(trials: Sequence[Trial], episodes: int) -> Summary:
         failure=next((e.error for trial in trials if trial.failed for e in trial.episodes if e.error), ""),
         effective=[len(trials) / effect for effect in effects],
         drawn=[_share_of(StopReason.DRAWN, each) for each in ended],
+        exact=[sum(episode.expected is not None for episode in each) for each in ended],
     )
 
 
@@ -179,7 +182,7 @@ def _mean_return(trials: Sequence[Trial], n: int) -> tuple[float | None, Interva
     """Mean return of episode n and its normal 95 % interval, over the trials that played it to its end: where model or
     environment failed there is no return, since in a game 0 would be a draw."""
     ended = [trial for trial in trials if len(trial.episodes) > n and not trial.episodes[n].stop.is_infrastructure]
-    values, count = [trial.episodes[n].reward for trial in ended], len(ended)
+    values, count = [trial.episodes[n].value for trial in ended], len(ended)
     if not values:
         return None, None
     mean = sum(values) / count
@@ -245,7 +248,7 @@ def _wins(trial: Trial, episodes: int) -> list[float | None]:
 
 def _returns(trial: Trial, episodes: int) -> list[float | None]:
     """The return of each episode; None where it was not played to its end: in a game, 0 would be a draw."""
-    ended = [None if episode.stop.is_infrastructure else episode.reward for episode in trial.episodes]
+    ended = [None if episode.stop.is_infrastructure else episode.value for episode in trial.episodes]
     return [*ended, *[None] * (episodes - len(ended))]
 
 

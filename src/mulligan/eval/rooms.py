@@ -13,7 +13,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import product
 from typing import Any, cast
 
 import numpy as np
@@ -71,16 +70,21 @@ def room_of(game: str, opponents: Mapping[str, float], seat: int, hands: int = 3
     )
 
 
-def opponents_of_hands(task: Task, settings: TrialSettings) -> dict[str, float] | None:
-    """Who may play the task, each with its probability, where its episodes are hands as `room_of` counts them: dealt
-    anew, with turns enough, against an opponent that stays the same. None otherwise, and without OpenSpiel."""
-    game, decisions = GAMES.get(task.env, ("", 0))
+def are_hands(task: Task, settings: TrialSettings) -> bool:
+    """Whether each episode of a task is one hand, dealt anew, with turns enough; and OpenSpiel is there."""
+    _, decisions = GAMES.get(task.env, ("", 0))
     is_hand = task.env in GAMES and dict(task.params).get("hands", 1) == 1 and task.turns >= decisions
-    if not is_hand or (settings.restart, settings.stop) not in product((None, "fresh"), (None, "never")):
+    is_usual = settings.restart in (None, "fresh") and settings.stop in (None, "never")
+    return is_hand and is_usual and importlib.util.find_spec("pyspiel") is not None
+
+
+def opponents_of_hands(task: Task, settings: TrialSettings) -> dict[str, float] | None:
+    """Who may play the task, each with its probability, where `room_of` counts its hands: `are_hands`, and opponents
+    with a habit that stays the same. None otherwise."""
+    if not are_hands(task, settings):
         return None
     opponents: dict[str, float] = cast(Any, registry.build(task)).expected()
-    is_known = importlib.util.find_spec("pyspiel") is not None and opponents.keys() <= habits_of(game).keys()
-    return opponents if is_known else None
+    return opponents if opponents.keys() <= habits_of(GAMES[task.env][0]).keys() else None
 
 
 def best_by_hand(task: Task, settings: TrialSettings, gamma_traj: float = 1.0) -> list[float] | None:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from mulligan import notebook
 from mulligan.calls import call_within
@@ -42,6 +42,7 @@ from mulligan.types import PLAYERS, Reflection, Task, Trial, plain, whole
 
 if TYPE_CHECKING:
     from mulligan.eval.ceilings import Ceilings
+    from mulligan.eval.exact import ExactScores
     from mulligan.eval.optimum import Play
 
 _REQUESTS, _TASKS = "requests.json", "tasks.json"
@@ -71,6 +72,8 @@ class EvalResult(notebook.Shown):
     and its `controls` reached (`mulligan.eval.ceilings`); or why there are none (`left_out`). None elsewhere."""
     by_opponent: Sequence[Mapping[str, Any]]
     """The main arm's figures by opponent and seat, where there is an opponent."""
+    exact: Mapping[str, Any] | None
+    """How many hands of poker count with their exact expectation (`mulligan.eval.exact`); None where none can."""
     gains: Mapping[str, tuple[float, passk.Interval]]
     """main − control, paired by task: at p@N, or in the last episode's return for games. Tasks of which a trial failed
     outside the agent are left out, and so is a control that has no task in common with main."""
@@ -152,6 +155,7 @@ class EvalResult(notebook.Shown):
             "optimum": self.optimum,
             "ceilings": self.ceilings,
             "by_opponent": self.by_opponent,
+            "exact_scores": self.exact,
             "by_class": {name: asdict(summary) for name, summary in self.by_class.items()},
             "cut_replies": self.cut.to_dict(),
         }
@@ -213,6 +217,8 @@ class _Evaluation:
     judge: Judge = field(default_factory=Judge)
     ceilings: Ceilings | str | None = None
     """Of games against an opponent, or why they have none."""
+    scores: ExactScores | None = None
+    """Of hands that can be scored exactly."""
 
     def __post_init__(self) -> None:
         limit = self.plan.settings.env_timeout
@@ -233,6 +239,7 @@ class _Evaluation:
                 turns = await self._arm(arm)
                 if arm == "main" and turns:
                     self.turns_per_second = turns / (time.perf_counter() - arm_started)
+                self._score_exactly(arm)
         finally:
             if hasattr(self.policy, "aclose"):
                 await self.policy.aclose()
@@ -465,6 +472,7 @@ class _Evaluation:
             optimum=[optimum.beside(ended, gamma_traj) for gamma_traj, optimum in optima.items() if ended],
             ceilings=self._beside_ceilings(),
             by_opponent=self._by_opponent(),
+            exact=self.scores.to_dict() if self.scores is not None else None,
             gains={arm: gain for arm in controls if (gain := self._gain(arm))},
             by_class={name: self._summary(classes[name]) for name in sorted(classes)},
             seconds=seconds,
@@ -478,6 +486,17 @@ class _Evaluation:
             cut=passk.cut_replies(trials, self.plan.settings),
             trials=trials,
         )
+
+    def _score_exactly(self, arm: str) -> None:
+        """What the hands of an arm were worth before luck, where the policy knows how likely its replies are."""
+        from mulligan.eval.exact import ExactScores, can_score
+
+        if arm == "donors" or not can_score(self.tasks[0], self.plan.settings, self.policy):
+            return
+        if self.scores is None:
+            self.scores = ExactScores(cast(Any, self.policy), self.plan.settings)
+        trials = self.done[arm]
+        self.done[arm] = dict(zip(trials, self.scores.scored([*trials.values()]), strict=True))
 
     @cached_property
     def _names(self) -> passk.TaskNames:
@@ -506,7 +525,7 @@ class _Evaluation:
         return interval_of_mean(np.array([gains]), self._names.worlds(trials), effect=effect)
 
     def _score(self, trial: Trial) -> float:
-        return trial.episodes[-1].reward if self.versus else float(trial.solved_at is not None)
+        return trial.episodes[-1].value if self.versus else float(trial.solved_at is not None)
 
 
 def _separation(plan: EvalPlan, trials: Sequence[Trial]) -> Separation:

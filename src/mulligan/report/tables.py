@@ -49,6 +49,8 @@ def eval_table(result: Result) -> Table:
     controls = [(CONTROL_NAMES[name], summary) for name, summary in result["controls"].items() if summary["trials"]]
     rows = [(str(result["policy"]), result), *((INDENT + name, summary) for name, summary in controls)]
     rows = [(f"{name}*" if summary["failed"] else name, summary) for name, summary in rows]
+    if any(result.get("exact", ())):
+        rows[0] = (f"{rows[0][0]} (exact)", result)
     rows[1:1] = _share_rows(result)
     rows += [(room_name(name), summary) for name, summary in result["room"].items()]
     rows += [(optimum_name(optimum), optimum) for optimum in result.get("optimum", ())]
@@ -169,10 +171,11 @@ def _cells(summary: Result, *, versus: bool, scored: bool) -> list[str]:
     intervals = summary.get("returns_ci" if versus else "ci", [None] * len(summary["returns" if versus else "p"]))
     if versus:
         shares_won = summary.get("won") or [None] * len(intervals)
+        digits = 2 if "valid" in summary and not any(summary.get("exact", ())) else 3
         for mean, ci, won in zip(summary["returns"], intervals, shares_won, strict=True):
-            half = f" [dim]±{(ci[1] - ci[0]) / 2:.2f}[/]" if ci else ""
+            half = f" [dim]±{(ci[1] - ci[0]) / 2:.{digits}f}[/]" if ci else ""
             below = "" if won is None else f"\n[dim]won {100 * won:.0f} %[/]"
-            cells.append("–" if mean is None else f"{mean:+.2f}{half}{below}")
+            cells.append("–" if mean is None else f"{mean:+.{digits}f}{half}{below}")
     else:
         for share, ci in zip(summary["p"], intervals, strict=True):
             cells.append(f"{100 * share:.1f}" + (f" [dim]±{50 * (ci[1] - ci[0]):.1f}[/]" if ci else ""))
@@ -201,6 +204,7 @@ def footnotes(result: Result, flag: str = "") -> list[str]:
     lines += _reflections_shown(result)
     lines += [f"Against {name}: {_gain(gain, result)} (same tasks)" for name, gain in result["gains"].items()]
     lines += [line for optimum in result.get("optimum", ()) for line in _optimum_lines(optimum)]
+    lines += _exact_lines(result)
     lines += _ceiling_lines(result)
     if len(result["by_class"]) > 1 and not result.get("by_opponent"):
         for name, summary in result["by_class"].items():
@@ -225,6 +229,21 @@ def _optimum_lines(optimum: Result) -> list[str]:
         share = f"{100 * optimum['share_of_optimum']:.1f}{half} % in all{weighed}"
         lines.append(f"Share of the optimum reached: {share}; by episode {' / '.join(shares)}")
     return lines
+
+
+def _exact_lines(result: Result) -> list[str]:
+    """What exact returns are, and how many hands have them."""
+    scores = result.get("exact_scores")
+    if not scores or not scores["of"]:
+        return []
+    other = f"{100 * scores['other_replies']:.1f} % of hands have a reply in other words"
+    if not scores["hands"]:
+        return [f"Returns are sampled: {other} than the legal ones alone"]
+    count = f"{scores['hands']:,} of {scores['of']:,} hands with the controls'"
+    return [
+        f"(exact): returns are expectations over cards and moves, from the chances of legal replies ({count}); "
+        f"{other}, which count as asked again; games won are as played"
+    ]
 
 
 def _ceiling_lines(result: Result) -> list[str]:
