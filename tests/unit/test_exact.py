@@ -181,3 +181,20 @@ def test_a_model_weighs_replies_as_it_samples_them(max_tokens, top_p):
     for (_, reply), (chance, other) in zip(replies, chances, strict=True):
         assert chance == pytest.approx(math.exp(sum(reply.logprobs)), rel=1e-4)
         assert 0 <= other < 1
+
+
+def test_what_prompts_share_changes_nothing():
+    """Prompts that begin alike are computed together, others alone: the same chances."""
+    pytest.importorskip("torch")
+    from mulligan.engine.weigh import Pair, _batches, reply_chances
+    from mulligan.models.load import load
+
+    loaded, rng = load("nano:hidden=32,layers=2"), random.Random(0)
+    drawn = [tuple(rng.randrange(5, 90) for _ in range(size)) for size in (300, 200, 3, 40)]
+    prompts = [(*drawn[0], *drawn[3][:n]) for n in range(4)] + [drawn[1], (*drawn[1], 7), drawn[2], drawn[2][:1]]
+    pairs = [Pair(prompt, reply) for prompt in prompts for reply in ((9, 10), (11,))]
+    shared = {length for batch, length in _batches(sorted(pairs)) if len(batch) > 1}
+    assert {199, 299} <= shared
+    together = reply_chances(loaded.model, pairs, Sampling(1.0))
+    for pair in pairs:
+        assert together[pair] == pytest.approx(reply_chances(loaded.model, [pair], Sampling(1.0))[pair], rel=1e-4)

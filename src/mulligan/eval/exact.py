@@ -12,7 +12,7 @@ be expected in a hand, it counts with its sampled reward.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
@@ -29,10 +29,10 @@ from mulligan.trial.settings import TrialSettings
 from mulligan.types import Episode, Message, Task, Trial
 
 MOST_OTHER = 0.05
+RARE = 1e-4
+"""Information states that are come to less often are not asked for: what is done in them counts as random."""
 _AT_ONCE = 64
 """Trials whose prompts are weighed at once."""
-Moves = Mapping[str, Mapping[int, float]]
-"""Information state -> chances of actions."""
 
 
 class Line(NamedTuple):
@@ -47,31 +47,55 @@ class Line(NamedTuple):
     """The actions in this state, and the replies that name them."""
 
 
-class Weighed(NamedTuple):
-    """What a policy would do in a hand."""
-
-    moves: Moves
-    other: Mapping[str, float]
-    """Information state -> chance of a reply that names no action in its usual form."""
-
-
 @lru_cache(maxsize=256)
-def lines_of(task: Task, opponent: str) -> tuple[Line, ...]:
+def lines_of(task: Task, opponent: str) -> dict[str, Line]:
     """The information states of a hand of the task against an opponent by name; the task's own does not matter."""
     env = cast(Any, registry.build(task))
     tree = _tree(task, opponent)
-    lines = []
+    lines = {}
     for state in tree.states:
         before = tree.own_moves(state.example)
         observations = [env.observation_in(each) for each in (*(each for each, _ in before), state.example)]
         replies = [env.reply_of(action) for _, action in before]
         legal = [(action, env.reply_of(action)) for action in state.actions]
-        lines.append(Line(state.key, tuple(observations), tuple(replies), tuple(legal)))
-    return tuple(lines)
+        lines[state.key] = Line(state.key, tuple(observations), tuple(replies), tuple(legal))
+    return lines
 
 
 def _tree(task: Task, opponent: str) -> HandTree:
     return hand_tree(GAMES[task.env][0], task.integer("seat"), (opponent,))
+
+
+@dataclass
+class Hand:
+    """A hand, and what the policy would do in it."""
+
+    trial: Trial
+    episode: Episode
+    lines: Mapping[str, Line]
+    """Information state -> how the agent comes to it; those that follow on others stand behind them."""
+    tree: HandTree
+    moves: dict[str, Mapping[int, float]]
+    """Information state -> chances of actions; empty where the policy was not asked."""
+    other: dict[str, float] = field(default_factory=dict)
+    """Information state -> chance of a reply that names no action in its usual form."""
+
+    def likely(self, decisions: int) -> list[Line]:
+        """The information states after so many decisions that are not all too rare."""
+        chances = zip(self.tree.states, self.tree.own_chances(self.moves), strict=True)
+        likely = [state.key for state, chance in chances if state.reach[0] * chance > RARE]
+        return [self.lines[key] for key in likely if len(self.lines[key].replies) == decisions]
+
+    def settle(self) -> None:
+        """Where the policy was not asked, it moves at random."""
+        for key, line in self.lines.items():
+            self.moves[key] = self.moves[key] or {action: 1 / len(line.legal) for action, _ in line.legal}
+
+    @property
+    def other_replies(self) -> float:
+        """How many replies in other words are to be expected."""
+        chances = zip(self.tree.states, self.tree.own_chances(self.moves), strict=True)
+        return sum(float(state.reach[0] * chance) * self.other.get(state.key, 0.0) for state, chance in chances)
 
 
 @dataclass
@@ -81,64 +105,54 @@ class ExactScores:
     policy: WeighsReplies
     settings: TrialSettings
     other: list[float] = field(default_factory=list)
-    """Of each hand that was weighed, how many replies are to be expected that are something else."""
+    """Of each hand that was weighed, how many replies in other words are to be expected."""
     _chances: dict[int, list[float]] = field(default_factory=dict)
     """Digest of a prompt -> the chances of its legal replies."""
 
     def scored(self, trials: Sequence[Trial]) -> list[Trial]:
         """The trials with the expected rewards of those episodes that can be scored."""
-        scored = []
+        values: dict[tuple[int, int], float] = {}
         for first in range(0, len(trials), _AT_ONCE):
-            part = trials[first : first + _AT_ONCE]
-            hands = [(trial, episode) for trial in part for episode in trial.episodes]
-            self._ask((trial, episode, _lines(trial, episode)) for trial, episode in hands)
-            for trial in part:
-                episodes = tuple(replace(each, expected=self._value(trial, each)) for each in trial.episodes)
-                scored.append(replace(trial, episodes=episodes))
-        return scored
+            pairs = [
+                (n, episode) for n in range(first, min(first + _AT_ONCE, len(trials))) for episode in trials[n].episodes
+            ]
+            hands = {(n, each.index): hand for n, each in pairs if (hand := hand_of(trials[n], each))}
+            for decisions in range(GAMES[trials[0].task.env][1]):
+                self.weigh([(hand, line) for hand in hands.values() for line in hand.likely(decisions)])
+            for key, hand in hands.items():
+                hand.settle()
+                self.other.append(hand.other_replies)
+                if hand.other_replies <= MOST_OTHER:
+                    values[key] = float(hand.tree.value(hand.moves)[0])
+        return [
+            replace(
+                trial, episodes=tuple(replace(each, expected=values.get((n, each.index))) for each in trial.episodes)
+            )
+            for n, trial in enumerate(trials)
+        ]
 
     def to_dict(self) -> dict[str, Any]:
-        """How many hands were scored, of how many, and how many other replies are to be expected in a hand."""
+        """How many hands were scored, of how many, and how many replies in other words are to be expected in a hand."""
         exact = sum(other <= MOST_OTHER for other in self.other)
         mean = sum(self.other) / len(self.other) if self.other else None
         return {"hands": exact, "of": len(self.other), "other_replies": mean}
 
-    def _value(self, trial: Trial, episode: Episode) -> float | None:
-        lines = _lines(trial, episode)
-        if not lines:
-            return None
-        weighed, tree = self.weighed(trial, episode, lines), _tree(trial.task, _opponent(trial, episode))
-        chances = tree.own_chances(weighed.moves)
-        pairs = zip(tree.states, chances, strict=True)
-        other = sum(float(state.reach[0] * chance) * weighed.other[state.key] for state, chance in pairs)
-        self.other.append(other)
-        return float(tree.value(weighed.moves)[0]) if other <= MOST_OTHER else None
-
-    def weighed(self, trial: Trial, episode: Episode, lines: Sequence[Line]) -> Weighed:
-        """What the policy would do in these information states, with what it remembered in the episode."""
-        self._ask([(trial, episode, lines)])
-        moves, other = {}, {}
-        for line in lines:
-            chances = self._chances[_digest(self._prompt(trial, episode, line))]
-            total = sum(chances)
-            other[line.key] = max(0.0, 1.0 - total)
-            weights = chances if total > 0 else [1.0] * len(chances)
+    def weigh(self, asked: Sequence[tuple[Hand, Line]]) -> None:
+        """Note what the policy would do in information states of hands."""
+        style = prompts.style(self.settings.style)
+        messages = [self._prompt(hand.trial, hand.episode, line) for hand, line in asked]
+        digests = [derive(json.dumps(each)) for each in messages]
+        new = {digest: n for n, digest in enumerate(digests) if digest not in self._chances}
+        replies = [[style.demonstrated(reply) for _, reply in asked[n][1].legal] for n in new.values()]
+        if new:
+            chances = self.policy.reply_chances([messages[n] for n in new.values()], replies, self.settings.sampling)
+            self._chances |= dict(zip(new, chances, strict=True))
+        for (hand, line), digest in zip(asked, digests, strict=True):
+            weights = self._chances[digest]
+            total = sum(weights)
+            hand.other[line.key] = max(0.0, 1.0 - total)
             pairs = zip(line.legal, weights, strict=True)
-            moves[line.key] = {action: weight / sum(weights) for (action, _), weight in pairs}
-        return Weighed(moves, other)
-
-    def _ask(self, hands: Iterable[tuple[Trial, Episode, Sequence[Line]]]) -> None:
-        """Weigh the replies to all prompts of hands that were not weighed yet."""
-        style, asked = prompts.style(self.settings.style), dict[int, tuple[list[Message], list[str]]]()
-        for trial, episode, lines in hands:
-            for line in lines:
-                messages = self._prompt(trial, episode, line)
-                if (digest := _digest(messages)) not in self._chances:
-                    asked[digest] = (messages, [style.demonstrated(reply) for _, reply in line.legal])
-        if asked:
-            messages_of, replies = zip(*asked.values(), strict=True)
-            chances = self.policy.reply_chances(messages_of, replies, self.settings.sampling)
-            self._chances |= dict(zip(asked, chances, strict=True))
+            hand.moves[line.key] = {action: weight / total for (action, _), weight in pairs} if total > 0 else {}
 
     def _prompt(self, trial: Trial, episode: Episode, line: Line) -> list[Message]:
         """What the agent would be shown in an information state: the episode's own prompt, but for the hand."""
@@ -157,20 +171,13 @@ def can_score(task: Task, settings: TrialSettings, policy: object) -> bool:
     return isinstance(policy, WeighsReplies) and are_hands(task, settings)
 
 
-def _lines(trial: Trial, episode: Episode) -> tuple[Line, ...]:
-    """The information states of an episode's hand; none where it cannot be scored."""
-    opponent = _opponent(trial, episode)
+def hand_of(trial: Trial, episode: Episode) -> Hand | None:
+    """The hand of an episode; None where it cannot be scored."""
+    opponent = at_episode(str(trial.task.opponent), episode.index)
     is_whole = episode.turns and not episode.continues and not episode.stop.is_infrastructure
     if not is_whole or opponent not in habits_of(GAMES[trial.task.env][0]):
-        return ()
+        return None
     if not episode.opening[-1]["content"].endswith(episode.turns[0].observation):
-        return ()
-    return lines_of(replace(trial.task, seed=0), opponent)
-
-
-def _opponent(trial: Trial, episode: Episode) -> str:
-    return at_episode(str(trial.task.opponent), episode.index)
-
-
-def _digest(messages: Sequence[Message]) -> int:
-    return derive(json.dumps(messages))
+        return None
+    lines, tree = lines_of(replace(trial.task, seed=0), opponent), _tree(trial.task, opponent)
+    return Hand(trial, episode, lines, tree, {key: {} for key in lines})

@@ -69,21 +69,18 @@ class LocalPolicy:
 
         A text that other tokens spell too, or that another token ends, is a little likelier than this.
         """
-        from mulligan.engine.weigh import reply_chances
+        from mulligan.engine.weigh import Pair, reply_chances
 
-        pairs: dict[tuple[tuple[int, ...], tuple[int, ...]], float] = {}
-        asked = []
+        asked: list[list[Pair | None]] = []
         for messages, texts in zip(prompts, replies, strict=True):
             prompt = tuple(self._tokens(messages))
             endings = [tuple(self.renderer.encode_reply(text)) for text in texts]
             # Where the limit cuts off only the token that ends a reply, the text is complete.
-            asked.append(
-                [(prompt, ids[: sampling.max_tokens]) if self._fits(prompt, ids, sampling) else None for ids in endings]
-            )
-            pairs |= dict.fromkeys(pair for pair in asked[-1] if pair is not None)
-        chances = reply_chances(self.engine.model, [*pairs], sampling)
-        pairs = dict(zip(pairs, chances, strict=True))
-        return [[0.0 if pair is None else pairs[pair] for pair in of_prompt] for of_prompt in asked]
+            fitting = [ids[: sampling.max_tokens] if self._fits(prompt, ids, sampling) else None for ids in endings]
+            asked.append([None if ids is None else Pair(prompt, ids) for ids in fitting])
+        pairs = [pair for of_prompt in asked for pair in of_prompt if pair is not None]
+        chances = reply_chances(self.engine.model, pairs, sampling)
+        return [[0.0 if pair is None else chances[pair] for pair in of_prompt] for of_prompt in asked]
 
     def _fits(self, prompt: Sequence[int], ids: Sequence[int], sampling: Sampling) -> bool:
         return len(ids) - 1 <= min(sampling.max_tokens, self.engine.context - len(prompt))
