@@ -198,3 +198,40 @@ def test_what_prompts_share_changes_nothing():
     together = reply_chances(loaded.model, pairs, Sampling(1.0))
     for pair in pairs:
         assert together[pair] == pytest.approx(reply_chances(loaded.model, [pair], Sampling(1.0))[pair], rel=1e-4)
+
+
+class Careful(Gambler):
+    """In the first hand the equilibrium of the first seat with α = 0: passes, and calls with K and a third of Q."""
+
+    def bet(self, messages):
+        if "You acted" in messages[1]["content"]:
+            return 1.0
+        calls = {"J": 0.0, "Q": 1 / 3, "K": 1.0}
+        (card,) = re.findall(r"^Your card: (.)$", messages[-1]["content"], re.MULTILINE)
+        return calls[card] if "Betting: you pass, opponent bet" in messages[-1]["content"] else 0.0
+
+
+def test_exploitability_before_and_after_adapting():
+    """Who always bets, as after the first hand, gives away 1/3 - 1/18 in the first seat (`test_rooms`)."""
+    result = evaluate(Careful(), params={"opponent": MAGE, "seat": 1}, tasks=4)
+    before, after = (result.exploitability[name]["mean"] for name in ("before", "after"))
+    assert before == pytest.approx(0.0, abs=0.002)
+    assert after == pytest.approx(1 / 3 - 1 / 18, abs=0.002)
+    assert result.exploitability["trials"] == 4
+    assert any(line.startswith("Exploitability: 0.00") for line in footnotes(result.to_dict()))
+
+
+def test_exploitability_in_leduc_is_that_of_the_whole_policy():
+    """Who always calls (checks), in Leduc: the same as its table."""
+    from mulligan.envs.leduc import GAME
+    from mulligan.eval.rooms import equilibrium, exploitability
+
+    class Caller(Gambler):
+        def chances(self, messages, replies):
+            return [float("call" in reply) for reply in replies]
+
+    result = evaluate(Caller(), "leduc", params={"opponent": "caller", "seat": 1}, tasks=1, episodes=1)
+    calls = {state: {1: 1.0} for state in equilibrium(GAME)}
+    expected = exploitability(GAME, calls, 1)
+    assert result.exploitability["before"]["mean"] == pytest.approx(expected)
+    assert result.exploitability["before"] == result.exploitability["after"]

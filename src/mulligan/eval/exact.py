@@ -17,11 +17,14 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
+import numpy as np
+
 from mulligan.envs import registry
 from mulligan.envs.adapters.spiel_hand import HandTree, hand_tree
 from mulligan.envs.adapters.spiel_opponents import habits_of
 from mulligan.envs.opponents import at_episode
-from mulligan.eval.rooms import GAMES, are_hands
+from mulligan.eval.intervals import interval_of_mean
+from mulligan.eval.rooms import GAMES, are_hands, exploitability
 from mulligan.policy.base import WeighsReplies
 from mulligan.seeding import derive
 from mulligan.trial import prompts
@@ -31,6 +34,8 @@ from mulligan.types import Episode, Message, Task, Trial
 MOST_OTHER = 0.05
 RARE = 1e-4
 """Information states that are come to less often are not asked for: what is done in them counts as random."""
+EXPLOITED = 32
+"""Trials whose exploitability is computed: in Leduc poker it takes 144 information states and half a second each."""
 _AT_ONCE = 64
 """Trials whose prompts are weighed at once."""
 
@@ -131,6 +136,24 @@ class ExactScores:
             for n, trial in enumerate(trials)
         ]
 
+    def exploitability(self, trials: Sequence[Trial]) -> dict[str, Any] | None:
+        """Chips a hand that the policy gives away to its best response, in the first and in the last episode, the mean
+        over some of the trials with its interval; None where their hands were not scored."""
+        scored = [trial for trial in trials if all(each.expected is not None for each in trial.episodes)]
+        given: dict[str, list[float]] = {"before": [], "after": []}
+        for trial in scored[:EXPLOITED]:
+            game, seat = GAMES[trial.task.env][0], trial.task.integer("seat")
+            for name, episode in zip(given, (trial.episodes[0], trial.episodes[-1]), strict=True):
+                hand = _hand(trial, episode, "random")  # against whom a player may come to all of its states
+                self.weigh([(hand, line) for line in hand.lines.values()])
+                hand.settle()
+                given[name].append(exploitability(game, hand.moves, seat))
+        if not given["before"]:
+            return None
+        means = {name: interval_of_mean(np.array([values])) for name, values in given.items()}
+        parts = {name: {"mean": mean, "ci": interval} for name, (mean, interval) in means.items()}
+        return {**parts, "trials": len(given["before"])}
+
     def to_dict(self) -> dict[str, Any]:
         """How many hands were scored, of how many, and how many replies in other words are to be expected in a hand."""
         exact = sum(other <= MOST_OTHER for other in self.other)
@@ -179,5 +202,9 @@ def hand_of(trial: Trial, episode: Episode) -> Hand | None:
         return None
     if not episode.opening[-1]["content"].endswith(episode.turns[0].observation):
         return None
+    return _hand(trial, episode, opponent)
+
+
+def _hand(trial: Trial, episode: Episode, opponent: str) -> Hand:
     lines, tree = lines_of(replace(trial.task, seed=0), opponent), _tree(trial.task, opponent)
     return Hand(trial, episode, lines, tree, {key: {} for key in lines})

@@ -145,7 +145,12 @@ def exploitability(game: str, policy: Policy, seat: int | None = None) -> float:
     """
     if seat is None:
         return (best_response_value(game, policy, 1) + best_response_value(game, policy, 2)) / 2
-    return best_response_value(game, policy, 3 - seat) - best_response_value(game, equilibrium(game), 3 - seat)
+    return best_response_value(game, policy, 3 - seat) - _value_of_game(game, 3 - seat)
+
+
+@lru_cache(maxsize=8)
+def _value_of_game(game: str, seat: int) -> float:
+    return best_response_value(game, equilibrium(game), seat)
 
 
 def best_response_value(game: str, policy: Policy, seat: int) -> float:

@@ -74,6 +74,9 @@ class EvalResult(notebook.Shown):
     """The main arm's figures by opponent and seat, where there is an opponent."""
     exact: Mapping[str, Any] | None
     """How many hands of poker count with their exact expectation (`mulligan.eval.exact`); None where none can."""
+    exploitability: Mapping[str, Any] | None
+    """Chips a hand that the policy gives away to its best response, before and after it has met the opponent: in the
+    first episode and in the last. None where hands have no exact expectation."""
     gains: Mapping[str, tuple[float, passk.Interval]]
     """main − control, paired by task: at p@N, or in the last episode's return for games. Tasks of which a trial failed
     outside the agent are left out, and so is a control that has no task in common with main."""
@@ -156,6 +159,7 @@ class EvalResult(notebook.Shown):
             "ceilings": self.ceilings,
             "by_opponent": self.by_opponent,
             "exact_scores": self.exact,
+            "exploitability": self.exploitability,
             "by_class": {name: asdict(summary) for name, summary in self.by_class.items()},
             "cut_replies": self.cut.to_dict(),
         }
@@ -219,6 +223,7 @@ class _Evaluation:
     """Of games against an opponent, or why they have none."""
     scores: ExactScores | None = None
     """Of hands that can be scored exactly."""
+    exploitability: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         limit = self.plan.settings.env_timeout
@@ -473,6 +478,7 @@ class _Evaluation:
             ceilings=self._beside_ceilings(),
             by_opponent=self._by_opponent(),
             exact=self.scores.to_dict() if self.scores is not None else None,
+            exploitability=self.exploitability,
             gains={arm: gain for arm in controls if (gain := self._gain(arm))},
             by_class={name: self._summary(classes[name]) for name in sorted(classes)},
             seconds=seconds,
@@ -495,8 +501,10 @@ class _Evaluation:
             return
         if self.scores is None:
             self.scores = ExactScores(cast(Any, self.policy), self.plan.settings)
-        trials = self.done[arm]
+        trials = dict(sorted(self.done[arm].items()))
         self.done[arm] = dict(zip(trials, self.scores.scored([*trials.values()]), strict=True))
+        if arm == "main":
+            self.exploitability = self.scores.exploitability([*self.done[arm].values()])
 
     @cached_property
     def _names(self) -> passk.TaskNames:

@@ -242,7 +242,23 @@ def _exact_lines(result: Result) -> list[str]:
     count = f"{scores['hands']:,} of {scores['of']:,} hands with the controls'"
     return [
         f"(exact): returns are expectations over cards and moves, from the chances of legal replies ({count}); "
-        f"{other}, which count as asked again; games won are as played"
+        f"{other}, which count as asked again; games won are as played",
+        *_exploitability_lines(result),
+    ]
+
+
+def _exploitability_lines(result: Result) -> list[str]:
+    given = result.get("exploitability")
+    if not given:
+        return []
+    before, after = (
+        f"{max(0.0, each['mean']):.3f}"
+        + (f" ±{(each['ci'][1] - each['ci'][0]) / 2:.3f}" if math.isfinite(each["ci"][0]) else "")
+        for each in (given["before"], given["after"])
+    )
+    return [
+        f"Exploitability: {before} chips a hand in the first episode, {after} in the last ({given['trials']} trials): "
+        "what a best response wins beyond the equilibrium"
     ]
 
 
