@@ -24,6 +24,7 @@ from mulligan.envs.adapters.spiel_hand import HandTree, hand_tree
 from mulligan.envs.adapters.spiel_opponents import habits_of
 from mulligan.envs.opponents import at_episode
 from mulligan.eval.intervals import interval_of_mean
+from mulligan.eval.opponents import told
 from mulligan.eval.rooms import GAMES, are_hands, exploitability
 from mulligan.policy.base import WeighsReplies
 from mulligan.seeding import derive
@@ -111,11 +112,14 @@ class ExactScores:
     settings: TrialSettings
     other: list[float] = field(default_factory=list)
     """Of each hand that was weighed, how many replies in other words are to be expected."""
+    _is_told: bool = False
     _chances: dict[int, list[float]] = field(default_factory=dict)
     """Digest of a prompt -> the chances of its legal replies."""
 
-    def scored(self, trials: Sequence[Trial]) -> list[Trial]:
-        """The trials with the expected rewards of those episodes that can be scored."""
+    def scored(self, trials: Sequence[Trial], *, is_told: bool = False) -> list[Trial]:
+        """The trials with the expected rewards of those episodes that can be scored; `is_told`: the agent was told who
+        the opponent is."""
+        self._is_told = is_told
         values: dict[tuple[int, int], float] = {}
         for first in range(0, len(trials), _AT_ONCE):
             pairs = [
@@ -186,7 +190,8 @@ class ExactScores:
         for number, (reply, observation) in enumerate(zip(line.replies, line.observations[1:], strict=True), 1):
             messages.append({"role": "assistant", "content": style.demonstrated(reply)})
             messages.append({"role": "user", "content": prompts.turn(observation, "", turns - number, style)})
-        return prompts.last_turns(messages, len(line.replies), self.settings.window, system)
+        shown = prompts.last_turns(messages, len(line.replies), self.settings.window, system)
+        return told(shown, trial.task) if self._is_told else shown
 
 
 def can_score(task: Task, settings: TrialSettings, policy: object) -> bool:

@@ -5,8 +5,10 @@ Arms of an evaluation, each a file of trials in the run folder:
 main         the policy under the settings asked for
 independent  as many retries without any memory: what the gain must beat
 removed      memory without the reflection's text
-foreign      the reflection of a different task of the same class, written after the same episode
+foreign      the reflection of a different task of the same class, written after the same episode; in games, all that
+             was remembered in a trial against another opponent
 other-trial  the reflection of another trial of the same task
+told         in games, with who the opponent is, in words
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from mulligan.calls import call_within
 from mulligan.envs import registry
 from mulligan.errors import ParameterError, PolicyError, RunFolderError, UsageError
 from mulligan.eval import passk
+from mulligan.eval.opponents import Told, left_out, other_opponents, remembered_by
 from mulligan.eval.paid import PaidReplies, Remembering
 from mulligan.eval.plan import EvalPlan, Prices
 from mulligan.policy.base import Policy
@@ -67,6 +70,8 @@ class EvalResult(notebook.Shown):
     optimum: Sequence[Mapping[str, Any]]
     """What no agent can pass, and the share of it that the policy reached (`mulligan.eval.optimum.Play.beside`): for
     γ_traj = 1 and for the policy's own, where the game has a model that is quickly solved."""
+    controls_left_out: Mapping[str, str]
+    """Controls that were asked for and not played, with the reason where it is not the memory."""
     ceilings: Mapping[str, Any] | None
     """Of games against an opponent: exact returns by episode, and the share of the room between them that the policy
     and its `controls` reached (`mulligan.eval.ceilings`); or why there are none (`left_out`). None elsewhere."""
@@ -151,7 +156,8 @@ class EvalResult(notebook.Shown):
             "style": self.plan.settings.style,
             **({"related": True} if self.plan.related else {}),
             **asdict(self.main),
-            "controls_left_out": sorted({*self.plan.controls} - {*self.plan.arms()}),
+            "controls_left_out": sorted(self.controls_left_out),
+            "left_out_because": {name: reason for name, reason in self.controls_left_out.items() if reason},
             "controls": {name: asdict(summary) for name, summary in self.controls.items()},
             "gains": {name: {"gain": gain, "ci": ci} for name, (gain, ci) in self.gains.items()},
             "room": {name: asdict(summary) for name, summary in self.room.items()},
@@ -230,6 +236,13 @@ class _Evaluation:
         self.tasks = tasks_of(self.plan.env, self.plan.tasks, self.plan.seed_set, self.plan.params, env_timeout=limit)
         self.versus = registry.spec(self.plan.env).kind == "versus"
         self.pays = bool(getattr(self.policy, "pays", False))
+        reasons = {
+            arm: left_out(arm, self.tasks, self.plan.settings) if self.versus else "" for arm in self.plan.arms()
+        }
+        self.arms = [arm for arm, reason in reasons.items() if not reason]
+        """The arms to play, main first."""
+        wanted = [name for name in self.plan.controls if self.versus or name != "told"]
+        self.controls_left_out = {name: reasons.get(name, "") for name in wanted if name not in self.arms}
 
     async def play(self) -> EvalResult:
         room = await self._room() if self.plan.room else {}  # first, so that its mistakes come before any cost
@@ -239,7 +252,7 @@ class _Evaluation:
         self._keep_tasks()
         self._restore()
         try:
-            for arm in self.plan.arms():
+            for arm in self.arms:
                 arm_started = time.perf_counter()
                 turns = await self._arm(arm)
                 if arm == "main" and turns:
@@ -275,7 +288,7 @@ class _Evaluation:
             self.requests_before = _difference(getattr(self.policy, "stats", {}), earlier)
         except (AttributeError, TypeError, ValueError) as error:
             raise RunFolderError(f"{file} holds no count of requests; {advice}") from error
-        for arm in self.plan.arms():
+        for arm in self.arms:
             trials = self.folder.trials(arm) if self.folder else {}
             self._check_trials(arm, trials)
             used = [passk.tokens(trial) for trial in trials.values()]
@@ -327,6 +340,7 @@ class _Evaluation:
         if not missing:
             return 0
         turns = 0
+        policy = Told(self.policy) if arm == "told" else self.policy
         writer = self.folder.writer(arm) if self.folder else None
 
         def on_trial(number: int, trial: Trial) -> None:
@@ -342,11 +356,8 @@ class _Evaluation:
 
         try:
             await collect(
-                [
-                    self._job(self.tasks[index], self._trial_index(arm), self._reflections(arm, index))
-                    for index in missing
-                ],
-                Remembering(self.policy, paid, self._count) if self.pays else self.policy,
+                [self._job_of(arm, index) for index in missing],
+                Remembering(policy, paid, self._count) if self.pays else policy,
                 self._settings(arm),
                 concurrency=self.concurrency,
                 on_trial=on_trial,
@@ -361,6 +372,17 @@ class _Evaluation:
     def _job(self, task: Task, index: int = 0, reflections: ReflectionSource | None = None) -> Job:
         later = self.plan.settings.episodes - 1 if self.plan.related else 0
         return Job(task, self.plan.seed, index, reflections, related=next_alike(task, self.tasks, later))
+
+    def _job_of(self, arm: str, index: int) -> Job:
+        """The trial of an arm on a task."""
+        task, number = self.tasks[index], self._trial_index(arm)
+        if not (arm == "foreign" and self.versus):
+            return self._job(task, number, self._reflections(arm, index))
+        main = [trial for _, trial in sorted(self.done["main"].items()) if not trial.failed]
+        donor = generator(self.plan.seed, task.seed, "foreign").choice(other_opponents(task, main) or main)
+        notes = {episode.index: episode.reflection for episode in donor.episodes if episode.reflection}
+        job = self._job(task, number, lambda n: replace(notes[n], completion=None) if n in notes else None)
+        return replace(job, memories=lambda n: remembered_by(donor, n))
 
     def _reflections(self, arm: str, index: int) -> ReflectionSource | None:
         """Where a control takes the reflections from that it shows to a task; None: the agent writes them."""
@@ -464,7 +486,7 @@ class _Evaluation:
         classes: dict[str, dict[int, Trial]] = defaultdict(dict)
         for index, trial in main.items():
             classes[trial.task.task_class][index] = trial
-        controls = [arm for arm in self.plan.arms() if arm not in ("main", "donors")]
+        controls = [arm for arm in self.arms if arm not in ("main", "donors")]
         trials = [main[index] for index in sorted(main)]
         ended = [trial for trial in trials if not trial.failed]
         return EvalResult(
@@ -472,6 +494,7 @@ class _Evaluation:
             policy=self.policy.name,
             kind=registry.spec(self.plan.env).kind,
             main=self._summary(main),
+            controls_left_out=self.controls_left_out,
             controls={arm: self._summary(self.done[arm]) for arm in controls},
             room=room,
             optimum=[optimum.beside(ended, gamma_traj) for gamma_traj, optimum in optima.items() if ended],
@@ -484,7 +507,7 @@ class _Evaluation:
             seconds=seconds,
             tokens=self.tokens,
             cost=self._cost(),
-            complete=all(len(self.done[arm]) == len(self.tasks) for arm in self.plan.arms()),
+            complete=all(len(self.done[arm]) == len(self.tasks) for arm in self.arms),
             run=self.folder.name if self.folder else None,
             separation=_separation(self.plan, trials),
             turns_per_second=self.turns_per_second,
@@ -502,7 +525,8 @@ class _Evaluation:
         if self.scores is None:
             self.scores = ExactScores(cast(Any, self.policy), self.plan.settings)
         trials = dict(sorted(self.done[arm].items()))
-        self.done[arm] = dict(zip(trials, self.scores.scored([*trials.values()]), strict=True))
+        scored = self.scores.scored([*trials.values()], is_told=arm == "told")
+        self.done[arm] = dict(zip(trials, scored, strict=True))
         if arm == "main":
             self.exploitability = self.scores.exploitability([*self.done[arm].values()])
 

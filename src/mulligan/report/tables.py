@@ -21,7 +21,10 @@ _CONTROLS = {
     "removed": ("reflection removed", "memory without the text of reflections"),
     "foreign": ("foreign reflection", "the reflections of other tasks"),
     "other-trial": ("reflection of another trial", "the reflections of another trial of the task"),
+    "told": ("opponent told", "who the opponent is, in words"),
 }
+_FOREIGN_GAME = ("memory of another opponent", "what was remembered in trials against other opponents")
+"""In games, the control "foreign"."""
 CONTROL_NAMES = {control: name for control, (name, _) in _CONTROLS.items()}
 _SEPARATION = {
     "shared": "\ntraining and evaluation share worlds: tasks begin alike",
@@ -46,7 +49,9 @@ def optimum_name(optimum: Result) -> str:
 
 def eval_table(result: Result) -> Table:
     """One evaluation: the policy, its controls, then the scripted players that show the room."""
-    controls = [(CONTROL_NAMES[name], summary) for name, summary in result["controls"].items() if summary["trials"]]
+    controls = [
+        (_control(name, result)[0], summary) for name, summary in result["controls"].items() if summary["trials"]
+    ]
     rows = [(str(result["policy"]), result), *((INDENT + name, summary) for name, summary in controls)]
     rows = [(f"{name}*" if summary["failed"] else name, summary) for name, summary in rows]
     if any(result.get("exact", ())):
@@ -71,6 +76,11 @@ _CEILINGS = {
     "equilibrium": "equilibrium (exact)",
 }
 """Rows of a game's ceilings; the optimum has one of its own."""
+
+
+def _control(name: str, result: Result) -> tuple[str, str]:
+    """The name of a control, and what it plays with."""
+    return _FOREIGN_GAME if name == "foreign" and result["kind"] == "versus" else _CONTROLS[name]
 
 
 def _share_rows(result: Result) -> list[tuple[str, Result]]:
@@ -277,7 +287,7 @@ def _ceiling_lines(result: Result) -> list[str]:
     lines[0] += " weighed as they are drawn"
     for name, control in ceilings["controls"].items():
         shares = ["–" if share is None else f"{100 * share:.0f}" for share in control["share"]]
-        lines.append(f"share of the room, {CONTROL_NAMES.get(name, name)}: {' / '.join(shares)} % by episode")
+        lines.append(f"share of the room, {_control(name, result)[0]}: {' / '.join(shares)} % by episode")
     return lines
 
 
@@ -289,11 +299,14 @@ def _explained(result: Result) -> list[str]:
     lines = [f"{figures}; ±: half of the 95 % interval{side}"]
     if result["policy"] == "random":
         lines.append("random: random legal moves")
-    shown = [_CONTROLS[name] for name, summary in result["controls"].items() if summary["trials"]]
+    shown = [_control(name, result) for name, summary in result["controls"].items() if summary["trials"]]
     lines += [f"{name}: the same policy with {memory}" for name, memory in shown]
-    if result["controls_left_out"] and result["episodes"] > 1:
+    reasons = result.get("left_out_because", {})
+    lines += [f"No control {name}: {reason}" for name, reason in reasons.items()]
+    by_memory = [name for name in result["controls_left_out"] if name not in reasons]
+    if by_memory and result["episodes"] > 1:
         reason = "every episode is an independent retry" if result["memory"] == "none" else "it holds no reflections"
-        lines.append(f"Memory is {result['memory']}, {reason}: no control {', '.join(result['controls_left_out'])}")
+        lines.append(f"Memory is {result['memory']}, {reason}: no control {', '.join(by_memory)}")
     if result["room"]:
         lines += ["scripted, ceiling: the environment's own players, for comparison; the ceiling sees what is hidden"]
     if not versus and result["ceiling"] is not None and result["ceiling"] < 1:
@@ -357,7 +370,8 @@ def _reflections_shown(result: Result) -> list[str]:
     lines = []
     for name, summary in result["controls"].items():
         later, shown = sum(summary["played"][1:]), summary["reflections"]
-        if name in ("foreign", "other-trial") and shown < later:
+        is_note = name == "other-trial" or (name == "foreign" and result["memory"] in ("reflection", "both"))
+        if is_note and shown < later:
             lines.append(f"Control {name}: a reflection could be shown before {shown} of {later} later episodes")
     return lines
 

@@ -42,7 +42,7 @@ def add_options(parser: Parser) -> None:
         "--controls",
         default="independent",
         metavar="LIST",
-        help="independent, removed, foreign, other-trial; comma-separated, or 'all' or 'off' (independent)",
+        help="independent, removed, foreign, other-trial, told; comma-separated, or 'all' or 'off' (independent)",
     )
     parser.add_argument("--no-room", action="store_true", help="leave out ceiling and experts")
     parser.add_argument(
