@@ -133,7 +133,8 @@ def test_a_model_weighs_replies_as_it_samples_them(max_tokens, top_p):
 def test_what_prompts_share_changes_nothing():
     """Prompts that begin alike are computed together, others alone: the same chances."""
     pytest.importorskip("torch")
-    from mulligan.engine.weigh import Pair, _batches, reply_chances
+    from mulligan.engine.base import Pair
+    from mulligan.engine.weigh import _batches, reply_chances
     from mulligan.models.load import load
 
     loaded, rng = load("nano:hidden=32,layers=2"), random.Random(0)

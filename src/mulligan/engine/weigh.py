@@ -6,11 +6,12 @@ Prompts that begin alike, such as those of one hand with one memory, are compute
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
+from torch import Tensor
 
-from mulligan.engine.slots import nucleus
+from mulligan.engine.base import Pair
 from mulligan.models.attention import PackedPlan, SharedPrefix, common_prefix_length, forward, prefix_indices, use_plans
 from mulligan.types import Sampling
 
@@ -18,13 +19,6 @@ TOKENS = 16_384
 """Tokens that are computed at once."""
 _FEW = 512
 """Another run of the model costs as much as so many more tokens in this one."""
-
-
-class Pair(NamedTuple):
-    """A reply and what comes before it, as tokens."""
-
-    prompt: tuple[int, ...]
-    reply: tuple[int, ...]
 
 
 @torch.no_grad()
@@ -100,14 +94,22 @@ def _chances(model: Any, batch: Sequence[Pair], shared: int, sampling: Sampling)
     counts = [len(reply) for _, reply in batch]
     if sampling.temperature <= 0:
         hits = (logits.argmax(-1) == targets).double()
-        return [float(each.prod()) for each in hits.split(counts)]
+        return [float(each.prod()) for each in torch.split(hits, counts)]
     logp = torch.log_softmax(logits.float() / sampling.temperature, dim=-1)
     if sampling.top_p < 1:
         logp = nucleus(logp, torch.full((len(logp),), sampling.top_p, device=device))
     drawn = logp.gather(1, targets.unsqueeze(1)).squeeze(1).double()
-    return [float(each.sum().exp()) for each in drawn.split(counts)]
+    return [float(each.sum().exp()) for each in torch.split(drawn, counts)]
 
 
 def _prefix(lengths: Sequence[int], device: torch.device) -> SharedPrefix:
     keys, own, copies, ends = (torch.from_numpy(indices).to(device) for indices in prefix_indices(lengths))
     return SharedPrefix(keys, own, copies.view(-1, lengths[0]), ends.int())
+
+
+def nucleus(logp: Tensor, top_p: Tensor) -> Tensor:
+    """The smallest set of tokens whose probability reaches top_p, renormalised. logp: [row, vocabulary]."""
+    ordered, order = logp.sort(-1, descending=True)
+    before = ordered.exp().cumsum(-1) - ordered.exp()
+    ordered = ordered.masked_fill(before >= top_p.unsqueeze(1), -torch.inf)
+    return torch.log_softmax(torch.empty_like(logp).scatter_(1, order, ordered), dim=-1)

@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mulligan.engine.base import Pair
 from mulligan.errors import ContextFull
 from mulligan.policy.base import Conversation, Policy
 from mulligan.types import Completion, Message, Sampling, Task
@@ -69,8 +70,6 @@ class LocalPolicy:
 
         A text that other tokens spell too, or that another token ends, is a little likelier than this.
         """
-        from mulligan.engine.weigh import Pair, reply_chances
-
         asked: list[list[Pair | None]] = []
         for messages, texts in zip(prompts, replies, strict=True):
             prompt = tuple(self._tokens(messages))
@@ -79,7 +78,7 @@ class LocalPolicy:
             fitting = [ids[: sampling.max_tokens] if self._fits(prompt, ids, sampling) else None for ids in endings]
             asked.append([None if ids is None else Pair(prompt, ids) for ids in fitting])
         pairs = [pair for of_prompt in asked for pair in of_prompt if pair is not None]
-        chances = reply_chances(self.engine.model, pairs, sampling)
+        chances = self.engine.reply_chances(pairs, sampling)
         return [[0.0 if pair is None else chances[pair] for pair in of_prompt] for of_prompt in asked]
 
     def _fits(self, prompt: Sequence[int], ids: Sequence[int], sampling: Sampling) -> bool:
