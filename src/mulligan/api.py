@@ -118,7 +118,7 @@ def evaluate(
                  which is evaluated with the settings and parameters it was trained with unless others are given
     tasks        how many tasks of `seed_set` (eval, validation or train)
     seed         root of the policy's sampling; the tasks do not depend on it
-    controls     some of independent, removed, foreign, other-trial; or "all" or "off"
+    controls     some of independent, removed, foreign, other-trial, told; or "all" or "off"
     room         whether scripted players play the same tasks: ceiling and experts
     related      whether later episodes are other tasks of the class; None: as the run was trained, otherwise no
     concurrency  trials at a time, and so calls of a function

@@ -200,6 +200,8 @@ class Episode:
     """What an episode without a turn paid: in a game, a context that is full at once costs what losing does."""
     by_stand_in: bool = False
     """True when somebody else played it in the agent's place, to find what the agent would not have tried."""
+    expected: float | None = None
+    """The reward that was to be expected before luck was drawn, where an evaluation computed it (`eval.exact`)."""
 
     @property
     def won(self) -> bool:
@@ -209,6 +211,11 @@ class Episode:
     def reward(self) -> float:
         """Sum of the task's rewards, undiscounted."""
         return float(sum((turn.reward for turn in self.turns), self.forfeit))
+
+    @property
+    def value(self) -> float:
+        """What the episode counts in an evaluation: the expected reward where it is known, otherwise the reward."""
+        return self.reward if self.expected is None else self.expected
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -11,7 +11,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from mulligan.errors import ContextFull
 from mulligan.types import Sampling
@@ -28,6 +28,13 @@ class Sampled:
     """"stop": the last token is one of the stop tokens; "length": the limit came first."""
 
 
+class Pair(NamedTuple):
+    """A reply and what comes before it, as tokens."""
+
+    prompt: tuple[int, ...]
+    reply: tuple[int, ...]
+
+
 class StreamEngine(Protocol):
     """Samples from one model for many streams at once."""
 
@@ -36,6 +43,9 @@ class StreamEngine(Protocol):
 
     async def open(self) -> Stream:
         """A stream, at once or when one is free."""
+
+    def reply_chances(self, pairs: Sequence[Pair], sampling: Sampling) -> dict[Pair, float]:
+        """How likely each reply is after its prompt."""
 
     def ask(self, stream: Stream) -> None:
         """Read the stream's pending tokens and draw its reply, from the next round of the event loop on."""

@@ -21,12 +21,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from mulligan.engine.base import Sampled, Stream, Waiting
+from mulligan.engine.base import Pair, Sampled, Stream, Waiting
 from mulligan.engine.device import Array, Device, Flight
 from mulligan.engine.llama_forward import LlamaForward, why_not
 from mulligan.engine.plain import GREEDY, LAST, LEFT, LENGTH, MOST_STOPS, SCALE, SEED, STATE, STOPS, TOP_P
+from mulligan.engine.weigh import reply_chances
 from mulligan.errors import DeviceLost, MemoryFull, UsageError, lost_device
 from mulligan.models.attention import common_prefix_length
+from mulligan.types import Sampling
 
 PATIENCE = 4
 """Decoding steps that a prompt waits for others at most."""
@@ -109,6 +111,9 @@ class GraphEngine:
         self.reply_number[stream.slot] += 1
         if stream in self.asked:
             self.asked.remove(stream)
+
+    def reply_chances(self, pairs: Sequence[Pair], sampling: Sampling) -> dict[Pair, float]:
+        return reply_chances(self.model, pairs, sampling)
 
     def ask(self, stream: Stream) -> None:
         """A prompt to read, and a reply to draw."""

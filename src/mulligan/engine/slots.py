@@ -16,9 +16,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from mulligan.engine.base import Sampled, Stream, Waiting, cache_heads
+from mulligan.engine.base import Pair, Sampled, Stream, Waiting, cache_heads
+from mulligan.engine.weigh import nucleus, reply_chances
 from mulligan.errors import DeviceLost, lost_device
 from mulligan.models.attention import forward, use_plans
+from mulligan.types import Sampling
 
 NARROW = 4
 """Streams with at most this many new tokens share the decoding block; longer prompts get their own."""
@@ -72,6 +74,9 @@ class SlotEngine:
     def forget(self, stream: Stream) -> None:
         self.drawn.pop(stream, None)
 
+    def reply_chances(self, pairs: Sequence[Pair], sampling: Sampling) -> dict[Pair, float]:
+        return reply_chances(self.model, pairs, sampling)
+
     async def _run(self) -> None:
         while True:
             # One round of the event loop: whoever just got a reply plays it and asks again before the next step.
@@ -124,7 +129,7 @@ def draw(logits: Tensor, streams: list[Stream]) -> tuple[list[int], list[float]]
     scale = torch.tensor([t if t > 0 else 1.0 for t in temperatures], device=logits.device)
     logp = torch.log_softmax(logits.float() / scale.unsqueeze(1), dim=-1)
     if any(stream.sampling.top_p < 1 for stream in streams):
-        logp = _nucleus(logp, torch.tensor([stream.sampling.top_p for stream in streams], device=logits.device))
+        logp = nucleus(logp, torch.tensor([stream.sampling.top_p for stream in streams], device=logits.device))
     numbers = torch.tensor([stream.rng.random() for stream in streams], device=logits.device, dtype=torch.float64)
     cumulative = logp.double().exp().cumsum(-1)
     chosen = torch.searchsorted(cumulative, numbers.unsqueeze(1) * cumulative[:, -1:]).squeeze(1)
@@ -133,14 +138,6 @@ def draw(logits: Tensor, streams: list[Stream]) -> tuple[list[int], list[float]]
         greedy = torch.tensor([t <= 0 for t in temperatures], device=logits.device)
         chosen = torch.where(greedy, logp.argmax(-1), chosen)
     return chosen.tolist(), logp.gather(1, chosen.unsqueeze(1)).squeeze(1).tolist()
-
-
-def _nucleus(logp: Tensor, top_p: Tensor) -> Tensor:
-    """The smallest set of tokens whose probability reaches top_p, renormalised. logp: [row, vocabulary]."""
-    ordered, order = logp.sort(-1, descending=True)
-    before = ordered.exp().cumsum(-1) - ordered.exp()
-    ordered = ordered.masked_fill(before >= top_p.unsqueeze(1), -torch.inf)
-    return torch.log_softmax(torch.empty_like(logp).scatter_(1, order, ordered), dim=-1)
 
 
 class _Cache:

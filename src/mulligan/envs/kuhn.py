@@ -23,7 +23,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import permutations
-from typing import ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from mulligan.envs.base import (
     ORDER,
@@ -277,6 +277,17 @@ class KuhnPoker:
     def expected(self) -> dict[str, float]:
         """The opponents that the task was drawn from, with their probabilities."""
         return chances_of("kuhn", self.pool or self.opponent, check_opponent)
+
+    def observation_in(self, state: Any) -> str:
+        """What the player would see in a state of OpenSpiel's game, as the first hand."""
+        first, second, *moves = state.history()
+        self.card, self.hidden = (first, second) if self.seat == 1 else (second, first)
+        self.betting, self.hand = "".join("pb"[move] for move in moves), 1
+        return self._observe()
+
+    def reply_of(self, action: int) -> str:
+        """An action of OpenSpiel's game as a reply."""
+        return REPLIES[action]
 
     def digest(self, episode: Episode) -> str:
         texts = [*(turn.observation for turn in episode.turns), episode.final]

@@ -81,6 +81,15 @@ class LeducPoker(SpielGame):
         spec = self.task.text("pool") or self.task.text("opponent")
         return chances_of(self.name, spec, self.check_opponent)
 
+    def observation_in(self, state: Any) -> str:
+        """What the player would see in a state of OpenSpiel's game."""
+        self.state = state
+        return self._observe()
+
+    def reply_of(self, action: int) -> str:
+        """An action of OpenSpiel's game as a reply."""
+        return f"<action>{MOVES[action]}</action>"
+
     def digest(self, episode: Episode) -> str:
         lines = episode.final.split("\n")
         if lines[-1].startswith("Your turn"):
@@ -201,7 +210,7 @@ class LeducModel:
         return outcomes
 
     def reply(self, action: int) -> str:
-        return f"<action>{MOVES[action]}</action>"
+        return self.env.reply_of(action)
 
     def told(self, step: Step) -> str:
         return step.state_key

@@ -30,6 +30,7 @@ from mulligan.envs.opponents import (
     ask,
     ask_move,
     at_episode,
+    chances_of,
     check_models,
     guest_mover,
     is_guest,
@@ -265,6 +266,10 @@ class RepeatedGame:
         pool = self.pool(self.task.text("pool"))
         check_models(self.name, [name for name in self.habits_of(pool) if name not in self.habits])
         return HabitModel(self.habits, self.payoffs, self.rounds, tuple(pool), tuple(self.replies))
+
+    def expected(self) -> dict[str, float]:
+        """The opponents that the task was drawn from, with their probabilities."""
+        return chances_of(self.name, self.task.text("pool"), self.check_opponent, self.members)
 
     @staticmethod
     def habits_of(pool: Sequence[tuple[str, float]]) -> dict[str, float]:

@@ -91,6 +91,27 @@ def interval_of_mean(
     return (parts.mean, (parts.mean - half, parts.mean + half))
 
 
+def weighted(values: Values, strata: Sequence[int], weights: Sequence[float]) -> Values | None:
+    """Values [seed, task] whose mean gives each stratum its weight, and whose spread is that within strata.
+
+    strata: [task] number of its stratum; weights: [stratum], with the sum 1. With c a value's stratum, of n_c values
+    with the mean m_c, and M = Σ w_c·m_c, the value x of N becomes M + f·w_c·√(N / n_c)·(x - m_c), where
+    f² = (N - 1) / (n_c - 1). The mean of these is M, and the variance of their mean Σ w_c²·s_c² / n_c. None where a
+    stratum has fewer than two values.
+    """
+    number, result = np.asarray(strata), np.full(values.shape, np.nan)
+    for row, out in zip(values, result, strict=True):
+        played = ~np.isnan(row)
+        counts = np.bincount(number[played], minlength=len(weights))
+        if counts.min(initial=2) < 2:
+            return None
+        means = np.bincount(number[played], weights=row[played], minlength=len(weights)) / counts
+        total = played.sum()
+        factors = np.asarray(weights) * np.sqrt(total * (total - 1) / counts / (counts - 1))
+        out[played] = means @ weights + (factors[number] * (row - means[number]))[played]
+    return result
+
+
 def difference(
     first: Values, second: Values, worlds: Sequence[int] | None = None, *, same_seeds: bool = True, effect: float = 1.0
 ) -> tuple[float, Interval]:

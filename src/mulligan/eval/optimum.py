@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import islice
@@ -42,8 +42,8 @@ from mulligan.types import Stop, Task, Trial
 
 MOST = (1_000, MOST_OUTCOMES)
 """Most worlds of a game, and most outcomes of its beliefs."""
-MOST_ASIDE = (100, 2_000_000)
-"""The same for evaluations that were not asked for the optimum: seconds."""
+MOST_ASIDE = (100, 1_500_000)
+"""The same for evaluations that were not asked for the optimum: half a minute at the most."""
 _LEAST = 1e-9
 """A value below it is 0 but for rounding."""
 _STEPS = 50
@@ -57,9 +57,9 @@ class Play:
     returns: list[float]
     """Expected return of the attempt; 0 where the trial has ended before it."""
     won: list[float]
-    """Chance that the attempt is played and won."""
+    """Chance that the attempt is played and won; empty where only returns were computed."""
     p: list[float]
-    """p@1 … p@N."""
+    """p@1 … p@N; or empty."""
 
     def value(self, gamma_traj: float = 1.0) -> float:
         """Σ γ_traj^n · return of attempt n."""
@@ -74,7 +74,7 @@ class Play:
         """This play, and the share of it that trials reached, as data for tables."""
         rewards = np.zeros((len(trials), len(self.returns)))  # 0 where a trial had ended before
         for row, trial in zip(rewards, trials, strict=True):
-            row[: len(trial.episodes)] = [episode.reward for episode in trial.episodes]
+            row[: len(trial.episodes)] = [episode.value for episode in trial.episodes]
         means: list[float] = rewards.mean(axis=0).tolist()
         value, totals = self.value(gamma_traj), rewards @ gamma_traj ** np.arange(len(self.returns))
         half = passk.Z95 * float(totals.std(ddof=1)) / math.sqrt(len(totals)) if len(totals) > 1 else None
@@ -116,18 +116,46 @@ class Optimum(notebook.Shown):
     def myopic(self) -> Play:
         return _play(Plan(self.graph, 0.0, ties="random").starts[0])
 
-    @cached_property
+    @property
     def alone(self) -> Play:
         """Of one attempt."""
-        return self._one_attempt([(1.0, self.graph.worlds)])
+        return self.alone_at(0)
 
-    @cached_property
+    @property
     def clairvoyant(self) -> Play:
         """Of one attempt."""
-        return self._one_attempt([(chance, [(1.0, world)]) for chance, world in self.graph.worlds])
+        return self.clairvoyant_at(0)
 
-    def _one_attempt(self, starts: Sequence[tuple[float, Worlds]]) -> Play:
+    def alone_at(self, episode: int) -> Play:
+        """`alone` in the attempt of that index, where worlds drift."""
+        return self._one_attempt(((1.0, self._worlds_at(episode)),))
+
+    def clairvoyant_at(self, episode: int) -> Play:
+        return self._one_attempt(tuple((chance, ((1.0, world),)) for chance, world in self._worlds_at(episode)))
+
+    def _worlds_at(self, episode: int) -> tuple[tuple[float, Hashable], ...]:
+        """What the worlds have become at the attempt of that index."""
+        between = getattr(self.graph.rules.model, "between", lambda world: [(1.0, world)])
+        chances = {world: chance for chance, world in self.graph.worlds}
+        for _ in range(episode):
+            drifted: dict[Hashable, float] = {}
+            for world, chance in chances.items():
+                for share, next_world in between(world):
+                    drifted[next_world] = drifted.get(next_world, 0.0) + chance * share
+            chances = drifted
+        return tuple((chance, world) for world, chance in chances.items())
+
+    @cached_property
+    def _attempts(self) -> dict[Hashable, Play]:
+        return {}
+
+    def _one_attempt(self, starts: tuple[tuple[float, tuple[tuple[float, Hashable], ...]], ...]) -> Play:
         """The best attempt for its own sake, the mean over what is known before it."""
+        if starts not in self._attempts:
+            self._attempts[starts] = self._solved_attempt(starts)
+        return self._attempts[starts]
+
+    def _solved_attempt(self, starts: Sequence[tuple[float, Worlds]]) -> Play:
         chances, worlds = zip(*starts, strict=True)
         of_trial = self.graph.rules
         rules = TrialRules(of_trial.model, of_trial.turns, 1, of_trial.stop, of_trial.timeout_reward)
@@ -179,10 +207,10 @@ def optimum_of(task: Task, settings: TrialSettings, gamma_traj: float = 1.0, mos
         raise UsageError(f"{task.env} has no model, from which its optimum could be computed")
     if settings.restart not in (None, spec.restart):
         raise UsageError(f"the optimum of {task.env} is that of restart={spec.restart} (got {settings.restart})")
-    return _optimum(_any_of_pool(task), settings.episodes, settings.stop or spec.stop, gamma_traj, *most)
+    return _optimum(any_of_pool(task), settings.episodes, settings.stop or spec.stop, gamma_traj, *most)
 
 
-def _any_of_pool(task: Task) -> Task:
+def any_of_pool(task: Task) -> Task:
     """The same task for all of the same parameters, whichever opponent of its pool the seed has drawn."""
     params: dict[str, Any] = dict(task.params)
     if not (params.get("pool") and "opponent" in params):
@@ -192,11 +220,15 @@ def _any_of_pool(task: Task) -> Task:
 
 @lru_cache(maxsize=64)
 def _optimum(task: Task, episodes: int, stop: Stop, gamma_traj: float, *most: int) -> Optimum:
-    return Optimum(task.env, gamma_traj, _graph(task, episodes, stop, *most))
+    graph = _graph(task, episodes, stop, *most)
+    if isinstance(graph, TooLarge):
+        raise graph
+    return Optimum(task.env, gamma_traj, graph)
 
 
 @lru_cache(maxsize=64)
-def _graph(task: Task, episodes: int, stop: Stop, most_worlds: int, most_outcomes: int) -> BeliefGraph:
+def _graph(task: Task, episodes: int, stop: Stop, most_worlds: int, most_outcomes: int) -> BeliefGraph | TooLarge:
+    """The graph, or why it is refused: that too takes a while to find out."""
     model: Model = cast(Any, registry.build(task)).model()
     worlds = list(islice(model.worlds(), most_worlds + 1))
     try:
@@ -205,7 +237,7 @@ def _graph(task: Task, episodes: int, stop: Stop, most_worlds: int, most_outcome
         rules = TrialRules(model, task.turns, episodes, stop, registry.spec(task.env).timeout_reward)
         return BeliefGraph(rules, [worlds], most_outcomes)
     except TooLarge as error:
-        raise TooLarge(f"{task.task_class} is too large for an exact optimum: {error}") from None
+        return TooLarge(f"{task.task_class} is too large for an exact optimum: {error}")
 
 
 def _play(figures: Figures) -> Play:
@@ -218,8 +250,16 @@ def _discounted(returns: Sequence[float], gamma_traj: float) -> float:
 
 
 def mean_optimum(tasks: Sequence[Task], settings: TrialSettings, gamma_traj: float, most: tuple[int, int]) -> Play:
-    """The mean optimum of these tasks."""
-    counts = Counter(replace(task, seed=0) for task in tasks)
-    plays = [optimum_of(task, settings, gamma_traj, most).best for task in counts]
-    figures = [[play.returns, play.won, play.p] for play in plays]
-    return Play(*np.average(figures, axis=0, weights=[*counts.values()]).tolist())
+    """The mean optimum of these tasks; all that were drawn from one pool have the same."""
+    counts = Counter(map(any_of_pool, tasks))
+    plays = [_best(task, settings, gamma_traj, most) for task in counts]
+    figures = zip(*([play.returns, play.won, play.p] for play in plays), strict=True)
+    return Play(*(np.average(each, axis=0, weights=[*counts.values()]).tolist() for each in figures))
+
+
+def _best(task: Task, settings: TrialSettings, gamma_traj: float, most: tuple[int, int]) -> Play:
+    """The optimum of a task; of hands of poker by the shorter way."""
+    from mulligan.eval.rooms import best_by_hand  # OpenSpiel's games, which few evaluations need
+
+    returns = best_by_hand(task, settings, gamma_traj)
+    return optimum_of(task, settings, gamma_traj, most).best if returns is None else Play(returns, [], [])

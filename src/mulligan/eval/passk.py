@@ -15,10 +15,11 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from mulligan.envs.base import action_text
+from mulligan.errors import StopReason
 from mulligan.rollout.tasksets import task_key, world_key
 from mulligan.seeding import derive
 from mulligan.trial.settings import TrialSettings
-from mulligan.types import Completion, Task, Trial
+from mulligan.types import Completion, Episode, Task, Trial
 
 Z95 = 1.959963984540054
 Interval = tuple[float, float]
@@ -113,6 +114,16 @@ class Summary:
     """For each task the number of its world (a board and its mirror image are one), over which intervals are."""
     tasks_digest: str = field(default="", repr=False)
     """Names the list of tasks: results with equal digests can be paired task by task."""
+    drawn: list[float | None] = field(default_factory=list)
+    """Share of those episodes that were drawn; only games against an opponent have draws."""
+    exact: list[int] = field(default_factory=list)
+    """How many of those returns are exact expectations (`mulligan.eval.exact`)."""
+
+    def of_games(self) -> dict[str, Any]:
+        """The figures of games against an opponent, by episode; `not_lost` is the share of games won or drawn."""
+        same = {name: getattr(self, name) for name in ("trials", "returns", "returns_ci", "won", "drawn")}
+        pairs = zip(self.won, self.drawn, strict=True)
+        return {**same, "not_lost": [None if won is None or drawn is None else won + drawn for won, drawn in pairs]}
 
     def figures(self, kind: str) -> dict[str, float | None]:
         """p@k or, of games against somebody, the return of each episode; each with the ends of its 95 % interval."""
@@ -150,7 +161,7 @@ def summarise(trials: Sequence[Trial], episodes: int) -> Summary:
         returns=[mean for mean, _ in returns],
         returns_ci=[interval for _, interval in returns],
         best=[_best(trials, k) for k in range(1, episodes + 1)],
-        won=[sum(episode.won for episode in each) / len(each) if each else None for each in ended],
+        won=[_share_of(StopReason.WON, each) for each in ended],
         turns=len(turns),
         valid=sum(turn.valid for turn in turns) / len(turns) if turns else 0.0,
         reflections=len(written),
@@ -162,6 +173,8 @@ def summarise(trials: Sequence[Trial], episodes: int) -> Summary:
         completion_tokens=sum(completion for _, completion in used),
         failure=next((e.error for trial in trials if trial.failed for e in trial.episodes if e.error), ""),
         effective=[len(trials) / effect for effect in effects],
+        drawn=[_share_of(StopReason.DRAWN, each) for each in ended],
+        exact=[sum(episode.expected is not None for episode in each) for each in ended],
     )
 
 
@@ -169,7 +182,7 @@ def _mean_return(trials: Sequence[Trial], n: int) -> tuple[float | None, Interva
     """Mean return of episode n and its normal 95 % interval, over the trials that played it to its end: where model or
     environment failed there is no return, since in a game 0 would be a draw."""
     ended = [trial for trial in trials if len(trial.episodes) > n and not trial.episodes[n].stop.is_infrastructure]
-    values, count = [trial.episodes[n].reward for trial in ended], len(ended)
+    values, count = [trial.episodes[n].value for trial in ended], len(ended)
     if not values:
         return None, None
     mean = sum(values) / count
@@ -178,6 +191,11 @@ def _mean_return(trials: Sequence[Trial], n: int) -> tuple[float | None, Interva
     spread = math.sqrt(sum((value - mean) ** 2 for value in values) / (count - 1))
     half = Z95 * spread / math.sqrt(count / design_effect(values, ended, n + 1))
     return mean, (mean - half, mean + half)
+
+
+def _share_of(stop: StopReason, episodes: Sequence[Episode]) -> float | None:
+    """The share of episodes that ended so; None where there are none."""
+    return sum(episode.stop is stop for episode in episodes) / len(episodes) if episodes else None
 
 
 def _best(trials: Sequence[Trial], k: int) -> float:
@@ -230,7 +248,7 @@ def _wins(trial: Trial, episodes: int) -> list[float | None]:
 
 def _returns(trial: Trial, episodes: int) -> list[float | None]:
     """The return of each episode; None where it was not played to its end: in a game, 0 would be a draw."""
-    ended = [None if episode.stop.is_infrastructure else episode.reward for episode in trial.episodes]
+    ended = [None if episode.stop.is_infrastructure else episode.value for episode in trial.episodes]
     return [*ended, *[None] * (episodes - len(ended))]
 
 
@@ -239,7 +257,7 @@ def without_evidence(data: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: without_evidence(value) if isinstance(value, Mapping) else value
         for name, value in data.items()
-        if name not in ("outcomes", "worlds", "tasks_digest")
+        if name not in ("outcomes", "worlds", "tasks_digest", "strata")
     }
 
 

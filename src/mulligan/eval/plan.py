@@ -9,13 +9,14 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from mulligan.envs import registry
 from mulligan.errors import ParameterError, RunFolderError, UnknownName
 from mulligan.report.run import RunFolder, to_toml
 from mulligan.trial.memory import shows_reflection
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Sampling, whole
 
-CONTROLS = ("independent", "removed", "foreign", "other-trial")
+CONTROLS = ("independent", "removed", "foreign", "other-trial", "told")
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,13 @@ class EvalPlan:
         """The arms to play, main first. Controls that would repeat main are left out."""
         wanted = ["main"]
         memory = self.settings.memory_mode if self.settings.episodes > 1 else "none"
+        versus = registry.spec(self.env).kind == "versus"
         for control in dict.fromkeys(self.controls):
-            if shows_reflection(memory) or (control == "independent" and memory != "none"):
+            # Of games the whole memory can be another trial's, and who plays can be told.
+            needs_any_memory = control == "independent" or (control == "foreign" and versus)
+            if control == "told":
+                wanted += ["told"] if versus else []
+            elif shows_reflection(memory) or (needs_any_memory and memory != "none"):
                 wanted += ["donors", control] if control == "other-trial" else [control]
         return wanted
 

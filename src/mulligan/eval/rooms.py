@@ -8,20 +8,26 @@ that an earlier hand leaves is a belief about the opponent. Five hands of Leduc 
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mulligan.envs import leduc
+from mulligan.envs import leduc, registry
 from mulligan.envs.adapters.openspiel import load_game
 from mulligan.envs.adapters.spiel_hand import HandTree, Numbers, hand_tree
+from mulligan.envs.adapters.spiel_opponents import habits_of
 from mulligan.envs.base import library
+from mulligan.trial.settings import TrialSettings
+from mulligan.types import Task
 
+GAMES = {"kuhn": ("kuhn_poker", 2), "leduc": (leduc.GAME, 4)}
+"""Environment -> OpenSpiel's game, and the most decisions of a player in a hand."""
 _DIGITS = 12
 """Decimals by which beliefs are told apart."""
 _CHUNK = 1_000
@@ -62,6 +68,31 @@ def room_of(game: str, opponents: Mapping[str, float], seat: int, hands: int = 3
         by_hand=values_by_hand(tree, prior, hands),
         clairvoyant=float(np.dot(known, prior)),
     )
+
+
+def are_hands(task: Task, settings: TrialSettings) -> bool:
+    """Whether each episode of a task is one hand, dealt anew, with turns enough; and OpenSpiel is there."""
+    _, decisions = GAMES.get(task.env, ("", 0))
+    is_hand = task.env in GAMES and dict(task.params).get("hands", 1) == 1 and task.turns >= decisions
+    is_usual = settings.restart in (None, "fresh") and settings.stop in (None, "never")
+    return is_hand and is_usual and importlib.util.find_spec("pyspiel") is not None
+
+
+def opponents_of_hands(task: Task, settings: TrialSettings) -> dict[str, float] | None:
+    """Who may play the task, each with its probability, where `room_of` counts its hands: `are_hands`, and opponents
+    with a habit that stays the same. None otherwise."""
+    if not are_hands(task, settings):
+        return None
+    opponents: dict[str, float] = cast(Any, registry.build(task)).expected()
+    return opponents if opponents.keys() <= habits_of(GAMES[task.env][0]).keys() else None
+
+
+def best_by_hand(task: Task, settings: TrialSettings, gamma_traj: float = 1.0) -> list[float] | None:
+    """`values_by_hand` of a task's episodes; None where they are no such hands."""
+    if (opponents := opponents_of_hands(task, settings)) is None:
+        return None
+    tree = hand_tree(GAMES[task.env][0], task.integer("seat"), tuple(opponents))
+    return values_by_hand(tree, np.array([*opponents.values()]), settings.episodes, gamma_traj)
 
 
 def values_by_hand(tree: HandTree, prior: Numbers, hands: int, gamma_traj: float = 1.0) -> list[float]:
@@ -114,7 +145,12 @@ def exploitability(game: str, policy: Policy, seat: int | None = None) -> float:
     """
     if seat is None:
         return (best_response_value(game, policy, 1) + best_response_value(game, policy, 2)) / 2
-    return best_response_value(game, policy, 3 - seat) - best_response_value(game, equilibrium(game), 3 - seat)
+    return best_response_value(game, policy, 3 - seat) - _value_of_game(game, 3 - seat)
+
+
+@lru_cache(maxsize=8)
+def _value_of_game(game: str, seat: int) -> float:
+    return best_response_value(game, equilibrium(game), seat)
 
 
 def best_response_value(game: str, policy: Policy, seat: int) -> float:

@@ -5,8 +5,10 @@ Arms of an evaluation, each a file of trials in the run folder:
 main         the policy under the settings asked for
 independent  as many retries without any memory: what the gain must beat
 removed      memory without the reflection's text
-foreign      the reflection of a different task of the same class, written after the same episode
+foreign      the reflection of a different task of the same class, written after the same episode; in games, all that
+             was remembered in a trial against another opponent
 other-trial  the reflection of another trial of the same task
+told         in games, with who the opponent is, in words
 """
 
 from __future__ import annotations
@@ -18,13 +20,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from mulligan import notebook
 from mulligan.calls import call_within
 from mulligan.envs import registry
 from mulligan.errors import ParameterError, PolicyError, RunFolderError, UsageError
 from mulligan.eval import passk
+from mulligan.eval.opponents import Told, left_out, other_opponents, remembered_by
 from mulligan.eval.paid import PaidReplies, Remembering
 from mulligan.eval.plan import EvalPlan, Prices
 from mulligan.policy.base import Policy
@@ -41,6 +44,8 @@ from mulligan.trial.settings import TrialSettings
 from mulligan.types import PLAYERS, Reflection, Task, Trial, plain, whole
 
 if TYPE_CHECKING:
+    from mulligan.eval.ceilings import Ceilings
+    from mulligan.eval.exact import ExactScores
     from mulligan.eval.optimum import Play
 
 _REQUESTS, _TASKS = "requests.json", "tasks.json"
@@ -65,6 +70,18 @@ class EvalResult(notebook.Shown):
     optimum: Sequence[Mapping[str, Any]]
     """What no agent can pass, and the share of it that the policy reached (`mulligan.eval.optimum.Play.beside`): for
     γ_traj = 1 and for the policy's own, where the game has a model that is quickly solved."""
+    controls_left_out: Mapping[str, str]
+    """Controls that were asked for and not played, with the reason where it is not the memory."""
+    ceilings: Mapping[str, Any] | None
+    """Of games against an opponent: exact returns by episode, and the share of the room between them that the policy
+    and its `controls` reached (`mulligan.eval.ceilings`); or why there are none (`left_out`). None elsewhere."""
+    by_opponent: Sequence[Mapping[str, Any]]
+    """The main arm's figures by opponent and seat, where there is an opponent."""
+    exact: Mapping[str, Any] | None
+    """How many hands of poker count with their exact expectation (`mulligan.eval.exact`); None where none can."""
+    exploitability: Mapping[str, Any] | None
+    """Chips a hand that the policy gives away to its best response, before and after it has met the opponent: in the
+    first episode and in the last. None where hands have no exact expectation."""
     gains: Mapping[str, tuple[float, passk.Interval]]
     """main − control, paired by task: at p@N, or in the last episode's return for games. Tasks of which a trial failed
     outside the agent are left out, and so is a control that has no task in common with main."""
@@ -139,11 +156,16 @@ class EvalResult(notebook.Shown):
             "style": self.plan.settings.style,
             **({"related": True} if self.plan.related else {}),
             **asdict(self.main),
-            "controls_left_out": sorted({*self.plan.controls} - {*self.plan.arms()}),
+            "controls_left_out": sorted(self.controls_left_out),
+            "left_out_because": {name: reason for name, reason in self.controls_left_out.items() if reason},
             "controls": {name: asdict(summary) for name, summary in self.controls.items()},
             "gains": {name: {"gain": gain, "ci": ci} for name, (gain, ci) in self.gains.items()},
             "room": {name: asdict(summary) for name, summary in self.room.items()},
             "optimum": self.optimum,
+            "ceilings": self.ceilings,
+            "by_opponent": self.by_opponent,
+            "exact_scores": self.exact,
+            "exploitability": self.exploitability,
             "by_class": {name: asdict(summary) for name, summary in self.by_class.items()},
             "cut_replies": self.cut.to_dict(),
         }
@@ -203,25 +225,39 @@ class _Evaluation:
     paid: dict[str, PaidReplies] = field(default_factory=dict)
     """Arm -> the replies that were paid for, kept for a resume."""
     judge: Judge = field(default_factory=Judge)
+    ceilings: Ceilings | str | None = None
+    """Of games against an opponent, or why they have none."""
+    scores: ExactScores | None = None
+    """Of hands that can be scored exactly."""
+    exploitability: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         limit = self.plan.settings.env_timeout
         self.tasks = tasks_of(self.plan.env, self.plan.tasks, self.plan.seed_set, self.plan.params, env_timeout=limit)
         self.versus = registry.spec(self.plan.env).kind == "versus"
         self.pays = bool(getattr(self.policy, "pays", False))
+        reasons = {
+            arm: left_out(arm, self.tasks, self.plan.settings) if self.versus else "" for arm in self.plan.arms()
+        }
+        self.arms = [arm for arm, reason in reasons.items() if not reason]
+        """The arms to play, main first."""
+        wanted = [name for name in self.plan.controls if self.versus or name != "told"]
+        self.controls_left_out = {name: reasons.get(name, "") for name in wanted if name not in self.arms}
 
     async def play(self) -> EvalResult:
         room = await self._room() if self.plan.room else {}  # first, so that its mistakes come before any cost
         optima = {} if self.plan.related else self._optima()
+        self.ceilings = self._ceilings() if self.versus else None
         started = time.perf_counter()
         self._keep_tasks()
         self._restore()
         try:
-            for arm in self.plan.arms():
+            for arm in self.arms:
                 arm_started = time.perf_counter()
                 turns = await self._arm(arm)
                 if arm == "main" and turns:
                     self.turns_per_second = turns / (time.perf_counter() - arm_started)
+                self._score_exactly(arm)
         finally:
             if hasattr(self.policy, "aclose"):
                 await self.policy.aclose()
@@ -252,7 +288,7 @@ class _Evaluation:
             self.requests_before = _difference(getattr(self.policy, "stats", {}), earlier)
         except (AttributeError, TypeError, ValueError) as error:
             raise RunFolderError(f"{file} holds no count of requests; {advice}") from error
-        for arm in self.plan.arms():
+        for arm in self.arms:
             trials = self.folder.trials(arm) if self.folder else {}
             self._check_trials(arm, trials)
             used = [passk.tokens(trial) for trial in trials.values()]
@@ -304,6 +340,7 @@ class _Evaluation:
         if not missing:
             return 0
         turns = 0
+        policy = Told(self.policy) if arm == "told" else self.policy
         writer = self.folder.writer(arm) if self.folder else None
 
         def on_trial(number: int, trial: Trial) -> None:
@@ -319,11 +356,8 @@ class _Evaluation:
 
         try:
             await collect(
-                [
-                    self._job(self.tasks[index], self._trial_index(arm), self._reflections(arm, index))
-                    for index in missing
-                ],
-                Remembering(self.policy, paid, self._count) if self.pays else self.policy,
+                [self._job_of(arm, index) for index in missing],
+                Remembering(policy, paid, self._count) if self.pays else policy,
                 self._settings(arm),
                 concurrency=self.concurrency,
                 on_trial=on_trial,
@@ -338,6 +372,17 @@ class _Evaluation:
     def _job(self, task: Task, index: int = 0, reflections: ReflectionSource | None = None) -> Job:
         later = self.plan.settings.episodes - 1 if self.plan.related else 0
         return Job(task, self.plan.seed, index, reflections, related=next_alike(task, self.tasks, later))
+
+    def _job_of(self, arm: str, index: int) -> Job:
+        """The trial of an arm on a task."""
+        task, number = self.tasks[index], self._trial_index(arm)
+        if not (arm == "foreign" and self.versus):
+            return self._job(task, number, self._reflections(arm, index))
+        main = [trial for _, trial in sorted(self.done["main"].items()) if not trial.failed]
+        donor = generator(self.plan.seed, task.seed, "foreign").choice(other_opponents(task, main) or main)
+        notes = {episode.index: episode.reflection for episode in donor.episodes if episode.reflection}
+        job = self._job(task, number, lambda n: replace(notes[n], completion=None) if n in notes else None)
+        return replace(job, memories=lambda n: remembered_by(donor, n))
 
     def _reflections(self, arm: str, index: int) -> ReflectionSource | None:
         """Where a control takes the reflections from that it shows to a task; None: the agent writes them."""
@@ -394,18 +439,54 @@ class _Evaluation:
         for gamma_traj in (1.0, getattr(self.policy, "gamma_traj", 1.0)):
             try:
                 most = MOST if plays_it else MOST_ASIDE
-                optima[gamma_traj] = mean_optimum(self.tasks, self.plan.settings, gamma_traj, most)
+                optima[gamma_traj] = mean_optimum(self._drawn_tasks, self.plan.settings, gamma_traj, most)
             except UsageError:  # the game has no model, or too large a one
                 if plays_it:
                     raise
         return optima
+
+    @cached_property
+    def _drawn_tasks(self) -> list[Task]:
+        """The tasks; against opponents, with what those were drawn from as the pool."""
+        from mulligan.eval.ceilings import drawn_from
+
+        return drawn_from(self.tasks, self.plan.params)
+
+    def _ceilings(self) -> Ceilings | str:
+        """The exact ceilings of a game, or why there are none."""
+        from mulligan.eval.ceilings import ceilings_of  # numpy, which a command's help does without
+
+        if self.plan.related:
+            return "later episodes are of other tasks"
+        try:
+            return ceilings_of(self._drawn_tasks, self.plan.settings)
+        except UsageError as error:
+            return str(error)
+
+    def _beside_ceilings(self) -> dict[str, Any] | None:
+        """The ceilings with what each arm reached of the room, as data."""
+        if self.ceilings is None or isinstance(self.ceilings, str):
+            return None if self.ceilings is None else {"left_out": self.ceilings}
+        arms = {arm: (self._summary(trials), sorted(trials)) for arm, trials in self.done.items() if trials}
+        return self.ceilings.beside(arms) if "main" in arms else None
+
+    def _by_opponent(self) -> list[dict[str, Any]]:
+        """Figures of the main arm for each opponent in each seat."""
+        sides: dict[tuple[str, int], dict[int, Trial]] = defaultdict(dict)
+        for index, trial in self.done["main"].items():
+            if self.versus and trial.task.opponent is not None:
+                sides[trial.task.opponent, trial.task.seat or 0][index] = trial
+        return [
+            {"opponent": opponent, "seat": seat or None, **self._summary(trials).of_games()}
+            for (opponent, seat), trials in sorted(sides.items())
+        ]
 
     def _result(self, seconds: float, room: dict[str, passk.Summary], optima: Mapping[float, Play]) -> EvalResult:
         main = self.done["main"]
         classes: dict[str, dict[int, Trial]] = defaultdict(dict)
         for index, trial in main.items():
             classes[trial.task.task_class][index] = trial
-        controls = [arm for arm in self.plan.arms() if arm not in ("main", "donors")]
+        controls = [arm for arm in self.arms if arm not in ("main", "donors")]
         trials = [main[index] for index in sorted(main)]
         ended = [trial for trial in trials if not trial.failed]
         return EvalResult(
@@ -413,15 +494,20 @@ class _Evaluation:
             policy=self.policy.name,
             kind=registry.spec(self.plan.env).kind,
             main=self._summary(main),
+            controls_left_out=self.controls_left_out,
             controls={arm: self._summary(self.done[arm]) for arm in controls},
             room=room,
             optimum=[optimum.beside(ended, gamma_traj) for gamma_traj, optimum in optima.items() if ended],
+            ceilings=self._beside_ceilings(),
+            by_opponent=self._by_opponent(),
+            exact=self.scores.to_dict() if self.scores is not None else None,
+            exploitability=self.exploitability,
             gains={arm: gain for arm in controls if (gain := self._gain(arm))},
             by_class={name: self._summary(classes[name]) for name in sorted(classes)},
             seconds=seconds,
             tokens=self.tokens,
             cost=self._cost(),
-            complete=all(len(self.done[arm]) == len(self.tasks) for arm in self.plan.arms()),
+            complete=all(len(self.done[arm]) == len(self.tasks) for arm in self.arms),
             run=self.folder.name if self.folder else None,
             separation=_separation(self.plan, trials),
             turns_per_second=self.turns_per_second,
@@ -429,6 +515,20 @@ class _Evaluation:
             cut=passk.cut_replies(trials, self.plan.settings),
             trials=trials,
         )
+
+    def _score_exactly(self, arm: str) -> None:
+        """What the hands of an arm were worth before luck, where the policy knows how likely its replies are."""
+        from mulligan.eval.exact import ExactScores, can_score
+
+        if arm == "donors" or not can_score(self.tasks[0], self.plan.settings, self.policy):
+            return
+        if self.scores is None:
+            self.scores = ExactScores(cast(Any, self.policy), self.plan.settings)
+        trials = dict(sorted(self.done[arm].items()))
+        scored = self.scores.scored([*trials.values()], is_told=arm == "told")
+        self.done[arm] = dict(zip(trials, scored, strict=True))
+        if arm == "main":
+            self.exploitability = self.scores.exploitability([*self.done[arm].values()])
 
     @cached_property
     def _names(self) -> passk.TaskNames:
@@ -457,7 +557,7 @@ class _Evaluation:
         return interval_of_mean(np.array([gains]), self._names.worlds(trials), effect=effect)
 
     def _score(self, trial: Trial) -> float:
-        return trial.episodes[-1].reward if self.versus else float(trial.solved_at is not None)
+        return trial.episodes[-1].value if self.versus else float(trial.solved_at is not None)
 
 
 def _separation(plan: EvalPlan, trials: Sequence[Trial]) -> Separation:

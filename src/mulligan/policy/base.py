@@ -58,6 +58,16 @@ class World(Protocol):
 
 
 @runtime_checkable
+class WeighsReplies(Protocol):
+    """A policy that knows how likely its replies are: evaluations then compute what hands of poker are worth."""
+
+    def reply_chances(
+        self, prompts: Sequence[Sequence[Message]], replies: Sequence[Sequence[str]], sampling: Sampling
+    ) -> list[list[float]]:
+        """For each list of messages, how likely each of these texts is as the whole reply."""
+
+
+@runtime_checkable
 class Spectator(Protocol):
     """A conversation that sits beside the world instead of reading about it: scripted and human players.
 

@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mulligan.engine.base import Pair
 from mulligan.errors import ContextFull
 from mulligan.policy.base import Conversation, Policy
 from mulligan.types import Completion, Message, Sampling, Task
@@ -61,6 +62,37 @@ class LocalPolicy:
 
     def start(self, task: Task, seed: int) -> Conversation:
         return _LocalConversation(self.engine, self.renderer, random.Random(seed))
+
+    def reply_chances(
+        self, prompts: Sequence[Sequence[Message]], replies: Sequence[Sequence[str]], sampling: Sampling
+    ) -> list[list[float]]:
+        """How likely each reply is, in its usual tokens; 0 for those that `max_tokens` or the context would cut.
+
+        A text that other tokens spell too, or that another token ends, is a little likelier than this.
+        """
+        asked: list[list[Pair | None]] = []
+        for messages, texts in zip(prompts, replies, strict=True):
+            prompt = tuple(self._tokens(messages))
+            endings = [tuple(self.renderer.encode_reply(text)) for text in texts]
+            # Where the limit cuts off only the token that ends a reply, the text is complete.
+            fitting = [ids[: sampling.max_tokens] if self._fits(prompt, ids, sampling) else None for ids in endings]
+            asked.append([None if ids is None else Pair(prompt, ids) for ids in fitting])
+        pairs = [pair for of_prompt in asked for pair in of_prompt if pair is not None]
+        chances = self.engine.reply_chances(pairs, sampling)
+        return [[0.0 if pair is None else chances[pair] for pair in of_prompt] for of_prompt in asked]
+
+    def _fits(self, prompt: Sequence[int], ids: Sequence[int], sampling: Sampling) -> bool:
+        return len(ids) - 1 <= min(sampling.max_tokens, self.engine.context - len(prompt))
+
+    def _tokens(self, messages: Sequence[Message]) -> list[int]:
+        """The tokens of a prompt as `reply` builds it, turn by turn."""
+        roles = [message["role"] for message in messages]
+        begun = roles.index("assistant") if "assistant" in roles else len(roles)
+        ids = list(self.renderer.opening(messages[:begun]))
+        for reply, message in zip(messages[begun::2], messages[begun + 1 :: 2], strict=True):
+            reply_ids = self.renderer.encode_reply(reply["content"])
+            ids += [*reply_ids, *self.renderer.following(reply_ids, message)]
+        return ids
 
 
 class _LocalConversation:

@@ -46,6 +46,8 @@ def notes(data: Data) -> list[str]:
     lines = ["±: half of the 95 % interval over seeds and worlds; with one seed, over worlds alone."]
     if any(row["retry"] is not None for row in rows):
         lines.append("retries: the last p@k of the same agent without memory.")
+    if any(row.get("share") is not None for row in rows):
+        lines.append("share of the room: in the last episode, % of what memory can add (mulligan.eval.ceilings).")
     if any(not row["has_outcomes"] for row in rows):
         lines.append("*: without outcomes; the interval is that of one seed's tasks, and differences have none.")
     if any(not gap["same_seeds"] for gap in gaps):
@@ -69,6 +71,8 @@ def _figures(section: Data) -> Grid:
     columns = ["", *(f"{named}{k}" for k in range(1, count + 1))]
     columns += ["seeds", f"{named}{count} by seed"] if has_seeds else []
     columns += ["retries"] if has_retries else []
+    has_shares = any(row.get("share") is not None for row in rows)
+    columns += ["share of the room"] if has_shares else []
     columns += [f"{named}{count} − {section['against']}"] if section["against"] else []
     cells = []
     for row in rows:
@@ -77,6 +81,7 @@ def _figures(section: Data) -> Grid:
             line.append(f"{_number(p, versus)} ± {_number((high - low) / 2, versus).removeprefix('+')}")
         line += [str(len(row["seeds"])), " / ".join(_number(p, versus) for p in row["by_seed"])] if has_seeds else []
         line += ["" if row["retry"] is None else _number(row["retry"], versus)] if has_retries else []
+        line += [_share(row)] if has_shares else []
         line += [_gap(row["difference"], versus)] if section["against"] else []
         cells.append(line)
     worlds = f" in {section['worlds']} worlds" if section["worlds"] < section["tasks"] else ""
@@ -120,6 +125,13 @@ def _mean_curve(curve: Data) -> dict[int, float]:
 
 def _number(value: float, versus: bool) -> str:
     return f"{value:+.2f}" if versus else f"{100 * value:.1f}"
+
+
+def _share(row: Data) -> str:
+    if row.get("share") is None:
+        return ""
+    low, high = row["share_ci"]
+    return f"{100 * row['share']:.0f} ± {50 * (high - low):.0f}"
 
 
 def _gap(gap: Data | None, versus: bool) -> str:

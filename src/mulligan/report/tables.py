@@ -21,7 +21,10 @@ _CONTROLS = {
     "removed": ("reflection removed", "memory without the text of reflections"),
     "foreign": ("foreign reflection", "the reflections of other tasks"),
     "other-trial": ("reflection of another trial", "the reflections of another trial of the task"),
+    "told": ("opponent told", "who the opponent is, in words"),
 }
+_FOREIGN_GAME = ("memory of another opponent", "what was remembered in trials against other opponents")
+"""In games, the control "foreign"."""
 CONTROL_NAMES = {control: name for control, (name, _) in _CONTROLS.items()}
 _SEPARATION = {
     "shared": "\ntraining and evaluation share worlds: tasks begin alike",
@@ -46,11 +49,17 @@ def optimum_name(optimum: Result) -> str:
 
 def eval_table(result: Result) -> Table:
     """One evaluation: the policy, its controls, then the scripted players that show the room."""
-    controls = [(CONTROL_NAMES[name], summary) for name, summary in result["controls"].items() if summary["trials"]]
+    controls = [
+        (_control(name, result)[0], summary) for name, summary in result["controls"].items() if summary["trials"]
+    ]
     rows = [(str(result["policy"]), result), *((INDENT + name, summary) for name, summary in controls)]
     rows = [(f"{name}*" if summary["failed"] else name, summary) for name, summary in rows]
+    if any(result.get("exact", ())):
+        rows[0] = (f"{rows[0][0]} (exact)", result)
+    rows[1:1] = _share_rows(result)
     rows += [(room_name(name), summary) for name, summary in result["room"].items()]
     rows += [(optimum_name(optimum), optimum) for optimum in result.get("optimum", ())]
+    rows += _ceiling_rows(result)
     game = game_name(result["env"], result["params"])
     title = f"{game}: {result['tasks']} tasks, {result['episodes']} episodes, memory {result['memory']}"
     title += ", related tasks" if result.get("related") else ""
@@ -59,6 +68,61 @@ def eval_table(result: Result) -> Table:
     title += "".join(f", {part}" for part in last_parts if part.endswith("-split"))
     title += _SEPARATION.get(result["separation"], "")
     return summary_table(title, rows, result["episodes"], versus=result["kind"] == "versus")
+
+
+_CEILINGS = {
+    "static": "best without memory (exact)",
+    "clairvoyant": "opponent known (exact)",
+    "equilibrium": "equilibrium (exact)",
+}
+"""Rows of a game's ceilings; the optimum has one of its own."""
+
+
+def _control(name: str, result: Result) -> tuple[str, str]:
+    """The name of a control, and what it plays with."""
+    return _FOREIGN_GAME if name == "foreign" and result["kind"] == "versus" else _CONTROLS[name]
+
+
+def _share_rows(result: Result) -> list[tuple[str, Result]]:
+    ceilings = result.get("ceilings") or {}
+    return (
+        [(f"{INDENT}share of the room", ceilings)]
+        if any(share is not None for share in ceilings.get("share", ()))
+        else []
+    )
+
+
+def _ceiling_rows(result: Result) -> list[tuple[str, Result]]:
+    ceilings = result.get("ceilings") or {}
+    return [(label, {"returns": ceilings[name]}) for name, label in _CEILINGS.items() if ceilings.get(name)]
+
+
+def opponents_table(result: Result) -> Table | None:
+    """Returns, games won and games not lost by opponent and seat; None where there is but one opponent and seat."""
+    rows = result.get("by_opponent", ())
+    if len(rows) < 2:
+        return None
+    from rich.text import Text
+
+    stacked, has_seats = result["episodes"] > _SIDE_BY_SIDE, any(row["seat"] for row in rows)
+    has_draws = any(share for row in rows for share in row["drawn"])
+    table = empty_table(f"by opponent: mean return, games won{' / not lost' if has_draws else ''}")
+    table.add_column("opponent", overflow="fold", min_width=12)
+    episodes = [f"{'ep.' if stacked else 'episode'} {k}" for k in range(1, result["episodes"] + 1)]
+    for column in (*["seat"] * has_seats, "tasks", *episodes):
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in rows:
+        cells = [str(row["seat"])] * has_seats + [str(row["trials"])]
+        columns = zip(*(row[name] for name in ("returns", "returns_ci", "won", "not_lost")), strict=True)
+        for mean, ci, won, not_lost in columns:
+            if mean is None:
+                cells.append("–")
+                continue
+            half = ("\n" if stacked else " ") + f"[dim]±{(ci[1] - ci[0]) / 2:.2f}[/]" if ci else ""
+            shares = f"{100 * won:.0f} / {100 * not_lost:.0f} %" if has_draws else f"{100 * won:.0f} %"
+            cells.append(f"{mean:+.2f}{half}\n[dim]{shares}[/]")
+        table.add_row(Text(visible(row["opponent"])), *cells)
+    return table
 
 
 def empty_table(title: str) -> Table:
@@ -107,12 +171,21 @@ def _cells(summary: Result, *, versus: bool, scored: bool) -> list[str]:
 
     The optimum was computed and not played: it has no intervals, no scores and no replies.
     """
+    if "share" in summary:
+        pairs = zip(summary["share"], summary["share_ci"], strict=True)
+        shares = [
+            None if share is None else f"{100 * share:.0f} % [dim]±{50 * (ci[1] - ci[0]):.0f}[/]" for share, ci in pairs
+        ]
+        return [*(share or "–" for share in shares), ""]
     cells = []
-    intervals = summary.get("returns_ci" if versus else "ci", [None] * len(summary["p"]))
+    intervals = summary.get("returns_ci" if versus else "ci", [None] * len(summary["returns" if versus else "p"]))
     if versus:
-        for mean, ci, won in zip(summary["returns"], intervals, summary["won"], strict=True):
-            half = f" [dim]±{(ci[1] - ci[0]) / 2:.2f}[/]" if ci else ""
-            cells.append("–" if mean is None else f"{mean:+.2f}{half}\n[dim]won {100 * won:.0f} %[/]")
+        shares_won = summary.get("won") or [None] * len(intervals)
+        digits = 2 if "valid" in summary and not any(summary.get("exact", ())) else 3
+        for mean, ci, won in zip(summary["returns"], intervals, shares_won, strict=True):
+            half = f" [dim]±{(ci[1] - ci[0]) / 2:.{digits}f}[/]" if ci else ""
+            below = "" if won is None else f"\n[dim]won {100 * won:.0f} %[/]"
+            cells.append("–" if mean is None else f"{mean:+.{digits}f}{half}{below}")
     else:
         for share, ci in zip(summary["p"], intervals, strict=True):
             cells.append(f"{100 * share:.1f}" + (f" [dim]±{50 * (ci[1] - ci[0]):.1f}[/]" if ci else ""))
@@ -141,7 +214,9 @@ def footnotes(result: Result, flag: str = "") -> list[str]:
     lines += _reflections_shown(result)
     lines += [f"Against {name}: {_gain(gain, result)} (same tasks)" for name, gain in result["gains"].items()]
     lines += [line for optimum in result.get("optimum", ()) for line in _optimum_lines(optimum)]
-    if len(result["by_class"]) > 1:
+    lines += _exact_lines(result)
+    lines += _ceiling_lines(result)
+    if len(result["by_class"]) > 1 and not result.get("by_opponent"):
         for name, summary in result["by_class"].items():
             shares = " / ".join(f"{100 * share:.1f}" for share in summary["p"])
             lines.append(f"{name}: {shares} over {summary['trials']} tasks")
@@ -166,6 +241,56 @@ def _optimum_lines(optimum: Result) -> list[str]:
     return lines
 
 
+def _exact_lines(result: Result) -> list[str]:
+    """What exact returns are, and how many hands have them."""
+    scores = result.get("exact_scores")
+    if not scores or not scores["of"]:
+        return []
+    other = f"{100 * scores['other_replies']:.1f} % of hands have a reply in other words"
+    if not scores["hands"]:
+        return [f"Returns are sampled: {other} than the legal ones alone"]
+    count = f"{scores['hands']:,} of {scores['of']:,} hands with the controls'"
+    return [
+        f"(exact): returns are expectations over cards and moves, from the chances of legal replies ({count}); "
+        f"{other}, which count as asked again; games won are as played",
+        *_exploitability_lines(result),
+    ]
+
+
+def _exploitability_lines(result: Result) -> list[str]:
+    given = result.get("exploitability")
+    if not given:
+        return []
+    before, after = (
+        f"{max(0.0, each['mean']):.3f}"
+        + (f" ±{(each['ci'][1] - each['ci'][0]) / 2:.3f}" if math.isfinite(each["ci"][0]) else "")
+        for each in (given["before"], given["after"])
+    )
+    return [
+        f"Exploitability: {before} chips a hand in the first episode, {after} in the last ({given['trials']} trials): "
+        "what a best response wins beyond the equilibrium"
+    ]
+
+
+def _ceiling_lines(result: Result) -> list[str]:
+    """What the share of the room is, or why there is none."""
+    ceilings = result.get("ceilings") or {}
+    if "left_out" in ceilings:
+        return [f"No exact ceilings: {ceilings['left_out']}"]
+    if not ceilings:
+        return []
+    if None in ceilings["value"]:
+        return [
+            "No share of the room: each opponent must be met in at least two tasks in each seat; ask for more tasks"
+        ]
+    lines = ["share of the room: (return - best without memory) / (optimum - best without memory), opponents and seats"]
+    lines[0] += " weighed as they are drawn"
+    for name, control in ceilings["controls"].items():
+        shares = ["–" if share is None else f"{100 * share:.0f}" for share in control["share"]]
+        lines.append(f"share of the room, {_control(name, result)[0]}: {' / '.join(shares)} % by episode")
+    return lines
+
+
 def _explained(result: Result) -> list[str]:
     """What the figures and the rows are, and why the ceiling is below 100 %."""
     versus = result["kind"] == "versus"
@@ -174,11 +299,14 @@ def _explained(result: Result) -> list[str]:
     lines = [f"{figures}; ±: half of the 95 % interval{side}"]
     if result["policy"] == "random":
         lines.append("random: random legal moves")
-    shown = [_CONTROLS[name] for name, summary in result["controls"].items() if summary["trials"]]
+    shown = [_control(name, result) for name, summary in result["controls"].items() if summary["trials"]]
     lines += [f"{name}: the same policy with {memory}" for name, memory in shown]
-    if result["controls_left_out"] and result["episodes"] > 1:
+    reasons = result.get("left_out_because", {})
+    lines += [f"No control {name}: {reason}" for name, reason in reasons.items()]
+    by_memory = [name for name in result["controls_left_out"] if name not in reasons]
+    if by_memory and result["episodes"] > 1:
         reason = "every episode is an independent retry" if result["memory"] == "none" else "it holds no reflections"
-        lines.append(f"Memory is {result['memory']}, {reason}: no control {', '.join(result['controls_left_out'])}")
+        lines.append(f"Memory is {result['memory']}, {reason}: no control {', '.join(by_memory)}")
     if result["room"]:
         lines += ["scripted, ceiling: the environment's own players, for comparison; the ceiling sees what is hidden"]
     if not versus and result["ceiling"] is not None and result["ceiling"] < 1:
@@ -242,7 +370,8 @@ def _reflections_shown(result: Result) -> list[str]:
     lines = []
     for name, summary in result["controls"].items():
         later, shown = sum(summary["played"][1:]), summary["reflections"]
-        if name in ("foreign", "other-trial") and shown < later:
+        is_note = name == "other-trial" or (name == "foreign" and result["memory"] in ("reflection", "both"))
+        if is_note and shown < later:
             lines.append(f"Control {name}: a reflection could be shown before {shown} of {later} later episodes")
     return lines
 

@@ -13,7 +13,7 @@ from functools import partial
 
 from mulligan.errors import PolicyError, StopReason
 from mulligan.policy.base import Policy
-from mulligan.trial.runner import ReflectionSource, run_trial
+from mulligan.trial.runner import MemorySource, ReflectionSource, run_trial
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Task, Trial
 
@@ -31,6 +31,8 @@ class Job:
     """Which of the task's trials it is."""
     reflections: ReflectionSource | None = None
     """Where its reflections come from, if not from the agent (a control)."""
+    memories: MemorySource | None = None
+    """Where what it remembers comes from, if not from its own episodes (a control)."""
     related: tuple[Task, ...] = ()
     """Tasks of the second and later episodes, where they are not the same one."""
     stand_in: Policy | None = None
@@ -72,6 +74,7 @@ async def collect(
                     seed=job.seed,
                     index=job.index,
                     reflections=job.reflections,
+                    memories=job.memories,
                     related=job.related,
                     stand_in=job.stand_in,
                 )

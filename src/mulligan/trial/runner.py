@@ -43,6 +43,8 @@ _FATAL = (UsageError, DeviceLost, RunFolderError)
 """Errors in place of a reply that say nothing about the model: they end everything."""
 ReflectionSource = Callable[[int], Reflection | None]
 """Episode index -> the reflection to show after it, instead of asking the agent (a control)."""
+MemorySource = Callable[[int], str | None]
+"""Episode index -> what to show before its first observation, instead of what the agent remembers (a control)."""
 LONGEST_TRIAL = 5_000_000
 """Characters that a world may give in a trial. It is stored as one line, with up to 12 bytes a character, and lines of
 more than 64 MB are not read back."""
@@ -60,6 +62,7 @@ async def run_trial(
     seed: int = 0,
     index: int = 0,
     reflections: ReflectionSource | None = None,
+    memories: MemorySource | None = None,
     related: Sequence[Task] = (),
     stand_in: Policy | None = None,
     **overrides: Any,
@@ -83,7 +86,7 @@ async def run_trial(
     try:
         limit = settings.env_timeout
         env = await _within(limit, registry.build, task, asks_policy(task)) if isinstance(task, Task) else task
-        play = _TrialPlay(env, player, trial_seed, settings, reflections, related, stand_in)
+        play = _TrialPlay(env, player, trial_seed, settings, reflections, related, stand_in, memories)
     except Exception as error:  # the world could not even be built
         if _is_mistake(error):
             raise
@@ -122,6 +125,7 @@ class _TrialPlay:
     reflections: ReflectionSource | None
     related: Sequence[Task]
     stand_in: Policy | None
+    memories: MemorySource | None = None
 
     def __post_init__(self) -> None:
         settings, spec = self.settings, registry.spec_of(type(self.env), self.env.task.env)
@@ -294,6 +298,8 @@ class _TrialPlay:
         text = prompts.opening(
             observation, index, episodes, memory_text, self.style, tell=tell_episodes, related=bool(self.related)
         )
+        if self.memories is not None and index > 0 and (before := self.memories(index)) is not None:
+            text = before + observation
         if goes_on:
             ending = f"{self.unsaid_ending}\n\n" if self.unsaid_ending else ""
             message: Message = {"role": "user", "content": ending + text}

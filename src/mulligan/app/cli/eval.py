@@ -42,7 +42,7 @@ def add_options(parser: Parser) -> None:
         "--controls",
         default="independent",
         metavar="LIST",
-        help="independent, removed, foreign, other-trial; comma-separated, or 'all' or 'off' (independent)",
+        help="independent, removed, foreign, other-trial, told; comma-separated, or 'all' or 'off' (independent)",
     )
     parser.add_argument("--no-room", action="store_true", help="leave out ceiling and experts")
     parser.add_argument(
@@ -66,7 +66,7 @@ def run(parser: Parser, words: list[str]) -> int:
     from mulligan.eval.run import run_plan
     from mulligan.players import Plays, player_from
     from mulligan.report.run import RunFolder, to_json
-    from mulligan.report.tables import eval_table, footnotes
+    from mulligan.report.tables import eval_table, footnotes, opponents_table
 
     resume = parser.read(words)[0].resume
     plan = _plan_of_run(parser, words) if resume else _new_plan(parser, words)
@@ -109,7 +109,8 @@ def run(parser: Parser, words: list[str]) -> int:
     if options.json:
         sys.stdout.write(to_json(without_evidence(data)))
     else:
-        print_tables([eval_table(data)], [*footnotes(data, trust), f"Trials: {data['run']}"])
+        tables = [table for table in (eval_table(data), opponents_table(data)) if table is not None]
+        print_tables(tables, [*footnotes(data, trust), f"Trials: {data['run']}"])
     if result.says_nothing:
         sys.stderr.write("mulligan: every trial failed for reasons outside the agent; the figures say nothing of it\n")
         return 1

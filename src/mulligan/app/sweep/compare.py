@@ -16,6 +16,7 @@ import numpy as np
 
 from mulligan.app.sweep.rows import RETRIES, Row, told_apart
 from mulligan.errors import UnknownName, UsageError
+from mulligan.eval.ceilings import room_shares
 from mulligan.eval.intervals import Values, difference, over_seeds, returns_in, solved_within
 from mulligan.eval.passk import wilson
 from mulligan.report.tables import CONTROL_NAMES
@@ -218,6 +219,7 @@ def _row(entry: Entry, retry: Entry | None, reference: Entry | None) -> dict[str
     if intervals is None:
         intervals = [wilson(p * tasks, tasks) for p in figures]
     seeds = sorted(entry.parts)
+    share, share_interval = _room_share(entry)
     by_seed = [float(each) for each in np.nanmean(entry.values(), axis=1)] if entry.has_outcomes else None
     return {
         "name": entry.label,
@@ -229,10 +231,22 @@ def _row(entry: Entry, retry: Entry | None, reference: Entry | None) -> dict[str
         "ci": [list(bounds) for bounds in intervals],
         "by_seed": by_seed or [entry.parts[seed]["p"][-1] for seed in seeds],
         "has_outcomes": entry.has_outcomes,
+        "share": share,
+        "share_ci": share_interval,
         "retry": retry.figures()[-1] if retry else None,
         "difference": _difference(entry, reference) if reference and reference is not entry else None,
         **({} if entry.further or entry.control else {name: _mean(entry, name) for name in _COST}),
     }
+
+
+def _room_share(entry: Entry) -> tuple[float | None, list[float] | None]:
+    """The share of the adaptive room in the last episode, over seeds and worlds; None where no ceilings are known."""
+    parts = entry.summaries() if entry.versus else []
+    ceilings = [part["ceilings"] for part in parts if "ceilings" in part]
+    if not ceilings or any(each != ceilings[0] for each in ceilings) or len(ceilings) < len(parts):
+        return None, None
+    shares = room_shares(ceilings[0], [part["outcomes"] for part in parts], parts[0]["worlds"])
+    return shares["share"][-1], shares["share_ci"][-1]
 
 
 def _difference(entry: Entry, reference: Entry) -> dict[str, Any]:

@@ -34,6 +34,7 @@ TABLE, EVALUATION = "table.json", "result.json"
 RETRIES = "independent"
 _NAMED = ("env", "name", "seed", "p")
 _PART = ("p", "ci", "valid", "outcomes", "tasks_digest")
+_CEILINGS = ("static", "optimal", "clairvoyant", "strata", "weights")
 _OF_A_SEED = ("run.seed", "model.name")
 """Settings that differ from seed to seed, and say nothing about an arm."""
 
@@ -199,6 +200,8 @@ def _evaluation(main: Mapping[str, Any], controls: Mapping[str, Mapping[str, Any
         part["score"] = main["best"][-1]
     if main.get("optimum"):  # that of γ_traj = 1, the same for all arms, comes first
         part["share_of_optimum"] = main["optimum"][0]["share_of_optimum"]
+    if "static" in (main.get("ceilings") or ()):
+        part["ceilings"] = {name: main["ceilings"][name] for name in _CEILINGS}
     controls = {name: control for name, control in controls.items() if control["trials"] > control.get("failed", 0)}
     return {
         **part,

@@ -187,6 +187,8 @@ def _summaries(result: EvalResult) -> dict[str, Any]:
     controls = {name: asdict(summary) for name, summary in result.controls.items()}
     classes = {name: asdict(summary) for name, summary in result.by_class.items()}
     main = {**asdict(result.main), "optimum": result.optimum}
+    if result.ceilings is not None:
+        main |= {"ceilings": result.ceilings, "by_opponent": result.by_opponent}
     return {"kind": result.kind, "main": main, "controls": controls, "by_class": classes}
 
 

@@ -38,6 +38,8 @@ class InformationState:
     """OpenSpiel's information state string."""
     reach: Numbers
     """[opponent] chance of cards and moves that lead to it, the player's own moves aside."""
+    example: Any
+    """A state of the game that looks like this to the player."""
     actions: dict[int, Children] = field(default_factory=dict)
 
 
@@ -83,9 +85,8 @@ class HandTree:
             paid = (chances * state.player_return(self.player) for state, chances in found)
             self._paid.append(sum(paid, np.zeros(len(self.habits))))
         for key, found in decisions.items():
-            information_state = InformationState(
-                key, sum((chances for _, chances in found), np.zeros(len(self.habits)))
-            )
+            reach = sum((chances for _, chances in found), np.zeros(len(self.habits)))
+            information_state = InformationState(key, reach, found[0][0])
             children.states.append(len(self.states))
             self.states.append(information_state)
             for action in found[0][0].legal_actions():
@@ -118,18 +119,28 @@ class HandTree:
 
     def value(self, policy: Mapping[str, Mapping[int, float]]) -> Numbers:
         """[opponent] what a policy (information state -> chances of actions) earns in a hand."""
-        chances, total = np.ones(len(self.states)), np.zeros(len(self.habits))
+        total: Numbers = self.paid[self.root.endings].sum(axis=0)
+        for state, chance in zip(self.states, self.own_chances(policy), strict=True):
+            for action, children in state.actions.items():
+                total = total + chance * policy[state.key].get(action, 0.0) * self.paid[children.endings].sum(axis=0)
+        return total
 
-        def walk(children: Children, chance: float) -> None:
-            nonlocal total
-            total = total + chance * self.paid[children.endings].sum(axis=0)
-            chances[children.states] = chance
-
-        walk(self.root, 1.0)
+    def own_chances(self, policy: Mapping[str, Mapping[int, float]]) -> Numbers:
+        """[information state] chance that a policy makes the moves that lead to it."""
+        chances = np.ones(len(self.states))
         for number, state in enumerate(self.states):  # earlier ones lead to later ones
             for action, children in state.actions.items():
-                walk(children, chances[number] * policy[state.key].get(action, 0.0))
-        return total
+                chances[children.states] = chances[number] * policy[state.key].get(action, 0.0)
+        return chances
+
+    def own_moves(self, example: Any) -> list[tuple[Any, int]]:
+        """The states in which the player has moved before a state of the game, and the moves."""
+        state, moves = example.get_game().new_initial_state(), []
+        for action in example.history():
+            if not state.is_chance_node() and state.current_player() == self.player:
+                moves.append((state.clone(), action))
+            state.apply_action(action)
+        return moves
 
 
 def ending_key(state: Any, player: int) -> str:
