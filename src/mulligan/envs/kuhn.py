@@ -283,7 +283,7 @@ class KuhnPoker:
         first, second, *moves = state.history()
         self.card, self.hidden = (first, second) if self.seat == 1 else (second, first)
         self.betting, self.hand = "".join("pb"[move] for move in moves), 1
-        return self._observe()
+        return self.observe()
 
     def reply_of(self, action: int) -> str:
         """An action of OpenSpiel's game as a reply."""

@@ -84,7 +84,7 @@ class LeducPoker(SpielGame):
     def observation_in(self, state: Any) -> str:
         """What the player would see in a state of OpenSpiel's game."""
         self.state = state
-        return self._observe()
+        return self.observe()
 
     def reply_of(self, action: int) -> str:
         """An action of OpenSpiel's game as a reply."""

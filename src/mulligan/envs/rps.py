@@ -113,9 +113,12 @@ def drawn_habit(number: int) -> Habit:
 def _drawn_table(rng: random.Random, kind: int) -> list[list[int]]:
     """[its own last throw][yours] -> its next: a step from its own (kind 1), from yours (2), or by the result (3)."""
     steps = [rng.randrange(3) for _ in MOVES]
-    steps_of = {1: lambda own, _: own + steps[0], 2: lambda _, agents: agents + steps[0]}
-    after = steps_of.get(kind, lambda own, agents: own + steps[own - agents])
-    return [[after(own, agents) % 3 for agents in range(3)] for own in range(3)]
+    after: Mapping[int, Callable[[int, int], int]] = {
+        1: lambda own, _: own + steps[0],
+        2: lambda _, agents: agents + steps[0],
+        3: lambda own, agents: own + steps[own - agents],
+    }
+    return [[after[kind](own, agents) % 3 for agents in range(3)] for own in range(3)]
 
 
 def _table(habit: Habit) -> list[list[Hashable]]:
