@@ -158,7 +158,8 @@ def _loaded(name: str) -> Host:
     if config is None:
         return Host(player_from(name), TrialSettings(memory="none"), {})
     settings, params = as_trained(config, Mixture.parse(config.task.env, {}).weights[0][0])
-    return Host(player_from(name, slots=_SLOTS, kind="slots"), settings, params)
+    # On the CPU: beside a model that is trained on a GPU, another one must not touch it while its steps are recorded.
+    return Host(player_from(name, device="cpu", slots=_SLOTS), settings, params)
 
 
 def _endpoint(name: str) -> Policy:
