@@ -136,8 +136,8 @@ _LOADING = threading.Lock()
 @cache
 def _host(env: str, name: str) -> Host:
     """The policy, and how it is asked in a game of `env`."""
-    with _LOADING:  # many games may ask at once for what takes seconds to load
-        policy = _policy(name)
+    with _LOADING:  # many games ask at once: one of them loads the policy, and begins the loop
+        policy, _ = _policy(name), _loop()
     config = trained_with(name)
     return Host(policy, *as_trained(config, env)) if config else Host(policy, TrialSettings(memory="none"), {})
 
