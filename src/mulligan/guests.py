@@ -20,15 +20,14 @@ from typing import Any, NamedTuple
 
 from mulligan.envs.opponents import TwoSided
 from mulligan.errors import OpponentFailed, UsageError
-from mulligan.players import as_trained, player_from, run_of, trained_with
+from mulligan.players import as_trained, player_from, trained_with
 from mulligan.policy.base import Policy
-from mulligan.report.run import RunFolder
 from mulligan.rollout.groups import Mixture
 from mulligan.seeding import derive
 from mulligan.trial import prompts
 from mulligan.trial.settings import TrialSettings
 from mulligan.trusted import check_server
-from mulligan.types import Message, ParamValue, Task
+from mulligan.types import Message, ParamValue, Sampling, Task
 
 ENDPOINT = "endpoint:"
 _URL_VARIABLE = "OPENAI_BASE_URL"
@@ -51,25 +50,13 @@ class Host(NamedTuple):
 
 @lru_cache(maxsize=64)
 def check(env: str, name: str) -> None:
-    """Raise unless a policy of that name can play `env`; its weights are not loaded yet."""
-    if name.startswith(ENDPOINT):
-        _endpoint(name)
-    elif run_of(name):
-        _check_run(env, name)
-    elif ".py:" in name:
-        player_from(name)
-    else:
+    """Raise unless a policy of that name can play `env`. It is loaded: what is damaged must not look like a forfeit."""
+    if config := trained_with(name):
+        if env not in [game for game, _ in Mixture.parse(config.task.env, {}).weights]:
+            raise UsageError(f"{env}: the opponent {name} was trained on {config.task.env}; name a run on {env}")
+    elif not name.startswith(ENDPOINT) and ".py:" not in name:
         raise UsageError(f"{env}: the opponent {name!r} is not a run folder (it has no config.toml)")
-
-
-def _check_run(env: str, name: str) -> None:
-    from mulligan.training.checkpoint import find
-
-    config, run = trained_with(name), run_of(name)
-    assert config is not None and run is not None  # noqa: PT018
-    if env not in [game for game, _ in Mixture.parse(config.task.env, {}).weights]:
-        raise UsageError(f"{env}: the opponent {name} was trained on {config.task.env}; name a run on {env}")
-    find(RunFolder.open(run[0]).path, run[1])
+    _host(env, name)
 
 
 def mover(world: TwoSided, name: str, chance: int) -> Callable[[], Any]:
@@ -82,18 +69,19 @@ class Seated:
 
     def __init__(self, world: TwoSided, name: str, seed: int) -> None:
         self.world, self.name, self.seed = world, name, seed
+        self.host = _host(world.task.env, name)
         self.messages: list[Message] = []
         self.replies = 0
 
     def move(self) -> Any:
         """Its next move."""
-        host = _host(self.name)
-        settings, style = host.settings, prompts.style(host.settings.style)
-        game, feedback = self.world.switched(host.params), ""
+        settings, style = self.host.settings, prompts.style(self.host.settings.style)
+        game, feedback = self.world.switched(self.host.params), ""
         for _ in range(_TRIES):
             self._tell(game, feedback, settings, style)
             shown = prompts.last_turns(self.messages, self.replies, settings.window, self._system(game, style))
-            text = _reply(self.name, self.seed, tuple((each["role"], each["content"]) for each in shown))
+            contents = tuple((each["role"], each["content"]) for each in shown)
+            text = _reply(self.name, settings.sampling, self.seed, contents)
             self.messages.append({"role": "assistant", "content": text})
             self.replies += 1
             move, feedback = game.named(style.action(text))
@@ -118,16 +106,16 @@ class Seated:
 
 
 @lru_cache(maxsize=10_000)
-def _reply(name: str, seed: int, messages: tuple[tuple[Any, str], ...]) -> str:
+def _reply(name: str, sampling: Sampling, seed: int, messages: tuple[tuple[Any, str], ...]) -> str:
     """What the policy says; the same again to the same messages with the same luck, so that games can be repeated."""
-    host = _host(name)
+    policy = _policy(name)
 
     async def ask() -> str:
         # One conversation for each reply: nobody tells that a game is over, and one left open would keep its memory.
-        conversation = host.policy.start(Task("", seed, 1, ""), derive(seed, len(messages)))
+        conversation = policy.start(Task("", seed, 1, ""), derive(seed, len(messages)))
         try:
             listed: list[Message] = [{"role": role, "content": content} for role, content in messages]
-            return (await conversation.reply(listed, host.settings.sampling)).text
+            return (await conversation.reply(listed, sampling)).text
         finally:
             conversation.close()
 
@@ -145,20 +133,21 @@ def _loop() -> asyncio.AbstractEventLoop:
 _LOADING = threading.Lock()
 
 
-def _host(name: str) -> Host:
-    with _LOADING:  # many games may ask at once for what takes seconds to load
-        return _loaded(name)
+@cache
+def _host(env: str, name: str) -> Host:
+    """The policy, and how it is asked in a game of `env`."""
+    with _LOADING:  # many games ask at once: one of them loads the policy, and begins the loop
+        policy, _ = _policy(name), _loop()
+    config = trained_with(name)
+    return Host(policy, *as_trained(config, env)) if config else Host(policy, TrialSettings(memory="none"), {})
 
 
 @cache
-def _loaded(name: str) -> Host:
+def _policy(name: str) -> Policy:
     if name.startswith(ENDPOINT):
-        return Host(_endpoint(name), TrialSettings(memory="none"), {})
-    config = trained_with(name)
-    if config is None:
-        return Host(player_from(name), TrialSettings(memory="none"), {})
-    settings, params = as_trained(config, Mixture.parse(config.task.env, {}).weights[0][0])
-    return Host(player_from(name, slots=_SLOTS, kind="slots"), settings, params)
+        return _endpoint(name)
+    # On the CPU: beside a model that is trained on a GPU, another one must not touch it while its steps are recorded.
+    return player_from(name, device="cpu", slots=_SLOTS)
 
 
 def _endpoint(name: str) -> Policy:

@@ -354,6 +354,8 @@ def stall(heard, rng):
     return "hm"
 def promise(heard, rng):
     return "I shall cooperate. [cooperate]"
+def crash(heard, rng):
+    raise RuntimeError("no idea")
 """
 
 
@@ -467,6 +469,15 @@ def test_who_never_moves_forfeits_even_before_the_first_move_of_the_other(tmp_pa
         first, second = (env.step("<action>check</action>") for _ in range(2))
         assert (first.done, first.won, first.reward) == (True, True, 1.0)
         assert not second.valid
+
+
+def test_an_opponent_of_ones_own_that_raises_forfeits(tmp_path):
+    (tmp_path / "mine.py").write_text(OPPONENTS)
+    mulligan.trust(tmp_path / "mine.py")
+    task = make_task("textarena:KuhnPoker-v0", 0, opponent=f"{tmp_path / 'mine.py'}:crash", seat=1)
+    trial = run_trial_sync(task, lambda messages: "<action>[check]</action>")
+    assert trial.episodes[0].stop is StopReason.OPPONENT_FAILED
+    assert "mine.py:crash raised RuntimeError: no idea" in trial.episodes[0].error
 
 
 def test_an_opponent_of_ones_own(tmp_path):

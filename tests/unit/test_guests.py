@@ -154,6 +154,13 @@ def test_the_same_luck_gets_the_same_replies(spy):
     assert len(told(spy)) == 1
 
 
+def test_a_file_that_only_a_folder_names_is_not_run(spy, monkeypatch):
+    monkeypatch.setenv("MULLIGAN_TRUST", "")
+    other = spy.rename(spy.with_name("theirs.py"))
+    with pytest.raises(UsageError, match=r"theirs\.py is Python code that a run folder names.*--trust"):
+        registry.task_of("rps", 0, {"opponent": f"{other}:copies"})
+
+
 # Runs
 
 

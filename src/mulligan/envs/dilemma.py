@@ -8,7 +8,8 @@ Parameters (`--env.NAME`):
 
 rounds    of a match; a reply that names no move loses one
 opponent  a habit; several with commas, with weights as ``pavlov:2``; ``grim>pavlov@3`` changes at the third match,
-          ``grim>pavlov`` at a hidden one; ``seen`` and ``unseen`` are all of a kind
+          ``grim>pavlov`` at a hidden one; ``seen`` and ``unseen`` are all of a kind; ``runs/x@40`` or
+          ``endpoint:MODEL`` is a policy
 pool      the opponents that an agent may expect, which the scripted players and the optimum go by; empty: `opponent`
 view      ``plain`` words, or ``compact``: a word a round, for tiny models
 

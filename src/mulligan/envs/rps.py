@@ -8,7 +8,8 @@ Parameters (`--env.NAME`):
 throws    of a match; a reply that names no throw loses one
 opponent  a habit, or ``bot:NAME``: one of the 43 of OpenSpiel, from the tournaments of 1999 and 2000. Several with
           commas, with weights as ``copies:2``; ``copies>beats@3`` changes at the third match, ``copies>beats`` at a
-          hidden one; ``seen``, ``drawn``, ``unseen`` and ``bots`` are all of a kind, ``seen:2`` with a weight each
+          hidden one; ``seen``, ``drawn``, ``unseen`` and ``bots`` are all of a kind, ``seen:2`` with a weight each;
+          ``runs/x@40`` or ``endpoint:MODEL`` is a policy
 pool      the opponents that an agent may expect, which the scripted players and the optimum go by; empty: `opponent`
 view      ``plain`` words, or ``compact``: a word a throw, for tiny models
 
