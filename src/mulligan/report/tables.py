@@ -105,7 +105,7 @@ def opponents_table(result: Result) -> Table | None:
     from rich.text import Text
 
     stacked, has_seats = result["episodes"] > _SIDE_BY_SIDE, any(row["seat"] for row in rows)
-    has_draws = any(share for row in rows for share in row["drawn"])
+    has_draws, digits = any(share for row in rows for share in row["drawn"]), 3 if any(result.get("exact", ())) else 2
     table = empty_table(f"by opponent: mean return, games won{' / not lost' if has_draws else ''}")
     table.add_column("opponent", overflow="fold", min_width=12)
     episodes = [f"{'ep.' if stacked else 'episode'} {k}" for k in range(1, result["episodes"] + 1)]
@@ -118,9 +118,9 @@ def opponents_table(result: Result) -> Table | None:
             if mean is None:
                 cells.append("–")
                 continue
-            half = ("\n" if stacked else " ") + f"[dim]±{(ci[1] - ci[0]) / 2:.2f}[/]" if ci else ""
+            half = ("\n" if stacked else " ") + f"[dim]±{(ci[1] - ci[0]) / 2:.{digits}f}[/]" if ci else ""
             shares = f"{100 * won:.0f} / {100 * not_lost:.0f} %" if has_draws else f"{100 * won:.0f} %"
-            cells.append(f"{mean:+.2f}{half}\n[dim]{shares}[/]")
+            cells.append(f"{mean:+.{digits}f}{half}\n[dim]{shares}[/]")
         table.add_row(Text(visible(row["opponent"])), *cells)
     return table
 
