@@ -70,6 +70,14 @@ def test_replies_in_other_words_are_asked_again_if_they_are_few():
     assert any(line.startswith("Returns are sampled: ") for line in footnotes(often.to_dict()))
 
 
+def test_who_answers_in_other_words_is_not_asked_about_everything():
+    """Sixty-four trials and the first decisions are enough to see that nothing can be scored."""
+    policy = Gambler(adapts=False, other=0.5)
+    evaluate(policy, params={"opponent": MAGE, "seat": 1}, tasks=80, memory="history", episodes=1)
+    assert len(policy.weighed) == 3  # one for each card
+    assert all(message["role"] != "assistant" for messages in policy.weighed for message in messages)
+
+
 def test_what_is_no_single_hand_is_sampled():
     assert evaluate(Gambler(), params={"opponent": MAGE, "hands": 2}, tasks=4).exact is None
     assert evaluate(Gambler(), restart="replay", tasks=4).exact is None

@@ -120,23 +120,27 @@ class ExactScores:
         """The trials with the expected rewards of those episodes that can be scored; `is_told`: the agent was told who
         the opponent is."""
         self._is_told = is_told
-        values: dict[tuple[int, int], float] = {}
+        scored = [*trials]
         for first in range(0, len(trials), _AT_ONCE):
-            pairs = [
-                (n, episode) for n in range(first, min(first + _AT_ONCE, len(trials))) for episode in trials[n].episodes
-            ]
-            hands = {(n, each.index): hand for n, each in pairs if (hand := hand_of(trials[n], each))}
-            for decisions in range(GAMES[trials[0].task.env][1]):
-                self.weigh([(hand, line) for hand in hands.values() for line in hand.likely(decisions)])
-            for key, hand in hands.items():
-                hand.settle()
-                self.other.append(hand.other_replies)
-                if hand.other_replies <= MOST_OTHER:
-                    values[key] = float(hand.tree.value(hand.moves)[0])
+            scored[first : first + _AT_ONCE] = self._scored(trials[first : first + _AT_ONCE])
+            if all(other > MOST_OTHER for other in self.other):
+                break  # it answers in other words, or thinks first: none will be scored
+        return scored
+
+    def _scored(self, trials: Sequence[Trial]) -> list[Trial]:
+        values: dict[tuple[int, int], float] = {}
+        pairs = [(n, episode) for n, trial in enumerate(trials) for episode in trial.episodes]
+        hands = {(n, each.index): hand for n, each in pairs if (hand := hand_of(trials[n], each))}
+        for decisions in range(GAMES[trials[0].task.env][1]):
+            promising = [hand for hand in hands.values() if hand.other_replies <= MOST_OTHER]
+            self.weigh([(hand, line) for hand in promising for line in hand.likely(decisions)])
+        for key, hand in hands.items():
+            hand.settle()
+            self.other.append(hand.other_replies)
+            if hand.other_replies <= MOST_OTHER:
+                values[key] = float(hand.tree.value(hand.moves)[0])
         return [
-            replace(
-                trial, episodes=tuple(replace(each, expected=values.get((n, each.index))) for each in trial.episodes)
-            )
+            replace(trial, episodes=tuple(replace(e, expected=values.get((n, e.index))) for e in trial.episodes))
             for n, trial in enumerate(trials)
         ]
 

@@ -106,6 +106,7 @@ def opponents_table(result: Result) -> Table | None:
 
     stacked, has_seats = result["episodes"] > _SIDE_BY_SIDE, any(row["seat"] for row in rows)
     has_draws = any(share for row in rows for share in row["drawn"])
+    digits = 3 if any(result.get("exact", ())) and not stacked else 2
     table = empty_table(f"by opponent: mean return, games won{' / not lost' if has_draws else ''}")
     table.add_column("opponent", overflow="fold", min_width=12)
     episodes = [f"{'ep.' if stacked else 'episode'} {k}" for k in range(1, result["episodes"] + 1)]
@@ -118,9 +119,9 @@ def opponents_table(result: Result) -> Table | None:
             if mean is None:
                 cells.append("–")
                 continue
-            half = ("\n" if stacked else " ") + f"[dim]±{(ci[1] - ci[0]) / 2:.2f}[/]" if ci else ""
+            half = ("\n" if stacked else " ") + f"[dim]±{(ci[1] - ci[0]) / 2:.{digits}f}[/]" if ci else ""
             shares = f"{100 * won:.0f} / {100 * not_lost:.0f} %" if has_draws else f"{100 * won:.0f} %"
-            cells.append(f"{mean:+.2f}{half}\n[dim]{shares}[/]")
+            cells.append(f"{mean:+.{digits}f}{half}\n[dim]{shares}[/]")
         table.add_row(Text(visible(row["opponent"])), *cells)
     return table
 
@@ -181,7 +182,8 @@ def _cells(summary: Result, *, versus: bool, scored: bool) -> list[str]:
     intervals = summary.get("returns_ci" if versus else "ci", [None] * len(summary["returns" if versus else "p"]))
     if versus:
         shares_won = summary.get("won") or [None] * len(intervals)
-        digits = 2 if "valid" in summary and not any(summary.get("exact", ())) else 3
+        is_exact = "valid" not in summary or any(summary.get("exact", ()))
+        digits = 3 if is_exact and len(intervals) <= _SIDE_BY_SIDE else 2
         for mean, ci, won in zip(summary["returns"], intervals, shares_won, strict=True):
             half = f" [dim]±{(ci[1] - ci[0]) / 2:.{digits}f}[/]" if ci else ""
             below = "" if won is None else f"\n[dim]won {100 * won:.0f} %[/]"
