@@ -39,6 +39,10 @@ class Fault(StrEnum):
     CUT_OFF = "cut_off"
     """The reply reached the token limit before it named an action."""
     INVALID = "invalid"
+    REFUSED = "refused"
+    """The model, or the server's filter, would not answer."""
+    UNKNOWN_TOOL = "unknown_tool"
+    """It called a tool that it was not offered."""
 
 
 class MulliganError(Exception):

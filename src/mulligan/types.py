@@ -128,6 +128,19 @@ class Sampling:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call of a tool, as the model wrote it."""
+
+    id: str
+    name: str
+    arguments: str
+    """A JSON object, if the model keeps to the form."""
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.arguments}"
+
+
+@dataclass(frozen=True, slots=True)
 class Completion:
     """One reply of the policy, with what is known about its tokens."""
 
@@ -145,6 +158,11 @@ class Completion:
     """Tokens of the sequence before `prompt_ids`; 0 where a new sequence begins."""
     mistaken: bool = False
     """Wrong on purpose: a demonstration shows it, and what comes of it, and it is not imitated."""
+    reasoning: str = ""
+    """What the model thought before it answered, where a server gives that apart from the text."""
+    refusal: str = ""
+    """Why the model, or the server's filter, would not answer."""
+    tool_calls: tuple[ToolCall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

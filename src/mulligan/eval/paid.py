@@ -13,12 +13,12 @@ import time
 import warnings
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from mulligan.errors import DamagedFile
 from mulligan.policy.base import Conversation, Policy
 from mulligan.report.files import append, keep_damaged
+from mulligan.report.run import completion_from_dict, completion_to_dict
 from mulligan.seeding import derive
 from mulligan.types import Completion, Message, Sampling, Task
 
@@ -57,10 +57,10 @@ class PaidReplies:
                 self._count(Completion("", **entry))
                 return True
             seed, number, digest, fields = entry
-            kept = {(seed, number): (digest, Completion(**fields))}
+            kept = {(seed, number): (digest, completion_from_dict(fields))}
             self._count(kept[seed, number][1])
             self.kept |= kept
-        except (TypeError, ValueError, RecursionError):
+        except (TypeError, ValueError, KeyError, AttributeError, RecursionError):
             return False
         return True
 
@@ -70,7 +70,11 @@ class PaidReplies:
         now = time.monotonic()
         is_synced = now - self._synced > _SYNC_SECONDS
         self._synced = now if is_synced else self._synced
-        append(self.path, _signed(json.dumps([seed, number, digest, asdict(reply)]).encode()), is_synced=is_synced)
+        append(
+            self.path,
+            _signed(json.dumps([seed, number, digest, completion_to_dict(reply)]).encode()),
+            is_synced=is_synced,
+        )
 
     def _count(self, reply: Completion) -> None:
         self.tokens = (self.tokens[0] + reply.prompt_tokens, self.tokens[1] + reply.completion_tokens)

@@ -22,6 +22,8 @@ from mulligan.types import Completion, Task, Trial
 
 Z95 = 1.959963984540054
 Interval = tuple[float, float]
+_BESIDE_TEXT = ("reasoning", "refusal", "tool_calls")
+"""Fields of a reply that a server may give beside its text."""
 
 
 def wilson(successes: float, total: float, z: float = Z95, *, effect: float = 1.0) -> Interval:
@@ -102,6 +104,10 @@ class Summary:
     """Trials in which the model or the environment failed for good; an episode that failed counts as not solved."""
     prompt_tokens: int
     completion_tokens: int
+    tool_calls: dict[str, int] = field(default_factory=dict)
+    """Name of a tool -> how often it was called."""
+    beside_text: dict[str, int] = field(default_factory=dict)
+    """"reasoning", "refusal", "tool_calls" -> replies that held it, reflections included."""
     failure: str = ""
     """The error of the first failed trial."""
     effective: list[float] = field(default_factory=list, repr=False)
@@ -127,9 +133,14 @@ class Summary:
 
 def tokens(trial: Trial) -> tuple[int, int]:
     """Prompt and completion tokens of a trial, reflections included."""
-    replies = [turn.reply for episode in trial.episodes for turn in episode.turns]
-    replies += [e.reflection.completion for e in trial.episodes if e.reflection and e.reflection.completion]
+    replies = _replies(trial)
     return (sum(reply.prompt_tokens for reply in replies), sum(reply.completion_tokens for reply in replies))
+
+
+def _replies(trial: Trial) -> list[Completion]:
+    """All that the policy wrote in a trial, reflections included."""
+    replies = [turn.reply for episode in trial.episodes for turn in episode.turns]
+    return replies + [e.reflection.completion for e in trial.episodes if e.reflection and e.reflection.completion]
 
 
 def summarise(trials: Sequence[Trial], episodes: int) -> Summary:
@@ -142,6 +153,7 @@ def summarise(trials: Sequence[Trial], episodes: int) -> Summary:
     turns = [turn for trial in trials for episode in trial.episodes for turn in episode.turns]
     written = [episode.reflection for trial in trials for episode in trial.episodes if episode.reflection]
     used = [tokens(trial) for trial in trials]
+    replies = [reply for trial in trials for reply in _replies(trial)]
     return Summary(
         trials=len(trials),
         p=pass_at(trials, episodes),
@@ -160,6 +172,8 @@ def summarise(trials: Sequence[Trial], episodes: int) -> Summary:
         failed=sum(trial.failed for trial in trials),
         prompt_tokens=sum(prompt for prompt, _ in used),
         completion_tokens=sum(completion for _, completion in used),
+        tool_calls=_counts(call.name for reply in replies for call in reply.tool_calls),
+        beside_text=_counts(part for reply in replies for part in _BESIDE_TEXT if getattr(reply, part)),
         failure=next((e.error for trial in trials if trial.failed for e in trial.episodes if e.error), ""),
         effective=[len(trials) / effect for effect in effects],
     )

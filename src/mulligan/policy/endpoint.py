@@ -16,7 +16,7 @@ import sys
 import zlib
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -27,7 +27,7 @@ from mulligan.errors import ContextFull, ParameterError, RequestFailed
 from mulligan.policy.base import Conversation, estimate_tokens
 from mulligan.seeding import derive, generator
 from mulligan.text import storable
-from mulligan.types import Completion, Message, Sampling, Task
+from mulligan.types import Completion, Message, Sampling, Task, ToolCall
 
 if TYPE_CHECKING:
     import ssl
@@ -42,6 +42,10 @@ LARGEST_ANSWER = 4 * 2**20
 """Bytes of an answer, unpacked; reading stops there."""
 LONGEST_REPLY = 200_000
 """Characters; the rest is cut off, since conversations keep all replies. No game reads one that is half as long."""
+_LONGEST_REFUSAL = 2_000
+"""Characters; the rest is cut off."""
+_MOST_CALLS, _LONGEST_CALL = 8, (200, 200, 20_000)
+"""Tool calls of a reply, and characters of a call's id, name and arguments; the rest is cut off."""
 _MOST_TOKENS = 2**40
 """A server that counts more has not counted."""
 _TEMPORARY = {408, 409, 429}
@@ -200,10 +204,25 @@ class EndpointPolicy:
                 raise _TemporaryFault("cut off", f"the answer broke off: {error or type(error).__name__}") from None
         if response.status_code != 200:
             raise self._refusal(response, content)
-        completion = read_answer(content, body["messages"])
-        text = self._without_key(completion.text)
-        finish = completion.finish if len(text) <= LONGEST_REPLY else "length"
-        return replace(completion, text=text[:LONGEST_REPLY], finish=finish)
+        return self._stored(read_answer(content, body["messages"]))
+
+    def _stored(self, reply: Completion) -> Completion:
+        """The reply without the key, and cut where it is too long."""
+        text, reasoning, refusal = map(self._without_key, (reply.text, reply.reasoning, reply.refusal))
+        calls = [
+            ToolCall(
+                *(self._without_key(field)[:most] for field, most in zip(astuple(call), _LONGEST_CALL, strict=True))
+            )
+            for call in reply.tool_calls[:_MOST_CALLS]
+        ]
+        return replace(
+            reply,
+            text=text[:LONGEST_REPLY],
+            finish=reply.finish if len(text) <= LONGEST_REPLY else "length",
+            reasoning=reasoning[: max(0, LONGEST_REPLY - len(text))],
+            refusal=refusal[:_LONGEST_REFUSAL],
+            tool_calls=tuple(calls),
+        )
 
     async def _exchange(self, connections: _Connections, request: bytes) -> tuple[httpx.Response, bytes]:
         """The response to one request, and its body."""
@@ -357,29 +376,51 @@ def read_answer(content: bytes, messages: Sequence[Message]) -> Completion:
     try:
         answer = json.loads(content)
         choice = answer["choices"][0]
-        text = _text(choice["message"].get("content"))
+        message = choice["message"]
+        text = _text(message.get("content"))
     except (ValueError, RecursionError):
         raise _TemporaryFault("garbled", "the answer is not JSON") from None
     except (KeyError, IndexError, TypeError, AttributeError):
-        message, _ = server_message(content)  # some gateways report an upstream failure with status 200
-        raise _TemporaryFault("garbled", f"the answer holds no message{message and f': {message}'}") from None
+        problem, _ = server_message(content)  # some gateways report an upstream failure with status 200
+        raise _TemporaryFault("garbled", f"the answer holds no message{problem and f': {problem}'}") from None
     usage = answer.get("usage")
     counts = usage if isinstance(usage, dict) else {}
     prompt = [message["content"] for message in messages]
+    reasoning = _text(message.get("reasoning_content")) or _text(message.get("reasoning"))
+    finish = choice.get("finish_reason")
+    refusal = _text(message.get("refusal")) or _text(message.get("content"), "refusal")
+    calls = _calls(message.get("tool_calls"))
     return Completion(
         text,
-        finish="length" if choice.get("finish_reason") == "length" else "stop",
+        finish="length" if finish == "length" else "stop",
         prompt_tokens=_tokens(counts.get("prompt_tokens"), *prompt),
-        completion_tokens=_tokens(counts.get("completion_tokens"), text),
+        completion_tokens=_tokens(counts.get("completion_tokens"), text, reasoning, refusal, *map(str, calls)),
+        reasoning=reasoning,
+        refusal=refusal or ("content filter" if finish == "content_filter" else ""),
+        tool_calls=calls,
     )
 
 
-def _text(content: object) -> str:
-    """A message's content, plain or in parts; empty when there is none."""
+def _text(content: object, kind: str = "text") -> str:
+    """A message's content, plain or of its parts those of a kind; empty when there is none."""
     if isinstance(content, list):
-        parts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]
+        parts = [part.get(kind) for part in content if isinstance(part, dict) and part.get("type") == kind]
         content = "".join(text for text in parts if isinstance(text, str))
+    elif kind != "text":
+        return ""
     return storable(content) if isinstance(content, str) else ""
+
+
+def _calls(calls: object) -> tuple[ToolCall, ...]:
+    """The tool calls of a message; what is no call of a function is left out."""
+    functions = []
+    for number, call in enumerate(calls if isinstance(calls, list) else []):
+        function = call.get("function") if isinstance(call, dict) else None
+        if isinstance(function, dict) and isinstance(name := function.get("name"), str):
+            arguments = function.get("arguments")  # some servers send them as an object, not as its text
+            text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
+            functions.append(ToolCall(_text(call.get("id")) or f"call-{number}", storable(name), storable(text)))
+    return tuple(functions)
 
 
 def _tokens(counted: object, *texts: str) -> int:

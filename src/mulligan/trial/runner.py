@@ -407,10 +407,16 @@ def _truth(name: str, value: Any) -> bool:
     return bool(value)
 
 
+def _fault(reply: Completion) -> Fault:
+    """What was wrong with a reply that the environment did not take."""
+    if reply.finish == "length":
+        return Fault.CUT_OFF
+    if reply.text and not reply.text.isspace():
+        return Fault.INVALID
+    return Fault.REFUSED if reply.refusal else Fault.UNKNOWN_TOOL if reply.tool_calls else Fault.EMPTY
+
+
 def _turn(observation: str, reply: Completion, step: Step, state_key: str, timeout_reward: float) -> Turn:
-    fault = None
-    if not step.valid:
-        empty = not reply.text or reply.text.isspace()
-        fault = Fault.CUT_OFF if reply.finish == "length" else Fault.EMPTY if empty else Fault.INVALID
+    fault = None if step.valid else _fault(reply)
     reward = step.reward + timeout_reward
     return Turn(observation, reply, reward, step.valid, state_key, step.feedback, step.shaping, fault)

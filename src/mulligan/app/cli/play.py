@@ -16,6 +16,7 @@ from mulligan.app.cli.options import (
     take_defaults_of_run,
     trial_settings,
 )
+from mulligan.app.cli.show import beside_text
 from mulligan.calls import call_within, described, text_of
 from mulligan.errors import MulliganError, UsageError
 from mulligan.policy.base import Conversation, Policy, Spectator, World
@@ -160,6 +161,8 @@ class _WatchedConversation:
     async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         self._show(messages[-1]["content"])
         completion = await self.conversation.reply(messages, sampling)
+        for part in beside_text(completion):
+            self.console.print(visible(part), style="dim", markup=False, highlight=False)
         self.console.print(f"> {visible(completion.text)}\n", style="bold", markup=False, highlight=False)
         return completion
 
