@@ -43,6 +43,10 @@ class Fault(StrEnum):
     """The model, or the server's filter, would not answer."""
     UNKNOWN_TOOL = "unknown_tool"
     """It called a tool that it was not offered."""
+    BAD_ARGUMENTS = "bad_arguments"
+    """It called a tool with arguments that are not JSON or do not fit the tool's schema."""
+    SEVERAL_CALLS = "several_calls"
+    """It called more than one tool at a time."""
 
 
 class MulliganError(Exception):

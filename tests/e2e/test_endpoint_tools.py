@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.e2e.asking import KEY, ask, policy_at
 from tests.e2e.chat_server import ChatServer, Messages
+from tests.tool_worlds import Safe
 
 import mulligan
 from mulligan.app.cli import main
@@ -136,3 +137,154 @@ def test_who_watches_a_game_sees_them(capsys: pytest.CaptureFixture[str]) -> Non
     printed = capsys.readouterr().out
     for part in ("[agent thinks]\nNow the second.", "I do not gamble.", 'pull {"arm": 3}'):
         assert part in printed
+
+
+# --- tools of the environment ----------------------------------------------------------------------------------------
+
+SAFE = mulligan.make_task(Safe, seed=5)
+CODE = mulligan.make(SAFE).code  # type: ignore[attr-defined]
+
+
+def searching(messages: Messages) -> dict[str, Any]:
+    """Listens, then tries 1, 2, 3, …; writes a reflection in words."""
+    if "Write a short reflection" in (messages[-1]["content"] or ""):
+        return {"content": "<reflection>plan: go on</reflection>"}
+    tried = sum(message["role"] == "assistant" for message in messages)
+    call = call_of("try_code", json.dumps({"code": tried}), f"c{tried}") if tried else call_of("listen", "{}", "c0")
+    return {"content": f"Step {tried}." if tried % 2 else None, "tool_calls": [call]}
+
+
+def play_safe(server: ChatServer, **options: Any) -> mulligan.Trial:
+    policy = policy_at(server, **options.pop("policy", {}))
+    return mulligan.run_trial_sync(SAFE, policy, **{"episodes": 1, **options})
+
+
+def test_tools_are_sent_and_a_call_is_the_move() -> None:
+    assert CODE > 5, "the code must not be found too soon"
+    with ChatServer(answer=searching) as server:
+        trial = play_safe(server)
+    first = server.bodies[0]
+    assert [tool["function"]["name"] for tool in first["tools"]] == ["try_code", "listen"]
+    assert first["tools"][0]["function"]["parameters"]["required"] == ["code"]
+    assert "tool_choice" not in first
+    assert first["messages"][0]["content"].endswith("Then call exactly one tool.")
+    assert "try_code" not in first["messages"][0]["content"]  # the server tells the model
+    turns = trial.episodes[0].turns
+    assert all(turn.valid for turn in turns)
+    assert [turn.observation for turn in turns[1:3]] == [f"It is {'odd' if CODE % 2 else 'even'}.", "Higher."]
+
+
+def test_calls_and_their_results_are_sent_again_as_the_interface_wants_them() -> None:
+    with ChatServer(answer=searching) as server:
+        play_safe(server)
+    call, result, second = server.bodies[2]["messages"][2:5]
+    assert call == {"role": "assistant", "content": None, "tool_calls": [call_of("listen", "{}", "c0")]}
+    assert (result["role"], result["tool_call_id"]) == ("tool", "c0")
+    assert result["content"].startswith("It is ")
+    assert "4 turns left" in result["content"]
+    assert second["content"] == "Step 1."
+    for body in server.bodies:
+        check_answered(body["messages"])
+
+
+def check_answered(messages: Messages) -> None:
+    """Servers refuse a request in which a call is not answered by the very next messages, one each."""
+    for number, message in enumerate(messages):
+        ids = [call["id"] for call in message.get("tool_calls", ())]
+        following = messages[number + 1 : number + 1 + len(ids)]
+        assert [(each["role"], each.get("tool_call_id")) for each in following] == [("tool", each) for each in ids]
+        assert message["role"] != "tool" or messages[number - 1]["role"] in ("assistant", "tool")
+
+
+@pytest.mark.parametrize(
+    ("calls", "fault", "told"),
+    [
+        ([call_of("listen", "{}"), call_of("try_code", '{"code": 1}', "c2")], Fault.SEVERAL_CALLS, "you called 2"),
+        ([call_of("crack", "{}")], Fault.UNKNOWN_TOOL, "There is no tool 'crack'; there are try_code, listen."),
+        ([call_of("try_code", '{"code": ')], Fault.BAD_ARGUMENTS, "must be a JSON object"),
+        ([call_of("try_code", "[1]")], Fault.BAD_ARGUMENTS, "must be a JSON object"),
+        ([call_of("try_code", "{}")], Fault.BAD_ARGUMENTS, "try_code needs the argument 'code'"),
+        ([call_of("try_code", '{"code": "two"}')], Fault.BAD_ARGUMENTS, "'code' of try_code must fit"),
+        ([call_of("try_code", '{"code": true}')], Fault.BAD_ARGUMENTS, "'code' of try_code must fit"),
+    ],
+)
+def test_a_call_that_is_none_is_an_invalid_move_with_a_name(calls: list[Any], fault: Fault, told: str) -> None:
+    answers = iter([{"content": None, "tool_calls": calls}])
+    with ChatServer(answer=lambda messages: next(answers, None) or searching(messages)) as server:
+        trial = play_safe(server)
+    first, second = trial.episodes[0].turns[:2]
+    assert (first.valid, first.fault) == (False, fault)
+    assert told in first.feedback
+    assert second.valid, "the game goes on"
+    assert second.observation == first.observation, "the world has not changed"
+    check_answered(server.bodies[1]["messages"])
+    for call in server.bodies[1]["messages"][2]["tool_calls"]:
+        assert isinstance(json.loads(call["function"]["arguments"]), dict)  # some servers read them again
+
+
+def test_a_move_in_plain_text_is_taken_too() -> None:
+    with ChatServer(answer=lambda _: f'<action>try_code {{"code": {CODE}}}</action>') as server:
+        trial = play_safe(server)
+    assert trial.episodes[0].won
+
+
+def test_reflections_are_asked_for_in_words_and_the_next_episode_may_call_again() -> None:
+    with ChatServer(answer=searching) as server:
+        trial = play_safe(server, episodes=2, memory="both")
+    assert trial.episodes[0].reflection is not None
+    assert trial.episodes[0].reflection.text == "plan: go on"
+    choices = [body.get("tool_choice") for body in server.bodies]
+    assert choices.count("none") == 1
+    asked = server.bodies[choices.index("none")]
+    assert asked["tools"] == server.bodies[0]["tools"]
+    assert (asked["messages"][-2]["role"], asked["messages"][-1]["role"]) == ("tool", "user")
+    assert choices[-1] is None
+    for body in server.bodies:
+        check_answered(body["messages"])
+
+
+def test_memory_shows_what_was_called() -> None:
+    with ChatServer(answer=searching) as server:
+        play_safe(server, episodes=2, memory="history", memory_tokens=90)
+    assert any('You answered: Step 3.\ntry_code {"code": 3}' in body["messages"][1]["content"] for body in server.bodies)
+
+
+def test_a_window_of_turns_cuts_no_call_from_its_result() -> None:
+    with ChatServer(answer=searching) as server:
+        play_safe(server, window=2)
+    assert max(len(body["messages"]) for body in server.bodies) == 4
+    for body in server.bodies:
+        check_answered(body["messages"])
+
+
+def test_a_server_without_tools_is_told_of_them_in_words() -> None:
+    answer = f'<action>try_code {{"code": {CODE}}}</action>'
+    with ChatServer(answer=lambda _: answer) as server:
+        trial = play_safe(server, policy={"extra_body": {"tools": None}})
+    assert trial.episodes[0].won
+    assert "tools" not in server.bodies[0]
+    system = server.bodies[0]["messages"][0]["content"]
+    assert "<action>NAME ARGUMENTS</action>" in system
+    assert 'try_code: Try a code. ARGUMENTS: {"type": "object"' in system
+
+
+def test_an_evaluation_with_tools_goes_on_without_paying_twice(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"tasks": 6, "episodes": 2, "controls": (), "concurrency": 1, "run": tmp_path / "run"}
+    with ChatServer(answer=searching) as server:
+        first = mulligan.evaluate(Safe, policy_at(server), **options)
+        asked = len(server.received)
+        (tmp_path / "run" / "trials" / "main.jsonl.gz").unlink()
+        again = mulligan.evaluate(Safe, policy_at(server), **options, resume=True)
+        assert len(server.received) == asked
+    assert again.trials == first.trials
+    assert set(first.main.tool_calls) == {"listen", "try_code"}
+    assert first.main.tool_calls["listen"] == sum(first.main.played)
+
+
+def test_programs_and_functions_play_it_in_text() -> None:
+    def first_legal(messages: list[mulligan.Message]) -> str:
+        assert "try_code: Try a code." in messages[0]["content"]
+        return "<action>listen {}</action>"
+
+    assert all(turn.valid for turn in mulligan.run_trial_sync(SAFE, first_legal, episodes=1).episodes[0].turns)
+    assert mulligan.evaluate(Safe, "random", tasks=20, room=False).main.valid == 1.0

@@ -16,11 +16,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mulligan.errors import DamagedFile
-from mulligan.policy.base import Conversation, Policy
+from mulligan.policy.base import Conversation, Policy, ToolUser
 from mulligan.report.files import append, keep_damaged
 from mulligan.report.run import completion_from_dict, completion_to_dict
 from mulligan.seeding import derive
-from mulligan.types import Completion, Message, Sampling, Task
+from mulligan.types import Completion, Message, Sampling, Task, Tool
 
 _SYNC_SECONDS = 0.5
 """A power cut loses the replies of no more than this; a kill loses none."""
@@ -99,11 +99,17 @@ class _RememberingConversation:
     def __init__(self, conversation: Conversation, owner: Remembering, seed: int) -> None:
         self.conversation, self.owner, self.seed = conversation, owner, seed
         self.number = 0
+        self.tools: Sequence[Tool] = ()
         self.close = conversation.close
+
+    def offer(self, tools: Sequence[Tool]) -> bool:
+        self.tools = tools or self.tools
+        return isinstance(self.conversation, ToolUser) and self.conversation.offer(tools)
 
     async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         """A paid reply is given only to the same messages at the same request of the same conversation."""
-        paid, number, digest = self.owner.paid, self.number, derive(json.dumps(list(messages)))
+        offered = [tool.schema() for tool in self.tools]
+        paid, number, digest = self.owner.paid, self.number, derive(json.dumps([*messages, *offered]))
         self.number += 1
         paid_digest, paid_reply = paid.kept.get((self.seed, number), (None, None)) if paid else (None, None)
         if paid_reply is not None and paid_digest == digest:

@@ -319,7 +319,7 @@ def diversity(trials: Sequence[Trial]) -> float:
     """
     by_task: dict[Task, Counter[tuple[str, ...]]] = defaultdict(Counter)
     for trial in trials:
-        replies = [turn.reply.text for turn in trial.episodes[0].turns]
+        replies = [turn.reply.written for turn in trial.episodes[0].turns]
         actions = tuple("".join((action_text(text) or text).split()).lower() for text in replies)
         by_task[trial.task][actions] += 1
     return sum(map(_entropy, by_task.values())) / len(by_task)

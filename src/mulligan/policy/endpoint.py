@@ -27,7 +27,7 @@ from mulligan.errors import ContextFull, ParameterError, RequestFailed
 from mulligan.policy.base import Conversation, estimate_tokens
 from mulligan.seeding import derive, generator
 from mulligan.text import storable
-from mulligan.types import Completion, Message, Sampling, Task, ToolCall
+from mulligan.types import Completion, Message, Sampling, Task, Tool, ToolCall
 
 if TYPE_CHECKING:
     import ssl
@@ -53,6 +53,8 @@ _TEMPORARY = {408, 409, 429}
 _FIXED_FIELDS = ("model", "messages", "n", "stream")
 """What `extra_body` cannot change, because the answer could then not be read."""
 _COMPLETIONS = "/chat/completions"
+_NOT_DONE, _OVER = "Not done: call one tool at a time.", "See the next message."
+"""What the second call of a reply is answered with, and the call that ended an episode."""
 _TOO_LONG = re.compile(
     r"context_length_exceeded|exceed_context_size|(maximum|available|model's) context (length|size|window)"
     r"|prompt is too long|inputs?`? tokens \+|exceeds? (the )?context limit|maximum prompt length"
@@ -143,11 +145,26 @@ class EndpointPolicy:
         if connections is not None:
             await connections.closer.aclose()
 
-    def body(self, messages: Sequence[Message], sampling: Sampling, seed: int) -> dict[str, Any]:
-        """The request as it is sent."""
+    @property
+    def calls_tools(self) -> bool:
+        """Whether tools are sent, where an environment offers some: not with the extra field ``"tools": None``."""
+        return self.extra_body.get("tools", ()) is not None
+
+    def body(
+        self,
+        messages: Sequence[Message],
+        sampling: Sampling,
+        seed: int,
+        tools: Sequence[Tool] = (),
+        *,
+        may_call: bool = True,
+    ) -> dict[str, Any]:
+        """The request as it is sent; `may_call`: whether one of the tools may be called now."""
         fields: dict[str, Any] = {
             "model": self.model,
-            "messages": list(messages),
+            "messages": sent_messages(messages),
+            "tools": [tool.schema() for tool in tools] or None,
+            "tool_choice": "none" if tools and not may_call else None,
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
             "max_tokens": sampling.max_tokens,
@@ -299,11 +316,21 @@ class _EndpointConversation:
     def __init__(self, policy: EndpointPolicy, seed: int) -> None:
         self.policy, self.seed, self.asked = policy, seed, 0
         self.jitter = generator(seed, "backoff")
+        self.tools: Sequence[Tool] = ()
+        self.may_call = False
+
+    def offer(self, tools: Sequence[Tool]) -> bool:
+        """Tools offered before stay in the request, since the messages may hold calls of them."""
+        if not self.policy.calls_tools:
+            return False
+        self.tools, self.may_call = tools or self.tools, bool(tools)
+        return True
 
     async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         seed = derive(self.seed, self.asked, "request") >> 32  # 31 bits: some servers keep no more
         self.asked += 1
-        return await self.policy.complete(self.policy.body(messages, sampling, seed), self.jitter)
+        body = self.policy.body(messages, sampling, seed, self.tools, may_call=self.may_call)
+        return await self.policy.complete(body, self.jitter)
 
     def close(self) -> None:
         pass  # connections belong to the policy: the next trial goes on with them
@@ -355,6 +382,24 @@ def completions_url(base_url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
 
 
+def sent_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """The messages as servers want them: each tool call is answered by a message of its own before the next one."""
+    sent: list[dict[str, Any]] = []
+    unanswered: list[str] = []
+    for message in messages:
+        results = [_NOT_DONE if message["role"] == "tool" else _OVER] * len(unanswered)
+        if message["role"] == "tool":
+            results[:1] = [message["content"]]
+        sent += [
+            {"role": "tool", "tool_call_id": call, "content": result}
+            for call, result in zip(unanswered, results, strict=True)
+        ]
+        unanswered = [call["id"] for call in message.get("tool_calls", ())]
+        if message["role"] != "tool":
+            sent.append({**message, "content": message["content"] or None} if unanswered else {**message})
+    return sent
+
+
 async def read_body(response: httpx.Response) -> bytes:
     """The body, unpacked here: a megabyte of gzip may hold a gigabyte, and must not fill the memory."""
     packed = response.headers.get("content-encoding", "identity") != "identity"
@@ -385,7 +430,7 @@ def read_answer(content: bytes, messages: Sequence[Message]) -> Completion:
         raise _TemporaryFault("garbled", f"the answer holds no message{problem and f': {problem}'}") from None
     usage = answer.get("usage")
     counts = usage if isinstance(usage, dict) else {}
-    prompt = [message["content"] for message in messages]
+    prompt = [message["content"] or "" for message in messages]
     reasoning = _text(message.get("reasoning_content")) or _text(message.get("reasoning"))
     finish = choice.get("finish_reason")
     refusal = _text(message.get("refusal")) or _text(message.get("content"), "refusal")

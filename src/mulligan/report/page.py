@@ -174,8 +174,7 @@ def _moves(episode: Episode) -> Iterator[str]:
     for turn, observation in zip(episode.turns, observations, strict=True):
         refusal = "" if turn.valid else f' <span class="bad">not valid: {escape(turn.feedback)}</span>'
         marked = re.sub(r"(?<!\S)(\S+=\*)(?!\S)", r'<b class="bad">\1</b>', escape(observation))
-        calls = ", ".join(map(str, turn.reply.tool_calls))
-        move = f'<b class="move">{escape(turn.reply.text.strip() or calls or turn.reply.refusal or "(nothing)")}</b>'
+        move = f'<b class="move">{escape(turn.reply.written.strip() or turn.reply.refusal or "(nothing)")}</b>'
         yield f'<li>{move}{refusal} <span class="seen">{marked}</span></li>'
 
 

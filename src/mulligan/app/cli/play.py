@@ -154,7 +154,7 @@ class _WatchedConversation:
         self.conversation, self.console, self.glyphs = conversation, watched.console, watched.glyphs
         self.spectator = conversation if isinstance(conversation, Spectator) else None
         self.world: World | None = None
-        for name in ("count_tokens", "context"):
+        for name in ("count_tokens", "context", "offer"):
             if hasattr(conversation, name):
                 setattr(self, name, getattr(conversation, name))
 

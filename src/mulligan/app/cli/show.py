@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 
 from mulligan.app.cli.options import Parser
 from mulligan.errors import Fault, UsageError
 from mulligan.text import visible
 from mulligan.types import Completion, Episode, Trial
 
-_FAULTS = {Fault.REFUSED: "refused to answer", Fault.UNKNOWN_TOOL: "unknown tool"}
+_FAULTS: Mapping[Fault | None, str] = {
+    Fault.REFUSED: "refused to answer",
+    Fault.UNKNOWN_TOOL: "unknown tool",
+    Fault.BAD_ARGUMENTS: "bad arguments",
+    Fault.SEVERAL_CALLS: "several calls",
+}
 """How invalid replies are called; others just so."""
 
 
