@@ -246,7 +246,8 @@ def test_reflections_are_asked_for_in_words_and_the_next_episode_may_call_again(
 def test_memory_shows_what_was_called() -> None:
     with ChatServer(answer=searching) as server:
         play_safe(server, episodes=2, memory="history", memory_tokens=90)
-    assert any('You answered: Step 3.\ntry_code {"code": 3}' in body["messages"][1]["content"] for body in server.bodies)
+    openings = [body["messages"][1]["content"] for body in server.bodies]
+    assert any('You answered: Step 3.\ntry_code {"code": 3}' in opening for opening in openings)
 
 
 def test_a_window_of_turns_cuts_no_call_from_its_result() -> None:

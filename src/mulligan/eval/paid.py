@@ -35,6 +35,7 @@ class PaidReplies:
         """(seed of the conversation, number of the request) -> digest of the messages, and the reply."""
         self.tokens: tuple[int, int] = (0, 0)
         """Prompt and completion tokens of all replies that were ever paid for in this arm."""
+        self.replies = 0
         self._synced = 0.0
         content = path.read_bytes() if path.exists() else b""
         lines = list(dict.fromkeys(content.splitlines(keepends=True)))  # one that stands there twice was paid for once
@@ -77,6 +78,7 @@ class PaidReplies:
         )
 
     def _count(self, reply: Completion) -> None:
+        self.replies += 1
         self.tokens = (self.tokens[0] + reply.prompt_tokens, self.tokens[1] + reply.completion_tokens)
 
 

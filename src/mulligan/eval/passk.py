@@ -133,14 +133,14 @@ class Summary:
 
 def tokens(trial: Trial) -> tuple[int, int]:
     """Prompt and completion tokens of a trial, reflections included."""
-    replies = _replies(trial)
-    return (sum(reply.prompt_tokens for reply in replies), sum(reply.completion_tokens for reply in replies))
+    written = replies(trial)
+    return (sum(reply.prompt_tokens for reply in written), sum(reply.completion_tokens for reply in written))
 
 
-def _replies(trial: Trial) -> list[Completion]:
+def replies(trial: Trial) -> list[Completion]:
     """All that the policy wrote in a trial, reflections included."""
-    replies = [turn.reply for episode in trial.episodes for turn in episode.turns]
-    return replies + [e.reflection.completion for e in trial.episodes if e.reflection and e.reflection.completion]
+    moves = [turn.reply for episode in trial.episodes for turn in episode.turns]
+    return moves + [e.reflection.completion for e in trial.episodes if e.reflection and e.reflection.completion]
 
 
 def summarise(trials: Sequence[Trial], episodes: int) -> Summary:
@@ -153,7 +153,7 @@ def summarise(trials: Sequence[Trial], episodes: int) -> Summary:
     turns = [turn for trial in trials for episode in trial.episodes for turn in episode.turns]
     written = [episode.reflection for trial in trials for episode in trial.episodes if episode.reflection]
     used = [tokens(trial) for trial in trials]
-    replies = [reply for trial in trials for reply in _replies(trial)]
+    all_replies = [reply for trial in trials for reply in replies(trial)]
     return Summary(
         trials=len(trials),
         p=pass_at(trials, episodes),
@@ -172,8 +172,8 @@ def summarise(trials: Sequence[Trial], episodes: int) -> Summary:
         failed=sum(trial.failed for trial in trials),
         prompt_tokens=sum(prompt for prompt, _ in used),
         completion_tokens=sum(completion for _, completion in used),
-        tool_calls=_counts(call.name for reply in replies for call in reply.tool_calls),
-        beside_text=_counts(part for reply in replies for part in _BESIDE_TEXT if getattr(reply, part)),
+        tool_calls=_counts(call.name for reply in all_replies for call in reply.tool_calls),
+        beside_text=_counts(part for reply in all_replies for part in _BESIDE_TEXT if getattr(reply, part)),
         failure=next((e.error for trial in trials if trial.failed for e in trial.episodes if e.error), ""),
         effective=[len(trials) / effect for effect in effects],
     )

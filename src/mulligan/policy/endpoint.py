@@ -7,6 +7,7 @@ will not (a refused key, an unknown model) fails at once. A conversation that no
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import json
 import math
 import os
@@ -121,6 +122,15 @@ class EndpointPolicy:
 
     def __repr__(self) -> str:
         return f"EndpointPolicy({self.model!r}, {self.url!r})"
+
+    @property
+    def is_nearby(self) -> bool:
+        """Whether the server is on this machine or in its network, where nobody sends a bill."""
+        host = urlsplit(self.url).hostname or ""
+        try:
+            return ipaddress.ip_address(host).is_private
+        except ValueError:
+            return "." not in host or host.endswith(".local")
 
     @property
     def stats(self) -> dict[str, Any]:

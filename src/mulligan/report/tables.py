@@ -156,7 +156,20 @@ def footnotes(result: Result, flag: str = "") -> list[str]:
         faults = requests.pop("faults", None)
         counts = _counted(requests).removeprefix("requests ")
         lines.append(f"Requests: {counts}" + (f" (faults: {_counted(faults)})" if faults else ""))
-    return [*lines, *_spent(result, flag)]
+    return [*lines, *_spent_by_arm(result), *_spent(result, flag)]
+
+
+def _spent_by_arm(result: Result) -> list[str]:
+    """What each arm took, where requests may have cost something."""
+    arms = result.get("spent", {})
+    if len(arms) < 2 or not (result["requests"] or result["cost"]):
+        return []
+    lines = []
+    for arm, spent in arms.items():
+        cost = f", cost {spent['cost']:.4f}" if result["cost"] else ""
+        tokens = f"{spent['prompt_tokens']:,} + {spent['completion_tokens']:,} tokens"
+        lines.append(f"{arm}: {spent['requests']:,} requests, {tokens}{cost}")
+    return lines
 
 
 def _optimum_lines(optimum: Result) -> list[str]:
