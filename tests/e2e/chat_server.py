@@ -76,6 +76,8 @@ class ChatServer:
     """Sent with every refusal: ``{"Retry-After": "0.01"}``."""
     message: str = "try later"
     """What a refusal says."""
+    error: Mapping[str, Any] = field(default_factory=dict)
+    """All that it says, if that is more."""
     hold: float = 0.0
     """Seconds every request stays in flight."""
     received: list[Received] = field(default_factory=list)
@@ -188,7 +190,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif fault in _ANSWERED:
             self._send(200, json.dumps(self.chat.completion(request, fault)).encode())
         elif isinstance(fault, int):
-            self._send(fault, json.dumps({"error": {"message": self.chat.message}}).encode(), self.chat.headers)
+            error = self.chat.error or {"message": self.chat.message}
+            self._send(fault, json.dumps({"error": error}).encode(), self.chat.headers)
         else:
             raise ValueError(f"unknown fault {fault!r}")
 

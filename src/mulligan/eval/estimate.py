@@ -120,11 +120,15 @@ def estimate(plan: EvalPlan, trials_left: Mapping[str, int]) -> Estimate:
         reply=limits[0],
         reflection=limits[1],
     )
-    amounts = [
-        sum((_arm(plan.settings, arm, lengths).times(count) for arm, count in trials_left.items()), Amount())
-        for lengths in (most, likely)
-    ]
-    return Estimate(*amounts, " and ".join(player.name for player in players))
+    return Estimate(
+        _total(plan, trials_left, most),
+        _total(plan, trials_left, likely),
+        " and ".join(player.name for player in players),
+    )
+
+
+def _total(plan: EvalPlan, trials_left: Mapping[str, int], lengths: _Lengths) -> Amount:
+    return sum((_arm(plan.settings, arm, lengths).times(count) for arm, count in trials_left.items()), Amount())
 
 
 def _players(env: str) -> list[Policy]:

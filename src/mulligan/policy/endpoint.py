@@ -13,6 +13,7 @@ import math
 import os
 import random
 import re
+import shlex
 import sys
 import zlib
 from collections import Counter
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     import httpx
 
 _KEY_VARIABLE = "OPENAI_API_KEY"
+URL_VARIABLE = "OPENAI_BASE_URL"
+"""Read where no address is given, as by the clients of OpenAI."""
 LONGEST_WAIT = 60.0
 """Seconds; no pause between two tries is longer, whatever the server asks for."""
 CONNECT_TIMEOUT = 10.0
@@ -63,6 +66,16 @@ _TOO_LONG = re.compile(
     re.IGNORECASE,
 )
 """How OpenAI, vLLM, SGLang, llama.cpp, TGI, Anthropic, xAI and Gemini say that a request does not fit the context."""
+_FREE_FIELDS = ("max_tokens", "top_p", "temperature", "seed", "tools", "tool_choice")
+"""Fields of a request that can be left out, the first of two named together first."""
+_INSTEAD = re.compile(r"[Uu]se [`'\"]?(\w{1,40})[`'\"]? instead")
+_UNSUPPORTED = re.compile(
+    r"not support|unsupported|unrecognized|unknown|unexpected|not (permitted|allowed|available)|extra (inputs|fields)"
+    r"|only the default|cannot both|deprecated|--enable-auto-tool-choice|cannot find field",
+    re.IGNORECASE,
+)
+"""How servers say that they do not want a parameter, or not with this value."""
+_MISSING = re.compile(r"[Mm]issing required parameter:? [`'\"]?(\w{1,40})|(\w{1,40}): [Ff]ield required")
 _LONGEST_MESSAGE = 300
 _SHORTEST_SECRET = 6
 """Placeholders like EMPTY, which local servers are given for a key, are not worth hiding."""
@@ -78,8 +91,9 @@ class EndpointPolicy:
                 ``{"max_tokens": None, "max_completion_tokens": 2048}``.
     sleep       what waits between tries; tests put their own here.
 
-    The key is `api_key`, or what the variable `api_key_env` holds; without one, none is sent. Connections are shared by
-    all conversations of an event loop, and closed by `aclose` or at that loop's end.
+    Without `base_url`, the address is what OPENAI_BASE_URL holds. The key is `api_key`, or what the variable
+    `api_key_env` holds; without one, none is sent. Connections are shared by all conversations of an event loop, and
+    closed by `aclose` or at that loop's end.
     """
 
     pays = True
@@ -88,7 +102,7 @@ class EndpointPolicy:
     def __init__(
         self,
         model: str,
-        base_url: str,
+        base_url: str | None = None,
         *,
         api_key: str | None = None,
         api_key_env: str = _KEY_VARIABLE,
@@ -108,6 +122,7 @@ class EndpointPolicy:
             if field in (extra_body or {}):
                 raise ParameterError(f"endpoint: extra_body must not set {field!r}")
         self.name = f"endpoint:{model}"
+        base_url = base_url or os.environ.get(URL_VARIABLE, "")
         self.model, self.url, self.api_key_env = model, completions_url(base_url), api_key_env
         self.concurrency, self.timeout, self.retries, self.backoff = concurrency, timeout, retries, backoff
         self.extra_body = dict(extra_body or {})
@@ -230,7 +245,7 @@ class EndpointPolicy:
             except httpx.RequestError as error:
                 raise _TemporaryFault("cut off", f"the answer broke off: {error or type(error).__name__}") from None
         if response.status_code != 200:
-            raise self._refusal(response, content)
+            raise self._refusal(response, content, body)
         return self._stored(read_answer(content, body["messages"]))
 
     def _stored(self, reply: Completion) -> Completion:
@@ -260,7 +275,7 @@ class EndpointPolicy:
         finally:
             connections.idle.append(client)
 
-    def _refusal(self, response: httpx.Response, content: bytes) -> Exception:
+    def _refusal(self, response: httpx.Response, content: bytes, body: Mapping[str, Any]) -> Exception:
         """What a status other than 200 means: try again, no room, or give up."""
         status = response.status_code
         message, names = server_message(content)
@@ -279,6 +294,8 @@ class EndpointPolicy:
             hint = f"; {problem} the environment variable {self.api_key_env}"
         elif status == 404:
             hint = f"; check the address, which usually ends in /v1, and that the server has a model {self.model!r}"
+        elif status in (400, 422):
+            hint = parameter_hint(f"{message} {names}", body, self.extra_body)
         return RequestFailed(f"{self.url} answered {status}: {self._one_line(message)}{hint}")
 
     def _one_line(self, text: str) -> str:
@@ -484,10 +501,10 @@ def _tokens(counted: object, *texts: str) -> int:
 
 
 def server_message(content: bytes) -> tuple[str, str]:
-    """What a server says is wrong, and the names it gives it (code and type); empty where it says nothing readable.
+    """What a server says is wrong, and the names it gives it (code, type and param); empty where it says nothing.
 
-    Read are ``{"error": {"message", "code", "type"}}``, ``{"error": "…"}``, the same at the top, and ``{"detail": …}``;
-    each also as the first of a list, which Gemini sends.
+    Read are ``{"error": {"message", "code", "type", "param"}}``, ``{"error": "…"}``, the same at the top, and
+    ``{"detail": …}``; each also as the first of a list, which Gemini sends.
     """
     try:
         answer = json.loads(content)
@@ -500,8 +517,36 @@ def server_message(content: bytes) -> tuple[str, str]:
     if not isinstance(error, dict):
         return str(error), ""
     message = error.get("message") or error.get("detail") or ""
-    names = " ".join(str(error[name]) for name in ("code", "type") if error.get(name))
+    names = " ".join(str(error[name]) for name in ("code", "type", "param") if error.get(name))
     return (message if isinstance(message, str) else json.dumps(message)), names
+
+
+def parameter_hint(message: str, body: Mapping[str, Any], extra_body: Mapping[str, Any]) -> str:
+    """The option that gives a server the parameters it wants, to be added to its message; empty where it is not known.
+
+    "Unsupported parameter: 'max_tokens' … Use 'max_completion_tokens' instead" becomes ``--extra-body '{"max_tokens":
+    null, "max_completion_tokens": 512}'``; what `extra_body` holds already stays in it.
+    """
+    message = message.replace("tool choice", "tools")  # vLLM's words
+    named = (name for name in (*_FREE_FIELDS, *extra_body) if name in body and _is_named(name, message))
+    field = next(named, None)
+    instead, missing = _INSTEAD.search(message), _MISSING.search(message)
+    changes: dict[str, Any] = {}
+    if field is not None and instead and instead[1] not in (field, *_FIXED_FIELDS):
+        changes = {field: None, instead[1]: body[field]}
+    elif field in _FREE_FIELDS and _UNSUPPORTED.search(message):
+        changes = {field: None}
+    elif field is not None and _UNSUPPORTED.search(message):
+        return f"; leave {field!r} out of --extra-body (in Python extra_body)"
+    elif missing and (name := missing[1] or missing[2]) not in (*body, *_FIXED_FIELDS):
+        changes = {name: "VALUE"}
+    if not changes:
+        return ""
+    return f"; add --extra-body {shlex.quote(json.dumps({**extra_body, **changes}))} (in Python extra_body)"
+
+
+def _is_named(field: str, message: str) -> bool:
+    return re.search(rf"(?<![\w-]){re.escape(field)}(?![\w-])", message) is not None
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

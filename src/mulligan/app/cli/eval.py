@@ -209,6 +209,9 @@ def _plan_of_run(parser: Parser, words: list[str]) -> EvalPlan:
     # The trials under way may exceed `max_cost`: not more of them than were asked for at first.
     before = {name: config.get(name) for name in ("price_in", "price_out", "max_cost", "concurrency")}
     endpoint = _confirmed(config.get("endpoint", {}), parser, words, options.resume)
+    if str(config["policy_spec"]).startswith("endpoint") and not {"base_url"} & {*endpoint, *parser.given(words)}:
+        # Not the one of OPENAI_BASE_URL: a folder does not decide that requests are paid for.
+        raise UsageError(f"{options.resume} names no server; add --base-url URL")
     # As text, so that the parser checks them as it does those of the command line.
     defaults = {name: str(value) for name, value in {**endpoint, **before}.items() if value is not None}
     parser.set_defaults(**defaults, policy=str(config["policy_spec"]))
