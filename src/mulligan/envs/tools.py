@@ -77,7 +77,11 @@ def action_of(calls: Sequence[ToolCall], tools: Sequence[Tool]) -> str:
     """The reply that `step` gets for the calls of a model; raises `BadCall` where they are not one that fits."""
     if len(calls) > 1:
         raise BadCall(Fault.SEVERAL_CALLS, f"Call one tool at a time; you called {len(calls)}.")
-    text = storable(json.dumps(_arguments(calls[0], tools), ensure_ascii=False))
+    arguments = _arguments(calls[0], tools)
+    try:
+        text = storable(json.dumps(arguments, ensure_ascii=False))
+    except RecursionError:
+        raise BadCall(Fault.BAD_ARGUMENTS, f"The arguments of {calls[0].name} are nested too deep.") from None
     text = text.replace("<", r"\u003c").replace(">", r"\u003e")  # between the tags there must be no others
     return f"<action>{calls[0].name} {text}</action>"
 

@@ -489,10 +489,19 @@ def _calls(calls: object) -> tuple[ToolCall, ...]:
     for number, call in enumerate(calls if isinstance(calls, list) else []):
         function = call.get("function") if isinstance(call, dict) else None
         if isinstance(function, dict) and isinstance(name := function.get("name"), str):
-            arguments = function.get("arguments")  # some servers send them as an object, not as its text
-            text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
+            text = _argument_text(function.get("arguments"))
             functions.append(ToolCall(_text(call.get("id")) or f"call-{number}", storable(name), storable(text)))
     return tuple(functions)
+
+
+def _argument_text(arguments: object) -> str:
+    """The arguments of a call as text; some servers send the object itself."""
+    if isinstance(arguments, str):
+        return arguments
+    try:
+        return json.dumps(arguments or {})
+    except RecursionError:
+        return "nested too deep"
 
 
 def _tokens(counted: object, *texts: str) -> int:

@@ -24,7 +24,9 @@ from mulligan.app.cli.options import (
 )
 from mulligan.app.progress import trial_progress
 from mulligan.app.stopping import kept_trials
+from mulligan.calls import described
 from mulligan.errors import PolicyError, RunFolderError, UsageError
+from mulligan.text import visible
 from mulligan.trusted import flag, trusts_everything
 
 if TYPE_CHECKING:
@@ -141,7 +143,8 @@ def _is_allowed(plan: EvalPlan, policy: Policy, prices: Prices, options: argpars
         return True
     try:
         amount = estimate(plan, _trials_left(plan, options.resume))
-    except Exception:  # the evaluation itself will tell what is wrong
+    except Exception as error:  # the evaluation itself will tell more of it
+        sys.stderr.write(visible(f"estimate: none, {described(error)}\n"))
         return True
     text = amount.in_words(prices)
     must_ask = amount.is_much(prices) and not (is_free or options.yes or options.max_cost is not None)
