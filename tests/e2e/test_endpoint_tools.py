@@ -282,6 +282,20 @@ def test_an_evaluation_with_tools_goes_on_without_paying_twice(tmp_path: Path) -
     assert first.main.tool_calls["listen"] == sum(first.main.played)
 
 
+def test_a_reply_to_other_tools_is_not_taken_for_one_that_was_paid_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: dict[str, Any] = {"tasks": 1, "episodes": 1, "controls": (), "run": tmp_path / "run"}
+    with ChatServer(answer=searching) as server:
+        mulligan.evaluate(Safe, policy_at(server), **options)
+        asked = len(server.received)
+        (tmp_path / "run" / "trials" / "main.jsonl.gz").unlink()
+        before = Safe.tools
+        monkeypatch.setattr(Safe, "tools", lambda self: [*before(self), mulligan.Tool("wait", "Wait.")])
+        mulligan.evaluate(Safe, policy_at(server), **options, resume=True)
+        assert len(server.received) == 2 * asked
+
+
 def test_programs_and_functions_play_it_in_text() -> None:
     def first_legal(messages: list[mulligan.Message]) -> str:
         assert "try_code: Try a code." in messages[0]["content"]
