@@ -25,6 +25,7 @@ from mulligan.types import Reflection as Reflection
 from mulligan.types import Sampling as Sampling
 from mulligan.types import Step as Step
 from mulligan.types import Task as Task
+from mulligan.types import Tool as Tool
 from mulligan.types import Trial as Trial
 from mulligan.types import Turn as Turn
 

@@ -46,6 +46,14 @@ class Fault(StrEnum):
     CUT_OFF = "cut_off"
     """The reply reached the token limit before it named an action."""
     INVALID = "invalid"
+    REFUSED = "refused"
+    """The model, or the server's filter, would not answer."""
+    UNKNOWN_TOOL = "unknown_tool"
+    """It called a tool that it was not offered."""
+    BAD_ARGUMENTS = "bad_arguments"
+    """It called a tool with arguments that are not JSON or do not fit the tool's schema."""
+    SEVERAL_CALLS = "several_calls"
+    """It called more than one tool at a time."""
 
 
 class MulliganError(Exception):

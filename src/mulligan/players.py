@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -115,13 +116,13 @@ def _optimal(name: str, gamma_traj: str, plays: Plays | None) -> Policy:
 
 
 def _endpoint(model: str, options: dict[str, Any]) -> Policy:
-    from mulligan.policy.endpoint import EndpointPolicy
+    from mulligan.policy.endpoint import URL_VARIABLE, EndpointPolicy
 
     model = model or str(options.get("model") or "")
-    if not model or not options.get("base_url"):
+    if not model or not (options.get("base_url") or os.environ.get(URL_VARIABLE)):
         raise UsageError(
-            "the endpoint policy needs a model and a URL: --policy endpoint:MODEL --base-url http://…/v1, or in Python "
-            'mulligan.EndpointPolicy("MODEL", "http://…/v1")'
+            "the endpoint policy needs a model and a URL: --policy endpoint:MODEL --base-url http://…/v1 (or the "
+            f'variable {URL_VARIABLE}), or in Python mulligan.EndpointPolicy("MODEL", "http://…/v1")'
         )
     options.pop("model", None)
     if isinstance(text := options.get("extra_body"), str):

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from numbers import Integral, Real
-from typing import Annotated, Any, Literal, NamedTuple, TypedDict
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypedDict
 
 from mulligan import notebook
 from mulligan.errors import Fault, ParameterError, StopReason
@@ -56,8 +56,11 @@ def whole(name: str, value: Any) -> int:
 class Message(TypedDict):
     """One message of a conversation, as every chat interface spells it."""
 
-    role: Literal["system", "user", "assistant"]
+    role: Literal["system", "user", "assistant", "tool"]
+    """"tool": what came of the calls in the message before."""
     content: str
+    tool_calls: NotRequired[list[dict[str, Any]]]
+    """Of an assistant that was offered tools: its calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +131,35 @@ class Sampling:
 
 
 @dataclass(frozen=True, slots=True)
+class Tool:
+    """What an agent may call in an environment, as model servers and chat templates are told of it."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
+    """JSON schema of the arguments: ``{"type": "object", "properties": {"row": {"type": "integer"}}, "required":
+    ["row"]}``."""
+
+    def schema(self) -> dict[str, Any]:
+        """As chat interfaces take it."""
+        function = {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
+        return {"type": "function", "function": function}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call of a tool, as the model wrote it."""
+
+    id: str
+    name: str
+    arguments: str
+    """A JSON object, if the model keeps to the form."""
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.arguments}"
+
+
+@dataclass(frozen=True, slots=True)
 class Completion:
     """One reply of the policy, with what is known about its tokens."""
 
@@ -145,6 +177,18 @@ class Completion:
     """Tokens of the sequence before `prompt_ids`; 0 where a new sequence begins."""
     mistaken: bool = False
     """Wrong on purpose: a demonstration shows it, and what comes of it, and it is not imitated."""
+    reasoning: str = ""
+    """What the model thought before it answered, where a server gives that apart from the text."""
+    refusal: str = ""
+    """Why the model, or the server's filter, would not answer."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    """A model in this process wrote them in its text; a server gives them apart from it."""
+
+    @property
+    def written(self) -> str:
+        """All that was answered, as text."""
+        calls = () if self.ids is not None else map(str, self.tool_calls)
+        return "\n".join(filter(None, (self.text, *calls)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,9 @@ from typing import Any
 
 from mulligan.seeding import derive
 
-Messages = list[dict[str, str]]
+Messages = list[dict[str, Any]]
+Answer = str | dict[str, Any]
+"""A reply's text, or its message with all that a server may put there."""
 Fault = int | str
 """A status, or one of: ok; slow (the client gives up first); cut (closes in the middle of the body); drop (closes
 without a word); garbage (not JSON); error (status 200 with an error inside); context (too long); quota (the account is
@@ -59,7 +61,7 @@ def play(messages: Messages) -> str:
 
 def usage_of(messages: Messages, text: str) -> dict[str, int]:
     """Words, for tokens."""
-    said = sum(len(message["content"].split()) for message in messages)
+    said = sum(len((message["content"] or "").split()) for message in messages)
     return {"prompt_tokens": said, "completion_tokens": len(text.split())}
 
 
@@ -67,13 +69,15 @@ def usage_of(messages: Messages, text: str) -> dict[str, int]:
 class ChatServer:
     """The server; use it in a ``with`` block."""
 
-    answer: Callable[[Messages], str] = play
+    answer: Callable[[Messages], Answer] = play
     faults: Sequence[Fault] | Callable[[Received], Fault] = ()
     """What happens to each request, in the order they arrive; "ok" after the last."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """Sent with every refusal: ``{"Retry-After": "0.01"}``."""
     message: str = "try later"
     """What a refusal says."""
+    error: Mapping[str, Any] = field(default_factory=dict)
+    """All that it says, if that is more."""
     hold: float = 0.0
     """Seconds every request stays in flight."""
     received: list[Received] = field(default_factory=list)
@@ -134,12 +138,13 @@ class ChatServer:
 
     def completion(self, request: Received, fault: Fault) -> dict[str, Any]:
         """The body of an answer, counted as paid for."""
-        text = self.answer(request.body["messages"])
-        usage = usage_of(request.body["messages"], text)
+        answer = self.answer(request.body["messages"])
+        message = {"content": answer, "reasoning_content": "hm"} if isinstance(answer, str) else answer
+        usage = usage_of(request.body["messages"], str(message.get("content") or ""))
         with self._lock:
             self.answered += 1
             self.usage.append(usage)
-        message = {"role": "assistant", "content": None if fault == "empty" else text, "reasoning_content": "hm"}
+        message = {"role": "assistant", **message, **({"content": None} if fault == "empty" else {})}
         finish = "length" if fault == "length" else "stop"
         found = {"id": f"chat-{request.number}", "object": "chat.completion", "model": request.body["model"]}
         choices = [{"index": 0, "message": message, "finish_reason": finish}]
@@ -185,7 +190,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif fault in _ANSWERED:
             self._send(200, json.dumps(self.chat.completion(request, fault)).encode())
         elif isinstance(fault, int):
-            self._send(fault, json.dumps({"error": {"message": self.chat.message}}).encode(), self.chat.headers)
+            error = self.chat.error or {"message": self.chat.message}
+            self._send(fault, json.dumps({"error": error}).encode(), self.chat.headers)
         else:
             raise ValueError(f"unknown fault {fault!r}")
 

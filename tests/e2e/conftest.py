@@ -19,7 +19,7 @@ def folder(tmp_path, monkeypatch):
 @pytest.fixture
 def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No key and no proxy from outside; and connections left open are found in the test that left them."""
-    for name in ("OPENAI_API_KEY", "http_proxy", "https_proxy", "all_proxy"):
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
     yield

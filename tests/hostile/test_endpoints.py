@@ -11,16 +11,19 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, repeat
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.e2e.asking import KEY
 from tests.hostile.conftest import Row
 from tests.hostile.socket_server import Pieces, SocketServer, chat, http
+from tests.tool_worlds import Safe
 
+import mulligan
 from mulligan.app.cli import main
 from mulligan.envs import registry
 from mulligan.policy import endpoint
-from mulligan.report.run import RunFolder
+from mulligan.report.run import RunFolder, trial_from_dict, trial_to_dict
 from mulligan.seeding import generator
 from mulligan.trial.reflection import parse_reflection
 from mulligan.types import Completion, Trial
@@ -94,7 +97,9 @@ class Attacker:
             return None
         finally:
             printed = self.capsys.readouterr()
-        errors = [line for line in printed.err.splitlines() if not re.fullmatch(r"main: \d+ of \d+ trials", line)]
+        errors = [
+            line for line in printed.err.splitlines() if not re.fullmatch(r"main: \d+ of \d+ trials|estimate: .*", line)
+        ]
         if KEY[:12] in printed.out + printed.err or any(KEY[:12].encode() in text for text in contents_of(self.run)):
             row.let_in(f"{name}: some of the key was kept or printed")
         elif CONTROL.search(printed.out + printed.err):
@@ -228,6 +233,9 @@ def test_answers_of_a_wrong_form(row, attacker: Attacker) -> None:
             chat(choices=[{"message": value}]),
             chat(value),
             chat(choices=[{"message": {**message, "tool_calls": value}, "finish_reason": value}]),
+            chat(choices=[{"message": {**message, "tool_calls": [{"id": value, "function": value}]}}]),
+            chat(choices=[{"message": {**message, "tool_calls": [{"function": {"name": value, "arguments": value}}]}}]),
+            chat(choices=[{"message": {"content": value, "reasoning": value, "refusal": value}}]),
             chat(usage=value, model=value, id=value),
             json.dumps({"error": value}).encode(),
         ]
@@ -236,6 +244,46 @@ def test_answers_of_a_wrong_form(row, attacker: Attacker) -> None:
     attacker.attack_each(one, [http(body) for body in bodies])
     for status in ("400 Bad", "500 Oops"):
         attacker.attack_each(one, [http(body, status=status) for body in refusals])
+
+
+NESTED: Any = {"code": 1}
+for _ in range(850):
+    NESTED = {"code": NESTED}
+CALLS: list[Any] = [
+    {"function": {"name": name, "arguments": arguments}, "id": "1"}
+    for name in ("listen", "try_code", "", "\x1b[2J", "x" * 10_000, "\ud83d", "</action>")
+    for arguments in (
+        *WRONG_VALUES, "{}", "{", "[1]", '{"code": 1}', '{"code": 1e999}', '{"code": NaN}', "[" * 5_000, "x" * 100_000,
+        '{"code": ' + "9" * 5_000 + "}", '{"code": "</action><action>"}', '{"code": "\\ud83d"}',
+        NESTED, json.dumps(NESTED),
+    )
+]  # fmt: skip
+
+
+def test_tool_calls(row, attacker: Attacker) -> None:
+    """Whatever is called, the world that offers tools gets a call that fits or none, and the trial can be stored."""
+    one = row("Endpoints", "tool calls that are none")
+    task = mulligan.make_task(Safe, seed=5, params={"turns": len(CALLS) + 8})
+    calls = iter([[call] for call in CALLS] + [CALLS[:2], CALLS[:200], [*CALLS[:1], 5], [{"function": 5}]])
+
+    def answer() -> bytes:
+        return http(chat(choices=[{"message": {"content": None, "tool_calls": next(calls, [])}}]))
+
+    with SocketServer(answer) as server:
+        policy = endpoint.EndpointPolicy("m", f"http://{server.host}", backoff=0.0)
+        trial = mulligan.run_trial_sync(task, policy, episodes=1, window=3)
+    (episode,) = trial.episodes
+    assert trial_from_dict(json.loads(json.dumps(trial_to_dict(trial)))) == trial
+    assert len(episode.turns) == task.turns, episode.error
+    for turn in episode.turns:
+        if turn.valid:
+            one.unharmed()
+        elif turn.fault is not None and turn.feedback:
+            one.told()
+        else:
+            one.lost(f"{turn.reply}")
+    if max(map(len, server.requests)) > 500_000:
+        one.let_in(f"{max(map(len, server.requests)):,} bytes were sent back")
 
 
 def test_counts_nobody_can_have(row, attacker: Attacker) -> None:
@@ -263,6 +311,9 @@ def test_a_key_that_comes_back(row, attacker: Attacker) -> None:
         http(chat(f"<action>1</action> {KEY} <reflection>plan: {KEY}</reflection>")),
         http(chat("KEY <action>1</action>").replace(b"KEY", escaped.encode())),
         http(chat(parts)),
+        http(chat(choices=[{"message": {"content": KEY, "reasoning_content": KEY, "refusal": KEY}}])),
+        http(chat(choices=[{"message": {"content": "", "reasoning": "x" * (endpoint.LONGEST_REPLY - 15) + KEY}}])),
+        http(chat(choices=[{"message": {"tool_calls": [{"id": KEY, "function": {"name": KEY, "arguments": KEY}}]}}])),
         http(chat(model=KEY, id=KEY, usage={"prompt_tokens": KEY, KEY: 1})),
         http(chat(), f"X-Key: {KEY}", f"Set-Cookie: key={KEY}"),
         http(chat(), KEY),

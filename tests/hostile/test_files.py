@@ -507,7 +507,10 @@ def test_other_files_of_a_training_run(row, trained, tmp_path):
 def test_other_files_of_an_evaluation(row, evaluated, tmp_path):
     one = row("Files", "a damaged count of requests")
     folder, whole = shutil.copytree(evaluated[0], tmp_path / "run"), evaluated[1]
-    for damaged in broken(b'{"requests": 7, "faults": {"503": 1}}'):
+    by_arm = [
+        b'{"requests": 7, "arms": %b}' % arms for arms in (b"5", b"[1]", b'{"main": "x"}', b'{"main": null}', b"null")
+    ]
+    for damaged in [*broken(b'{"requests": 7, "faults": {"503": 1}, "arms": {"main": 7}}'), *by_arm]:
         (folder / "requests.json").write_bytes(damaged)
         try:
             result = evaluate(folder, Agent(), resume=True)

@@ -148,6 +148,7 @@ def test_a_refusal_shows_what_is_asked_for_and_what_to_type(runs, thief, capsys)
         assert line.count("\n") == 1
         assert not thief.received
         assert call("eval", "--resume", "shared", *confirmed) == 0
+        capsys.readouterr()
         assert {one.headers["authorization"] for one in thief.received} == {f"Bearer {SECRET}"}
         thief.received.clear()
 

@@ -74,7 +74,7 @@ def finished(words: list[str]) -> None:
 def figures(file: Path) -> dict[str, Any]:
     """A result but for times and counts of requests."""
     result = json.loads(file.read_text())
-    timed = ("seconds", "evaluation_seconds", "turns_per_second", "requests", "run", "tokens", "cost")
+    timed = ("seconds", "evaluation_seconds", "turns_per_second", "requests", "spent", "run", "tokens", "cost")
     return {name: value for name, value in result.items() if name not in timed}
 
 

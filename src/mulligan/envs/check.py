@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import reprlib
 import sys
@@ -16,6 +17,7 @@ from mulligan.calls import Hung, call_within, described
 from mulligan.envs import registry
 from mulligan.envs.base import Env
 from mulligan.envs.model import Model, Outcome
+from mulligan.envs.tools import tools_of
 from mulligan.errors import ContractBroken, MulliganError, UsageError
 from mulligan.seeding import generator
 from mulligan.types import Step, Task
@@ -26,6 +28,8 @@ MODEL_WORLDS = 1_000
 """Worlds of the largest model that is checked."""
 
 
+_ARGUMENTS: tuple[Any, ...] = ("x", "", -1, 10**6, 0.5, True, None, [], {})
+"""What every argument of a tool is set to, one after another."""
 _LIMIT: ContextVar[float | None] = ContextVar("limit", default=None)
 """Seconds that a call of the environment may take."""
 
@@ -35,13 +39,15 @@ def check_env(env: str | type, env_timeout: float | None = None, /, **params: An
 
     The same task twice gives the same first observation; a recorded list of replies replays to the same transcript;
     garbage never raises; an invalid reply never changes the world; observations are text and rewards finite; what
-    `legal` lists is legal; scripted players can play; a model expects what happens. Whether episodes end is not tested:
+    `legal` lists is legal; scripted players can play; a model expects what happens; tools are the same for a task and
+    their schemas can be sent, and no call of one raises. Whether episodes end is not tested:
     after the task's turns the runner ends them. A call that takes longer than `env_timeout` seconds breaks it.
     """
     tasks = [registry.make_task(env, seed, **params) for seed in SEEDS]
     limit = _LIMIT.set(env_timeout)
     try:
         with _must_not_raise(f"{tasks[0].env}: comparing what it returned"):
+            _check_tools(tasks[0])
             for task in tasks:
                 _check_reset(task)
                 for chance in (0, 1):
@@ -192,6 +198,22 @@ def _check_garbage(task: Task) -> None:
     for _ in range(GARBAGE_REPLIES):
         if _step(env, next(noise)).done:
             _reset(env)
+
+
+def _check_tools(task: Task) -> None:
+    """What is offered can be sent to a model, and is called with all kinds of arguments."""
+    env, other = _built(task), _built(task)
+    with _must_not_raise(f"{_site(task)}: tools()"):
+        tools, same = (call_within(_LIMIT.get(), tools_of, each) for each in (env, other))
+    if tools != same:
+        raise ContractBroken(f"{_site(task)}: the same task offered two different lists of tools")
+    for tool in tools:
+        _reset(env)
+        properties = tool.parameters.get("properties", {})
+        texts = [json.dumps(dict.fromkeys(properties, value)) for value in _ARGUMENTS]
+        for arguments in ("", "{", "[]", "{}", *texts):
+            if _step(env, f"<action>{tool.name} {arguments}</action>").done:
+                _reset(env)
 
 
 def _check_players(task: Task) -> None:

@@ -13,14 +13,14 @@ import time
 import warnings
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from mulligan.errors import DamagedFile
-from mulligan.policy.base import Conversation, Policy
+from mulligan.policy.base import Conversation, Policy, ToolUser
 from mulligan.report.files import append, keep_damaged
+from mulligan.report.run import completion_from_dict, completion_to_dict
 from mulligan.seeding import derive
-from mulligan.types import Completion, Message, Sampling, Task
+from mulligan.types import Completion, Message, Sampling, Task, Tool
 
 _SYNC_SECONDS = 0.5
 """A power cut loses the replies of no more than this; a kill loses none."""
@@ -35,6 +35,7 @@ class PaidReplies:
         """(seed of the conversation, number of the request) -> digest of the messages, and the reply."""
         self.tokens: tuple[int, int] = (0, 0)
         """Prompt and completion tokens of all replies that were ever paid for in this arm."""
+        self.replies = 0
         self._synced = 0.0
         content = path.read_bytes() if path.exists() else b""
         lines = list(dict.fromkeys(content.splitlines(keepends=True)))  # one that stands there twice was paid for once
@@ -57,10 +58,10 @@ class PaidReplies:
                 self._count(Completion("", **entry))
                 return True
             seed, number, digest, fields = entry
-            kept = {(seed, number): (digest, Completion(**fields))}
+            kept = {(seed, number): (digest, completion_from_dict(fields))}
             self._count(kept[seed, number][1])
             self.kept |= kept
-        except (TypeError, ValueError, RecursionError):
+        except (TypeError, ValueError, KeyError, AttributeError, RecursionError):
             return False
         return True
 
@@ -70,9 +71,14 @@ class PaidReplies:
         now = time.monotonic()
         is_synced = now - self._synced > _SYNC_SECONDS
         self._synced = now if is_synced else self._synced
-        append(self.path, _signed(json.dumps([seed, number, digest, asdict(reply)]).encode()), is_synced=is_synced)
+        append(
+            self.path,
+            _signed(json.dumps([seed, number, digest, completion_to_dict(reply)]).encode()),
+            is_synced=is_synced,
+        )
 
     def _count(self, reply: Completion) -> None:
+        self.replies += 1
         self.tokens = (self.tokens[0] + reply.prompt_tokens, self.tokens[1] + reply.completion_tokens)
 
 
@@ -95,11 +101,17 @@ class _RememberingConversation:
     def __init__(self, conversation: Conversation, owner: Remembering, seed: int) -> None:
         self.conversation, self.owner, self.seed = conversation, owner, seed
         self.number = 0
+        self.tools: Sequence[Tool] = ()
         self.close = conversation.close
+
+    def offer(self, tools: Sequence[Tool]) -> bool:
+        self.tools = tools or self.tools
+        return isinstance(self.conversation, ToolUser) and self.conversation.offer(tools)
 
     async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         """A paid reply is given only to the same messages at the same request of the same conversation."""
-        paid, number, digest = self.owner.paid, self.number, derive(json.dumps(list(messages)))
+        offered = [tool.schema() for tool in self.tools]
+        paid, number, digest = self.owner.paid, self.number, derive(json.dumps([*messages, *offered]))
         self.number += 1
         paid_digest, paid_reply = paid.kept.get((self.seed, number), (None, None)) if paid else (None, None)
         if paid_reply is not None and paid_digest == digest:

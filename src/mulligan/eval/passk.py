@@ -23,6 +23,8 @@ from mulligan.types import Completion, Episode, Task, Trial
 
 Z95 = 1.959963984540054
 Interval = tuple[float, float]
+_BESIDE_TEXT = ("reasoning", "refusal", "tool_calls")
+"""Fields of a reply that a server may give beside its text."""
 
 
 def wilson(successes: float, total: float, z: float = Z95, *, effect: float = 1.0) -> Interval:
@@ -103,6 +105,10 @@ class Summary:
     """Trials in which the model or the environment failed for good; an episode that failed counts as not solved."""
     prompt_tokens: int
     completion_tokens: int
+    tool_calls: dict[str, int] = field(default_factory=dict)
+    """Name of a tool -> how often it was called."""
+    beside_text: dict[str, int] = field(default_factory=dict)
+    """"reasoning", "refusal", "tool_calls" -> replies that held it, reflections included."""
     failure: str = ""
     """The error of the first failed trial."""
     effective: list[float] = field(default_factory=list, repr=False)
@@ -138,9 +144,14 @@ class Summary:
 
 def tokens(trial: Trial) -> tuple[int, int]:
     """Prompt and completion tokens of a trial, reflections included."""
-    replies = [turn.reply for episode in trial.episodes for turn in episode.turns]
-    replies += [e.reflection.completion for e in trial.episodes if e.reflection and e.reflection.completion]
-    return (sum(reply.prompt_tokens for reply in replies), sum(reply.completion_tokens for reply in replies))
+    written = replies(trial)
+    return (sum(reply.prompt_tokens for reply in written), sum(reply.completion_tokens for reply in written))
+
+
+def replies(trial: Trial) -> list[Completion]:
+    """All that the policy wrote in a trial, reflections included."""
+    moves = [turn.reply for episode in trial.episodes for turn in episode.turns]
+    return moves + [e.reflection.completion for e in trial.episodes if e.reflection and e.reflection.completion]
 
 
 def summarise(trials: Sequence[Trial], episodes: int) -> Summary:
@@ -153,6 +164,7 @@ def summarise(trials: Sequence[Trial], episodes: int) -> Summary:
     turns = [turn for trial in trials for episode in trial.episodes for turn in episode.turns]
     written = [episode.reflection for trial in trials for episode in trial.episodes if episode.reflection]
     used = [tokens(trial) for trial in trials]
+    all_replies = [reply for trial in trials for reply in replies(trial)]
     return Summary(
         trials=len(trials),
         p=pass_at(trials, episodes),
@@ -171,6 +183,8 @@ def summarise(trials: Sequence[Trial], episodes: int) -> Summary:
         failed=sum(trial.failed for trial in trials),
         prompt_tokens=sum(prompt for prompt, _ in used),
         completion_tokens=sum(completion for _, completion in used),
+        tool_calls=_counts(call.name for reply in all_replies for call in reply.tool_calls),
+        beside_text=_counts(part for reply in all_replies for part in _BESIDE_TEXT if getattr(reply, part)),
         failure=next((e.error for trial in trials if trial.failed for e in trial.episodes if e.error), ""),
         effective=[len(trials) / effect for effect in effects],
         drawn=[_share_of(StopReason.DRAWN, each) for each in ended],
@@ -323,7 +337,7 @@ def diversity(trials: Sequence[Trial]) -> float:
     """
     by_task: dict[Task, Counter[tuple[str, ...]]] = defaultdict(Counter)
     for trial in trials:
-        replies = [turn.reply.text for turn in trial.episodes[0].turns]
+        replies = [turn.reply.written for turn in trial.episodes[0].turns]
         actions = tuple("".join((action_text(text) or text).split()).lower() for text in replies)
         by_task[trial.task][actions] += 1
     return sum(map(_entropy, by_task.values())) / len(by_task)

@@ -19,7 +19,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
 from mulligan import notebook
@@ -98,6 +98,8 @@ class EvalResult(notebook.Shown):
     """Pace of the main arm; None when none of it had to be played now."""
     requests: Mapping[str, Any] | None
     """What an endpoint had to be asked, before a resume too: requests, answers, retries, faults by kind."""
+    spent: Mapping[str, Mapping[str, float]]
+    """Arm -> its requests, prompt_tokens, completion_tokens and cost; the scripted players of the room cost nothing."""
     cut: passk.CutReplies
     """Replies of the main arm that a limit ended."""
     trials: Sequence[Trial]
@@ -142,7 +144,18 @@ class EvalResult(notebook.Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for ``--json`` and ``result.json``; the main arm's figures stand at the top."""
-        same = ("separation", "ceiling", "complete", "tokens", "cost", "seconds", "turns_per_second", "requests", "run")
+        same = (
+            "separation",
+            "ceiling",
+            "complete",
+            "tokens",
+            "cost",
+            "seconds",
+            "turns_per_second",
+            "requests",
+            "spent",
+            "run",
+        )
         return {
             "schema_version": SCHEMA_VERSION,
             "env": self.plan.env,
@@ -217,8 +230,12 @@ class _Evaluation:
     progress: Progress
     folder: RunFolder | None = None
     turns_per_second: float | None = None
-    tokens: tuple[int, int] = (0, 0)
-    """Prompt and completion tokens of all requests that were ever made, whether or not their trials count."""
+    tokens: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Arm -> prompt and completion tokens of all requests that were ever made, whether or not their trials count."""
+    replies: Counter[str] = field(default_factory=Counter)
+    """Arm -> replies with these tokens."""
+    sent: dict[str, int] = field(default_factory=dict)
+    """Arm -> requests, where the policy counts them; those that failed too."""
     requests: dict[str, Any] | None = None
     done: dict[str, dict[int, Trial]] = field(default_factory=dict)
     """Arm -> index of the task -> trial."""
@@ -286,20 +303,24 @@ class _Evaluation:
         # What to subtract from the policy's count: requests before this evaluation, less those of earlier parts of it.
         try:
             self.requests_before = _difference(getattr(self.policy, "stats", {}), earlier)
+            self.sent = {str(arm): int(count) for arm, count in earlier.get("arms", {}).items()}
         except (AttributeError, TypeError, ValueError) as error:
             raise RunFolderError(f"{file} holds no count of requests; {advice}") from error
         for arm in self.arms:
             trials = self.folder.trials(arm) if self.folder else {}
             self._check_trials(arm, trials)
-            used = [passk.tokens(trial) for trial in trials.values()]
-            prompt, completion = sum(tokens[0] for tokens in used), sum(tokens[1] for tokens in used)
+            for trial in trials.values():
+                self._count_trial(arm, trial)
             if self.folder is not None and self.pays:
-                self.paid[arm] = PaidReplies(self.folder.path / "paid" / f"{arm}.jsonl")
+                paid = self.paid[arm] = PaidReplies(self.folder.path / "paid" / f"{arm}.jsonl")
                 # Some were paid for in trials that were played again, and others may be damaged where trials are not.
-                prompt, completion = map(max, (prompt, completion), self.paid[arm].tokens)
-            self._count(prompt, completion)
+                prompt, completion = self.tokens.get(arm, (0, 0))
+                self.tokens[arm] = (max(prompt, paid.tokens[0]), max(completion, paid.tokens[1]))
+                self.replies[arm] = max(self.replies[arm], paid.replies)
             self.done[arm] = {index: trial for index, trial in trials.items() if not trial.failed}
             self.judge.answered |= any(episode.turns for trial in trials.values() for episode in trial.episodes)
+        if earlier and "arms" not in earlier:  # of an earlier version
+            self.sent = dict(self.replies)
 
     def _check_trials(self, arm: str, trials: Mapping[int, Trial]) -> None:
         """Raise where a file holds trials of another arm or evaluation: it was swapped, or the settings were edited."""
@@ -318,19 +339,40 @@ class _Evaluation:
     def _settings(self, arm: str) -> TrialSettings:
         return replace(self.plan.settings, memory="none") if arm == "independent" else self.plan.settings
 
-    def _count_requests(self) -> None:
-        """Take the policy's count of requests, where it counts them, and keep it for a resume."""
+    def _count_requests(self, arm: str | None = None) -> None:
+        """Take the policy's count of requests, where it counts them, and keep it for a resume.
+
+        Arms are played one after another: what is new since the last count was sent for `arm`.
+        """
         if (stats := getattr(self.policy, "stats", None)) is not None:
             self.requests = _difference(stats, self.requests_before)
+            if arm is not None and "requests" in self.requests:
+                others = sum(count for other, count in self.sent.items() if other != arm)
+                self.sent[arm] = self.requests["requests"] - others
             if self.folder is not None and any(self.requests.values()):
                 with suppress(RunFolderError):  # a count is no reason to end an evaluation
-                    self.folder.write_text(_REQUESTS, json.dumps(self.requests) + "\n")
+                    self.folder.write_text(_REQUESTS, json.dumps({**self.requests, "arms": self.sent}) + "\n")
 
-    def _count(self, prompt: int, completion: int) -> None:
-        self.tokens = (self.tokens[0] + prompt, self.tokens[1] + completion)
+    def _count(self, arm: str, prompt: int, completion: int) -> None:
+        before = self.tokens.get(arm, (0, 0))
+        self.tokens[arm] = (before[0] + prompt, before[1] + completion)
+        self.replies[arm] += 1
+
+    def _count_trial(self, arm: str, trial: Trial) -> None:
+        for reply in passk.replies(trial):
+            self._count(arm, reply.prompt_tokens, reply.completion_tokens)
+
+    def _all_tokens(self) -> tuple[int, int]:
+        return (sum(prompt for prompt, _ in self.tokens.values()), sum(reply for _, reply in self.tokens.values()))
 
     def _cost(self) -> float:
-        return self.prices.of(*self.tokens)
+        return self.prices.of(*self._all_tokens())
+
+    def _spent(self, arm: str) -> dict[str, float]:
+        prompt, completion = self.tokens.get(arm, (0, 0))
+        requests = self.sent.get(arm, self.replies[arm])
+        tokens = {"prompt_tokens": prompt, "completion_tokens": completion}
+        return {"requests": requests, **tokens, "cost": self.prices.of(prompt, completion)}
 
     async def _arm(self, arm: str) -> int:
         """Play what is missing of an arm; returns how many turns that took."""
@@ -348,16 +390,16 @@ class _Evaluation:
             turns += sum(len(episode.turns) for episode in trial.episodes)
             done[missing[number]] = trial
             if not self.pays:
-                self._count(*passk.tokens(trial))
+                self._count_trial(arm, trial)
             if writer is not None:
                 writer.write(missing[number], trial)
-            self._count_requests()
+            self._count_requests(arm)
             self.progress(arm, len(done), len(self.tasks))
 
         try:
             await collect(
                 [self._job_of(arm, index) for index in missing],
-                Remembering(policy, paid, self._count) if self.pays else policy,
+                Remembering(policy, paid, partial(self._count, arm)) if self.pays else policy,
                 self._settings(arm),
                 concurrency=self.concurrency,
                 on_trial=on_trial,
@@ -365,6 +407,7 @@ class _Evaluation:
                 judge=self.judge,
             )
         finally:
+            self._count_requests(arm)
             if writer is not None:
                 writer.flush()
         return turns
@@ -505,13 +548,14 @@ class _Evaluation:
             gains={arm: gain for arm in controls if (gain := self._gain(arm))},
             by_class={name: self._summary(classes[name]) for name in sorted(classes)},
             seconds=seconds,
-            tokens=self.tokens,
+            tokens=self._all_tokens(),
             cost=self._cost(),
             complete=all(len(self.done[arm]) == len(self.tasks) for arm in self.arms),
             run=self.folder.name if self.folder else None,
             separation=_separation(self.plan, trials),
             turns_per_second=self.turns_per_second,
             requests=self.requests,
+            spent={arm: self._spent(arm) for arm in self.plan.arms()},
             cut=passk.cut_replies(trials, self.plan.settings),
             trials=trials,
         )

@@ -12,8 +12,9 @@ message are encoded as ordinary text, since what an environment says is not to b
 from __future__ import annotations
 
 import copy
+import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
@@ -23,7 +24,7 @@ from tokenizers import AddedToken, Tokenizer
 from mulligan.errors import UsageError
 from mulligan.types import Message
 
-Role = Literal["system", "user", "assistant"]
+Role = Literal["system", "user", "assistant", "tool"]
 
 _CACHED_TEXTS = 4096
 _ANCHOR, _CUT = "\U000f5a01", "\U000f5a02"  # private-use characters: nobody's text
@@ -33,41 +34,54 @@ million would take hours."""
 _MARKS = ("kqzv{}wxj", "Jhvbq{}Zd")
 _PADDING = " \n\t{} \n"
 _TALK: tuple[Role, ...] = ("user", "assistant", "user", "assistant", "user")
+_CALL: tuple[Role, ...] = ("user", "assistant", "tool")
 
 
 class Renderer:
     """Renders the conversations of one tokenizer's chat template.
 
     A template that takes no system message gets it in front of the first user message. Raises `UsageError` where there
-    is no template or it cannot be followed.
+    is no template or it cannot be followed. `tools`, as chat interfaces take them, are told of as the template does.
     """
 
-    def __init__(self, tokenizer: Any) -> None:
-        self.tokenizer = tokenizer
-        self._form = form = _read_form(tokenizer)
+    def __init__(self, tokenizer: Any, tools: Sequence[Mapping[str, Any]] = ()) -> None:
+        self.tokenizer, self.tools = tokenizer, list(tools)
+        self._form = form = _read_form(_Templated(tokenizer, self.tools))
         encoder = _Encoder(tokenizer)
         self._start = encoder.literal(form.start, at_start=True)
         self._start_empty = encoder.literal(form.start_empty, at_start=True)
         if form.system is not None:
             self._system = encoder.literal(form.system[0], at_start=True), encoder.literal(form.system[1])
         self._answer, self._close = answer, close = encoder.literal(form.answer), encoder.literal(form.close)
+        self._tool_answer, self._tool_close = answer, close
+        if form.tool is not None:
+            self._tool_close, self._tool_answer = map(encoder.literal, form.tool)
         self.end_id = close.ids[0] if close.ids and not close.left.strip() else None
         """The template's end of a turn; None where it has no token for that."""
         self.stop_ids = frozenset(number for number in (tokenizer.eos_token_id, self.end_id) if number is not None)
         """Ids that end a reply: the end of the text and the template's end of a turn."""
         if not self.stop_ids:
             raise UsageError(f"{_name(tokenizer)} has no token that ends a reply (eos or end of turn)")
-        encoder.guard({*self._start.ids, *close.ids, *self.stop_ids})
+        encoder.guard({*self._start.ids, *close.ids, *self._tool_close.ids, *self._tool_answer.ids, *self.stop_ids})
         self._text, self._decode = encoder.text, encoder.decode
-        # The constant parts of `following`: ids before and after, and the texts encoded together with the message.
-        self._unclosed = (*self._text(close.left), *close.ids) if close.ids else ()
-        self._closed = close.ids[1:]
-        self._before, self._after = close.right if close.ids else close.left, answer.left
-        self._tail = (*answer.ids, *self._text(answer.right))
+        self._before_user = _Between.of(close, answer, self._text)
+        self._before_tool = _Between.of(self._tool_close, self._tool_answer, self._text)
+        self._offering: dict[str, Renderer | None] = {}
 
     def __reduce__(self) -> tuple[Callable[..., Renderer], tuple[Any, ...]]:
         """To other processes goes the tokenizer, and they read its template again."""
-        return type(self), (self.tokenizer,)
+        return type(self), (self.tokenizer, self.tools)
+
+    def offering(self, tools: Sequence[Mapping[str, Any]]) -> Renderer | None:
+        """The renderer of conversations in which the model may call `tools`; None where the template takes none."""
+        key = json.dumps(tools)
+        if key not in self._offering:
+            with_tools = None
+            with suppress(UsageError):
+                with_tools = Renderer(self.tokenizer, tools)
+            shows_tools = with_tools is not None and tools[0]["function"]["name"] in with_tools._form.start
+            self._offering[key] = with_tools if shows_tools else None
+        return self._offering[key]
 
     def opening(self, messages: Sequence[Message]) -> list[int]:
         """Ids of a first prompt: [system,] user[, assistant, user, …], and the opening of the reply."""
@@ -82,19 +96,22 @@ class Renderer:
             system = trims["system"](system)
             parts = [self._system[0], system, self._system[1]] if system else [self._start_empty]
         parts.append(trims["user"](first))
+        answer = self._answer
         for message in turns[1:]:
-            between = self._answer if message["role"] == "assistant" else self._close
-            parts += [between, trims[message["role"]](message["content"])]
-        return self._assemble([*parts, self._answer])
+            before = {"assistant": answer, "tool": self._tool_close}.get(message["role"], self._close)
+            parts += [before, trims[message["role"]](message["content"])]
+            answer = self._tool_answer if message["role"] == "tool" else self._answer
+        return self._assemble([*parts, answer])
 
     def following(self, reply_ids: Sequence[int], message: Message) -> list[int]:
         """Ids to append after a sampled reply: the end of its turn, the message, the opening of the next reply.
 
         Where the reply's last id is the end of the turn, it is not repeated.
         """
-        head = self._closed if reply_ids and reply_ids[-1] == self.end_id else self._unclosed
-        text = self._before + self._form.trims["user"](message["content"]) + self._after
-        return [*head, *self._text(text), *self._tail]
+        between = self._before_tool if message["role"] == "tool" else self._before_user
+        head = between.closed if reply_ids and reply_ids[-1] == self.end_id else between.unclosed
+        text = between.before + self._form.trims[message["role"]](message["content"]) + between.after
+        return [*head, *self._text(text), *between.tail]
 
     def decode_reply(self, ids: Sequence[int]) -> str:
         """The text of a sampled reply, without the token that ended it."""
@@ -146,55 +163,78 @@ class _Form(NamedTuple):
     """Between a user message and the reply."""
     close: str
     """Between a reply and the next user message."""
+    tool: tuple[str, str] | None
+    """Between a reply and the result of its call, and between that and the next reply; None: as of a user message."""
     trims: dict[str, Callable[[str], str]]
     """What the template does to the ends of a content, by role."""
 
 
-def _read_form(tokenizer: Any) -> _Form:
-    if not getattr(tokenizer, "chat_template", None):
-        raise UsageError(f"{_name(tokenizer)} has no chat template; use an instruction-tuned model's")
-    trims: dict[str, Callable[[str], str]] = dict.fromkeys(("user", "assistant", "system"), str)
+class _Templated(NamedTuple):
+    """A tokenizer with its chat template, and the tools that the template is given."""
+
+    tokenizer: Any
+    tools: Sequence[Mapping[str, Any]]
+
+
+def _read_form(templated: _Templated) -> _Form:
+    if not getattr(templated.tokenizer, "chat_template", None):
+        raise UsageError(f"{_name(templated.tokenizer)} has no chat template; use an instruction-tuned model's")
+    trims: dict[str, Callable[[str], str]] = dict.fromkeys(("user", "assistant", "system", "tool"), str)
     try:
-        start, answer = _around(tokenizer, ["user"])
-        texts = _around(tokenizer, _TALK)
+        start, answer = _around(templated, ["user"])
+        texts = _around(templated, _TALK)
         if texts[2] != texts[4]:
             raise _Unfit("what closes a reply depends on its place")
-        trims["user"] = _trim(tokenizer, "user", _TALK, texts)
+        trims["user"] = _trim(templated, "user", _TALK, texts)
     except _Unfit as why:
-        raise UsageError(f"the chat template of {_name(tokenizer)} cannot be followed: {why}") from None
-    system, start_empty = _read_system(tokenizer, answer, start)
+        raise UsageError(f"the chat template of {_name(templated.tokenizer)} cannot be followed: {why}") from None
+    system, start_empty = _read_system(templated, answer, start)
     with suppress(_Unfit):  # the template may change what it shows of earlier turns
-        trims["assistant"] = _trim(tokenizer, "assistant", _TALK, texts)
+        trims["assistant"] = _trim(templated, "assistant", _TALK, texts)
         if system is not None:
-            trims["system"] = _trim(tokenizer, "system", ("system", "user"), (*system, answer))
-    return _Form(start, start_empty, system, answer, texts[2], trims)
+            trims["system"] = _trim(templated, "system", ("system", "user"), (*system, answer))
+    tool, trims["tool"] = _read_tool(templated, trims["user"])
+    return _Form(start, start_empty, system, answer, texts[2], tool, trims)
 
 
-def _read_system(tokenizer: Any, answer: str, start: str) -> tuple[tuple[str, str] | None, str]:
+def _read_tool(
+    templated: _Templated, as_user: Callable[[str], str]
+) -> tuple[tuple[str, str] | None, Callable[[str], str]]:
+    """What stands before and after the result of a tool's call, and what becomes of its ends."""
+    with suppress(_Unfit):
+        if templated.tools:
+            texts = _around(templated, _CALL)
+            return (texts[2], texts[3]), _trim(templated, "tool", _CALL, texts)
+    return None, as_user
+
+
+def _read_system(templated: _Templated, answer: str, start: str) -> tuple[tuple[str, str] | None, str]:
     """What stands before and after a system message, and before the first user message where it is empty."""
     with suppress(_Unfit):
-        before, after, rest = _around(tokenizer, ("system", "user"))
+        before, after, rest = _around(templated, ("system", "user"))
         if rest == answer:
             mark = _MARKS[0].format(0)
-            return (before, after), _render(tokenizer, ("system", "user"), ("", mark)).partition(mark)[0]
+            return (before, after), _render(templated, ("system", "user"), ("", mark)).partition(mark)[0]
     return None, start
 
 
-def _render(tokenizer: Any, roles: Sequence[Role], contents: Sequence[str]) -> str:
+def _render(templated: _Templated, roles: Sequence[Role], contents: Sequence[str]) -> str:
     """The text of a conversation, the opening of the reply included."""
     messages = [{"role": role, "content": content} for role, content in zip(roles, contents, strict=True)]
+    options = {"tools": templated.tools} if templated.tools else {}
     try:
-        return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+        text = templated.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **options)
+        return str(text)
     except Exception as refusal:  # templates raise what they like
         raise _Unfit(f"{type(refusal).__name__}: {refusal}") from refusal
 
 
-def _around(tokenizer: Any, roles: Sequence[Role]) -> tuple[str, ...]:
+def _around(templated: _Templated, roles: Sequence[Role]) -> tuple[str, ...]:
     """The texts before, between and after the contents of a conversation; they must not depend on the contents."""
     renderings = set()
     for mark in _MARKS:
         marks = [mark.format(number) for number in range(len(roles))]
-        match = re.fullmatch("(.*)" + "".join(f"{mark}(.*)" for mark in marks), _render(tokenizer, roles, marks), re.S)
+        match = re.fullmatch("(.*)" + "".join(f"{mark}(.*)" for mark in marks), _render(templated, roles, marks), re.S)
         renderings.add(match.groups() if match else None)
     (texts, *others) = renderings
     if texts is None or others or any(mark[:4] in text for mark in _MARKS for text in texts):
@@ -202,11 +242,11 @@ def _around(tokenizer: Any, roles: Sequence[Role]) -> tuple[str, ...]:
     return texts
 
 
-def _trim(tokenizer: Any, role: Role, roles: Sequence[Role], texts: Sequence[str]) -> Callable[[str], str]:
+def _trim(templated: _Templated, role: Role, roles: Sequence[Role], texts: Sequence[str]) -> Callable[[str], str]:
     """What happens to the ends of the contents of `role` in a conversation with these texts around them."""
     marks = [_MARKS[0].format(number) for number in range(len(roles))]
     padded = [_PADDING.format(mark) if each == role else mark for each, mark in zip(roles, marks, strict=True)]
-    rendered = _render(tokenizer, roles, padded)
+    rendered = _render(templated, roles, padded)
     for trim in (str, str.strip, str.rstrip, str.lstrip):
         contents = [trim(content) for content in padded]
         if rendered == "".join(text + content for text, content in zip(texts, [*contents, ""], strict=True)):
@@ -221,6 +261,23 @@ class _Literal(NamedTuple):
     """All of it, where it holds no control token."""
     ids: tuple[int, ...]
     right: str
+
+
+class _Between(NamedTuple):
+    """The constant parts of what follows a reply: ids before and after, and the texts encoded with the message."""
+
+    unclosed: tuple[int, ...]
+    """Where the reply was cut off before the end of its turn."""
+    closed: tuple[int, ...]
+    before: str
+    after: str
+    tail: tuple[int, ...]
+
+    @classmethod
+    def of(cls, close: _Literal, answer: _Literal, encode: Callable[[str], tuple[int, ...]]) -> _Between:
+        unclosed = (*encode(close.left), *close.ids) if close.ids else ()
+        before = close.right if close.ids else close.left
+        return cls(unclosed, close.ids[1:], before, answer.left, (*answer.ids, *encode(answer.right)))
 
 
 class _Encoder:

@@ -7,14 +7,16 @@ A policy starts a conversation for each trial, which answers message lists and i
 from __future__ import annotations
 
 import inspect
+import json
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, Protocol, cast, runtime_checkable
 
 from mulligan.errors import UsageError
 from mulligan.policy.threads import call_in_thread
 from mulligan.text import storable
-from mulligan.types import Completion, Episode, Message, Sampling, Step, Task
+from mulligan.types import Completion, Episode, Message, Sampling, Step, Task, Tool
 
 ReplyFunction = Callable[[list[Message]], str | Awaitable[str]]
 
@@ -30,6 +32,36 @@ class Conversation(Protocol):
 
     def close(self) -> None:
         """Free what the conversation holds. Called exactly once, on cancellation too."""
+
+
+@runtime_checkable
+class ToolUser(Protocol):
+    """A conversation whose replies may call the environment's tools."""
+
+    def offer(self, tools: Sequence[Tool]) -> bool:
+        """The tools that replies may call from now on; none: no longer those offered before.
+
+        False where the model cannot call them; it is then told in words what to write.
+        """
+
+
+def assistant_message(reply: Completion, *, calls_tools: bool = False) -> Message:
+    """A reply as the conversation goes on with it. Arguments that are no JSON object, which servers would refuse to
+    read again, are left out."""
+    message: Message = {"role": "assistant", "content": reply.text}
+    if calls_tools and reply.tool_calls:
+        message["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": _sendable(call.arguments)}}
+            for call in reply.tool_calls
+        ]
+    return message
+
+
+def _sendable(arguments: str) -> str:
+    with suppress(ValueError, RecursionError):
+        if isinstance(json.loads(arguments), dict):
+            return arguments
+    return "{}"
 
 
 class Policy(Protocol):

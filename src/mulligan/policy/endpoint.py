@@ -7,16 +7,18 @@ will not (a refused key, an unknown model) fails at once. A conversation that no
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import json
 import math
 import os
 import random
 import re
+import shlex
 import sys
 import zlib
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -27,7 +29,7 @@ from mulligan.errors import ContextFull, ParameterError, RequestFailed
 from mulligan.policy.base import Conversation, estimate_tokens
 from mulligan.seeding import derive, generator
 from mulligan.text import storable
-from mulligan.types import Completion, Message, Sampling, Task
+from mulligan.types import Completion, Message, Sampling, Task, Tool, ToolCall
 
 if TYPE_CHECKING:
     import ssl
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     import httpx
 
 _KEY_VARIABLE = "OPENAI_API_KEY"
+URL_VARIABLE = "OPENAI_BASE_URL"
+"""Read where no address is given, as by the clients of OpenAI."""
 LONGEST_WAIT = 60.0
 """Seconds; no pause between two tries is longer, whatever the server asks for."""
 CONNECT_TIMEOUT = 10.0
@@ -42,6 +46,10 @@ LARGEST_ANSWER = 4 * 2**20
 """Bytes of an answer, unpacked; reading stops there."""
 LONGEST_REPLY = 200_000
 """Characters; the rest is cut off, since conversations keep all replies. No game reads one that is half as long."""
+_LONGEST_REFUSAL = 2_000
+"""Characters; the rest is cut off."""
+_MOST_CALLS, _LONGEST_CALL = 8, (200, 200, 20_000)
+"""Tool calls of a reply, and characters of a call's id, name and arguments; the rest is cut off."""
 _MOST_TOKENS = 2**40
 """A server that counts more has not counted."""
 _TEMPORARY = {408, 409, 429}
@@ -49,6 +57,8 @@ _TEMPORARY = {408, 409, 429}
 _FIXED_FIELDS = ("model", "messages", "n", "stream")
 """What `extra_body` cannot change, because the answer could then not be read."""
 _COMPLETIONS = "/chat/completions"
+_NOT_DONE, _OVER = "Not done: call one tool at a time.", "See the next message."
+"""What the second call of a reply is answered with, and the call that ended an episode."""
 _TOO_LONG = re.compile(
     r"context_length_exceeded|exceed_context_size|(maximum|available|model's) context (length|size|window)"
     r"|prompt is too long|inputs?`? tokens \+|exceeds? (the )?context limit|maximum prompt length"
@@ -56,6 +66,16 @@ _TOO_LONG = re.compile(
     re.IGNORECASE,
 )
 """How OpenAI, vLLM, SGLang, llama.cpp, TGI, Anthropic, xAI and Gemini say that a request does not fit the context."""
+_FREE_FIELDS = ("max_tokens", "top_p", "temperature", "seed", "tools", "tool_choice")
+"""Fields of a request that can be left out, the first of two named together first."""
+_INSTEAD = re.compile(r"[Uu]se [`'\"]?(\w{1,40})[`'\"]? instead")
+_UNSUPPORTED = re.compile(
+    r"not support|unsupported|unrecognized|unknown|unexpected|not (permitted|allowed|available)|extra (inputs|fields)"
+    r"|only the default|cannot both|deprecated|--enable-auto-tool-choice|cannot find field",
+    re.IGNORECASE,
+)
+"""How servers say that they do not want a parameter, or not with this value."""
+_MISSING = re.compile(r"[Mm]issing required parameter:? [`'\"]?(\w{1,40})|(\w{1,40}): [Ff]ield required")
 _LONGEST_MESSAGE = 300
 _SHORTEST_SECRET = 6
 """Placeholders like EMPTY, which local servers are given for a key, are not worth hiding."""
@@ -71,8 +91,9 @@ class EndpointPolicy:
                 ``{"max_tokens": None, "max_completion_tokens": 2048}``.
     sleep       what waits between tries; tests put their own here.
 
-    The key is `api_key`, or what the variable `api_key_env` holds; without one, none is sent. Connections are shared by
-    all conversations of an event loop, and closed by `aclose` or at that loop's end.
+    Without `base_url`, the address is what OPENAI_BASE_URL holds. The key is `api_key`, or what the variable
+    `api_key_env` holds; without one, none is sent. Connections are shared by all conversations of an event loop, and
+    closed by `aclose` or at that loop's end.
     """
 
     pays = True
@@ -81,7 +102,7 @@ class EndpointPolicy:
     def __init__(
         self,
         model: str,
-        base_url: str,
+        base_url: str | None = None,
         *,
         api_key: str | None = None,
         api_key_env: str = _KEY_VARIABLE,
@@ -101,6 +122,7 @@ class EndpointPolicy:
             if field in (extra_body or {}):
                 raise ParameterError(f"endpoint: extra_body must not set {field!r}")
         self.name = f"endpoint:{model}"
+        base_url = base_url or os.environ.get(URL_VARIABLE, "")
         self.model, self.url, self.api_key_env = model, completions_url(base_url), api_key_env
         self.concurrency, self.timeout, self.retries, self.backoff = concurrency, timeout, retries, backoff
         self.extra_body = dict(extra_body or {})
@@ -115,6 +137,15 @@ class EndpointPolicy:
 
     def __repr__(self) -> str:
         return f"EndpointPolicy({self.model!r}, {self.url!r})"
+
+    @property
+    def is_nearby(self) -> bool:
+        """Whether the server is on this machine or in its network, where nobody sends a bill."""
+        host = urlsplit(self.url).hostname or ""
+        try:
+            return ipaddress.ip_address(host).is_private
+        except ValueError:
+            return "." not in host or host.endswith(".local")
 
     @property
     def stats(self) -> dict[str, Any]:
@@ -139,11 +170,26 @@ class EndpointPolicy:
         if connections is not None:
             await connections.closer.aclose()
 
-    def body(self, messages: Sequence[Message], sampling: Sampling, seed: int) -> dict[str, Any]:
-        """The request as it is sent."""
+    @property
+    def calls_tools(self) -> bool:
+        """Whether tools are sent, where an environment offers some: not with the extra field ``"tools": None``."""
+        return self.extra_body.get("tools", ()) is not None
+
+    def body(
+        self,
+        messages: Sequence[Message],
+        sampling: Sampling,
+        seed: int,
+        tools: Sequence[Tool] = (),
+        *,
+        may_call: bool = True,
+    ) -> dict[str, Any]:
+        """The request as it is sent; `may_call`: whether one of the tools may be called now."""
         fields: dict[str, Any] = {
             "model": self.model,
-            "messages": list(messages),
+            "messages": sent_messages(messages),
+            "tools": [tool.schema() for tool in tools] or None,
+            "tool_choice": "none" if tools and not may_call else None,
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
             "max_tokens": sampling.max_tokens,
@@ -199,11 +245,26 @@ class EndpointPolicy:
             except httpx.RequestError as error:
                 raise _TemporaryFault("cut off", f"the answer broke off: {error or type(error).__name__}") from None
         if response.status_code != 200:
-            raise self._refusal(response, content)
-        completion = read_answer(content, body["messages"])
-        text = self._without_key(completion.text)
-        finish = completion.finish if len(text) <= LONGEST_REPLY else "length"
-        return replace(completion, text=text[:LONGEST_REPLY], finish=finish)
+            raise self._refusal(response, content, body)
+        return self._stored(read_answer(content, body["messages"]))
+
+    def _stored(self, reply: Completion) -> Completion:
+        """The reply without the key, and cut where it is too long."""
+        text, reasoning, refusal = map(self._without_key, (reply.text, reply.reasoning, reply.refusal))
+        calls = [
+            ToolCall(
+                *(self._without_key(field)[:most] for field, most in zip(astuple(call), _LONGEST_CALL, strict=True))
+            )
+            for call in reply.tool_calls[:_MOST_CALLS]
+        ]
+        return replace(
+            reply,
+            text=text[:LONGEST_REPLY],
+            finish=reply.finish if len(text) <= LONGEST_REPLY else "length",
+            reasoning=reasoning[: max(0, LONGEST_REPLY - len(text))],
+            refusal=refusal[:_LONGEST_REFUSAL],
+            tool_calls=tuple(calls),
+        )
 
     async def _exchange(self, connections: _Connections, request: bytes) -> tuple[httpx.Response, bytes]:
         """The response to one request, and its body."""
@@ -214,7 +275,7 @@ class EndpointPolicy:
         finally:
             connections.idle.append(client)
 
-    def _refusal(self, response: httpx.Response, content: bytes) -> Exception:
+    def _refusal(self, response: httpx.Response, content: bytes, body: Mapping[str, Any]) -> Exception:
         """What a status other than 200 means: try again, no room, or give up."""
         status = response.status_code
         message, names = server_message(content)
@@ -233,6 +294,8 @@ class EndpointPolicy:
             hint = f"; {problem} the environment variable {self.api_key_env}"
         elif status == 404:
             hint = f"; check the address, which usually ends in /v1, and that the server has a model {self.model!r}"
+        elif status in (400, 422):
+            hint = parameter_hint(f"{message} {names}", body, self.extra_body)
         return RequestFailed(f"{self.url} answered {status}: {self._one_line(message)}{hint}")
 
     def _one_line(self, text: str) -> str:
@@ -280,11 +343,21 @@ class _EndpointConversation:
     def __init__(self, policy: EndpointPolicy, seed: int) -> None:
         self.policy, self.seed, self.asked = policy, seed, 0
         self.jitter = generator(seed, "backoff")
+        self.tools: Sequence[Tool] = ()
+        self.may_call = False
+
+    def offer(self, tools: Sequence[Tool]) -> bool:
+        """Tools offered before stay in the request, since the messages may hold calls of them."""
+        if not self.policy.calls_tools:
+            return False
+        self.tools, self.may_call = tools or self.tools, bool(tools)
+        return True
 
     async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         seed = derive(self.seed, self.asked, "request") >> 32  # 31 bits: some servers keep no more
         self.asked += 1
-        return await self.policy.complete(self.policy.body(messages, sampling, seed), self.jitter)
+        body = self.policy.body(messages, sampling, seed, self.tools, may_call=self.may_call)
+        return await self.policy.complete(body, self.jitter)
 
     def close(self) -> None:
         pass  # connections belong to the policy: the next trial goes on with them
@@ -336,6 +409,24 @@ def completions_url(base_url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
 
 
+def sent_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """The messages as servers want them: each tool call is answered by a message of its own before the next one."""
+    sent: list[dict[str, Any]] = []
+    unanswered: list[str] = []
+    for message in messages:
+        results = [_NOT_DONE if message["role"] == "tool" else _OVER] * len(unanswered)
+        if message["role"] == "tool":
+            results[:1] = [message["content"]]
+        sent += [
+            {"role": "tool", "tool_call_id": call, "content": result}
+            for call, result in zip(unanswered, results, strict=True)
+        ]
+        unanswered = [call["id"] for call in message.get("tool_calls", ())]
+        if message["role"] != "tool":
+            sent.append({**message, "content": message["content"] or None} if unanswered else {**message})
+    return sent
+
+
 async def read_body(response: httpx.Response) -> bytes:
     """The body, unpacked here: a megabyte of gzip may hold a gigabyte, and must not fill the memory."""
     packed = response.headers.get("content-encoding", "identity") != "identity"
@@ -357,29 +448,60 @@ def read_answer(content: bytes, messages: Sequence[Message]) -> Completion:
     try:
         answer = json.loads(content)
         choice = answer["choices"][0]
-        text = _text(choice["message"].get("content"))
+        message = choice["message"]
+        text = _text(message.get("content"))
     except (ValueError, RecursionError):
         raise _TemporaryFault("garbled", "the answer is not JSON") from None
     except (KeyError, IndexError, TypeError, AttributeError):
-        message, _ = server_message(content)  # some gateways report an upstream failure with status 200
-        raise _TemporaryFault("garbled", f"the answer holds no message{message and f': {message}'}") from None
+        problem, _ = server_message(content)  # some gateways report an upstream failure with status 200
+        raise _TemporaryFault("garbled", f"the answer holds no message{problem and f': {problem}'}") from None
     usage = answer.get("usage")
     counts = usage if isinstance(usage, dict) else {}
-    prompt = [message["content"] for message in messages]
+    prompt = [message["content"] or "" for message in messages]
+    reasoning = _text(message.get("reasoning_content")) or _text(message.get("reasoning"))
+    finish = choice.get("finish_reason")
+    refusal = _text(message.get("refusal")) or _text(message.get("content"), "refusal")
+    calls = _calls(message.get("tool_calls"))
     return Completion(
         text,
-        finish="length" if choice.get("finish_reason") == "length" else "stop",
+        finish="length" if finish == "length" else "stop",
         prompt_tokens=_tokens(counts.get("prompt_tokens"), *prompt),
-        completion_tokens=_tokens(counts.get("completion_tokens"), text),
+        completion_tokens=_tokens(counts.get("completion_tokens"), text, reasoning, refusal, *map(str, calls)),
+        reasoning=reasoning,
+        refusal=refusal or ("content filter" if finish == "content_filter" else ""),
+        tool_calls=calls,
     )
 
 
-def _text(content: object) -> str:
-    """A message's content, plain or in parts; empty when there is none."""
+def _text(content: object, kind: str = "text") -> str:
+    """A message's content, plain or of its parts those of a kind; empty when there is none."""
     if isinstance(content, list):
-        parts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]
+        parts = [part.get(kind) for part in content if isinstance(part, dict) and part.get("type") == kind]
         content = "".join(text for text in parts if isinstance(text, str))
+    elif kind != "text":
+        return ""
     return storable(content) if isinstance(content, str) else ""
+
+
+def _calls(calls: object) -> tuple[ToolCall, ...]:
+    """The tool calls of a message; what is no call of a function is left out."""
+    functions = []
+    for number, call in enumerate(calls if isinstance(calls, list) else []):
+        function = call.get("function") if isinstance(call, dict) else None
+        if isinstance(function, dict) and isinstance(name := function.get("name"), str):
+            text = _argument_text(function.get("arguments"))
+            functions.append(ToolCall(_text(call.get("id")) or f"call-{number}", storable(name), storable(text)))
+    return tuple(functions)
+
+
+def _argument_text(arguments: object) -> str:
+    """The arguments of a call as text; some servers send the object itself."""
+    if isinstance(arguments, str):
+        return arguments
+    try:
+        return json.dumps(arguments or {})
+    except RecursionError:
+        return "nested too deep"
 
 
 def _tokens(counted: object, *texts: str) -> int:
@@ -388,10 +510,10 @@ def _tokens(counted: object, *texts: str) -> int:
 
 
 def server_message(content: bytes) -> tuple[str, str]:
-    """What a server says is wrong, and the names it gives it (code and type); empty where it says nothing readable.
+    """What a server says is wrong, and the names it gives it (code, type and param); empty where it says nothing.
 
-    Read are ``{"error": {"message", "code", "type"}}``, ``{"error": "…"}``, the same at the top, and ``{"detail": …}``;
-    each also as the first of a list, which Gemini sends.
+    Read are ``{"error": {"message", "code", "type", "param"}}``, ``{"error": "…"}``, the same at the top, and
+    ``{"detail": …}``; each also as the first of a list, which Gemini sends.
     """
     try:
         answer = json.loads(content)
@@ -404,8 +526,36 @@ def server_message(content: bytes) -> tuple[str, str]:
     if not isinstance(error, dict):
         return str(error), ""
     message = error.get("message") or error.get("detail") or ""
-    names = " ".join(str(error[name]) for name in ("code", "type") if error.get(name))
+    names = " ".join(str(error[name]) for name in ("code", "type", "param") if error.get(name))
     return (message if isinstance(message, str) else json.dumps(message)), names
+
+
+def parameter_hint(message: str, body: Mapping[str, Any], extra_body: Mapping[str, Any]) -> str:
+    """The option that gives a server the parameters it wants, to be added to its message; empty where it is not known.
+
+    "Unsupported parameter: 'max_tokens' … Use 'max_completion_tokens' instead" becomes ``--extra-body '{"max_tokens":
+    null, "max_completion_tokens": 512}'``; what `extra_body` holds already stays in it.
+    """
+    message = message.replace("tool choice", "tools")  # vLLM's words
+    named = (name for name in (*_FREE_FIELDS, *extra_body) if name in body and _is_named(name, message))
+    field = next(named, None)
+    instead, missing = _INSTEAD.search(message), _MISSING.search(message)
+    changes: dict[str, Any] = {}
+    if field is not None and instead and instead[1] not in (field, *_FIXED_FIELDS):
+        changes = {field: None, instead[1]: body[field]}
+    elif field in _FREE_FIELDS and _UNSUPPORTED.search(message):
+        changes = {field: None}
+    elif field is not None and _UNSUPPORTED.search(message):
+        return f"; leave {field!r} out of --extra-body (in Python extra_body)"
+    elif missing and (name := missing[1] or missing[2]) not in (*body, *_FIXED_FIELDS):
+        changes = {name: "VALUE"}
+    if not changes:
+        return ""
+    return f"; add --extra-body {shlex.quote(json.dumps({**extra_body, **changes}))} (in Python extra_body)"
+
+
+def _is_named(field: str, message: str) -> bool:
+    return re.search(rf"(?<![\w-]){re.escape(field)}(?![\w-])", message) is not None
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -6,14 +6,18 @@ train on sequences built by the same code.
 
 from __future__ import annotations
 
+import json
 import random
+import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from mulligan.engine.base import Pair
 from mulligan.errors import ContextFull
-from mulligan.policy.base import Conversation, Policy
-from mulligan.types import Completion, Message, Sampling, Task
+from mulligan.policy.base import Conversation, Policy, assistant_message
+from mulligan.text import storable
+from mulligan.types import Completion, Message, Sampling, Task, Tool, ToolCall
 
 if TYPE_CHECKING:
     from mulligan.engine.base import Stream, StreamEngine
@@ -45,8 +49,8 @@ class Transcript:
         self.length += len(ids)
         return ids, offset
 
-    def replied(self, ids: tuple[int, ...], text: str) -> None:
-        self.messages.append({"role": "assistant", "content": text})
+    def replied(self, ids: tuple[int, ...], message: Message) -> None:
+        self.messages.append(message)
         self.length += len(ids)
         self.last = ids
 
@@ -102,6 +106,16 @@ class _LocalConversation:
         self.stream: Stream | None = None
         self.context = engine.context
         self.longest_text = _LONGEST_TOKEN * engine.context
+        self.may_call = False
+
+    def offer(self, tools: Sequence[Tool]) -> bool:
+        """A template that takes tools tells of them where a sequence begins: those offered there stay in it."""
+        self.may_call = False
+        if tools and (renderer := self.renderer.offering([tool.schema() for tool in tools])) is not None:
+            self.may_call = True
+            if renderer is not self.transcript.renderer:
+                self.transcript = Transcript(renderer)
+        return self.may_call
 
     def count_tokens(self, text: str) -> int:
         return len(text) if len(text) > self.longest_text else self.renderer.count(text)
@@ -116,8 +130,7 @@ class _LocalConversation:
             self.stream.restart()
         sampled = await self.stream.extend(ids, sampling, self.renderer.stop_ids, self.rng)
         text = self.renderer.decode_reply(sampled.ids)
-        self.transcript.replied(sampled.ids, text)
-        return Completion(
+        reply = Completion(
             text=text,
             finish=sampled.finish,
             ids=sampled.ids,
@@ -126,11 +139,39 @@ class _LocalConversation:
             completion_tokens=len(sampled.ids),
             prompt_ids=tuple(ids),
             offset=offset,
+            tool_calls=calls_in(text) if self.may_call else (),
         )
+        self.transcript.replied(sampled.ids, assistant_message(reply, calls_tools=self.may_call))
+        return reply
 
     def close(self) -> None:
         if self.stream is not None:
             self.stream.close()
+
+
+_TAGGED_CALL = re.compile(r"<tool_call>(.*?)(?:</tool_call>|$)", re.DOTALL)
+
+
+def calls_in(text: str) -> tuple[ToolCall, ...]:
+    """The calls that a model wrote: JSON in tags, as Qwen and Hermes do, or a reply that is nothing else (Llama 3).
+
+    What is tagged as a call and is none has no name.
+    """
+    text = text[max(text.rfind("</think>"), 0) :].removeprefix("</think>").strip()
+    tagged = _TAGGED_CALL.findall(text)
+    calls = [_call(number, written) for number, written in enumerate(tagged or [text])]
+    return tuple(call for call in calls if tagged or call.name)
+
+
+def _call(number: int, text: str) -> ToolCall:
+    call: object = None
+    with suppress(ValueError, RecursionError):
+        call = json.loads(text)
+    if not isinstance(call, dict) or not isinstance(name := call.get("name"), str):
+        return ToolCall(f"call-{number}", "", storable(text))
+    arguments = call.get("arguments", call.get("parameters", {}))
+    written = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    return ToolCall(f"call-{number}", storable(name), storable(written))
 
 
 class Demonstrated:
@@ -162,7 +203,7 @@ class _DemonstratedConversation:
         before = offset + len(prompt)
         if self.context is not None and before + len(ids) > self.context:
             raise ContextFull(f"a reply after {before:,} tokens does not fit a context of {self.context:,}")
-        self.transcript.replied(ids, text)
+        self.transcript.replied(ids, {"role": "assistant", "content": text})
         return Completion(
             text,
             ids=ids,

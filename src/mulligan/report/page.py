@@ -174,7 +174,7 @@ def _moves(episode: Episode) -> Iterator[str]:
     for turn, observation in zip(episode.turns, observations, strict=True):
         refusal = "" if turn.valid else f' <span class="bad">not valid: {escape(turn.feedback)}</span>'
         marked = re.sub(r"(?<!\S)(\S+=\*)(?!\S)", r'<b class="bad">\1</b>', escape(observation))
-        move = f'<b class="move">{escape(turn.reply.text.strip() or "(nothing)")}</b>'
+        move = f'<b class="move">{escape(turn.reply.written.strip() or "(nothing)")}</b>'
         yield f'<li>{move}{refusal} <span class="seen">{marked}</span></li>'
 
 

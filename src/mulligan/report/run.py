@@ -32,7 +32,7 @@ from mulligan.report.files import (
     split_members,
     sync,
 )
-from mulligan.types import Completion, Episode, Reflection, Task, Trial, Turn, plain
+from mulligan.types import Completion, Episode, Reflection, Task, ToolCall, Trial, Turn, plain
 
 SCHEMA_VERSION = 1
 _FLUSH_SECONDS = 0.5
@@ -214,8 +214,20 @@ def _finite(data: Any) -> Any:
     return None if isinstance(data, float) and not math.isfinite(data) else data
 
 
+_ONLY_WHERE_GIVEN = ("reasoning", "refusal", "tool_calls")
+"""Fields of a reply that few have, and that earlier versions did not write."""
+
+
 def trial_to_dict(trial: Trial) -> dict[str, Any]:
-    return dataclasses.asdict(trial)
+    return dataclasses.asdict(trial, dict_factory=_written)
+
+
+def completion_to_dict(reply: Completion) -> dict[str, Any]:
+    return dataclasses.asdict(reply, dict_factory=_written)
+
+
+def _written(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: value for name, value in fields if value or name not in _ONLY_WHERE_GIVEN}
 
 
 def trial_from_dict(data: Mapping[str, Any]) -> Trial:
@@ -233,18 +245,22 @@ def _episode(data: Mapping[str, Any]) -> Episode:
     reflection = data["reflection"]
     if reflection:
         completion = reflection["completion"]
-        reflection = Reflection(**{**reflection, "completion": _completion(completion) if completion else None})
+        reflection = Reflection(
+            **{**reflection, "completion": completion_from_dict(completion) if completion else None}
+        )
     return Episode(**{**data, "turns": turns, "opening": opening, "stop": stop, "reflection": reflection})
 
 
 def _turn(data: Mapping[str, Any]) -> Turn:
     fault = Fault(data["fault"]) if data["fault"] else None
-    return Turn(**{**data, "reply": _completion(data["reply"]), "fault": fault})
+    return Turn(**{**data, "reply": completion_from_dict(data["reply"]), "fault": fault})
 
 
-def _completion(data: Mapping[str, Any]) -> Completion:
+def completion_from_dict(data: Mapping[str, Any]) -> Completion:
     lists = ("ids", "logprobs", "prompt_ids")
-    return Completion(**{**data, **{name: None if data[name] is None else tuple(data[name]) for name in lists}})
+    tuples = {name: None if data[name] is None else tuple(data[name]) for name in lists}
+    calls = tuple(ToolCall(**call) for call in data.get("tool_calls", ()))
+    return Completion(**{**data, **tuples, "tool_calls": calls})
 
 
 def to_toml(tree: Mapping[str, Any], prefix: str = "") -> str:

@@ -25,6 +25,8 @@ _CONTROLS = {
 }
 _FOREIGN_GAME = ("memory of another opponent", "what was remembered in trials against other opponents")
 """In games, the control "foreign"."""
+_MOST_NAMES, _LONGEST_NAME = 8, 40
+"""Tools that a line names, and characters of a name."""
 CONTROL_NAMES = {control: name for control, (name, _) in _CONTROLS.items()}
 _SEPARATION = {
     "shared": "\ntraining and evaluation share worlds: tasks begin alike",
@@ -205,6 +207,10 @@ def footnotes(result: Result, flag: str = "") -> list[str]:
     lines = [*_explained(result), "Stopped: " + _counted(result["stop_reasons"])]
     if result["faults"]:
         lines.append("Faulty replies: " + _counted(result["faults"]))
+    if result.get("beside_text"):
+        lines.append("Replies with more than text: " + _counted(result["beside_text"]))
+    if result.get("tool_calls"):
+        lines.append("Tool calls: " + _most_counted(result["tool_calls"]))
     cut = result["cut_replies"]
     if cut["share"]:
         lines.append(f"Warning: {cut['warning']}" if cut["warning"] else f"Cut replies: {100 * cut['share']:.1f} %")
@@ -227,7 +233,20 @@ def footnotes(result: Result, flag: str = "") -> list[str]:
         faults = requests.pop("faults", None)
         counts = _counted(requests).removeprefix("requests ")
         lines.append(f"Requests: {counts}" + (f" (faults: {_counted(faults)})" if faults else ""))
-    return [*lines, *_spent(result, flag)]
+    return [*lines, *_spent_by_arm(result), *_spent(result, flag)]
+
+
+def _spent_by_arm(result: Result) -> list[str]:
+    """What each arm took, where requests may have cost something."""
+    arms = result.get("spent", {})
+    if len(arms) < 2 or not (result["requests"] or result["cost"]):
+        return []
+    lines = []
+    for arm, spent in arms.items():
+        cost = f", cost {spent['cost']:.4f}" if result["cost"] else ""
+        tokens = f"{spent['prompt_tokens']:,} + {spent['completion_tokens']:,} tokens"
+        lines.append(f"{arm}: {spent['requests']:,} requests, {tokens}{cost}")
+    return lines
 
 
 def _optimum_lines(optimum: Result) -> list[str]:
@@ -389,6 +408,13 @@ def _gain(gain: Mapping[str, Any], result: Result) -> str:
 def difference_cells(values: Sequence[float], *, versus: bool) -> list[str]:
     """Differences with their signs: in percentage points, or in a game's returns."""
     return [f"{value:+.2f}" if versus else f"{100 * value:+.1f}" for value in values]
+
+
+def _most_counted(counts: Mapping[str, int]) -> str:
+    """As a model names them, the most frequent first, and few enough to read: it may call what does not exist."""
+    names = sorted(counts, key=lambda name: (-counts[name], name))
+    shown = [f"{name[:_LONGEST_NAME]} {counts[name]:,}" for name in names[:_MOST_NAMES]]
+    return ", ".join(shown) + (f", {len(names) - _MOST_NAMES} others" if len(names) > _MOST_NAMES else "")
 
 
 def _counted(counts: Mapping[str, int]) -> str:

@@ -35,7 +35,7 @@ def transcript(episode: Episode) -> str:
     """An episode as the agent saw it, in plain text: the history of an environment without a digest."""
     lines: list[str] = []
     for turn in episode.turns:
-        lines += [turn.observation, f"You answered: {turn.reply.text.strip()}"]
+        lines += [turn.observation, f"You answered: {turn.reply.written.strip()}"]
         if turn.feedback:
             lines.append(turn.feedback)
     return "\n".join([*lines, episode.final])

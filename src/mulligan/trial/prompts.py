@@ -12,13 +12,15 @@ bare       nothing but what the environment says, and replies without tags; for 
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from mulligan.errors import StopReason, UnknownName
 from mulligan.trial.reflection import FIELDS
-from mulligan.types import Episode, Memory, Message, Restart
+from mulligan.types import Episode, Memory, Message, Restart, Tool
 
 _TAGS = re.compile(r"</?(?:action|reflection)>")
 
@@ -32,6 +34,8 @@ class Style:
     """Memory mode where none is asked for."""
     instruction: str
     """Said after the rules."""
+    tool_instruction: str = ""
+    """Said instead of it to a model that calls the environment's tools."""
     parts: bool = True
     """Whether reflections are asked for part by part: about 150 tokens at every request, where a note takes 45."""
     bare: bool = False
@@ -46,19 +50,21 @@ class Style:
         return _TAGS.sub("", reply) if self.bare else reply
 
 
-_MAY_THINK = "You may think first, briefly. End your answer with exactly one <action>."
-_THINK = (
-    "First think step by step about what you see and what to do, in a few sentences. "
-    "Then end with exactly one <action>."
+_MAY_THINK = (
+    "You may think first, briefly. End your answer with exactly one <action>.",
+    "You may think first, briefly. Then call exactly one tool.",
 )
+_STEPS = "First think step by step about what you see and what to do, in a few sentences."
+_THINK = (f"{_STEPS} Then end with exactly one <action>.", f"{_STEPS} Then call exactly one tool.")
+_ALONE = ("Answer with the <action> alone, without any other text.", "Call exactly one tool, without any other text.")
 STYLES = {
     style.name: style
     for style in (
-        Style("plain", "reflection", _MAY_THINK),
-        Style("note", "reflection", _MAY_THINK, parts=False),
-        Style("zero-shot", "none", "Answer with the <action> alone, without any other text."),
-        Style("react", "none", _THINK),
-        Style("reflexion", "reflection", _THINK),
+        Style("plain", "reflection", *_MAY_THINK),
+        Style("note", "reflection", *_MAY_THINK, parts=False),
+        Style("zero-shot", "none", *_ALONE),
+        Style("react", "none", *_THINK),
+        Style("reflexion", "reflection", *_THINK),
         Style("bare", "history", "", bare=True),
     )
 }
@@ -70,11 +76,23 @@ def style(name: str) -> Style:
     return STYLES[name]
 
 
-def system(rules: str, how: Style, turns: int) -> str:
-    """The first message: the game and how to answer; empty where nothing is said."""
+def system(rules: str, how: Style, turns: int, tools: Sequence[Tool] = (), *, calls_tools: bool = False) -> str:
+    """The first message: the game and how to answer; empty where nothing is said.
+
+    A model that `calls_tools` is told of them by its server or chat template, any other one here.
+    """
     if how.bare:
         return ""
-    return f"{rules}\n\nAn episode has at most {turns} turn{'s' if turns > 1 else ''}. {how.instruction}"
+    instruction = how.tool_instruction if calls_tools else how.instruction
+    listed = "" if calls_tools or not tools else f"\n\n{_in_words(tools)}"
+    return f"{rules}{listed}\n\nAn episode has at most {turns} turn{'s' if turns > 1 else ''}. {instruction}"
+
+
+def _in_words(tools: Sequence[Tool]) -> str:
+    lines = [f"{tool.name}: {tool.description} ARGUMENTS: {json.dumps(dict(tool.parameters))}" for tool in tools]
+    return "You act with one of these tools: <action>NAME ARGUMENTS</action>, ARGUMENTS being JSON.\n" + "\n".join(
+        lines
+    )
 
 
 def opening(

@@ -7,17 +7,19 @@ budget, the next episode goes on in the same list; otherwise it starts a new one
 
 from __future__ import annotations
 
+import json
 import math
 import reprlib
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 from mulligan.calls import Hung, call, call_within, described, text_of
 from mulligan.envs import registry
 from mulligan.envs.base import Env
 from mulligan.envs.opponents import asks_policy, awaited
+from mulligan.envs.tools import BadCall, action_of, tools_of
 from mulligan.errors import (
     ContextFull,
     ContractBroken,
@@ -30,14 +32,24 @@ from mulligan.errors import (
     UnknownName,
     UsageError,
 )
-from mulligan.policy.base import Conversation, Policy, ReplyFunction, Spectator, World, as_policy, estimate_tokens
+from mulligan.policy.base import (
+    Conversation,
+    Policy,
+    ReplyFunction,
+    Spectator,
+    ToolUser,
+    World,
+    as_policy,
+    assistant_message,
+    estimate_tokens,
+)
 from mulligan.policy.threads import call_in_thread, run_async
 from mulligan.seeding import derive
 from mulligan.trial import memory as remembering
 from mulligan.trial import prompts
 from mulligan.trial.reflection import parse_reflection
 from mulligan.trial.settings import TrialSettings
-from mulligan.types import Completion, Episode, Message, Reflection, Sampling, Step, Task, Trial, Turn, whole
+from mulligan.types import Completion, Episode, Message, Reflection, Sampling, Step, Task, Tool, Trial, Turn, whole
 
 _FATAL = (UsageError, DeviceLost, RunFolderError)
 """Errors in place of a reply that say nothing about the model: they end everything."""
@@ -136,6 +148,9 @@ class _TrialPlay:
         self.spectator: Spectator | None = None
         self.count: Callable[[str], int] = estimate_tokens
         self.style = prompts.style(settings.style)
+        self.calls_tools = False
+        """Whether the conversation's replies call the environment's tools; otherwise they are told of in words."""
+        self.rules, self.tools = self._rules_and_tools()
         self.system = self._system()
         self.messages: list[Message] = []
         self.past: list[remembering.Recollection] = []
@@ -197,22 +212,36 @@ class _TrialPlay:
         self.close()
         self.conversation = policy.start(self.env.task, derive(self.seed, index))
         self.count = getattr(self.conversation, "count_tokens", estimate_tokens)
+        self._offer()
         self.spectator = None
         if isinstance(self.conversation, Spectator):
             self.spectator = self.conversation
             self.spectator.watch(cast(World, self.env))
 
+    def _rules_and_tools(self) -> tuple[str, tuple[Tool, ...]]:
+        limit = self.settings.env_timeout
+        return text_of("rules()", call_within(limit, self.env.rules)), call_within(limit, tools_of, self.env)
+
+    def _offer(self) -> None:
+        """Tell the conversation of the environment's tools, and write the system message accordingly."""
+        if self.tools:
+            self.calls_tools = isinstance(self.conversation, ToolUser) and self.conversation.offer(self.tools)
+            self.system = self._system()
+
     def _system(self) -> list[Message]:
-        text = text_of("rules()", call_within(self.settings.env_timeout, self.env.rules))
-        rules = prompts.system(text, self.style, self.env.task.turns)
-        return [{"role": "system", "content": rules}] if rules else []
+        turns = self.env.task.turns
+        text = prompts.system(self.rules, self.style, turns, self.tools, calls_tools=self.calls_tools)
+        return [{"role": "system", "content": text}] if text else []
 
     async def _move_to(self, task: Task) -> None:
         """Go on with another task of the class; if its rules read differently, in a new list."""
         self.env = await _within(self.settings.env_timeout, registry.build, task, asks_policy(task))
-        system = self._system()
-        if system != self.system:
-            self.system, self.messages = system, []
+        before = self.system
+        self.rules, self.tools = self._rules_and_tools()
+        self._offer()
+        self.system = self._system()
+        if self.system != before:
+            self.messages = []
         if self.spectator is not None:
             self.spectator.watch(cast(World, self.env))
 
@@ -230,6 +259,16 @@ class _TrialPlay:
         reply = await self.conversation.reply(messages, sampling)
         self.tokens = reply.prompt_tokens + reply.completion_tokens
         return reply
+
+    async def _written(self, messages: list[Message], sampling: Sampling) -> Completion:
+        """A reply in words: no tool may be called in it."""
+        if not (self.calls_tools and isinstance(self.conversation, ToolUser)):
+            return await self._reply(messages, sampling)
+        self.conversation.offer(())
+        try:
+            return await self._reply(messages, sampling)
+        finally:
+            self.conversation.offer(self.tools)
 
     async def _episode(self, index: int) -> tuple[Episode, str]:
         """One episode, and what the environment said of its last reply."""
@@ -263,15 +302,15 @@ class _TrialPlay:
                 break
             previous = step
             try:
-                step = await self._step(self.style.action(reply.text))
+                step, fault = await self._play(reply, previous, state_key)
                 if not step.valid and self.spectator is not None and getattr(self.spectator, "retypes", False):
                     self.spectator.see(step)  # a person mistyped: they are told, and lose no turn
                     step = previous
                     continue
-                self.messages.append({"role": "assistant", "content": reply.text})
+                self.messages.append(assistant_message(reply, calls_tools=self.calls_tools))
                 out_of_turns = len(turns) + 1 == task.turns and not step.done
                 penalty = self.timeout_reward if out_of_turns else None
-                turns.append(_turn(previous.observation, reply, step, state_key, penalty or 0.0))
+                turns.append(_turn(previous.observation, reply, step, state_key, penalty or 0.0, fault))
                 if self.spectator is not None:
                     self.spectator.see(step, penalty)
             except Exception as error:
@@ -284,7 +323,8 @@ class _TrialPlay:
                 break
             if not out_of_turns:
                 content = prompts.turn(step.observation, step.feedback, task.turns - len(turns), self.style)
-                self.messages.append({"role": "user", "content": content})
+                role: Literal["user", "tool"] = "tool" if "tool_calls" in self.messages[-1] else "user"
+                self.messages.append({"role": role, "content": content})
         episode = Episode(
             index, tuple(turns), step.observation, stop, opening, continues, error=description, forfeit=forfeit
         )
@@ -320,6 +360,19 @@ class _TrialPlay:
     def _shown_tokens(self, memory_text: str) -> int:
         return self.count(prompts.remembered(memory_text, self.style, related=bool(self.related)))
 
+    async def _play(self, reply: Completion, previous: Step, state_key: str) -> tuple[Step, Fault | None]:
+        """What comes of a reply, and what is wrong with it; a call that is none does not reach the environment."""
+        if not (self.calls_tools and reply.tool_calls):
+            step = await self._step(self.style.action(reply.text))
+            return step, None if step.valid else _fault(reply)
+        try:
+            action = action_of(reply.tool_calls, self.tools)
+        except BadCall as bad:
+            fault = Fault.CUT_OFF if reply.finish == "length" else bad.fault
+            return Step(previous.observation, valid=False, state_key=state_key, feedback=str(bad)), fault
+        step = await self._step(action)
+        return step, None if step.valid else Fault.INVALID
+
     async def _step(self, reply: str) -> Step:
         """What the environment answers, in plain types: what cannot be stored ends the episode, not the run."""
         step = await _within(self.settings.env_timeout, self.env.step, reply, asks_policy(self.env.task))
@@ -352,7 +405,9 @@ class _TrialPlay:
             return False
         if not self.messages or self.messages[-1]["role"] != "assistant":
             return False  # the last request got no reply
-        history = sum(self.count(message["content"]) for message in self.messages[len(self.system) :])
+        if self.messages[: len(self.system)] != self.system:
+            return False  # it was begun with another system message
+        history = sum(self.count(_text(message)) for message in self.messages[len(self.system) :])
         fits_context = self.tokens + self.count(self.unsaid_ending) <= self._room()
         return history <= self.settings.memory_tokens and fits_context
 
@@ -377,13 +432,13 @@ class _TrialPlay:
         try:
             if self.spectator is not None:
                 self.spectator.ended(episode)
-            completion = await self._reply([*shown, self.messages[-1], request], sampling)
+            completion = await self._written([*shown, self.messages[-1], request], sampling)
         except _FATAL:
             raise
         except Exception as error:
             outage = not isinstance(error, ContextFull)  # a full context is the agent's own affair
             return replace(episode, error=f"no reflection: {described(error)}", unreflected=outage)
-        self.messages += [request, {"role": "assistant", "content": completion.text}]
+        self.messages += [request, assistant_message(completion)]
         self.unsaid_ending = ""
         return replace(episode, reflection=parse_reflection(completion, bare=self.style.bare))
 
@@ -426,10 +481,22 @@ def _truth(name: str, value: Any) -> bool:
     return bool(value)
 
 
-def _turn(observation: str, reply: Completion, step: Step, state_key: str, timeout_reward: float) -> Turn:
-    fault = None
-    if not step.valid:
-        empty = not reply.text or reply.text.isspace()
-        fault = Fault.CUT_OFF if reply.finish == "length" else Fault.EMPTY if empty else Fault.INVALID
+def _fault(reply: Completion) -> Fault:
+    """What was wrong with a reply that the environment did not take."""
+    if reply.finish == "length":
+        return Fault.CUT_OFF
+    if reply.text and not reply.text.isspace():
+        return Fault.INVALID
+    return Fault.REFUSED if reply.refusal else Fault.UNKNOWN_TOOL if reply.tool_calls else Fault.EMPTY
+
+
+def _text(message: Message) -> str:
+    """What of a message takes room."""
+    return message["content"] + (json.dumps(message["tool_calls"]) if "tool_calls" in message else "")
+
+
+def _turn(
+    observation: str, reply: Completion, step: Step, state_key: str, timeout_reward: float, fault: Fault | None
+) -> Turn:
     reward = step.reward + timeout_reward
     return Turn(observation, reply, reward, step.valid, state_key, step.feedback, step.shaping, fault)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+import warnings
 from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
@@ -23,13 +24,24 @@ from mulligan.app.cli.options import (
 )
 from mulligan.app.progress import trial_progress
 from mulligan.app.stopping import kept_trials
+from mulligan.calls import described
 from mulligan.errors import PolicyError, RunFolderError, UsageError
+from mulligan.text import visible
 from mulligan.trusted import flag, trusts_everything
 
 if TYPE_CHECKING:
-    from mulligan.eval.plan import EvalPlan
+    from mulligan.eval.plan import EvalPlan, Prices
+    from mulligan.policy.base import Policy
 
-_WITH_RESUME = ("resume", "json", "price_in", "price_out", "max_cost", *(o for o in ENDPOINT_OPTIONS if o != "model"))
+_WITH_RESUME = (
+    "resume",
+    "json",
+    "yes",
+    "price_in",
+    "price_out",
+    "max_cost",
+    *(o for o in ENDPOINT_OPTIONS if o != "model"),
+)
 """Options allowed with --resume: they change how the trials are played on, not which."""
 
 
@@ -55,6 +67,7 @@ def add_options(parser: Parser) -> None:
     parser.add_argument("--price-in", type=float, metavar="X", help="price of a million prompt tokens")
     parser.add_argument("--price-out", type=float, metavar="X", help="price of a million reply tokens")
     parser.add_argument("--max-cost", type=float, metavar="X", help="start no new trial beyond this cost")
+    parser.add_argument("--yes", action="store_true", help="do not ask before an evaluation that may cost much")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     add_policy_options(parser, default=None)
     add_trial_options(parser)
@@ -89,8 +102,12 @@ def run(parser: Parser, words: list[str]) -> int:
     trust = flag(plan.env, options.policy, plan.params)
     command = f"mulligan eval --resume {path}{trust}"
     concurrency = 1 if policy.name == "human" else options.concurrency  # a person plays one game at a time
+    # What an environment prints must not get into the JSON.
+    with redirect_stdout(sys.stderr if options.json else sys.stdout):
+        if not _is_allowed(plan, policy, prices, options):
+            sys.stderr.write("nothing was sent\n")
+            return 1
     try:
-        # What an environment prints must not get into the JSON.
         with (
             trial_progress(quiet=options.json) as progress,
             redirect_stdout(sys.stderr if options.json else sys.stdout),
@@ -115,6 +132,43 @@ def run(parser: Parser, words: list[str]) -> int:
         sys.stderr.write("mulligan: every trial failed for reasons outside the agent; the figures say nothing of it\n")
         return 1
     return 0
+
+
+def _is_allowed(plan: EvalPlan, policy: Policy, prices: Prices, options: argparse.Namespace) -> bool:
+    """Say what an evaluation will take that may cost money; where that is much, ask whether to begin it."""
+    from mulligan.eval.estimate import estimate
+    from mulligan.eval.plan import Prices
+
+    is_free = getattr(policy, "is_nearby", True) and prices == Prices()
+    if not getattr(policy, "pays", False) or (is_free and not hasattr(policy, "url")):
+        return True
+    try:
+        amount = estimate(plan, _trials_left(plan, options.resume))
+    except Exception as error:  # the evaluation itself will tell more of it
+        sys.stderr.write(visible(f"estimate: none, {described(error)}\n"))
+        return True
+    text = amount.in_words(prices)
+    must_ask = amount.is_much(prices) and not (is_free or options.yes or options.max_cost is not None)
+    at_terminal = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+    if must_ask and not at_terminal:
+        raise UsageError(f"eval: this may cost money: {text}; allow it with --yes, or limit it with --max-cost X")
+    if amount.most.requests:
+        sys.stderr.write(f"estimate: {text}\n")
+    if not must_ask:
+        return True
+    sys.stderr.write("Begin? (--yes does not ask) [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _trials_left(plan: EvalPlan, resume: str | None) -> dict[str, int]:
+    """Arm -> trials that are not in the run folder yet."""
+    from mulligan.report.run import RunFolder
+
+    with warnings.catch_warnings():  # of damaged files, which the evaluation itself will tell
+        warnings.simplefilter("ignore")
+        trials = {arm: RunFolder.open(resume).trials(arm) if resume else {} for arm in plan.arms()}
+    return {arm: plan.tasks - sum(not trial.failed for trial in each.values()) for arm, each in trials.items()}
 
 
 def _new_plan(parser: Parser, words: list[str]) -> EvalPlan:
@@ -159,6 +213,9 @@ def _plan_of_run(parser: Parser, words: list[str]) -> EvalPlan:
     # The trials under way may exceed `max_cost`: not more of them than were asked for at first.
     before = {name: config.get(name) for name in ("price_in", "price_out", "max_cost", "concurrency")}
     endpoint = _confirmed(config.get("endpoint", {}), parser, words, options.resume)
+    if str(config["policy_spec"]).startswith("endpoint") and not {"base_url"} & {*endpoint, *parser.given(words)}:
+        # Not the one of OPENAI_BASE_URL: a folder does not decide that requests are paid for.
+        raise UsageError(f"{options.resume} names no server; add --base-url URL")
     # As text, so that the parser checks them as it does those of the command line.
     defaults = {name: str(value) for name, value in {**endpoint, **before}.items() if value is not None}
     parser.set_defaults(**defaults, policy=str(config["policy_spec"]))

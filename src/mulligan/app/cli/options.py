@@ -150,7 +150,9 @@ def add_policy_options(parser: Parser, default: str | None) -> None:
         "file.py:NAME, a run folder, or a local model: nano, smollm2, hf:PATH "
         f"{f'({default})' if default else '(required)'}; SKILL and RECALL are shares from 0 to 1",
     )
-    group.add_argument("--base-url", metavar="URL", help="OpenAI-compatible server, e.g. http://127.0.0.1:8000/v1")
+    group.add_argument(
+        "--base-url", metavar="URL", help="OpenAI-compatible server, e.g. http://127.0.0.1:8000/v1 (OPENAI_BASE_URL)"
+    )
     group.add_argument("--model", help="name of the endpoint's model (or endpoint:MODEL)")
     group.add_argument(
         "--api-key-env", default="OPENAI_API_KEY", metavar="NAME", help="variable that holds the key (OPENAI_API_KEY)"
@@ -170,6 +172,8 @@ def endpoint_options(options: argparse.Namespace, params: Mapping[str, Any]) -> 
 
     They hold for an opponent that is an endpoint as well.
     """
+    if options.policy and options.policy.startswith("endpoint"):
+        options.base_url = options.base_url or os.environ.get("OPENAI_BASE_URL")
     given = {name: getattr(options, name) for name in ENDPOINT_OPTIONS}
     if "endpoint:" in str(params.get("opponent")):
         from mulligan import guests

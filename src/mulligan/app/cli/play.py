@@ -16,6 +16,7 @@ from mulligan.app.cli.options import (
     take_defaults_of_run,
     trial_settings,
 )
+from mulligan.app.cli.show import beside_text
 from mulligan.calls import call_within, described, text_of
 from mulligan.envs.opponents import nameless_class, who_it_was
 from mulligan.errors import MulliganError, UsageError
@@ -173,13 +174,15 @@ class _WatchedConversation:
         self.conversation, self.console, self.glyphs = conversation, watched.console, watched.glyphs
         self.spectator = conversation if isinstance(conversation, Spectator) else None
         self.world: World | None = None
-        for name in ("count_tokens", "context"):
+        for name in ("count_tokens", "context", "offer"):
             if hasattr(conversation, name):
                 setattr(self, name, getattr(conversation, name))
 
     async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         self._show(messages[-1]["content"])
         completion = await self.conversation.reply(messages, sampling)
+        for part in beside_text(completion):
+            self.console.print(visible(part), style="dim", markup=False, highlight=False)
         self.console.print(f"> {visible(completion.text)}\n", style="bold", markup=False, highlight=False)
         return completion
 

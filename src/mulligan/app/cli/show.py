@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 
 from mulligan.app.cli.options import Parser
-from mulligan.errors import UsageError
+from mulligan.errors import Fault, UsageError
 from mulligan.text import visible
-from mulligan.types import Episode, Trial
+from mulligan.types import Completion, Episode, Trial
+
+_FAULTS: Mapping[Fault | None, str] = {
+    Fault.REFUSED: "refused to answer",
+    Fault.UNKNOWN_TOOL: "unknown tool",
+    Fault.BAD_ARGUMENTS: "bad arguments",
+    Fault.SEVERAL_CALLS: "several calls",
+}
+"""How invalid replies are called; others just so."""
 
 
 def add_options(parser: Parser) -> None:
@@ -45,16 +54,26 @@ def transcript(trial: Trial) -> str:
         parts.append(f"--- {episode.stop.value.replace('_', ' ')}, reward {episode.reward:g} {episode.error}\n")
         if episode.reflection is not None:
             state = "" if episode.reflection.valid else " (not in the asked form)"
+            parts += beside_text(episode.reflection.completion) if episode.reflection.completion else []
             parts.append(f"[reflection{state}]\n{episode.reflection.text}\n")
     return "\n".join(parts)
+
+
+def beside_text(reply: Completion) -> list[str]:
+    """What a reply holds beside its text: what was thought before it, why there is none, which tools are called."""
+    parts = [("agent thinks", reply.reasoning), ("agent refuses", reply.refusal)]
+    parts += [("agent calls a tool", str(call)) for call in reply.tool_calls]
+    return [f"[{title}]\n{text}\n" for title, text in parts if text]
 
 
 def _turns(episode: Episode) -> list[str]:
     """Replies, each followed by what the agent saw next."""
     after = [turn.observation for turn in episode.turns[1:]] + [episode.final] * bool(episode.turns)
-    return [
-        f"[agent]\n{turn.reply.text}\n\n[world{'' if turn.valid else ', invalid reply'}]\n"
-        + (f"{turn.feedback}\n" if turn.feedback else "")
-        + f"{seen}\n"
-        for turn, seen in zip(episode.turns, after, strict=True)
-    ]
+    parts = []
+    for turn, seen in zip(episode.turns, after, strict=True):
+        parts += (beside := beside_text(turn.reply))
+        parts += [f"[agent]\n{turn.reply.text}\n"] if turn.reply.text or not beside else []
+        fault = "" if turn.valid else f", {_FAULTS.get(turn.fault, 'invalid reply')}"
+        feedback = f"{turn.feedback}\n" if turn.feedback else ""
+        parts.append(f"[world{fault}]\n{feedback}{seen}\n")
+    return parts
