@@ -7,7 +7,7 @@ from mulligan.seeding import generator
 from mulligan.types import Step, Task, Tool
 
 
-class Safe:
+class SafeOfTools:
     """Find the code of a safe, from 1 to 8, with two tools."""
 
     turns = 5

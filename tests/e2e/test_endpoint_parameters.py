@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.e2e.asking import KEY, ask, policy_at
 from tests.e2e.chat_server import ChatServer, Received
-from tests.tool_worlds import Safe
+from tests.tool_worlds import SafeOfTools
 
 import mulligan
 from mulligan.app.cli import main
@@ -110,9 +110,9 @@ def test_a_server_without_tools_is_told_how_to_play_in_text() -> None:
     without_tools = wants(lambda body: "tools" not in body)
     with ChatServer(faults=without_tools, message="llama2 does not support tools") as server:
         with pytest.warns(UserWarning, match="--extra-body '{\"tools\": null}'"):
-            mulligan.run_trial_sync(mulligan.make_task(Safe), policy_at(server), episodes=1)
+            mulligan.run_trial_sync(mulligan.make_task(SafeOfTools), policy_at(server), episodes=1)
         trial = mulligan.run_trial_sync(
-            mulligan.make_task(Safe), policy_at(server, extra_body={"tools": None}), episodes=1
+            mulligan.make_task(SafeOfTools), policy_at(server, extra_body={"tools": None}), episodes=1
         )
     assert not trial.failed
 

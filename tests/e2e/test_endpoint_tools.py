@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.e2e.asking import KEY, ask, policy_at
 from tests.e2e.chat_server import ChatServer, Messages
-from tests.tool_worlds import Safe
+from tests.tool_worlds import SafeOfTools
 
 import mulligan
 from mulligan.app.cli import main
@@ -141,7 +141,7 @@ def test_who_watches_a_game_sees_them(capsys: pytest.CaptureFixture[str]) -> Non
 
 # --- tools of the environment ----------------------------------------------------------------------------------------
 
-SAFE = mulligan.make_task(Safe, seed=5)
+SAFE = mulligan.make_task(SafeOfTools, seed=5)
 CODE = mulligan.make(SAFE).code  # type: ignore[attr-defined]
 
 
@@ -272,10 +272,10 @@ def test_a_server_without_tools_is_told_of_them_in_words() -> None:
 def test_an_evaluation_with_tools_goes_on_without_paying_twice(tmp_path: Path) -> None:
     options: dict[str, Any] = {"tasks": 6, "episodes": 2, "controls": (), "concurrency": 1, "run": tmp_path / "run"}
     with ChatServer(answer=searching) as server:
-        first = mulligan.evaluate(Safe, policy_at(server), **options)
+        first = mulligan.evaluate(SafeOfTools, policy_at(server), **options)
         asked = len(server.received)
         (tmp_path / "run" / "trials" / "main.jsonl.gz").unlink()
-        again = mulligan.evaluate(Safe, policy_at(server), **options, resume=True)
+        again = mulligan.evaluate(SafeOfTools, policy_at(server), **options, resume=True)
         assert len(server.received) == asked
     assert again.trials == first.trials
     assert set(first.main.tool_calls) == {"listen", "try_code"}
@@ -287,12 +287,12 @@ def test_a_reply_to_other_tools_is_not_taken_for_one_that_was_paid_for(
 ) -> None:
     options: dict[str, Any] = {"tasks": 1, "episodes": 1, "controls": (), "run": tmp_path / "run"}
     with ChatServer(answer=searching) as server:
-        mulligan.evaluate(Safe, policy_at(server), **options)
+        mulligan.evaluate(SafeOfTools, policy_at(server), **options)
         asked = len(server.received)
         (tmp_path / "run" / "trials" / "main.jsonl.gz").unlink()
-        before = Safe.tools
-        monkeypatch.setattr(Safe, "tools", lambda self: [*before(self), mulligan.Tool("wait", "Wait.")])
-        mulligan.evaluate(Safe, policy_at(server), **options, resume=True)
+        before = SafeOfTools.tools
+        monkeypatch.setattr(SafeOfTools, "tools", lambda self: [*before(self), mulligan.Tool("wait", "Wait.")])
+        mulligan.evaluate(SafeOfTools, policy_at(server), **options, resume=True)
         assert len(server.received) == 2 * asked
 
 
@@ -302,4 +302,4 @@ def test_programs_and_functions_play_it_in_text() -> None:
         return "<action>listen {}</action>"
 
     assert all(turn.valid for turn in mulligan.run_trial_sync(SAFE, first_legal, episodes=1).episodes[0].turns)
-    assert mulligan.evaluate(Safe, "random", tasks=20, room=False).main.valid == 1.0
+    assert mulligan.evaluate(SafeOfTools, "random", tasks=20, room=False).main.valid == 1.0

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.e2e.asking import policy_at
 from tests.e2e.chat_server import ChatServer
-from tests.tool_worlds import Safe
+from tests.tool_worlds import SafeOfTools
 
 import mulligan
 from mulligan.app.cli import main
@@ -42,12 +42,12 @@ def arms(plan: EvalPlan) -> dict[str, int]:
 def test_a_model_that_never_wins_and_writes_all_it_may_takes_the_most(memory: Any) -> None:
     """Every request that can be sent is sent; as many tokens as said at most are not reached, but nearly."""
     settings = TrialSettings(episodes=3, memory=memory, sampling=Sampling(max_tokens=50), reflection_tokens=50)
-    registered = mulligan.make_task(Safe).env
+    registered = mulligan.make_task(SafeOfTools).env
     plan = EvalPlan(registered, tasks=3, settings=settings, controls=("independent", "removed"), room=False)
     with ChatServer(answer=lambda _: {"content": "x" * 200}, faults=lambda _: "no-usage") as server:
         policy = policy_at(server, extra_body={"tools": None})
         result = mulligan.evaluate(
-            Safe, policy, tasks=3, settings=settings, controls=("independent", "removed"), room=False
+            SafeOfTools, policy, tasks=3, settings=settings, controls=("independent", "removed"), room=False
         )
     most = estimate(plan, arms(plan)).most
     assert most.requests == len(server.received)

@@ -17,7 +17,7 @@ import pytest
 from tests.e2e.asking import KEY
 from tests.hostile.conftest import Row
 from tests.hostile.socket_server import Pieces, SocketServer, chat, http
-from tests.tool_worlds import Safe
+from tests.tool_worlds import SafeOfTools
 
 import mulligan
 from mulligan.app.cli import main
@@ -263,7 +263,7 @@ CALLS: list[Any] = [
 def test_tool_calls(row, attacker: Attacker) -> None:
     """Whatever is called, the world that offers tools gets a call that fits or none, and the trial can be stored."""
     one = row("Endpoints", "tool calls that are none")
-    task = mulligan.make_task(Safe, seed=5, params={"turns": len(CALLS) + 8})
+    task = mulligan.make_task(SafeOfTools, seed=5, params={"turns": len(CALLS) + 8})
     calls = iter([[call] for call in CALLS] + [CALLS[:2], CALLS[:200], [*CALLS[:1], 5], [{"function": 5}]])
 
     def answer() -> bytes:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tool_worlds import Safe
+from tests.tool_worlds import SafeOfTools
 
 import mulligan
 from mulligan.envs.tools import action_of, tool_call
@@ -57,7 +57,7 @@ def test_what_is_no_call_is_none(reply: str) -> None:
 
 
 def test_a_world_with_tools_keeps_the_contract() -> None:
-    mulligan.check_env(Safe)
+    mulligan.check_env(SafeOfTools)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_world_with_tools_keeps_the_contract() -> None:
     ],
 )
 def test_tools_that_cannot_be_sent_break_the_contract_and_end_the_trial_as_such(tools: list[Any], named: str) -> None:
-    class Odd(Safe):
+    class Odd(SafeOfTools):
         def tools(self) -> list[Tool]:
             return tools
 
@@ -86,7 +86,7 @@ def test_tools_that_cannot_be_sent_break_the_contract_and_end_the_trial_as_such(
 
 
 def test_a_step_that_trusts_a_model_breaks_the_contract() -> None:
-    class Trusting(Safe):
+    class Trusting(SafeOfTools):
         def step(self, reply: str) -> mulligan.Step:
             name, _, arguments = (reply.removeprefix("<action>").removesuffix("</action>")).partition(" ")
             if name not in ("listen", "try_code"):
@@ -100,7 +100,7 @@ def test_a_step_that_trusts_a_model_breaks_the_contract() -> None:
 def test_tools_that_change_break_the_contract() -> None:
     made: list[int] = []
 
-    class Changing(Safe):
+    class Changing(SafeOfTools):
         def tools(self) -> list[Tool]:
             made.append(1)
             return [Tool(f"t{len(made)}", "")]

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from mulligan.envs import registry
-from mulligan.envs.opponents import LAST_SWITCH, at_episode
+from mulligan.envs.opponents import LAST_SWITCH, WORDS, at_episode
 from mulligan.policy.base import Conversation, Policy
 from mulligan.trial import prompts
 from mulligan.trial.settings import TrialSettings
@@ -49,7 +49,7 @@ def remembered_by(trial: Trial, index: int) -> str | None:
 @lru_cache(maxsize=4096)
 def opponent_in_words(task: Task) -> str | None:
     """Who the task's opponent is, in a sentence; None where the environment has no words for it."""
-    words: Mapping[str, str] = getattr(registry.build(task), "opponent_words", {})
+    words: Mapping[str, str] = {**WORDS, **getattr(registry.build(task), "opponent_words", {})}
     opponent = str(task.opponent)
     first, then = at_episode(opponent, 0), at_episode(opponent, LAST_SWITCH)
     if first not in words or then not in words:

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.tool_worlds import Safe
+from tests.tool_worlds import SafeOfTools
 from tests.unit.models.test_renderer import CHATML, make, message, turn_by_turn
 
 import mulligan
@@ -36,8 +36,8 @@ QWEN = r"""
 {%- if add_generation_prompt -%}{{ '<|im_start|>assistant\n' }}{%- endif -%}
 """
 """As Qwen 2.5 tells of tools and of their results."""
-TOOLS = [tool.schema() for tool in mulligan.make(Safe).tools()]  # type: ignore[attr-defined]
-SAFE = mulligan.make_task(Safe, seed=5)
+TOOLS = [tool.schema() for tool in mulligan.make(SafeOfTools).tools()]  # type: ignore[attr-defined]
+SAFE = mulligan.make_task(SafeOfTools, seed=5)
 LISTEN = '<tool_call>\n{"name": "listen", "arguments": {}}\n</tool_call>'
 
 
