@@ -45,7 +45,7 @@ def test_a_commit_is_on_the_disk_and_readers_do_not_wait(store):
 
 
 def test_what_fails_half_way_leaves_nothing(store):
-    twice = [{"id": "1"}, {"id": "2", "task": None}]  # a task is never null
+    twice = [{"id": "1", "task": ""}, {"id": "2", "task": None}]  # a task is never null
     with pytest.raises(JournalError, match="NOT NULL"), store.writing("shop") as scope:
         scope.insert(EPISODES, twice)
     assert ids(store, "shop") == []
