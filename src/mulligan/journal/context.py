@@ -66,7 +66,8 @@ def ranked(
         gain = ((note.mean_with or 0.0) - without) * note.outcomes / (note.outcomes + PRIOR)
         drawn = rng.gauss(gain, spread / math.sqrt(note.outcomes + PRIOR))
         age = max(0.0, now - note.written)
-        return drawn + spread * (RECENT * 0.5 ** (age / HALF_LIFE) + ALIKE * alike)
+        recency = math.exp2(-age / HALF_LIFE)
+        return drawn + spread * (RECENT * recency + ALIKE * alike)
 
     scores = [usefulness(note, alike) for note, alike in zip(notes, likeness, strict=True)]
     return [notes[index] for index in sorted(range(len(notes)), key=lambda index: -scores[index])]
@@ -86,21 +87,21 @@ def shown_now(notes: Sequence[Note], most_quarantined: int = 1) -> list[Note]:
 def selected(notes: Sequence[Note], task_class: str, max_tokens: int, count: Callable[[str], int]) -> Selection:
     """As many of `notes`, in their order, as the budget holds; the text says how many it left out."""
     fitting: list[Note] = []
+    lines: list[str] = []
     for note in notes:
-        left_out = len(notes) - len(fitting) - 1
-        if count(_text([*fitting, note], task_class, left_out)) <= max_tokens:
+        line = f"{len(fitting) + 1}. {_fenced(note.text)} [{_record(note)}]"
+        if count(_text([*lines, line], task_class, len(notes) - len(fitting) - 1)) <= max_tokens:
             fitting.append(note)
+            lines.append(line)
     left_out = len(notes) - len(fitting)
-    return Selection(_text(fitting, task_class, left_out) if fitting else "", tuple(fitting), left_out)
+    return Selection(_text(lines, task_class, left_out) if fitting else "", tuple(fitting), left_out)
 
 
-def _text(notes: Sequence[Note], task_class: str, left_out: int) -> str:
-    lines = [HEAD.format(task_class=task_class), FENCE_OPEN]
-    lines += [f"{number}. {_fenced(note.text)} [{_record(note)}]" for number, note in enumerate(notes, 1)]
-    lines += [FENCE_CLOSE]
-    if left_out:
-        lines.append(f"[{left_out} more note{'s' if left_out > 1 else ''} left out for lack of room]")
-    return "\n".join(lines)
+def _text(lines: Sequence[str], task_class: str, left_out: int) -> str:
+    left_out_line = (
+        [f"[{left_out} more note{'s' if left_out > 1 else ''} left out for lack of room]"] if left_out else []
+    )
+    return "\n".join([HEAD.format(task_class=task_class), FENCE_OPEN, *lines, FENCE_CLOSE, *left_out_line])
 
 
 def _fenced(text: str) -> str:

@@ -121,6 +121,7 @@ CHOICES = _table(
     _column("option", Text, ""),
     _column("propensities", Json),
     _column("explored", Truth, False),
+    _column("reason", Text, ""),
     _column("made", Number, 0.0),
     _of("episodes", "episode_id"),
 )
@@ -135,4 +136,5 @@ CLASSES = _table(
     _column("because", Text, ""),
     _column("drift", Json),
     _column("alarm", Text, ""),
+    _column("outcomes_at_alarm", Count, 0),
 )

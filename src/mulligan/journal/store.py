@@ -39,7 +39,7 @@ class Store:
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         options = {"connect_args": {"timeout": BUSY_SECONDS}} if self.is_sqlite else {"pool_pre_ping": True}
         try:
-            self.engine = sa.create_engine(self.url, pool_timeout=BUSY_SECONDS, **options)  # type: ignore[arg-type]
+            self.engine = sa.create_engine(self.url, pool_timeout=BUSY_SECONDS, **options)
         except ModuleNotFoundError as error:
             raise MissingExtra("a journal in PostgreSQL", "postgresql") from error
         if self.is_sqlite:
@@ -79,7 +79,8 @@ class Store:
             cursor = connection.connection.cursor()  # SQLite's own: outside any transaction
             cursor.execute("VACUUM")
             cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            if cursor.fetchone()[0]:
+            [(blocked, *_)] = cursor.fetchall()
+            if blocked:
                 raise JournalError(
                     f"{self}: deleted, but another process reads an older state, and {self.url.database}-wal still "
                     "holds traces; delete again when it has ended"
@@ -126,8 +127,6 @@ class Scope:
     def __init__(self, connection: sa.Connection, namespace: str) -> None:
         self._connection = connection
         self._namespace = namespace
-        dialects = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
-        self._insert = dialects[connection.dialect.name]
 
     def rows(
         self,
@@ -169,8 +168,10 @@ class Scope:
     def insert(self, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
         """Insert rows of this namespace; those that are there already stay as they are."""
         if rows:
+            is_sqlite = self._connection.dialect.name == "sqlite"
+            statement = sqlite.insert(table) if is_sqlite else postgresql.insert(table)
             values = [{**row, "namespace": self._namespace} for row in rows]
-            self._connection.execute(self._insert(table).on_conflict_do_nothing(), values)
+            self._connection.execute(statement.on_conflict_do_nothing(), values)
 
     def update(self, table: sa.Table, values: Mapping[str, Any], *conditions: sa.ColumnElement[bool]) -> int:
         """Change rows; returns how many."""
