@@ -16,7 +16,7 @@ WITHOUT_EXTRAS = """
 import sys
 class Missing:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("torch", "transformers", "pyspiel", "Stemmer", "pandas", "matplotlib"):
+        if name.partition(".")[0] in ("torch", "transformers", "pyspiel", "Stemmer", "pandas", "matplotlib", "sqlalchemy"):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Missing())
 from mulligan.app.cli import main
@@ -59,4 +59,11 @@ def test_core_says_which_extra_a_game_needs(call):
     done = call("eval", "tictactoe", "--policy", "random", "--tasks", "5")
     assert done.returncode == 2
     assert ".[games]" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_core_says_which_extra_a_journal_needs(call):
+    done = call("eval", "minesweeper", "--policy", "expert", "--tasks", "5", "--journal", "agent.db")
+    assert done.returncode == 2
+    assert ".[journal]" in done.stderr
     assert done.stderr.count("\n") == 1

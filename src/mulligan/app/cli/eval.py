@@ -29,7 +29,15 @@ from mulligan.trusted import flag, trusts_everything
 if TYPE_CHECKING:
     from mulligan.eval.plan import EvalPlan
 
-_WITH_RESUME = ("resume", "json", "price_in", "price_out", "max_cost", *(o for o in ENDPOINT_OPTIONS if o != "model"))
+_WITH_RESUME = (
+    "resume",
+    "json",
+    "journal",
+    "price_in",
+    "price_out",
+    "max_cost",
+    *(o for o in ENDPOINT_OPTIONS if o != "model"),
+)
 """Options allowed with --resume: they change how the trials are played on, not which."""
 
 
@@ -55,12 +63,16 @@ def add_options(parser: Parser) -> None:
     parser.add_argument("--price-in", type=float, metavar="X", help="price of a million prompt tokens")
     parser.add_argument("--price-out", type=float, metavar="X", help="price of a million reply tokens")
     parser.add_argument("--max-cost", type=float, metavar="X", help="start no new trial beyond this cost")
+    parser.add_argument(
+        "--journal", metavar="DB", help="journal that trials read and write: a file, or a database's URL"
+    )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     add_policy_options(parser, default=None)
     add_trial_options(parser)
 
 
 def run(parser: Parser, words: list[str]) -> int:
+    import mulligan
     from mulligan.eval.passk import without_evidence
     from mulligan.eval.plan import Prices, create_folder
     from mulligan.eval.run import run_plan
@@ -84,7 +96,9 @@ def run(parser: Parser, words: list[str]) -> int:
         "max_cost": options.max_cost,
         "concurrency": options.concurrency,
         "endpoint": endpoint if options.base_url else None,
+        "journal": True if options.journal else None,
     }
+    journal = mulligan.Journal(options.journal) if options.journal else None
     folder = RunFolder.open(path) if resume else partial(create_folder, plan, policy.name, path, **config)
     trust = flag(plan.env, options.policy, plan.params)
     command = f"mulligan eval --resume {path}{trust}"
@@ -95,7 +109,7 @@ def run(parser: Parser, words: list[str]) -> int:
             trial_progress(quiet=options.json) as progress,
             redirect_stdout(sys.stderr if options.json else sys.stdout),
         ):
-            result = run_plan(plan, policy, folder, concurrency, prices, options.max_cost, progress)
+            result = run_plan(plan, policy, folder, concurrency, prices, options.max_cost, progress, journal)
     except KeyboardInterrupt:
         if not (path / "config.toml").exists():
             raise
