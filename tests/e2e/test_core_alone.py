@@ -14,9 +14,10 @@ ROOT = Path(__file__).parents[2]
 
 WITHOUT_EXTRAS = """
 import sys
+EXTRAS = ("torch", "transformers", "pyspiel", "Stemmer", "pandas", "matplotlib", "sqlalchemy")
 class Missing:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("torch", "transformers", "pyspiel", "Stemmer", "pandas", "matplotlib", "sqlalchemy"):
+        if name.partition(".")[0] in EXTRAS:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Missing())
 from mulligan.app.cli import main
