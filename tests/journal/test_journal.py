@@ -11,7 +11,6 @@ import time
 
 import pytest
 
-import mulligan
 from mulligan.errors import ParameterError, UsageError
 from mulligan.journal import journal as journal_module
 from mulligan.journal.budget import Budget
@@ -25,19 +24,6 @@ LESSON = {
     "applies": "refunds",
     "not_when": "it was paid in cash",
 }
-
-
-@pytest.fixture
-def make(tmp_path):
-    opened: list[Journal] = []
-
-    def journal(namespace: str = "shop", **options: object) -> Journal:
-        opened.append(mulligan.Journal(f"sqlite:///{tmp_path}/agent.db", namespace, **{"hold_out": 0.0, **options}))
-        return opened[-1]
-
-    yield journal
-    for each in opened:
-        each.close()
 
 
 def play(journal: Journal, reward: float, reflection: object = None, **options: object) -> str:

@@ -15,19 +15,6 @@ from mulligan.journal.journal import Journal
 SECRET = "Quetzalcoatl"
 
 
-@pytest.fixture
-def make(tmp_path):
-    opened: list[Journal] = []
-
-    def journal(namespace: str = "shop") -> Journal:
-        opened.append(mulligan.Journal(f"sqlite:///{tmp_path}/agent.db", namespace, hold_out=0.0))
-        return opened[-1]
-
-    yield journal
-    for each in opened:
-        each.close()
-
-
 def play(journal: Journal, plan: str, reward: float = 1.0, **options: object) -> None:
     with journal.episode(**{"task": "refund", "task_class": "refund", **options}) as ep:
         ep.context()
@@ -57,6 +44,7 @@ def with_secret(tmp_path_factory):
     return folder
 
 
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("by", ["person", "task", "task_class", "episode", "everything"])
 def test_what_is_deleted_is_gone_from_the_files_too(make, tmp_path, with_secret, by):
     shutil.copytree(with_secret, tmp_path, dirs_exist_ok=True)
@@ -71,6 +59,7 @@ def test_what_is_deleted_is_gone_from_the_files_too(make, tmp_path, with_secret,
     assert len(list(journal.episodes())) == (0 if by == "everything" else 12)
 
 
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_a_deleted_or_corrected_note_is_gone_from_the_files(make, tmp_path):
     journal = make()
     first, second = journal.add_note("refund", plan=f"ask {SECRET}"), journal.add_note("refund", plan=f"call {SECRET}")
@@ -153,7 +142,7 @@ def test_a_strangers_file_gives_notes_in_quarantine_and_nothing_else(make, tmp_p
         ('{"table": "users"}', "line 3: no row of a journal"),
         ('{"table": "classes", "task_class": "x"}', "line 3: no row of a journal"),
         ('{"table": "origins", "note_id": 1, "episode_id": "1"}', "line 3: no row of a journal"),
-        ('{"table": "origins", "note_id": "1", "episode_id": "1"}', "FOREIGN KEY"),
+        ('{"table": "origins", "note_id": "1", "episode_id": "1"}', "(?i)foreign key"),
     ],
 )
 def test_a_damaged_file_is_refused_as_a_whole(make, tmp_path, line, message):
