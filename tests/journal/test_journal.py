@@ -110,7 +110,7 @@ def test_a_note_that_may_not_be_stored_is_refused_with_the_reason(make, caplog):
 def test_records_hold_what_happened(make):
     journal = make(agent="bot")
     play(journal, 0.0, LESSON, person="p1", id="first")
-    with journal.episode("refund for order 19", "refund", untrusted=True) as ep:
+    with journal.episode("refund for order 19", "refund") as ep:
         ep.context()
         ep.choose(["look up first", "ask first"])
         ep.finish(1.0, "refunded", [{"role": "user", "content": "caf\u00e9 \x00 \ud83d"}])

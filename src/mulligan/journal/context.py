@@ -73,13 +73,15 @@ def ranked(
     return [notes[index] for index in sorted(range(len(notes)), key=lambda index: -scores[index])]
 
 
-def shown_now(notes: Sequence[Note], most_quarantined: int = 1) -> list[Note]:
-    """Those of `notes` that may be shown together: confirmed ones, and the first quarantined one of an agent."""
+def shown_now(notes: Sequence[Note], may_try: Callable[[Note], bool]) -> list[Note]:
+    """Those of `notes` that may be shown together: confirmed ones, and the first quarantined one that may be tried."""
     kept: list[Note] = []
+    tried = False
     for note in notes:
-        if note.state == "quarantined" and (note.source != "agent" or most_quarantined == 0):
-            continue
-        most_quarantined -= note.state == "quarantined"
+        if note.state == "quarantined":
+            if tried or note.source != "agent" or not may_try(note):
+                continue
+            tried = True
         kept.append(note)
     return kept
 

@@ -18,6 +18,7 @@ from mulligan.journal.note_store import (
     class_totals,
     judge_shown,
     mean_and_spread,
+    notes_from,
     notes_in,
     record_shown,
 )
@@ -55,7 +56,8 @@ class JournalEpisode:
         self.task_class: str = row["task_class"]
         self.journal_on: bool = row["journal_on"]
         """Whether it sees notes and explores; False in the hold-out."""
-        self._source: Source = "untrusted" if row["untrusted"] else "agent"
+        self._person: str = row["person"]
+        self._untrusted: bool = row["untrusted"]
         self._left_out = 0
         self._finished = False
 
@@ -185,6 +187,7 @@ class JournalEpisode:
         with journal.reading() as scope:
             totals = class_totals(scope, self.task_class)
             notes = notes_in(scope, self.task_class, ("confirmed", "quarantined"), MOST_NOTES)
+            from_same_person = notes_from(scope, self._person)
         sums = totals["outcomes"], totals["reward_sum"], totals["reward_squares"]
         mean, spread = mean_and_spread(*sums, sum(journal.reward_range) / 2)
         order = ranked(
@@ -196,7 +199,9 @@ class JournalEpisode:
             spread=spread,
             similarity=journal.similarity,
         )
-        return selected(shown_now(order), self.task_class, max_tokens, count)
+        # Whoever wrote a note could confirm it with an episode that ends well.
+        may_be_shown = shown_now(order, lambda note: not self._untrusted and note.id not in from_same_person)
+        return selected(may_be_shown, self.task_class, max_tokens, count)
 
     def _store_outcome(self, reward: float, outcome: str, transcript: Any) -> None:
         """The outcome, the class's totals, and the records of the notes that were shown: all or nothing."""
@@ -247,7 +252,8 @@ class JournalEpisode:
             return f"the note was refused: {error}"
         with journal.writing() as scope:
             self._row(scope)
-            add_note(scope, self.task_class, fields, self._source, task=self.task, episode_id=self.id)
+            source: Source = "untrusted" if self._untrusted else "agent"
+            add_note(scope, self.task_class, fields, source, task=self.task, episode_id=self.id)
         return ""
 
 

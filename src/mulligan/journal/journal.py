@@ -109,8 +109,8 @@ class Journal:
         task_class  what is compared with each other, and what notes are kept by
         id          your own id of it; by default a new one
         agent       in place of the journal's
-        person      id of the person it is about, by which everything of it can be deleted
-        untrusted   whether strangers' text is in the transcript: its note is then not shown until a person confirms it
+        person      id of the person it is about: by it all can be deleted, and nobody confirms a note of their own
+        untrusted   whether strangers' text is in the transcript: its note is then not shown until somebody confirms it
         """
         self._sweep()
         row: dict[str, Any] = {

@@ -46,6 +46,14 @@ def notes_in(
     return [_with_record(row, totals[row["task_class"]]) for row in rows]
 
 
+def notes_from(scope: Scope, person: str) -> set[str]:
+    """Ids of the notes that episodes of a person wrote; of nobody in particular, none."""
+    if not person:
+        return set()
+    rows = scope.rows(ORIGINS, EPISODES.c.person == person, columns=(ORIGINS.c.note_id,), join=EPISODES)
+    return {row["note_id"] for row in rows}
+
+
 def note_named(scope: Scope, note_id: str, *, lock: bool = False) -> Note:
     row = scope.row(NOTES, NOTES.c.id == note_id, lock=lock)
     if row is None:

@@ -4,7 +4,8 @@ Stored text is data that somebody may have planted. Filters of text alone do not
 attacks still succeed), so a note has four walls: short typed fields, no URLs, code or role markers, a source, and a
 state that only outcomes or a person change:
 
-quarantined  new, from an agent: at most one is shown at a time, and never one from an untrusted source
+quarantined  new, from an agent: at most one is shown at a time, never to the person whose episode it came from, nor to
+             an untrusted episode; one from an untrusted source is not shown at all
 confirmed    written or confirmed by a person, or an episode that was shown it ended no worse than those without it
 retired      it preceded failures, or a person retired it; never shown
 superseded   another note took its place; never shown
@@ -57,7 +58,7 @@ _FORBIDDEN = {
     ),
     "code": re.compile(
         r"[`{}\\]|\$\(|\$\{|&&|\|\||=>|[;|]\s*\w+\s+-\w|<\s*/?\s*[a-z!?][^>]*>|!\[|\]\("
-        r"|\b(?:rm|sudo|curl|wget|chmod|nc|bash|sh|powershell)\s+[-/\w]+[/.-]"
+        r"|\b(?:rm|sudo|curl|wget|chmod|nc|bash|sh|powershell)\s+(?:-\w|[./~]|\S*/)"
         r"|\b(?:eval|exec|system|open|import|__\w+__|print|require|fetch)\s*\("
         r"|\bimport\s+\w+\s*;|\b(?:select\s.+\sfrom|drop\s+table|insert\s+into|delete\s+from|union\s+select)\b"
         r"|[A-Za-z0-9+/=_-]{40,}|(?:[0-9a-f]{2}[\s:]){8,}|(?:\\?x[0-9a-f]{2}){4,}",

@@ -78,6 +78,7 @@ EPISODES = _table(
     _column("process", Text, ""),
     sa.Index("mulligan_episodes_by_class", "namespace", "task_class", "started", "id"),
     sa.Index("mulligan_episodes_by_state", "namespace", "state"),
+    sa.Index("mulligan_episodes_by_person", "namespace", "person"),
 )
 NOTES = _table(
     "notes",

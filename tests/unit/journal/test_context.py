@@ -66,7 +66,8 @@ def test_one_quarantined_note_at_a_time_and_none_of_strangers():
         note("second", state="quarantined"),
         note("confirmed", source="untrusted"),
     ]
-    assert [each.id for each in shown_now(notes)] == ["first", "confirmed"]
+    assert [each.id for each in shown_now(notes, lambda note: True)] == ["first", "confirmed"]
+    assert [each.id for each in shown_now(notes, lambda note: note.id != "first")] == ["second", "confirmed"]
 
 
 def test_the_budget_holds_and_what_is_left_out_is_said():
