@@ -80,6 +80,14 @@ def test_a_note_that_others_wrote_too_stays_without_what_was_only_the_deleted_on
     assert journal.delete(person="p2") == (1, 1)
 
 
+def test_a_persons_note_stays_when_the_episodes_that_wrote_it_too_are_deleted(make):
+    journal = make()
+    play(journal, "ask first", person="p1", task="refund for p1")
+    journal.add_note("refund", plan="Ask first.")
+    assert journal.delete(task="refund for p1") == (1, 0)
+    assert [(note.fields, note.task) for note in journal.notes()] == [({"plan": "ask first"}, "")]
+
+
 def test_records_are_counted_anew_after_a_deletion(make):
     journal = make()
     play(journal, "ask first", 0.0, person="p1")

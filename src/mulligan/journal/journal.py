@@ -197,7 +197,7 @@ class Journal:
         parts = self._checked(fields)
         with self.writing() as scope:
             before = note_store.note_named(scope, note_id, lock=True)
-            new = note_store.add_note(scope, before.task_class, parts, "person", task=before.task)
+            new = note_store.add_note(scope, before.task_class, parts, "person")
             if new == note_id:
                 raise UsageError(f"note {note_id!r} says the same already; nothing supersedes it")
             note_store.set_state(scope, note_id, "superseded", f"superseded by {new}", new)
@@ -237,11 +237,9 @@ class Journal:
                 deleted = forget.forget_class(scope, task_class)
             elif note is not None:
                 deleted = forget.Deleted(0, scope.delete(NOTES, NOTES.c.id == note))
-            elif task is not None:
-                deleted = forget.forget_episodes(scope, EPISODES.c.task == task, NOTES.c.task == task)
             else:
-                column = EPISODES.c.id if episode is not None else EPISODES.c.person
-                deleted = forget.forget_episodes(scope, column == (episode or person), None)
+                column = {"episode": EPISODES.c.id, "task": EPISODES.c.task, "person": EPISODES.c.person}[named[0]]
+                deleted = forget.forget_episodes(scope, column == given[named[0]])
         self._store.erase_traces()
         return deleted
 

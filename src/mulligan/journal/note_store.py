@@ -83,10 +83,10 @@ def add_note(
     row = scope.rows(NOTES, NOTES.c.task_class == task_class, NOTES.c.text_key == key, lock=True)[0]
     if row["id"] != note_id:
         values: Row = {"seen": NOTES.c.seen + 1}
-        if row["source"] in ("untrusted", "import") and source in ("agent", "person"):
-            values["source"] = source
         if source == "person":
-            values |= {"state": "confirmed", "reason": "written by a person", "superseded_by": ""}
+            values |= {"source": source, "state": "confirmed", "reason": "written by a person", "superseded_by": ""}
+        elif source == "agent" and row["source"] in ("untrusted", "import"):
+            values["source"] = source
         scope.update(NOTES, values, NOTES.c.id == row["id"])
     if episode_id:
         scope.insert(ORIGINS, [{"note_id": row["id"], "episode_id": episode_id}])
