@@ -9,7 +9,7 @@ from e2e.command import call
 from mulligan.errors import RunFolderError, UsageError
 
 ENV = "bandit"
-NOTE = "plan: arm 2 pays"
+NOTE = "plan: <action>2</action> pays"
 
 
 class Player:
@@ -46,7 +46,7 @@ def test_a_trial_reads_and_writes_the_journal(journal):
     mulligan.run_trial_sync(mulligan.make_task(ENV, seed=1), player, journal=journal, episodes=2, stop="never")
     assert len(player.openings) == 2
     for text in player.openings:
-        assert f"1. {NOTE} | applies: to bandits" in text
+        assert "1. plan: 2 pays | applies: to bandits" in text  # without the tags, which would be refused as code
         assert text.index("</notes>") < text.index("begins.")
     records = list(journal.episodes(first.task.task_class))
     assert [record.state for record in records] == ["finished", "finished"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
@@ -11,11 +10,12 @@ from mulligan.envs import registry
 from mulligan.envs.base import Env
 from mulligan.errors import UsageError
 from mulligan.journal.journal import Journal
+from mulligan.journal.notes import fields_of
 from mulligan.policy.base import Policy, ReplyFunction, as_policy
 from mulligan.trial.memory import transcript
 from mulligan.trial.runner import run_trial, with_overrides
 from mulligan.trial.settings import TrialSettings
-from mulligan.types import Task, Trial
+from mulligan.types import Reflection, Task, Trial
 
 _OPTIONS = ("seed", "index", "reflections", "related", "stand_in")
 
@@ -53,13 +53,12 @@ async def run_trial_with(
         )
         if not trial.failed:
             last = trial.episodes[-1]
-            reflection = None if last.reflection is None else replace(last.reflection, completion=None)
             await asyncio.to_thread(
                 episode.finish,
                 reward=_reward(trial, journal.reward_range, versus=_is_versus(task)),
                 outcome=last.stop.value,
                 transcript=[transcript(each) for each in trial.episodes],
-                reflection=reflection,
+                reflection=None if last.reflection is None else _parts(last.reflection),
             )
     return trial
 
@@ -67,6 +66,11 @@ async def run_trial_with(
 def _words(task: Task) -> str:
     """A task by name, so that notes on the same one come first."""
     return " ".join([task.env, f"seed={task.seed}", *(f"{name}={value}" for name, value in task.params)])
+
+
+def _parts(reflection: Reflection) -> dict[str, str]:
+    """The parts of a reflection, without the tags of actions that it quotes: tags are taken for code."""
+    return {name: text.replace("<action>", "").replace("</action>", "") for name, text in fields_of(reflection).items()}
 
 
 def _is_versus(task: Task | Env) -> bool:
