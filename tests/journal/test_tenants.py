@@ -58,7 +58,6 @@ ACTS: dict[str, Act] = {
     "export": lambda journal, notes, file: (journal.export(file), file.read_text())[1],
     "load": lambda journal, notes, file: journal.load(file, trusted=True),
     "close": lambda journal, notes, file: journal.close(),
-    "after_outcome": lambda journal, notes, file: journal.after_outcome("refund"),
     "budget_of": lambda journal, notes, file: journal.budget_of("refund"),
     "reading": lambda journal, notes, file: None,  # the scopes themselves: tests/unit/journal/test_store.py
     "writing": lambda journal, notes, file: None,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from mulligan.calls import described
 from mulligan.errors import ParameterError, UsageError
 from mulligan.journal.context import Selection, ranked, selected, shown_now
-from mulligan.journal.evidence import choose_option, past_choices
+from mulligan.journal.evidence import check_class, choose_option, is_due, past_choices
 from mulligan.journal.note_store import (
     MOST_NOTES,
     add_note,
@@ -150,12 +150,16 @@ class JournalEpisode:
         if isinstance(reward, str | bytes) or not low <= (value := float(reward)) <= high:
             way_out = "set another range with Journal(reward_range=(low, high))"
             raise ParameterError(f"reward must be from {low:g} to {high:g} (got {reward!r}); {way_out}")
-        self._store_outcome(value, outcome, transcript)
+        journal = self._journal
+        news = self._store_outcome(value, outcome, transcript, *self._note(reflection))
         self._finished = True
-        self._journal.after_outcome(self.task_class)
-        remark = self._write_note(value, outcome, transcript, reflection)
-        if remark:
-            with self._journal.writing() as scope:
+        for words in news:
+            journal.log.warning("%s, class %s: %s", journal.namespace, self.task_class, words)
+        if reflection is None and journal.reflect is not None:
+            fields, remark = self._asked_for_note(value, outcome, transcript)
+            with journal.writing() as scope:
+                self._row(scope)
+                self._store_note(scope, fields)
                 scope.update(EPISODES, {"remark": remark}, EPISODES.c.id == self.id)
 
     def why(self) -> str:
@@ -203,15 +207,21 @@ class JournalEpisode:
         may_be_shown = shown_now(order, lambda note: not self._untrusted and note.id not in from_same_person)
         return selected(may_be_shown, self.task_class, max_tokens, count)
 
-    def _store_outcome(self, reward: float, outcome: str, transcript: Any) -> None:
-        """The outcome, the class's totals, and the records of the notes that were shown: all or nothing."""
+    def _store_outcome(
+        self, reward: float, outcome: str, transcript: Any, note_fields: Mapping[str, str], remark: str
+    ) -> list[str]:
+        """Outcome, totals of the class, records of the notes that were shown, the new note: all or nothing.
+
+        Returns what is new about the class: that it was switched off, or that its outcomes changed.
+        """
+        low, _ = reward_range = self._journal.reward_range
         values = {
             "state": "finished",
             "ended": time.time(),
             "reward": reward,
             "outcome": stored_text(outcome),
             "transcript": _storable_transcript(transcript),
-            "remark": "",
+            "remark": remark,
         }
         totals = {
             "outcomes": CLASSES.c.outcomes + 1,
@@ -223,38 +233,42 @@ class JournalEpisode:
                 raise UsageError(f"episode {self.id!r} is finished already")
             scope.update(EPISODES, values, EPISODES.c.id == self.id)
             scope.update(CLASSES, totals, CLASSES.c.task_class == self.task_class)
-            judge_shown(scope, self.id, self.task_class, reward, self._journal.reward_range[0])
+            judge_shown(scope, self.id, self.task_class, reward, low)
+            self._store_note(scope, note_fields)
+            return check_class(scope, self.task_class, reward_range) if is_due(scope, self.task_class) else []
 
-    def _write_note(
-        self, reward: float, outcome: str, transcript: Any, reflection: str | Mapping[str, str] | Reflection | None
-    ) -> str:
-        """Store the note; returns why there is none."""
+    def _asked_for_note(self, reward: float, outcome: str, transcript: Any) -> tuple[dict[str, str], str]:
+        """The note that the journal's writer gives, as `_note` has it."""
         journal = self._journal
-        if reflection is None and journal.reflect is not None:
-            try:
-                reflection = ask_for_reflection(
-                    journal.reflect,
-                    task=self.task,
-                    task_class=self.task_class,
-                    transcript=transcript,
-                    outcome=outcome,
-                    reward=reward,
-                )
-            except Exception as error:  # the outcome is stored: a writer that is down is no reason to end an agent
-                journal.log.warning("no reflection on episode %s: %s", self.id, described(error))
-                return f"no reflection: {described(error)}"
-        if reflection is None:
-            return ""
+        assert journal.reflect is not None, "only a journal with a writer asks"
         try:
-            fields = cleaned(fields_of(reflection), journal.allow)
+            reflection = ask_for_reflection(
+                journal.reflect,
+                task=self.task,
+                task_class=self.task_class,
+                transcript=transcript,
+                outcome=outcome,
+                reward=reward,
+            )
+        except Exception as error:  # the outcome is stored: a writer that is down is no reason to end an agent
+            journal.log.warning("no reflection on episode %s: %s", self.id, described(error))
+            return {}, f"no reflection: {described(error)}"
+        return self._note(reflection)
+
+    def _note(self, reflection: str | Mapping[str, str] | Reflection | None) -> tuple[dict[str, str], str]:
+        """The fields of a note, none if it may not be stored; and then why."""
+        if reflection is None:
+            return {}, ""
+        try:
+            return cleaned(fields_of(reflection), self._journal.allow), ""
         except Refused as error:
-            journal.log.warning("the note on episode %s was refused: %s", self.id, error)
-            return f"the note was refused: {error}"
-        with journal.writing() as scope:
-            self._row(scope)
-            source: Source = "untrusted" if self._untrusted else "agent"
+            self._journal.log.warning("the note on episode %s was refused: %s", self.id, error)
+            return {}, f"the note was refused: {error}"
+
+    def _store_note(self, scope: Scope, fields: Mapping[str, str]) -> None:
+        source: Source = "untrusted" if self._untrusted else "agent"
+        if fields:
             add_note(scope, self.task_class, fields, source, task=self.task, episode_id=self.id)
-        return ""
 
 
 def name_of(kind: str, text: str, *, empty: bool = False) -> str:

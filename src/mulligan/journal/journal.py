@@ -15,7 +15,7 @@ from mulligan.journal import forget, note_store, transfer
 from mulligan.journal.budget import NEVER, Budget
 from mulligan.journal.context import Similarity
 from mulligan.journal.episode import JournalEpisode, name_of, stored_text
-from mulligan.journal.evidence import arm_of, check_class, is_due
+from mulligan.journal.evidence import arm_of
 from mulligan.journal.notes import ALLOWABLE, Note, Refused, State, check_fields, cleaned
 from mulligan.journal.process import has_died, machine, process
 from mulligan.journal.records import EpisodeRecord, EpisodeState, episode_page
@@ -264,16 +264,6 @@ class Journal:
 
     def writing(self) -> AbstractContextManager[Scope]:
         return self._store.writing(self.namespace)
-
-    def after_outcome(self, task_class: str) -> None:
-        """Look at a class whose outcomes have grown: whether its notes help, and whether something has changed."""
-        with self.reading() as scope:
-            if not is_due(scope, task_class):
-                return
-        with self.writing() as scope:
-            news = check_class(scope, task_class, self.reward_range)
-        for words in news:
-            self.log.warning("%s, class %s: %s", self.namespace, task_class, words)
 
     def budget_of(self, task_class: str) -> Budget:
         return NEVER if task_class in self.never_explore else self.budget
