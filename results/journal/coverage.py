@@ -60,7 +60,7 @@ def of_uplift(streams: int = 300, compared: int = 40) -> Rows:
         for stream in range(streams):
             on = rng.random(EPISODES) < chances
             rewards = (rng.random(EPISODES) < np.where(on, first, second)).astype(float)
-            proof = evidence(on, rewards, chances, (0, 1))
+            proof = evidence(on.astype(float), rewards, chances, np.zeros((2, 2)))
             held.append(not _ever_excluded(proof, first - second))
             if stream < compared:
                 widths.append([_width(on[:n], rewards[:n], chances[:n]) for n in (100, 500, 2000)])
