@@ -151,6 +151,10 @@ def test_episodes_that_were_not_randomised_say_nothing():
     on, rewards, chances = [True, False, True], [1.0, 0.0, 1.0], [0.5, 0.5, 0.5]
     more = uplift([True, *on, True], [0.0, *rewards, 0.0], [1.0, *chances, 1.0])
     assert more == uplift(on, rewards, chances)
+    proof = Proof()
+    for batch in (([True], [0.0], [1.0]), (on, rewards, chances)):
+        proof.observe(*batch)
+    assert proof.uplift() == more
     nothing = uplift([True], [1.0], [1.0])
     assert math.isnan(nothing.mean)
     assert (nothing.low, nothing.high, nothing.episodes) == (-1, 1, 0)
@@ -233,6 +237,18 @@ def test_an_interval_below_zero_switches_off():
     assert verdict.switches[0] <= below
     assert not verdict.on
     assert verdict.words.startswith(f"the journal is off since {100 - verdict.switches[0]} episodes")
+
+
+def test_every_switch_needs_more_evidence_than_the_one_before():
+    # Otherwise the chances of a wrong switch would add up without end.
+    needed = []
+    for earlier in ([], [1, 2], [1, 2, 3, 4]):
+        proof = Proof()
+        proof.load_state_dict(proof.state_dict() | {"switches": earlier})
+        while len(proof.switches) == len(earlier):
+            proof.observe([True, False], [0.0, 1.0], [0.5, 0.5])
+        needed.append(proof.episodes)
+    assert needed[0] < needed[1] < needed[2]
 
 
 def test_nothing_yet_leaves_the_journal_on():
