@@ -223,7 +223,11 @@ class Proof:
         """Logarithms by stake, since the last switch: the wealth at effect 0, and Σ_k v_k / wealth before k."""
 
     def observe(self, on: Sequence[bool], rewards: Sequence[float], chances: Sequence[float]) -> None:
-        """Take in the next episodes, in the order in which they began; arguments as of `uplift`."""
+        """Take in the next episodes, in the order in which they began; arguments as of `uplift`.
+
+        In the order of their ends, those that are still under way are missing for a while, and with them at most their
+        own share of the estimate.
+        """
         lengths = len(on), len(rewards), len(chances)
         if len(set(lengths)) > 1:
             raise ParameterError(

@@ -148,7 +148,7 @@ def test_rewards_keep_their_unit():
 
 
 def test_episodes_that_were_not_randomised_say_nothing():
-    on, rewards, chances = [True, False, True], [1.0, 0.0, 1.0], [0.5, 0.5, 0.5]
+    on, rewards, chances = [True, False] * 50, [0.5, 0.25] * 50, [0.5] * 100
     more = uplift([True, *on, True], [0.0, *rewards, 0.0], [1.0, *chances, 1.0])
     assert more == uplift(on, rewards, chances)
     proof = Proof()
