@@ -150,11 +150,13 @@ def test_rewards_keep_their_unit():
 def test_episodes_that_were_not_randomised_say_nothing():
     on, rewards, chances = [True, False] * 50, [0.5, 0.25] * 50, [0.5] * 100
     more = uplift([True, *on, True], [0.0, *rewards, 0.0], [1.0, *chances, 1.0])
-    assert more == uplift(on, rewards, chances)
+    expected = uplift(on, rewards, chances)
     proof = Proof()
     for batch in (([True], [0.0], [1.0]), (on, rewards, chances)):
         proof.observe(*batch)
-    assert proof.uplift() == more
+    for found in (more, proof.uplift()):
+        assert (found.mean, found.low, found.high) == pytest.approx((expected.mean, expected.low, expected.high))
+        assert found.episodes == 100
     nothing = uplift([True], [1.0], [1.0])
     assert math.isnan(nothing.mean)
     assert (nothing.low, nothing.high, nothing.episodes) == (-1, 1, 0)
