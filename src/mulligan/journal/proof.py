@@ -44,7 +44,7 @@ interval below 0 always switches the class off the first time."""
 def uniform(*parts: str | int) -> float:
     """A number in [0, 1) that depends on every part: the same on every machine and in every version."""
     text = json.dumps(parts)  # unambiguous: ("a", "bc") and ("ab", "c") differ
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64
+    return (int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 11) / 2**53
 
 
 def held_out(namespace: str, task_class: str, episode_id: str, share: float) -> bool:
@@ -84,6 +84,49 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
+class Sums:
+    """All that an estimate needs of its episodes."""
+
+    gains: Floats
+    """Σ log(1 + λ s) and Σ log(1 − λ s). [side, stake]"""
+    surprise: float = 0.0
+    prediction: float = 0.0
+    weight: float = 0.0
+    episodes: int = 0
+    """With a weight above 0."""
+
+    def __add__(self, other: Sums) -> Sums:
+        return Sums(
+            self.gains + other.gains,
+            self.surprise + other.surprise,
+            self.prediction + other.prediction,
+            self.weight + other.weight,
+            self.episodes + other.episodes,
+        )
+
+    def estimate(self, level: float, limits: Bounds) -> Estimate:
+        """The weighted mean and its interval within `limits`."""
+        if not 0 < level < 1:
+            raise ParameterError(f"level must be between 0 and 1 (got {level})")
+        if self.weight == 0:
+            return Estimate(math.nan, *limits, level, 0)
+        low, high = self._bound(level, limits, above=True), self._bound(level, limits, above=False)
+        mean = (self.surprise + self.prediction) / self.weight
+        return Estimate(min(max(mean, low), high), low, high, level, self.episodes)
+
+    def _bound(self, level: float, limits: Bounds, *, above: bool) -> float:
+        """Where the wealth falls to 2 / (1 − level), by bisection: it is monotone in the mean."""
+        sign = 1 if above else -1
+        logs = np.log(_STAKE_WEIGHTS) + self.gains[0 if above else 1]
+        inside, outside = (limits[1], limits[0]) if above else limits
+        for _ in range(50):
+            middle = (inside + outside) / 2
+            wealth = _log_sum(logs + sign * (self.prediction - self.weight * middle) * STAKES)
+            inside, outside = (inside, middle) if wealth > math.log(2 / (1 - level)) else (middle, outside)
+        return outside
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """What each episode adds to an estimate. All arrays are [episode], in the order of time."""
 
@@ -92,6 +135,16 @@ class Evidence:
     predictions: Floats
     """Weight · what was predicted of the effect, from earlier episodes."""
     weights: Floats
+
+    def since(self, start: int) -> Evidence:
+        """The evidence without the first `start` episodes."""
+        return Evidence(self.surprises[start:], self.predictions[start:], self.weights[start:])
+
+    def sums(self) -> Sums:
+        """Over all episodes."""
+        gains = [np.log1p(sign * self.surprises[:, None] * STAKES).sum(axis=0) for sign in (1, -1)]
+        surprise, prediction, weight = (float(each.sum()) for each in (self.surprises, self.predictions, self.weights))
+        return Sums(np.array(gains), surprise, prediction, weight, int((self.weights > 0).sum()))
 
     def log_wealth(self, mean: float, *, above: bool) -> Floats:
         """The logarithm of each stake's supermartingale after each episode, if the truth were `mean`. [episode, stake]
@@ -108,29 +161,6 @@ class Evidence:
         excluded: NDArray[np.bool_] = np.maximum(*sides) > math.log(2 / (1 - level))
         return excluded
 
-    def estimate(self, level: float, limits: Bounds) -> Estimate:
-        """The weighted mean and its interval within `limits`, after the last episode."""
-        if not 0 < level < 1:
-            raise ParameterError(f"level must be between 0 and 1 (got {level})")
-        total = float(self.weights.sum())
-        if total == 0:
-            return Estimate(math.nan, *limits, level, 0)
-        low, high = self._bound(level, limits, above=True), self._bound(level, limits, above=False)
-        mean = float((self.surprises + self.predictions).sum()) / total
-        return Estimate(min(max(mean, low), high), low, high, level, int((self.weights > 0).sum()))
-
-    def _bound(self, level: float, limits: Bounds, *, above: bool) -> float:
-        """Where the wealth falls to 2 / (1 − level), by bisection: it is monotone in the mean."""
-        sign = 1 if above else -1
-        logs = np.log(_STAKE_WEIGHTS) + np.log1p(sign * self.surprises[:, None] * STAKES).sum(axis=0)
-        predicted, total = float(self.predictions.sum()), float(self.weights.sum())
-        inside, outside = (limits[1], limits[0]) if above else limits
-        for _ in range(50):
-            middle = (inside + outside) / 2
-            wealth = _log_sum(logs + sign * (predicted - total * middle) * STAKES)
-            inside, outside = (inside, middle) if wealth > math.log(2 / (1 - level)) else (middle, outside)
-        return outside
-
 
 def _log_sum(logs: Floats) -> Any:
     """log Σ exp over the last axis."""
@@ -142,26 +172,131 @@ def _before(values: Floats) -> Floats:
     return np.cumsum(values) - values
 
 
-def evidence(on: Sequence[bool], rewards: Sequence[float], chances: Sequence[float], bounds: Bounds) -> Evidence:
-    """The evidence on the journal's effect, in units of the bounds' width; see the module's docstring."""
-    if not len(on) == len(rewards) == len(chances):
-        raise ParameterError(
-            f"uplift needs one entry an episode (got {len(on)} on, {len(rewards)} rewards, {len(chances)} chances)"
-        )
-    outcomes, chance = scaled(rewards, bounds), np.asarray(chances, dtype=np.float64)
-    is_on = np.asarray(on, dtype=np.float64)
-    taken = np.where(is_on == 1, chance, 1 - chance)
-    if not ((taken > 0) & (taken <= 1)).all():
-        wrong = chance[~((taken > 0) & (taken <= 1))][0]
-        raise ParameterError(f"the chance of what was done must be above 0 and at most 1 (got chance {wrong:g} of on)")
-    weights = np.minimum(chance, 1 - chance)
+def evidence(on: Floats, outcomes: Floats, chances: Floats, earlier: Floats) -> Evidence:
+    """The evidence on the journal's effect; see the module's docstring.
+
+    on: 1 or 0; outcomes: scaled to 0 … 1; chances: of on. earlier: the number and the sum of earlier outcomes, with the
+    journal on and off, [arm, 2].
+    """
+    weights = np.minimum(chances, 1 - chances)
     randomised = np.where(weights > 0, 1.0, 0.0)  # what was not randomised must not colour the predictions either
-    pooled = (_before(outcomes * randomised) + 0.5) / (_before(randomised) + 1)
-    predicted = [
-        (_before(outcomes * arm * randomised) + pooled) / (_before(arm * randomised) + 1) for arm in (is_on, 1 - is_on)
-    ]
-    surprises = weights / taken * np.where(is_on == 1, outcomes - predicted[0], predicted[1] - outcomes)
-    return Evidence(surprises, weights * (predicted[0] - predicted[1]), weights)
+    counts, totals = earlier.sum(axis=0)
+    pooled = (totals + _before(outcomes * randomised) + 0.5) / (counts + _before(randomised) + 1)
+    first, second = (
+        (total + _before(outcomes * arm * randomised) + pooled) / (count + _before(arm * randomised) + 1)
+        for arm, (count, total) in zip((on, 1 - on), earlier, strict=True)
+    )
+    taken = np.where(on == 1, chances, 1 - chances)
+    surprises = weights / taken * np.where(on == 1, outcomes - first, second - outcomes)
+    return Evidence(surprises, weights * (first - second), weights)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a class uses its journal, and since when."""
+
+    on: bool
+    switches: tuple[int, ...]
+    """The number of episodes after which each switch happened; the first one is off."""
+    words: str
+
+
+class Proof:
+    """Uplift and do-no-harm of one class, kept as sums: an episode costs the same however many came before.
+
+    The sums hold no episode, so that episodes can be deleted and the proof kept.
+    """
+
+    def __init__(self, bounds: Bounds = (0.0, 1.0)) -> None:
+        self.bounds = bounds
+        self.episodes = 0
+        self.switches: list[int] = []
+        self._sums = Sums(np.zeros((2, len(STAKES))))
+        self._arms = np.zeros((2, 2))
+        """Number and sum of randomised outcomes, with the journal on and off."""
+        self._begin_period()
+
+    def _begin_period(self) -> None:
+        self._period = 0
+        """Episodes since the last switch."""
+        self._wealth, self._since = np.zeros(len(STAKES)), np.full(len(STAKES), -1e9)
+        """Logarithms by stake, since the last switch: the wealth at effect 0, and Σ_k v_k / wealth before k."""
+
+    def observe(self, on: Sequence[bool], rewards: Sequence[float], chances: Sequence[float]) -> None:
+        """Take in the next episodes, in the order in which they began; arguments as of `uplift`.
+
+        In the order of their ends, those that are still under way are missing for a while, and with them at most their
+        own share of the estimate.
+        """
+        lengths = len(on), len(rewards), len(chances)
+        if len(set(lengths)) > 1:
+            raise ParameterError(
+                "proof needs one entry an episode (got {} on, {} rewards, {} chances)".format(*lengths)
+            )
+        outcomes, chance = scaled(rewards, self.bounds), np.asarray(chances, dtype=np.float64)
+        is_on = np.asarray(on, dtype=np.float64)
+        taken = np.where(is_on == 1, chance, 1 - chance)
+        if not ((taken > 0) & (taken <= 1)).all():
+            wrong = chance[~((taken > 0) & (taken <= 1))][0]
+            raise ParameterError(f"the chance of what was done must be above 0 and at most 1 (got {wrong:g} for on)")
+        batch = evidence(is_on, outcomes, chance, self._arms)
+        for arm, members in enumerate((is_on, 1 - is_on)):
+            counted = members * (batch.weights > 0)
+            self._arms[arm] += counted.sum(), (counted * outcomes).sum()
+        self._sums += batch.sums()
+        self._switch(batch)
+        self.episodes += len(outcomes)
+
+    def _switch(self, batch: Evidence) -> None:
+        """Find the switches within a batch."""
+        start = 0
+        while start < len(batch.weights):
+            rest = batch.since(start)
+            # An even number of switches: the journal is on, and the question is whether the effect lies below 0.
+            wealth = self._wealth + rest.log_wealth(0.0, above=len(self.switches) % 2 == 1)
+            number = self._period + np.arange(1, len(wealth) + 1)
+            staked = 0.5 / np.log2(number + 1) - 0.5 / np.log2(number + 2) + 0.5 * (number == 1)
+            fresh = np.log(staked)[:, None] - np.vstack([self._wealth, wealth[:-1]])
+            since = np.logaddexp.accumulate(np.vstack([self._since, fresh]), axis=0)[1:]
+            kept = np.log(0.5 / np.log2(number + 2))
+            total = np.logaddexp(_log_sum(np.log(_STAKE_WEIGHTS) + wealth + since), kept)
+            crossed = np.flatnonzero(total >= math.log(2 ** (len(self.switches) + 1) / SWITCH_ERROR))
+            if not len(crossed):
+                self._wealth, self._since, self._period = wealth[-1], since[-1], int(number[-1])
+                return
+            start += int(crossed[0]) + 1
+            self.switches.append(self.episodes + start)
+            self._begin_period()
+
+    def uplift(self, level: float = 0.95) -> Estimate:
+        """As `uplift`, of all episodes so far."""
+        width = self.bounds[1] - self.bounds[0]
+        scaled_to_1 = self._sums.estimate(level, (-1.0, 1.0))
+        mean, low, high = (value * width for value in (scaled_to_1.mean, scaled_to_1.low, scaled_to_1.high))
+        return Estimate(mean, low, high, level, scaled_to_1.episodes)
+
+    def verdict(self) -> Verdict:
+        """As `harms`, of all episodes so far."""
+        return Verdict(len(self.switches) % 2 == 0, tuple(self.switches), _words(self.switches, self.episodes))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything remembered, as plain data that JSON can carry."""
+        sums = self._sums
+        return {
+            "episodes": self.episodes,
+            "switches": list(self.switches),
+            "gains": sums.gains.tolist(),
+            "sums": [sums.surprise, sums.prediction, sums.weight, sums.episodes],
+            "arms": self._arms.tolist(),
+            "period": [self._period, self._wealth.tolist(), self._since.tolist()],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` returned; the bounds stay as they are here."""
+        self.episodes, self.switches = state["episodes"], list(state["switches"])
+        self._sums, self._arms = Sums(np.array(state["gains"]), *state["sums"]), np.array(state["arms"])
+        self._period, wealth, since = state["period"]
+        self._wealth, self._since = np.array(wealth), np.array(since)
 
 
 def uplift(
@@ -181,20 +316,9 @@ def uplift(
     Leaving out episodes that never ended is harmless only if the journal does not change how often that happens;
     otherwise give them the lowest reward.
     """
-    width = bounds[1] - bounds[0]
-    in_units = evidence(on, rewards, chances, bounds).estimate(level, (-1.0, 1.0))
-    mean, low, high = (value * width for value in (in_units.mean, in_units.low, in_units.high))
-    return Estimate(mean, low, high, level, in_units.episodes)
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Whether a class uses its journal, and since when."""
-
-    on: bool
-    switches: tuple[int, ...]
-    """The number of episodes after which each switch happened; the first one is off."""
-    words: str
+    proof = Proof(bounds)
+    proof.observe(on, rewards, chances)
+    return proof.uplift(level)
 
 
 def harms(
@@ -206,37 +330,13 @@ def harms(
     switch, or over the latest of them, from whichever episode on. While it is off the hold-out goes on in reverse, and
     the journal is switched on again when it is shown to help. The chance that a class in which it never hurts is ever
     switched off, or one in which it never helps ever on again, is at most `SWITCH_ERROR` over all time.
+
+    Half of the stake is on harm from the first episode on, the other half on harm from episode k on, for all k, in
+    parts of 1/log₂(k+1) − 1/log₂(k+2), which sum to 1. What is not yet staked is kept.
     """
-    proof = evidence(on, rewards, chances, bounds)
-    switches: list[int] = []
-    start = 0
-    while True:
-        rest = Evidence(proof.surprises[start:], proof.predictions[start:], proof.weights[start:])
-        needed = math.log(2 ** (len(switches) + 1) / SWITCH_ERROR)
-        # An even number of switches: the journal is on, and the question is whether the effect lies below 0.
-        crossed = np.flatnonzero(_late_wealth(rest, above=len(switches) % 2 == 1) >= needed)
-        if not len(crossed):
-            break
-        start += int(crossed[0]) + 1
-        switches.append(start)
-    return Verdict(len(switches) % 2 == 0, tuple(switches), _words(switches, len(proof.weights)))
-
-
-def _late_wealth(proof: Evidence, *, above: bool) -> Floats:
-    """The logarithm of the evidence for an effect above (below) 0 since any episode. [episode]
-
-    Half of it is staked at the first episode, the other half over all episodes k by v_k = 1/log₂(k+1) − 1/log₂(k+2),
-    which sums to 1: later beginnings have less, but nearly 1/k. What is not yet staked is kept.
-    """
-    wealth = proof.log_wealth(0.0, above=above)
-    number = np.arange(1, len(wealth) + 1)
-    begun = 0.5 / np.log2(number + 1) - 0.5 / np.log2(number + 2)
-    begun[:1] += 0.5
-    earlier = np.vstack([np.zeros((1, len(STAKES))), wealth])[:-1]
-    since = np.logaddexp.accumulate(np.log(begun)[:, None] - earlier, axis=0)
-    kept: Floats = np.log(0.5 / np.log2(number + 2))
-    total: Floats = np.logaddexp(_log_sum(np.log(_STAKE_WEIGHTS) + wealth + since), kept)
-    return total
+    proof = Proof(bounds)
+    proof.observe(on, rewards, chances)
+    return proof.verdict()
 
 
 def _words(switches: Sequence[int], episodes: int) -> str:

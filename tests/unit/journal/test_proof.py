@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
 import pytest
 
 from mulligan.errors import ParameterError
-from mulligan.journal.proof import DriftAlarm, Evidence, evidence, harms, held_out, uplift
+from mulligan.journal.proof import DriftAlarm, Evidence, Proof, evidence, harms, held_out, uplift
 
 
 def play(rng, with_journal, without, chances):
     """Episodes of one class with binary outcomes: on, rewards. The arguments are chances, [episode]."""
     on = rng.random(len(chances)) < chances
     return on, (rng.random(len(chances)) < np.where(on, with_journal, without)).astype(float)
+
+
+def evidence_of(on, rewards, chances):
+    return evidence(*(np.asarray(each, dtype=float) for each in (on, rewards, chances)), np.zeros((2, 2)))
 
 
 def ever_excluded(proof, effects):
@@ -56,7 +61,7 @@ def test_uplift_by_hand():
     # Chance 1/2: weights 1/2, each surprise is the outcome minus its prediction (off: with the other sign).
     # Episode 1, on, 1: pooled 1/2, predictions 1/2 and 1/2: surprise 1/2, predicted effect 0.
     # Episode 2, off, 0: pooled (1 + .5)/2 = 3/4; on (1 + 3/4)/2 = 7/8; off 3/4: surprise 3/4, predicted 1/2 · 1/8.
-    proof = evidence([True, False], [1, 0], [0.5, 0.5], (0, 1))
+    proof = evidence_of([True, False], [1, 0], [0.5, 0.5])
     assert proof.surprises == pytest.approx([0.5, 0.75])
     assert proof.predictions == pytest.approx([0, 1 / 16])
     assert uplift([True, False], [1, 0], [0.5, 0.5]).mean == 1  # 21/16 over weights of 1, cut off at the largest effect
@@ -87,7 +92,7 @@ def test_the_interval_holds_the_truth_at_all_times(with_journal, without, chance
     wrong = 0
     for _ in range(60):
         on, rewards = play(rng, first, second, chances)
-        wrong += ever_excluded(evidence(on, rewards, chances, (0, 1)), first - second)
+        wrong += ever_excluded(evidence_of(on, rewards, chances), first - second)
     assert wrong <= 3  # 5 % of 60
 
 
@@ -97,7 +102,7 @@ def test_an_interval_for_one_look_would_not_hold():
     wrong = 0
     for _ in range(50):
         on, rewards = play(rng, np.full(600, 0.5), np.full(600, 0.5), chances)
-        wrong += evidence(on, rewards, chances, (0, 1)).excludes(0.0, 0.6).any()
+        wrong += evidence_of(on, rewards, chances).excludes(0.0, 0.6).any()
     assert wrong > 5
 
 
@@ -105,7 +110,7 @@ def test_excludes_is_what_the_interval_says():
     rng, chances = np.random.default_rng(3), np.full(400, 0.8)
     on, rewards = play(rng, 0.9, 0.3, chances)
     estimate = uplift(on, rewards, chances)
-    proof = evidence(on, rewards, chances, (0, 1))
+    proof = evidence_of(on, rewards, chances)
     assert estimate.low < 0.6 < estimate.high
     assert not proof.excludes(estimate.low + 1e-6, 0.95)[-1]
     assert proof.excludes(estimate.low - 1e-6, 0.95)[-1]
@@ -143,9 +148,15 @@ def test_rewards_keep_their_unit():
 
 
 def test_episodes_that_were_not_randomised_say_nothing():
-    on, rewards, chances = [True, False, True], [1.0, 0.0, 1.0], [0.5, 0.5, 0.5]
+    on, rewards, chances = [True, False] * 50, [0.5, 0.25] * 50, [0.5] * 100
     more = uplift([True, *on, True], [0.0, *rewards, 0.0], [1.0, *chances, 1.0])
-    assert more == uplift(on, rewards, chances)
+    expected = uplift(on, rewards, chances)
+    proof = Proof()
+    for batch in (([True], [0.0], [1.0]), (on, rewards, chances)):
+        proof.observe(*batch)
+    for found in (more, proof.uplift()):
+        assert (found.mean, found.low, found.high) == pytest.approx((expected.mean, expected.low, expected.high))
+        assert found.episodes == 100
     nothing = uplift([True], [1.0], [1.0])
     assert math.isnan(nothing.mean)
     assert (nothing.low, nothing.high, nothing.episodes) == (-1, 1, 0)
@@ -157,9 +168,9 @@ def test_episodes_that_were_not_randomised_say_nothing():
     [
         (([True], [2.0], [0.9]), "reward must be between 0 and 1 (got 2); give the class its bounds"),
         (([True], [math.nan], [0.9]), "reward must be between 0 and 1 (got nan); give the class its bounds"),
-        (([True], [1.0], [0.0]), "the chance of what was done must be above 0 and at most 1 (got chance 0 of on)"),
-        (([False], [1.0], [1.5]), "the chance of what was done must be above 0 and at most 1 (got chance 1.5 of on)"),
-        (([True], [1.0, 0.0], [0.9]), "uplift needs one entry an episode (got 1 on, 2 rewards, 1 chances)"),
+        (([True], [1.0], [0.0]), "the chance of what was done must be above 0 and at most 1 (got 0 for on)"),
+        (([False], [1.0], [1.5]), "the chance of what was done must be above 0 and at most 1 (got 1.5 for on)"),
+        (([True], [1.0, 0.0], [0.9]), "proof needs one entry an episode (got 1 on, 2 rewards, 1 chances)"),
     ],
 )
 def test_impossible_episodes_are_refused(arguments, message):
@@ -230,10 +241,40 @@ def test_an_interval_below_zero_switches_off():
     assert verdict.words.startswith(f"the journal is off since {100 - verdict.switches[0]} episodes")
 
 
+def test_every_switch_needs_more_evidence_than_the_one_before():
+    # Otherwise the chances of a wrong switch would add up without end.
+    needed = []
+    for earlier in ([], [1, 2], [1, 2, 3, 4]):
+        proof = Proof()
+        proof.load_state_dict(proof.state_dict() | {"switches": earlier})
+        while len(proof.switches) == len(earlier):
+            proof.observe([True, False], [0.0, 1.0], [0.5, 0.5])
+        needed.append(proof.episodes)
+    assert needed[0] < needed[1] < needed[2]
+
+
 def test_nothing_yet_leaves_the_journal_on():
     verdict = harms([], [], [])
     assert verdict.on
     assert verdict.switches == ()
+
+
+def test_episodes_one_by_one_give_what_all_at_once_do():
+    # Through JSON after each: as if every episode came to another process.
+    rng, chances = np.random.default_rng(13), np.full(400, 0.7)
+    on, rewards = play(rng, np.where(np.arange(400) < 150, 0.1, 0.95), 0.6, chances)
+    state = Proof((0, 2)).state_dict()
+    for episode in range(400):
+        proof = Proof((0, 2))
+        proof.load_state_dict(json.loads(json.dumps(state)))
+        proof.observe([on[episode]], [2 * rewards[episode]], [chances[episode]])
+        state = proof.state_dict()
+    together = uplift(on, 2 * rewards, chances, bounds=(0, 2))
+    single = proof.uplift()
+    assert (single.mean, single.low, single.high) == pytest.approx((together.mean, together.low, together.high))
+    assert single.episodes == 400
+    assert proof.verdict() == harms(on, 2 * rewards, chances, bounds=(0, 2))
+    assert len(proof.switches) == 2
 
 
 # Drift
