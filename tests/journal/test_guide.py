@@ -15,7 +15,7 @@ def test_the_guide_runs(tmp_path, monkeypatch, capsys):
     for number, block in enumerate(blocks):
         exec(compile(block, f"{GUIDE.name}, block {number + 1}", "exec"), program)
     output = capsys.readouterr().out
-    assert "30 outcomes; uplift Estimate(" in output
+    assert "20 outcomes; uplift Estimate(" in output
     assert "confirmed | strategy: answered at once | plan: look up the order before answering" in output
     shown = re.search(r"^```\n(What earlier attempts.*?)^```", GUIDE.read_text(), re.DOTALL | re.MULTILINE)
     assert shown is not None
