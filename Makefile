@@ -7,7 +7,7 @@ ORACLE := .venv/oracle
 BROWSER := .venv/.browser
 
 .NOTPARALLEL: # several targets install into one .venv
-.PHONY: install demo test test-slow test-hostile test-seeds test-oracle check format bench results clean
+.PHONY: install demo test test-slow test-hostile test-journal test-seeds test-oracle check format bench results clean
 
 install: $(READY)
 	@echo 'installed; now: source .venv/bin/activate'
@@ -16,7 +16,7 @@ demo: $(READY)
 	$(BIN)/mulligan demo
 
 test: $(READY)
-	$(BIN)/pytest -m "not slow and not seeds and not hostile" -n 2 --dist worksteal
+	$(BIN)/pytest -m "not slow and not seeds and not hostile and not journal" -n 2 --dist worksteal
 
 test-slow: $(READY) $(SMOLLM2) $(BROWSER)
 	$(BIN)/pytest -m slow -n 2
@@ -29,6 +29,12 @@ test-hostile: $(READY) $(BROWSER)
 	rm -rf build/hostile
 	$(BIN)/pytest -m hostile -n 2 --dist worksteal tests/hostile
 	$(BIN)/python tests/hostile/table.py
+
+# The journal on a real PostgreSQL, and 8 processes × 10,000 writes with kills.
+test-journal: $(READY)
+	command -v initdb || ls /usr/lib/postgresql/*/bin/initdb \
+		|| { apt-get update && apt-get install -y postgresql; } || echo "no PostgreSQL here: its tests will be skipped"
+	$(BIN)/pytest -m journal tests/journal -rs
 
 # The demonstration with two more seeds.
 test-seeds: $(READY)
@@ -65,7 +71,7 @@ clean:
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Mulligan needs Python 3.11 or newer; set PYTHON=...")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,games,train,smollm2,webshop,gymnasium,textarena,plots]"
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,games,train,smollm2,webshop,gymnasium,textarena,plots,journal,postgresql]"
 	touch $(READY)
 
 # 93 MB, for its model file alone; what it depends on would need a compiler.

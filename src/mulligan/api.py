@@ -31,6 +31,7 @@ from mulligan.types import Memory, Restart, Sampling, Stop, Task, Trial
 
 if TYPE_CHECKING:
     from mulligan.eval.optimum import Optimum
+    from mulligan.journal.journal import Journal
     from mulligan.training.config import Config
 
 Params = Mapping[str, Any]
@@ -109,6 +110,7 @@ def evaluate(
     price_out: float = 0.0,
     max_cost: float | None = None,
     progress: bool | Progress | None = None,
+    journal: Journal | None = None,
     settings: TrialSettings | None = None,
     **trial: Unpack[TrialOptions],
 ) -> EvalResult:
@@ -126,6 +128,7 @@ def evaluate(
     price_in, price_out  of a million tokens of prompts and of replies
     max_cost     start no new trial beyond this cost
     progress     a bar: None shows it on a terminal and in a notebook; or a function of (arm, done, total)
+    journal      what the policy's trials learn is kept there and shown to later ones; controls do without
     settings     how trials are played; `trial` changes single fields: ``episodes=3, memory="history"``
     """
     if isinstance(policy, os.PathLike):
@@ -154,11 +157,12 @@ def evaluate(
     player = as_policy(policy)
     folder: RunFolder | Callable[[], RunFolder] | None = None
     if run is not None:
-        folder = open_folder(plan, player.name, run) if resume else partial(create_folder, plan, player.name, run)
+        create = partial(create_folder, plan, player.name, run, **({"journal": True} if journal is not None else {}))
+        folder = open_folder(plan, player.name, run) if resume else create
     shown = nullcontext(progress) if callable(progress) else trial_progress(quiet=_is_quiet(progress))
     try:
         with nullcontext() if progress is False else shown as show:
-            result = run_plan(plan, player, folder, concurrency, Prices(price_in, price_out), max_cost, show)
+            result = run_plan(plan, player, folder, concurrency, Prices(price_in, price_out), max_cost, show, journal)
     except KeyboardInterrupt:
         if run is None or not (Path(run) / "config.toml").exists():
             raise KeyboardInterrupt("no trial was kept; with run=FOLDER they are, and resume=True continues") from None
@@ -198,6 +202,7 @@ class RunOptions(TrialOptions, total=False):
     index: int
     related: Sequence[Task]
     settings: TrialSettings | None
+    journal: Journal | None
 
 
 async def run_trial(task: Task | Env, policy: Policy | ReplyFunction, **trial: Unpack[RunOptions]) -> Trial:
@@ -205,17 +210,28 @@ async def run_trial(task: Task | Env, policy: Policy | ReplyFunction, **trial: U
 
     seed, index  seed of the policy's sampling, and which of the task's trials this is; both are 0 by default
     related      tasks of the second and later episodes, where they are others of the same class
+    journal      shows what earlier trials taught, and keeps what this one teaches; the trial is one episode of it
     settings     how it is played; other options change single fields: ``episodes=3, memory="history"``
 
     A failure of the environment or of the policy ends an episode with a named reason (`Episode.stop`, `Episode.error`).
     It is not raised, but there is a warning.
     """
-    return _warned_of(await runner.run_trial(task, policy, **trial))
+    return _warned_of(await _play(task, policy, **trial))
 
 
 def run_trial_sync(task: Task | Env, policy: Policy | ReplyFunction, **trial: Unpack[RunOptions]) -> Trial:
     """`run_trial` for code that is not async; works inside a running event loop too (a notebook)."""
-    return _warned_of(run_async(lambda: runner.run_trial(task, policy, **trial)))
+    return _warned_of(run_async(lambda: _play(task, policy, **trial)))
+
+
+async def _play(
+    task: Task | Env, policy: Policy | ReplyFunction, *, journal: Journal | None = None, **trial: Any
+) -> Trial:
+    if journal is None:
+        return await runner.run_trial(task, policy, **trial)
+    from mulligan.journal.trials import run_trial_with  # SQLAlchemy, which the core does without
+
+    return await run_trial_with(journal, task, policy, **trial)
 
 
 def _warned_of(trial: Trial) -> Trial:

@@ -145,6 +145,10 @@ class RunFolderError(MulliganError):
     """A run folder that cannot be read or must not be written."""
 
 
+class JournalError(MulliganError):
+    """A journal's database that cannot be opened, read or written now."""
+
+
 class DamagedFile(UserWarning):
     """A file of a run folder of which a part was left out."""
 

@@ -14,9 +14,10 @@ ROOT = Path(__file__).parents[2]
 
 WITHOUT_EXTRAS = """
 import sys
+EXTRAS = ("torch", "transformers", "pyspiel", "Stemmer", "pandas", "matplotlib", "sqlalchemy")
 class Missing:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("torch", "transformers", "pyspiel", "Stemmer", "pandas", "matplotlib"):
+        if name.partition(".")[0] in EXTRAS:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Missing())
 from mulligan.app.cli import main
@@ -59,4 +60,11 @@ def test_core_says_which_extra_a_game_needs(call):
     done = call("eval", "tictactoe", "--policy", "random", "--tasks", "5")
     assert done.returncode == 2
     assert ".[games]" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_core_says_which_extra_a_journal_needs(call):
+    done = call("eval", "minesweeper", "--policy", "expert", "--tasks", "5", "--journal", "agent.db")
+    assert done.returncode == 2
+    assert ".[journal]" in done.stderr
     assert done.stderr.count("\n") == 1

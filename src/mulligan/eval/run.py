@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
@@ -39,7 +39,7 @@ from mulligan.report.tables import eval_table, footnotes, game_name
 from mulligan.rollout.collect import Job, Judge, collect
 from mulligan.rollout.tasksets import SAMPLED, Separation, names_world, next_alike, separation, tasks_of
 from mulligan.seeding import generator
-from mulligan.trial.runner import ReflectionSource
+from mulligan.trial.runner import ReflectionSource, run_trial
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import PLAYERS, Reflection, Task, Trial, plain, whole
 
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from mulligan.eval.ceilings import Ceilings
     from mulligan.eval.exact import ExactScores
     from mulligan.eval.optimum import Play
+    from mulligan.journal.journal import Journal
 
 _REQUESTS, _TASKS = "requests.json", "tasks.json"
 """File of the run folder with the requests so far, which a resumed evaluation adds to."""
@@ -192,12 +193,19 @@ def run_plan(
     prices: Prices | None = None,
     max_cost: float | None = None,
     progress: Progress | None = None,
+    journal: Journal | None = None,
 ) -> EvalResult:
     """Play the trials of `plan` that are not in `folder` yet, and summarise them all.
 
-    A function as `folder` makes a new one, once the plan has been checked: a mistake leaves no folder behind.
+    A function as `folder` makes a new one, once the plan has been checked: a mistake leaves no folder behind. The main
+    arm reads and writes `journal`; controls and scripted players do not.
     """
     prices = prices or Prices()
+    if journal is not None and plan.settings.memory_mode == "none":
+        raise UsageError("memory 'none' lets nothing cross from one trial to the next; give another one with a journal")
+    if isinstance(folder, RunFolder) and bool(folder.config().get("journal")) != (journal is not None):
+        given = "with" if journal is None else "without"
+        raise RunFolderError(f"{folder.name} was begun {given} a journal; continue it the same way (--journal DB)")
     if whole("concurrency", concurrency) < 1:
         raise ParameterError(f"concurrency must be >= 1 (got {concurrency})")
     if max_cost is not None and not max_cost >= 0:
@@ -206,7 +214,8 @@ def run_plan(
         raise ParameterError("max_cost needs the price of a million tokens: give price_in and price_out")
     if isinstance(policy, ExpertPolicy):
         registry.check_player(plan.env, policy.kind)
-    evaluation = _Evaluation(plan, policy, concurrency, prices, max_cost, progress or (lambda arm, done, total: None))
+    show = progress or (lambda arm, done, total: None)
+    evaluation = _Evaluation(plan, policy, concurrency, prices, max_cost, show, journal)
     run_folder = evaluation.folder = folder() if callable(folder) else folder
     with nullcontext() if run_folder is None else run_folder.held():
         try:
@@ -228,6 +237,7 @@ class _Evaluation:
     prices: Prices
     max_cost: float | None
     progress: Progress
+    journal: Journal | None = None
     folder: RunFolder | None = None
     turns_per_second: float | None = None
     tokens: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -405,12 +415,18 @@ class _Evaluation:
                 on_trial=on_trial,
                 proceed=lambda: self.max_cost is None or self._cost() < self.max_cost,
                 judge=self.judge,
+                play=run_trial if self.journal is None or arm != "main" else self._with_journal(self.journal),
             )
         finally:
             self._count_requests(arm)
             if writer is not None:
                 writer.flush()
         return turns
+
+    def _with_journal(self, journal: Journal) -> Callable[..., Awaitable[Trial]]:
+        from mulligan.journal.trials import run_trial_with  # SQLAlchemy, which the core does without
+
+        return partial(run_trial_with, journal)
 
     def _job(self, task: Task, index: int = 0, reflections: ReflectionSource | None = None) -> Job:
         later = self.plan.settings.episodes - 1 if self.plan.related else 0
@@ -439,7 +455,8 @@ class _Evaluation:
             alike = [trial for _, trial in main if trial.task.task_class == task.task_class]
             trials = [trial for trial in alike if played.isdisjoint((trial.task, *trial.related))]
         written: dict[int, list[Reflection]] = defaultdict(list)
-        for episode in (episode for trial in trials for episode in trial.episodes):
+        # A last episode has one for a journal alone: no trial was shown it.
+        for episode in (episode for trial in trials for episode in trial.episodes[:-1]):
             written[episode.index] += [episode.reflection] if episode.reflection else []
         rng = generator(self.plan.seed, task.seed, "foreign")
         # Without the completion: it was not sampled in the trial that shows it.

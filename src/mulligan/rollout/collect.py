@@ -7,7 +7,7 @@ in which order they end.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -51,16 +51,18 @@ async def collect(
     on_failure: Callable[[Trial], None] = lambda trial: None,
     on_last: Callable[[], None] = lambda: None,
     judge: Judge | None = None,
+    play: Callable[..., Awaitable[Trial]] = run_trial,
 ) -> None:
     """Play `jobs`, `concurrency` at a time; `on_trial` gets each trial with the index of its job as it ends.
 
     `proceed` is called before each new trial; False starts no more of them. A trial that failed outside agent and task
     is played again with the same seed, up to `retries` times; `on_failure` gets every failed attempt. `on_last` is
-    called as soon as the last job has begun. `judge` has seen the policy's earlier jobs, if there were any.
+    called as soon as the last job has begun. `judge` has seen the policy's earlier jobs, if there were any. `play` is
+    what plays a trial.
     """
     waiting = iter(enumerate(jobs))
     judge = judge or Judge()
-    play = partial(run_trial, policy=policy, settings=settings)
+    play = partial(play, policy=policy, settings=settings)
 
     async def work() -> None:
         for index, job in waiting:

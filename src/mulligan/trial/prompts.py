@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mulligan.errors import StopReason, UnknownName
-from mulligan.trial.reflection import FIELDS
+from mulligan.trial.reflection import BOUNDARIES, FIELDS
 from mulligan.types import Episode, Memory, Message, Restart, Tool
 
 _TAGS = re.compile(r"</?(?:action|reflection)>")
@@ -160,7 +160,7 @@ def headline(episode: Episode) -> str:
     return f"Episode {episode.index + 1}: {_ENDINGS[episode.stop]}, reward {episode.reward:g}."
 
 
-_FORM = "\n".join(f"{name}: {meaning}" for name, meaning in FIELDS.items())
+_FORM, _BOUNDARIES = ("\n".join(f"{name}: {what}" for name, what in part.items()) for part in (FIELDS, BOUNDARIES))
 _NEXT = {
     "related": "Next you will play another task of the same kind.",
     "replay": "You will play the same task again, from the same start.",
@@ -168,13 +168,19 @@ _NEXT = {
 }
 
 
-def reflection_request(ended: str, restart: Restart | Literal["related"], how: Style) -> str:
-    """Asks for the reflection after an episode; `ended` says how it ended, `restart` what comes next."""
+def reflection_request(
+    ended: str, restart: Restart | Literal["related"], how: Style, *, boundaries: bool = False
+) -> str:
+    """Asks for the reflection after an episode; `ended` says how it ended, `restart` what comes next.
+
+    With `boundaries` it is also to say where its lesson applies: for a reflection that other trials are shown.
+    """
     if how.bare:
         return f"{ended}\nreflect"
     seen = "you will see it, and may see nothing else of this episode."
     if not how.parts:
         note = "Write a short note for yourself between <reflection> and </reflection>:"
         return f"{ended}\n\n{_NEXT[restart]} {note} {seen}"
-    form = f"Write it between tags, one line for each part:\n<reflection>\n{_FORM}\n</reflection>"
+    parts = f"{_FORM}\n{_BOUNDARIES}" if boundaries else _FORM
+    form = f"Write it between tags, one line for each part:\n<reflection>\n{parts}\n</reflection>"
     return f"{ended}\n\n{_NEXT[restart]} Write a short reflection for yourself: {seen} {form}"

@@ -22,9 +22,12 @@ FIELDS = {
     "plan": "what you will do differently next time",
 }
 """The parts of a reflection, with what each should say."""
+BOUNDARIES = {"applies": "when this holds", "not_when": "when it does not"}
+"""Two parts more, of a reflection that outlives its trial: see `mulligan.journal`."""
 ERROR_CATEGORIES = ("none", "misread", "wrong-move", "invalid-reply", "bad-luck", "out-of-turns", "other")
 
-_NAMES = {name: name for name in FIELDS} | {
+_NAMES = {name: name for name in (*FIELDS, *BOUNDARIES)} | {
+    "applies when": "applies", "applies_when": "applies", "not when": "not_when", "does not apply": "not_when",
     "where it failed": "failed_at", "where_it_failed": "failed_at", "failed": "failed_at", "reason": "reasoning",
     "environment": "env_answer", "environment_answer": "env_answer", "feedback": "env_answer",
     "error": "error_category", "category": "error_category", "next": "plan", "next_plan": "plan",

@@ -77,15 +77,19 @@ async def run_trial(
     memories: MemorySource | None = None,
     related: Sequence[Task] = (),
     stand_in: Policy | None = None,
+    notes: str = "",
+    reflect_last: bool = False,
     **overrides: Any,
 ) -> Trial:
     """Play one trial: up to N episodes of `task`, with reflections and memory between them.
 
     `task` may be a live environment instead. `related` are the tasks of the second and later episodes, where they are
     others of the same class. Of each episode the toss of a coin decides whether `stand_in` plays it in place of
-    `policy`, which reflects on it and remembers it as its own. `overrides` are fields of `TrialSettings`:
-    ``await run_trial(task, policy, episodes=3, memory="history")``. Failures of the environment or of the model end an
-    episode with a named reason and are kept in `Episode.error`; they are not raised, but `mulligan.run_trial` warns.
+    `policy`, which reflects on it and remembers it as its own. `notes` of earlier trials stand before all else that an
+    episode is shown; with `reflect_last` a reflection is asked for after the last episode too. `overrides` are fields
+    of `TrialSettings`: ``await run_trial(task, policy, episodes=3, memory="history")``. Failures of the environment or
+    of the model end an episode with a named reason and are kept in `Episode.error`; they are not raised, but
+    `mulligan.run_trial` warns.
     """
     settings = with_overrides(settings or TrialSettings(), overrides)
     player = as_policy(policy)
@@ -98,7 +102,9 @@ async def run_trial(
     try:
         limit = settings.env_timeout
         env = await _within(limit, registry.build, task, asks_policy(task)) if isinstance(task, Task) else task
-        play = _TrialPlay(env, player, trial_seed, settings, reflections, related, stand_in, memories)
+        play = _TrialPlay(
+            env, player, trial_seed, settings, reflections, related, stand_in, memories, notes, reflect_last
+        )
     except Exception as error:  # the world could not even be built
         if _is_mistake(error):
             raise
@@ -137,7 +143,9 @@ class _TrialPlay:
     reflections: ReflectionSource | None
     related: Sequence[Task]
     stand_in: Policy | None
-    memories: MemorySource | None = None
+    memories: MemorySource | None
+    notes: str
+    reflect_last: bool
 
     def __post_init__(self) -> None:
         settings, spec = self.settings, registry.spec_of(type(self.env), self.env.task.env)
@@ -188,7 +196,7 @@ class _TrialPlay:
                 if not last:
                     self._begin(index + 1, self.policy)  # who reflects on it
             if last:
-                episodes.append(episode)
+                episodes.append(await self._reflect_last(episode, feedback) if self.reflect_last else episode)
                 break
             episode = await self._reflect(episode, feedback, related=index < len(self.related))
             self.longest_episode = max(self.longest_episode, self.tokens - self.tokens_before)
@@ -340,6 +348,8 @@ class _TrialPlay:
         )
         if self.memories is not None and index > 0 and (before := self.memories(index)) is not None:
             text = before + observation
+        if self.notes and not goes_on:
+            text = f"{self.notes}\n\n{text}"
         if goes_on:
             ending = f"{self.unsaid_ending}\n\n" if self.unsaid_ending else ""
             message: Message = {"role": "user", "content": ending + text}
@@ -426,6 +436,17 @@ class _TrialPlay:
         if episode.stop in (StopReason.REQUEST_FAILED, StopReason.CONTEXT_FULL):
             return episode  # a policy that just gave no reply is not asked again
         content = prompts.reflection_request(self.unsaid_ending, "related" if related else self.restart, self.style)
+        return await self._ask_for_reflection(episode, content)
+
+    async def _reflect_last(self, episode: Episode, feedback: str) -> Episode:
+        """The last episode with a reflection for other trials; no failure of this trial if there is none."""
+        if episode.stop.is_infrastructure or episode.stop is StopReason.CONTEXT_FULL:
+            return episode
+        ended = prompts.ending(episode, feedback, self.style)
+        content = prompts.reflection_request(ended, "related", self.style, boundaries=True)
+        return replace(await self._ask_for_reflection(episode, content), unreflected=False)
+
+    async def _ask_for_reflection(self, episode: Episode, content: str) -> Episode:
         request: Message = {"role": "user", "content": content}
         shown = prompts.last_turns(self.messages[:-1], len(episode.turns) - 1, self.settings.window, self.system)
         sampling = replace(self.settings.sampling, max_tokens=self.settings.reflection_tokens)

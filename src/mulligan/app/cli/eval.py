@@ -37,6 +37,7 @@ _WITH_RESUME = (
     "resume",
     "json",
     "yes",
+    "journal",
     "price_in",
     "price_out",
     "max_cost",
@@ -68,12 +69,16 @@ def add_options(parser: Parser) -> None:
     parser.add_argument("--price-out", type=float, metavar="X", help="price of a million reply tokens")
     parser.add_argument("--max-cost", type=float, metavar="X", help="start no new trial beyond this cost")
     parser.add_argument("--yes", action="store_true", help="do not ask before an evaluation that may cost much")
+    parser.add_argument(
+        "--journal", metavar="DB", help="journal that trials read and write: a file, or a database's URL"
+    )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     add_policy_options(parser, default=None)
     add_trial_options(parser)
 
 
 def run(parser: Parser, words: list[str]) -> int:
+    import mulligan
     from mulligan.eval.passk import without_evidence
     from mulligan.eval.plan import Prices, create_folder
     from mulligan.eval.run import run_plan
@@ -97,7 +102,9 @@ def run(parser: Parser, words: list[str]) -> int:
         "max_cost": options.max_cost,
         "concurrency": options.concurrency,
         "endpoint": endpoint if options.base_url else None,
+        "journal": True if options.journal else None,
     }
+    journal = mulligan.Journal(options.journal) if options.journal else None
     folder = RunFolder.open(path) if resume else partial(create_folder, plan, policy.name, path, **config)
     trust = flag(plan.env, options.policy, plan.params)
     command = f"mulligan eval --resume {path}{trust}"
@@ -112,7 +119,7 @@ def run(parser: Parser, words: list[str]) -> int:
             trial_progress(quiet=options.json) as progress,
             redirect_stdout(sys.stderr if options.json else sys.stdout),
         ):
-            result = run_plan(plan, policy, folder, concurrency, prices, options.max_cost, progress)
+            result = run_plan(plan, policy, folder, concurrency, prices, options.max_cost, progress, journal)
     except KeyboardInterrupt:
         if not (path / "config.toml").exists():
             raise
