@@ -17,7 +17,7 @@ from mulligan.trial.runner import run_trial, with_overrides
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Reflection, Task, Trial
 
-_OPTIONS = ("seed", "index", "reflections", "related", "stand_in")
+_OPTIONS = ("seed", "index", "reflections", "memories", "related", "stand_in")
 
 
 async def run_trial_with(
