@@ -42,7 +42,9 @@ def test_hands_are_worth_what_the_policys_table_is():
 
 
 @pytest.mark.parametrize("style", ["plain", "bare", "react"])
-@pytest.mark.parametrize(("env", "opponent"), [("kuhn", MAGE), ("leduc", "caller,random")])
+@pytest.mark.parametrize(
+    ("env", "opponent"), [("kuhn", MAGE), pytest.param("leduc", "caller,random", marks=pytest.mark.slow)]
+)
 def test_what_is_weighed_is_what_the_agent_is_shown(env, opponent, style):
     """Every prompt of the trials is one of those whose replies were weighed, word for word."""
     policy = Gambler(dict.fromkeys("JQK", 0.4), adapts=False)

@@ -157,6 +157,7 @@ def test_tasks_mix_opponents_and_openspiels_own_game_takes_the_same_ones() -> No
         make_task("leduc", opponent="mcts:10")
 
 
+@pytest.mark.slow
 def test_memory_comes_near_to_knowing_the_opponent() -> None:
     """The exact value of the player's next hand against each opponent, after six hands, and without memory."""
     values: dict[float, list[float]] = {0.0: [], 1.0: []}

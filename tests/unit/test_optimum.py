@@ -226,8 +226,10 @@ def test_no_policy_of_a_random_game_is_better(episodes: int, turns: int, stop: A
         )
 
 
-@pytest.mark.parametrize(("episodes", "turns"), [(2, 1), (1, 2)])
-@pytest.mark.parametrize("stop", ["success", "never"])
+@pytest.mark.parametrize(
+    ("episodes", "turns", "stop"),
+    [(2, 1, "success"), (1, 2, "success"), (1, 2, "never"), pytest.param(2, 1, "never", marks=pytest.mark.slow)],
+)
 def test_no_policy_of_a_game_that_begins_with_luck_is_better(episodes: int, turns: int, stop: Any) -> None:
     for seed in range(10):
         game = RandomDeals(seed, drifts=seed % 2 == 1)

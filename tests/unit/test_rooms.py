@@ -86,6 +86,7 @@ def played_hand(tree: Any, names: tuple[str, ...], name: str, rng: random.Random
     return ending_key(state, tree.player)
 
 
+@pytest.mark.slow
 def test_leduc_played_by_somebody_who_updates_earns_the_same() -> None:
     """Trials with sampled hands, each valued exactly: the mean of 300 myopic ones within four standard errors."""
     tree, rng = hand_tree(GAME, 1, LEDUC), random.Random(0)
@@ -135,7 +136,7 @@ def drawn_policy(game: str, seed: int) -> dict[str, dict[int, float]]:
     return policy
 
 
-@pytest.mark.parametrize("game", ["kuhn_poker", GAME, "leduc_poker"])
+@pytest.mark.parametrize("game", ["kuhn_poker", GAME, pytest.param("leduc_poker", marks=pytest.mark.slow)])
 def test_exploitability_of_known_policies_is_openspiels(game: str) -> None:
     uniform = {state: dict.fromkeys(chances, 1 / len(chances)) for state, chances in equilibrium(game).items()}
     for policy in (uniform, drawn_policy(game, 0), equilibrium(game)):

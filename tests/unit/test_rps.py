@@ -180,6 +180,7 @@ def mean_return(player: str, recall: float, opponent: str, pool: str = "", episo
     return statistics.mean(values)
 
 
+@pytest.mark.slow
 def test_the_expert_profits_from_what_earlier_matches_showed():
     """At 10 throws: .654 for the best play of a first match, .825 for who knows the opponent."""
     assert mean_return("expert", 0.0, "seen") == pytest.approx(0.65, abs=0.06)
@@ -187,6 +188,7 @@ def test_the_expert_profits_from_what_earlier_matches_showed():
     assert mean_return("omniscient", 0.0, "seen", episode=0) == pytest.approx(0.825, abs=0.04)
 
 
+@pytest.mark.slow
 def test_the_expert_is_not_lost_where_the_opponent_is_none_that_it_expects():
     assert mean_return("expert", 0.0, "stays", pool="seen") > 0.5
     assert mean_return("expert", 1.0, "mostly-copies", pool="seen") > 0.5
@@ -219,6 +221,7 @@ def test_bots_do_not_disturb_each_other():
     assert "".join(LETTERS[theirs] for _, theirs in one.played) == alone
 
 
+@pytest.mark.slow
 def test_a_tournament_match_has_a_thousand_throws():
     pytest.importorskip("pyspiel")
     task = mulligan.make_task("rps", params={"opponent": "bot:greenberg", "throws": 1000})

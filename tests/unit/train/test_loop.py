@@ -100,6 +100,7 @@ def test_meta_rl_learns_to_use_its_memory_and_rl_does_not(tmp_path):
     assert meta.gains["independent"][1][0] > 0
 
 
+@pytest.mark.slow
 def test_what_random_moves_found_is_learned(tmp_path):
     """From random weights: hardly any reply is valid, until those of random moves that won are."""
     settings = replace(
