@@ -22,6 +22,7 @@ from mulligan.envs.opponents import TwoSided
 from mulligan.errors import OpponentFailed, UsageError
 from mulligan.players import as_trained, player_from, trained_with
 from mulligan.policy.base import Policy
+from mulligan.policy.endpoint import URL_VARIABLE
 from mulligan.rollout.groups import Mixture
 from mulligan.seeding import derive
 from mulligan.trial import prompts
@@ -30,7 +31,6 @@ from mulligan.trusted import check_server
 from mulligan.types import Message, ParamValue, Sampling, Task
 
 ENDPOINT = "endpoint:"
-_URL_VARIABLE = "OPENAI_BASE_URL"
 _SLOTS = 16
 """Replies at a time of a model in this process."""
 _TRIES = 3
@@ -152,7 +152,7 @@ def _policy(name: str) -> Policy:
 
 def _endpoint(name: str) -> Policy:
     check_server(name)
-    options = {"base_url": os.environ.get(_URL_VARIABLE), **endpoint_options}
+    options = {"base_url": os.environ.get(URL_VARIABLE), **endpoint_options}
     if not options["base_url"]:
-        raise UsageError(f"the opponent {name} needs a URL: --base-url http://…/v1, or the variable {_URL_VARIABLE}")
+        raise UsageError(f"the opponent {name} needs a URL: --base-url http://…/v1, or the variable {URL_VARIABLE}")
     return player_from(name, **options)

@@ -171,8 +171,8 @@ def who_it_was(world: Any, opponent: str) -> str:
 
     def described_name(name: str) -> str:
         search, _, simulations = name.partition(":")
-        known = f"looks ahead with {simulations} simulations" if search == "mcts" else words.get(name)
-        return f"{name}: it {known}" if known else name
+        habit = f"looks ahead with {simulations} simulations" if search == "mcts" else words.get(name)
+        return f"{name}: it {habit}" if habit else name
 
     first, then, switch = split_switch(opponent)
     return described_name(first) + (f"; from episode {switch} on {described_name(then)}" if then else "")

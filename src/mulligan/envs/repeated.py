@@ -438,7 +438,7 @@ class Reader:
         self.world, self.kind, self.rng, self.skill, self.recall = world, kind, rng, skill, recall
         expected = world.habits_of(world.pool(world.task.text("pool")))
         self.weights = {name: weight for name, weight in expected.items() if name in world.habits}
-        self.weights = self.weights or dict.fromkeys(world.habits, 1.0)
+        self.weights = self.weights or dict.fromkeys([*world.groups["seen"], *world.groups["unseen"]], 1.0)
         self.remembered = self.of_match = self._begun(self.weights.values())
 
     def act(self) -> str:

@@ -61,12 +61,12 @@ def room_of(game: str, opponents: Mapping[str, float], seat: int, hands: int = 3
     """The room of OpenSpiel's game `game` against one of these opponents, each with its probability."""
     tree = hand_tree(game, seat, tuple(opponents))
     prior = np.array([*opponents.values()]) / sum(opponents.values())
-    known = [tree.best_response(belief)[0] for belief in np.eye(len(prior))]
+    best_values = [tree.best_response(belief)[0] for belief in np.eye(len(prior))]
     return Room(
         equilibrium=float(tree.value(equilibrium(game)) @ prior),
         static=tree.best_response(prior)[0],
         by_hand=values_by_hand(tree, prior, hands),
-        clairvoyant=float(np.dot(known, prior)),
+        clairvoyant=float(np.dot(best_values, prior)),
     )
 
 

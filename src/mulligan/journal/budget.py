@@ -215,9 +215,9 @@ def values(
     estimates = {}
     for name in names:
         proof = _evidence(name, chosen, outcomes, chances)
-        found = proof.sums().estimate(level, (0.0, 1.0))
-        mean, low, high = (bounds[0] + width * value for value in (found.mean, found.low, found.high))
-        estimates[name] = Estimate(mean, low, high, level, found.episodes)
+        share = proof.sums().estimate(level, (0.0, 1.0))
+        mean, low, high = (bounds[0] + width * value for value in (share.mean, share.low, share.high))
+        estimates[name] = Estimate(mean, low, high, level, share.episodes)
     return estimates
 
 
