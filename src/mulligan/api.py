@@ -19,7 +19,7 @@ from mulligan.errors import UsageError
 from mulligan.eval.plan import EvalPlan, Prices, create_folder, named_controls, open_folder
 from mulligan.eval.run import EvalResult, Progress, run_plan
 from mulligan.notebook import Shown, to_html
-from mulligan.players import Plays, as_trained, player_from, trained_with
+from mulligan.players import Plays, advised_by, as_trained, player_from, trained_with, writer_from
 from mulligan.policy.base import Policy, ReplyFunction, as_policy
 from mulligan.policy.threads import run_async
 from mulligan.report.run import RunFolder
@@ -111,6 +111,7 @@ def evaluate(
     max_cost: float | None = None,
     progress: bool | Progress | None = None,
     journal: Journal | None = None,
+    writer: str | os.PathLike[str] | Policy | ReplyFunction | None = None,
     settings: TrialSettings | None = None,
     **trial: Unpack[TrialOptions],
 ) -> EvalResult:
@@ -129,11 +130,12 @@ def evaluate(
     max_cost     start no new trial beyond this cost
     progress     a bar: None shows it on a terminal and in a notebook; or a function of (arm, done, total)
     journal      what the policy's trials learn is kept there and shown to later ones; controls do without
+    writer       who writes the reflections in the policy's place; of a run that trained a writer, the writer
     settings     how trials are played; `trial` changes single fields: ``episodes=3, memory="history"``
     """
     if isinstance(policy, os.PathLike):
         policy = os.fspath(policy)
-    trust(env, params, policy if isinstance(policy, str) else None)
+    trust(env, params, *(name for name in (policy, writer) if isinstance(name, str)))
     env = registry.environment_named(env)
     config = trained_with(policy)
     if config is not None:
@@ -141,8 +143,13 @@ def evaluate(
         settings, params = settings or trained_settings, {**trained_params, **(params or {})}
         related = config.task.related if related is None else related
     settings = runner.with_overrides(settings or TrialSettings(), {**trial})
+    plays = Plays(env, params or {}, settings)
     if isinstance(policy, str):
-        policy = player_from(policy, plays=Plays(env, params or {}, settings))
+        policy = player_from(policy, plays=plays)
+    if writer is not None:
+        if isinstance(writer, str | os.PathLike):
+            writer = writer_from(os.fspath(writer), plays=plays)
+        policy = advised_by(as_policy(policy), as_policy(writer), settings)
     plan = EvalPlan(
         env=env,
         params=params or {},

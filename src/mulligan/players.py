@@ -23,8 +23,10 @@ from mulligan.envs import registry
 from mulligan.errors import ParameterError, UnknownName, UsageError, extra_named
 from mulligan.policy.base import Policy, as_policy
 from mulligan.policy.scripted import ExpertPolicy, RandomPolicy
+from mulligan.policy.writer import Advised
 from mulligan.report.run import RunFolder
 from mulligan.rollout.groups import Mixture
+from mulligan.trial.memory import shows_reflection
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import ParamValue, Sampling
 
@@ -65,10 +67,29 @@ def player_from(
     kind_of_policy, _, rest = name.partition(":")
     if run_of(name) or kind_of_policy in MODELS:
         engine = {"slots": slots, "context": context, "chunk": chunk, "kind": kind, "share": share}
-        return _local(name, device, engine, plays)
+        model = _local(name, device, engine, plays)
+        config = trained_with(name)
+        if config is None or not config.run.player:
+            return model
+        return Advised(player_from(config.run.player, device=device, slots=slots, plays=plays, **endpoint), model)
     if kind_of_policy == "optimal":
         return _optimal(name, rest, plays)
     return _other(name, kind_of_policy, rest, endpoint)
+
+
+def writer_from(name: str, **options: Any) -> Policy:
+    """The policy called `name`, to write another one's reflections; of a run that trained a writer, the writer."""
+    policy = player_from(name, **options)
+    return policy.writer if isinstance(policy, Advised) else policy
+
+
+def advised_by(player: Policy, writer: Policy, settings: TrialSettings) -> Policy:
+    """`player` with reflections by `writer`; raises where nothing would be asked for one."""
+    if not shows_reflection(settings.memory_mode):
+        raise UsageError(
+            f"a writer needs a memory that shows reflections: reflection or both (got {settings.memory_mode})"
+        )
+    return Advised(player.player if isinstance(player, Advised) else player, writer)
 
 
 def _other(name: str, kind: str, rest: str, endpoint: dict[str, Any]) -> Policy:

@@ -6,7 +6,7 @@ the reflection written after it. `mulligan.algo.build` makes batches.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -56,6 +56,26 @@ class StepBatch:
 
     def __len__(self) -> int:
         return len(self.value)
+
+    def of_phase(self, phase: int) -> StepBatch:
+        """The steps of one phase alone, with the values they have among all: `PLAY` or `REFLECT`."""
+        kept = self.phase == phase
+        return replace(self, **{name: getattr(self, name)[kept] for name in _STEP_ARRAYS})
+
+
+_STEP_ARRAYS = (
+    "value",
+    "reward",
+    "shaping",
+    "forfeit",
+    "trial",
+    "group",
+    "episode",
+    "phase",
+    "turn",
+    "state",
+    "task_class",
+)
 
 
 class Samples(NamedTuple):

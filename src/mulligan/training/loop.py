@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import torch
 
 from mulligan.algo.advantage import ESTIMATORS, Advantages, Options
 from mulligan.algo.advantage.ppo import heads
-from mulligan.algo.batch import StepBatch
+from mulligan.algo.batch import REFLECT, StepBatch
 from mulligan.algo.build import batch_from_groups
 from mulligan.algo.loss import mismatch_warning
 from mulligan.algo.normalise import History
@@ -29,9 +30,11 @@ from mulligan.errors import MulliganError, StopReason, lost_device
 from mulligan.eval.passk import WARN_FROM, CutReplies, cut_replies
 from mulligan.models.load import Loaded
 from mulligan.models.memory import leave_room
+from mulligan.policy.base import Policy
 from mulligan.policy.local import Demonstrated, LocalPolicy
 from mulligan.policy.scripted import RandomPolicy
 from mulligan.policy.threads import EventLoop
+from mulligan.policy.writer import Advised
 from mulligan.report.run import RunFolder
 from mulligan.rollout.groups import Mixture, draw_tasks, play_groups
 from mulligan.training import checkpoint
@@ -45,6 +48,7 @@ from mulligan.training.validation import RETRIES, TRIALS_AT_A_TIME, Validation
 from mulligan.training.warmstart import warm_start
 from mulligan.trial import prompts
 from mulligan.trial.settings import TrialSettings
+from mulligan.trusted import check_server
 from mulligan.types import Group, Trial
 
 OnUpdate = Callable[[dict[str, Any]], None]
@@ -133,7 +137,7 @@ class Trainer:
         slots, context = config.engine.slots, config.engine.context
         reserved = bytes_to_come(self.loaded.model, config)
         self.engine = make_engine(self.loaded.model, slots=slots, context=context, reserved=reserved)
-        self.policy = LocalPolicy(self.engine, self.loaded.renderer, config.model.name)
+        self.policy = self._agent(LocalPolicy(self.engine, self.loaded.renderer, config.model.name))
         style = prompts.style(config.trial.style)
         self.stand_in = Demonstrated(RandomPolicy(), self.loaded.renderer, style.demonstrated, self.engine.context)
         self.options = Options(config.algo.baseline, config.algo.scale)
@@ -148,6 +152,20 @@ class Trainer:
         self.validation = None
         if config.run.validate_every or not config.run.updates:  # a warm start alone is validated once
             self.validation = Validation(config, self.mixture, self.policy, self.loop.run)
+
+    def _agent(self, trained: LocalPolicy) -> Policy:
+        """Who plays: the model itself, or a frozen player that it advises."""
+        run, task = self.config.run, self.config.task
+        if not run.player:
+            return trained
+        if run.player.startswith("endpoint:"):
+            check_server(run.player)
+        players = import_module(
+            "mulligan.players"
+        )  # by its name: a player may be a run, which it reads with `training`
+        plays = players.Plays(task.env, task.params, self.config.trial)
+        player = players.player_from(run.player, device=self.device, slots=self.config.engine.slots, plays=plays)
+        return Advised(player, trained)
 
     def run(self) -> None:
         """From the newest checkpoint, or from the beginning, to the last update."""
@@ -207,9 +225,14 @@ class Trainer:
         groups, failures = self._played(update)
         played = time.perf_counter()
         batch = self._batch(groups)
+        reflections_alone = self.config.run.train == "reflection"
+        if reflections_alone:
+            batch = batch.of_phase(REFLECT)
         if not len(batch):
-            raise MulliganError(f"no trial of update {update + 1} had a reply; the first: {_first_error(groups)}")
-        rows, steps = rows_of([groups[group].trials[index] for group, index in batch.source])
+            missing = "reflection" if reflections_alone else "reply"
+            raise MulliganError(f"no trial of update {update + 1} had a {missing}; the first: {_first_error(groups)}")
+        trials = [groups[group].trials[index] for group, index in batch.source]
+        rows, steps = rows_of(trials, reflections_alone=reflections_alone)
         assert steps == len(batch), f"{steps} steps have tokens, {len(batch)} have returns"
         budget = self.learner.tokens
         advantages, losses = self._learn(update, batch, rows, steps)

@@ -55,12 +55,17 @@ def steps_of(trial: Trial) -> Iterator[tuple[Completion, bool]]:
             yield reflection.completion, True
 
 
-def rows_of(trials: Sequence[Trial]) -> tuple[list[Row], int]:
-    """The rows of `trials`, and how many steps they hold; a reply that is mistaken on purpose is no span of its row."""
+def rows_of(trials: Sequence[Trial], *, reflections_alone: bool = False) -> tuple[list[Row], int]:
+    """The rows of `trials`, and how many steps they hold; a reply that is mistaken on purpose is no span of its row.
+
+    With `reflections_alone` steps and rows are those of the reflections: somebody else played.
+    """
     rows: list[Row] = []
     step = 0
     for number, trial in enumerate(trials):
         for reply, reflects in steps_of(trial):
+            if reflections_alone and not reflects:
+                continue
             if reply.ids is None or reply.prompt_ids is None:
                 raise UsageError(f"a reply of {trial.task.env} came without tokens; only local models can be trained")
             if reply.offset == 0:

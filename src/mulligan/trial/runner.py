@@ -154,6 +154,11 @@ class _TrialPlay:
         self.timeout_reward, self.versus = spec.timeout_reward, spec.kind == "versus"
         self.conversation: Conversation | None = None
         self.spectator: Spectator | None = None
+        writer: Policy | None = getattr(self.policy, "writer", None)
+        self.writing = writer.start(self.env.task, derive(self.seed, "writer")) if writer is not None else None
+        """The conversation of somebody else who writes the policy's reflections."""
+        if isinstance(self.writing, Spectator):
+            self.writing.watch(cast(World, self.env))
         self.count: Callable[[str], int] = estimate_tokens
         self.style = prompts.style(settings.style)
         self.calls_tools = False
@@ -211,13 +216,14 @@ class _TrialPlay:
         return tuple(episodes)
 
     def close(self) -> None:
-        if self.conversation is not None:
-            self.conversation.close()
-            self.conversation = None
+        for conversation in filter(None, (self.conversation, self.writing)):
+            conversation.close()
+        self.conversation = self.writing = None
 
     def _begin(self, index: int, policy: Policy) -> None:
         """Start a conversation: one for the trial, or one an episode if there is no memory and nothing may cross."""
-        self.close()
+        if self.conversation is not None:
+            self.conversation.close()
         self.conversation = policy.start(self.env.task, derive(self.seed, index))
         self.count = getattr(self.conversation, "count_tokens", estimate_tokens)
         self._offer()
@@ -250,8 +256,12 @@ class _TrialPlay:
         self.system = self._system()
         if self.system != before:
             self.messages = []
-        if self.spectator is not None:
-            self.spectator.watch(cast(World, self.env))
+        for spectator in self._spectators():
+            spectator.watch(cast(World, self.env))
+
+    def _spectators(self) -> list[Spectator]:
+        """Who sits beside the world: a scripted or human player, and a scripted writer."""
+        return [each for each in (self.spectator, self.writing) if isinstance(each, Spectator)]
 
     async def _history(self, episode: Episode) -> str:
         """What memory keeps of an episode: the environment's digest of it, or the transcript."""
@@ -264,12 +274,16 @@ class _TrialPlay:
 
     async def _reply(self, messages: list[Message], sampling: Sampling) -> Completion:
         assert self.conversation is not None, "a conversation is begun before each episode"
-        reply = await self.conversation.reply(messages, sampling)
+        return self._counted(await self.conversation.reply(messages, sampling))
+
+    def _counted(self, reply: Completion) -> Completion:
         self.tokens = reply.prompt_tokens + reply.completion_tokens
         return reply
 
     async def _written(self, messages: list[Message], sampling: Sampling) -> Completion:
-        """A reply in words: no tool may be called in it."""
+        """A reply in words, the writer's if there is one: no tool may be called in it."""
+        if self.writing is not None:
+            return self._counted(await self.writing.reply(messages, sampling))
         if not (self.calls_tools and isinstance(self.conversation, ToolUser)):
             return await self._reply(messages, sampling)
         self.conversation.offer(())
@@ -319,8 +333,8 @@ class _TrialPlay:
                 out_of_turns = len(turns) + 1 == task.turns and not step.done
                 penalty = self.timeout_reward if out_of_turns else None
                 turns.append(_turn(previous.observation, reply, step, state_key, penalty or 0.0, fault))
-                if self.spectator is not None:
-                    self.spectator.see(step, penalty)
+                for spectator in self._spectators():
+                    spectator.see(step, penalty)
             except Exception as error:
                 stop, description = _env_failure(error)
                 break
@@ -451,8 +465,9 @@ class _TrialPlay:
         shown = prompts.last_turns(self.messages[:-1], len(episode.turns) - 1, self.settings.window, self.system)
         sampling = replace(self.settings.sampling, max_tokens=self.settings.reflection_tokens)
         try:
-            if self.spectator is not None:
-                self.spectator.ended(episode)
+            author = self.spectator if self.writing is None else self.writing
+            if isinstance(author, Spectator):
+                author.ended(episode)
             completion = await self._written([*shown, self.messages[-1], request], sampling)
         except _FATAL:
             raise

@@ -72,6 +72,7 @@ def add_options(parser: Parser) -> None:
     parser.add_argument(
         "--journal", metavar="DB", help="journal that trials read and write: a file, or a database's URL"
     )
+    parser.add_argument("--writer", metavar="NAME", help="who writes the reflections in the policy's place")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     add_policy_options(parser, default=None)
     add_trial_options(parser)
@@ -82,7 +83,7 @@ def run(parser: Parser, words: list[str]) -> int:
     from mulligan.eval.passk import without_evidence
     from mulligan.eval.plan import Prices, create_folder
     from mulligan.eval.run import run_plan
-    from mulligan.players import Plays, player_from
+    from mulligan.players import Plays, advised_by, player_from, writer_from
     from mulligan.report.run import RunFolder, to_json
     from mulligan.report.tables import eval_table, footnotes, opponents_table
 
@@ -93,10 +94,14 @@ def run(parser: Parser, words: list[str]) -> int:
         raise UsageError("eval: --policy is missing, e.g. expert, endpoint:MODEL, file.py:FUNCTION or a run folder")
     prices = Prices(options.price_in or 0.0, options.price_out or 0.0)
     endpoint = endpoint_options(options, plan.params)
-    policy = player_from(options.policy, plays=Plays(plan.env, plan.params, plan.settings), **endpoint)
+    plays = Plays(plan.env, plan.params, plan.settings)
+    policy = player_from(options.policy, plays=plays, **endpoint)
+    if options.writer is not None:
+        policy = advised_by(policy, writer_from(options.writer, plays=plays, **endpoint), plan.settings)
     path = Path(resume or options.run or new_run_path("eval", plan.env, policy.name))
     config = {
         "policy_spec": options.policy,
+        "writer_spec": options.writer,
         "price_in": prices.prompt,
         "price_out": prices.completion,
         "max_cost": options.max_cost,
@@ -106,7 +111,7 @@ def run(parser: Parser, words: list[str]) -> int:
     }
     journal = mulligan.Journal(options.journal) if options.journal else None
     folder = RunFolder.open(path) if resume else partial(create_folder, plan, policy.name, path, **config)
-    trust = flag(plan.env, options.policy, plan.params)
+    trust = flag(plan.env, options.policy, options.writer, plan.params)
     command = f"mulligan eval --resume {path}{trust}"
     concurrency = 1 if policy.name == "human" else options.concurrency  # a person plays one game at a time
     # What an environment prints must not get into the JSON.
@@ -225,7 +230,8 @@ def _plan_of_run(parser: Parser, words: list[str]) -> EvalPlan:
         raise UsageError(f"{options.resume} names no server; add --base-url URL")
     # As text, so that the parser checks them as it does those of the command line.
     defaults = {name: str(value) for name, value in {**endpoint, **before}.items() if value is not None}
-    parser.set_defaults(**defaults, policy=str(config["policy_spec"]))
+    writer = config.get("writer_spec")
+    parser.set_defaults(**defaults, policy=str(config["policy_spec"]), writer=writer if writer is None else str(writer))
     return plan
 
 

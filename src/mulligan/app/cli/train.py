@@ -27,6 +27,8 @@ def add_options(parser: Parser) -> None:
     parser.add_argument("--preset", metavar="NAME", help="named settings to start from; see below")
     parser.add_argument("--config", metavar="FILE", help="settings in TOML, on top of the preset")
     parser.add_argument("--seed", metavar="N", help="root of all randomness of the run (0)")
+    parser.add_argument("--train", choices=("all", "reflection"), help="reflection: notes alone; --player plays (all)")
+    parser.add_argument("--player", metavar="NAME", help="who plays, frozen: a run, endpoint:MODEL, expert, …")
     parser.add_argument("--run", metavar="DIR", help="run folder (runs/<time>-train-…)")
     parser.add_argument("--resume", metavar="RUN", help="continue a run; --run.updates N trains it longer")
     parser.add_argument("--dry-run", action="store_true", help="print the resolved settings and stop")
@@ -51,7 +53,7 @@ def run(parser: Parser, words: list[str]) -> int:
         sys.stdout.write(_written(config, as_json=options.json))
         return 0
     folder = Path(options.resume or options.run or new_run_path("train", config.task.env))
-    resume_words = f"--resume {folder}{trusted.flag(config.task.env, config.task.params)}"
+    resume_words = f"--resume {folder}{trusted.flag(config.task.env, config.task.params, config.run.player)}"
     if not options.resume and (folder / "config.toml").exists():  # before anything heavy is imported
         raise UsageError(f"{folder} already holds a run; choose another folder, or continue it with {resume_words}")
     _warn_without_gpu(config)
@@ -82,10 +84,11 @@ def _resolved(options: argparse.Namespace, flags: dict[str, str]) -> Config:
 
     if options.env is not None:
         flags["task.env"] = options.env
-    if options.seed is not None:
-        if "run.seed" in flags:
-            raise UsageError("train: --seed and --run.seed are the same; give one of them")
-        flags["run.seed"] = options.seed
+    for name in ("seed", "train", "player"):
+        if (value := getattr(options, name)) is not None:
+            if f"run.{name}" in flags:
+                raise UsageError(f"train: --{name} and --run.{name} are the same; give one of them")
+            flags[f"run.{name}"] = value
     is_bare = options.preset is None and options.config is None
     if is_bare and "model.name" not in flags:
         options.preset = "cpu"
@@ -100,7 +103,11 @@ def _resumed(options: argparse.Namespace, flags: dict[str, str]) -> Config:
     from mulligan.report.run import RunFolder
     from mulligan.training.resolve import from_run, with_resume_flags
 
-    surplus = [f"--{name}" for name in ("preset", "config", "seed", "run") if getattr(options, name) is not None]
+    surplus = [
+        f"--{name}"
+        for name in ("preset", "config", "seed", "train", "player", "run")
+        if getattr(options, name) is not None
+    ]
     surplus += [repr(options.env)] if options.env is not None else []
     if surplus:
         raise UsageError(f"train: --resume goes on with the run's own settings; leave out {', '.join(surplus)}")
