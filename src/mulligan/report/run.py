@@ -127,7 +127,8 @@ class RunFolder:
         if not arms:
             hint = "; training keeps those of every run.save_trials_every updates"
             raise RunFolderError(f"{self.name} has no trials yet{hint if self.config().get('kind') == 'train' else ''}")
-        name = name or ("main" if "main" in arms else arms[-1])
+        updates = [arm for arm in arms if not arm.startswith("validation-")]
+        name = name or ("main" if "main" in arms else (updates or arms)[-1])
         if name not in arms:
             raise UnknownName(f"arm of {self.name}", name, arms)
         return name

@@ -194,14 +194,14 @@ class Trainer:
             self.notices = []
         self.has_warned_of_cuts = any(line.get("replies/cut", 0.0) >= WARN_FROM for line in self.metrics.read())
         if self.validation is not None and start == 0 and not self.metrics.read():
-            self.metrics.write({"update": 0, **self._validate()})
+            self.metrics.write({"update": 0, **self._validate(0)})
         self.stop()  # from here on there is an update to finish
         for update in range(start, self.config.run.updates):
             metrics = self._update(update)
             done = update + 1
             last = done == self.config.run.updates
             if self.validation is not None and (done % self.config.run.validate_every == 0 or last):
-                metrics |= self._validate()
+                metrics |= self._validate(done)
             self.metrics.write({"update": done, **metrics})
             stopping = self.stop()
             if done % self.config.run.checkpoint_every == 0 or last or stopping:
@@ -372,9 +372,15 @@ class Trainer:
             reflection_limit=self.config.trial.reflection_tokens,
         )
 
-    def _validate(self) -> dict[str, float]:
+    def _validate(self, updates: int) -> dict[str, float]:
+        """Validate after so many updates, and keep some of the trials."""
+        if self.validation is None:
+            return {}
         self.loaded.model.eval()
-        return self.validation.play() if self.validation is not None else {}
+        metrics, trials = self.validation.play()
+        if trials:
+            self.folder.write_trials(f"validation-{updates:05d}", trials)
+        return metrics
 
     def _keep_trials(self, update: int, groups: list[Group]) -> None:
         every = self.config.run.save_trials_every

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from mulligan.eval.passk import DIVERSITY_TRIALS, diversity, pass_at
@@ -14,12 +15,15 @@ from mulligan.rollout.groups import Mixture
 from mulligan.rollout.tasksets import next_alike, tasks_of
 from mulligan.seeding import derive
 from mulligan.training.config import Config
-from mulligan.types import Trial
+from mulligan.types import Completion, Episode, Trial
 
 VALIDATION_EPISODES = 3
 """Episodes of validation trials, whatever the run trains with: as many as evaluations have, so that both agree."""
 RETRIES = 2
 """How often a trial that failed outside agent and task is played again. More would hide a broken environment."""
+KEPT_TASKS = 16
+"""Tasks of each environment whose trials a run folder keeps at every validation: the same ones, so that the play of one
+task can be followed from update to update."""
 TRIALS_AT_A_TIME = 1024
 """Trials under way of each update. The engine's slots set the pace; this bounds the conversations in memory."""
 
@@ -46,10 +50,13 @@ class Validation:
             )
             self.jobs[name] = [Job(task, self.config.seed, related=next_alike(task, tasks, related)) for task in tasks]
 
-    def play(self) -> dict[str, float]:
-        """p@1 … p@3, three episodes with memory, whatever the run trains with; and the diversity of first episodes."""
+    def play(self) -> tuple[dict[str, float], list[Trial]]:
+        """p@1 … p@3, three episodes with memory, whatever the run trains with; and the diversity of first episodes.
+
+        The trials are those of the first `KEPT_TASKS` tasks of each environment, without their tokens.
+        """
         if not any(self.jobs.values()):
-            return {}
+            return {}, []
         trials = self._played([job for jobs in self.jobs.values() for job in jobs], VALIDATION_EPISODES)
         metrics = {f"validation/p@{k}": share for k, share in enumerate(pass_at(trials, VALIDATION_EPISODES), 1)}
         if failed := sum(trial.failed for trial in trials):  # they count as not solved
@@ -62,7 +69,13 @@ class Validation:
                 for number in range(DIVERSITY_TRIALS)
             ]
             metrics["validation/diversity"] = diversity(self._played(again, 1))
-        return metrics
+        return metrics, [without_tokens(trial) for trial in self._to_keep(trials)]
+
+    def _to_keep(self, trials: list[Trial]) -> Iterator[Trial]:
+        """`trials` are in the order of the jobs."""
+        remaining = iter(trials)
+        for jobs in self.jobs.values():
+            yield from list(islice(remaining, len(jobs)))[:KEPT_TASKS]
 
     def _played(self, jobs: list[Job], episodes: int) -> list[Trial]:
         trials: dict[int, Trial] = {}
@@ -70,3 +83,20 @@ class Validation:
         playing = partial(collect, jobs, self.policy, settings, concurrency=TRIALS_AT_A_TIME, retries=RETRIES)
         self.run(partial(playing, on_trial=trials.__setitem__))
         return [trials[index] for index in sorted(trials)]
+
+
+def without_tokens(trial: Trial) -> Trial:
+    """The trial as text: token ids and log-probabilities would be most of its size."""
+    return replace(trial, episodes=tuple(map(_text_of_episode, trial.episodes)))
+
+
+def _text_of_episode(episode: Episode) -> Episode:
+    turns = tuple(replace(turn, reply=_text_of(turn.reply)) for turn in episode.turns)
+    note = episode.reflection
+    if note is not None and note.completion is not None:
+        note = replace(note, completion=_text_of(note.completion))
+    return replace(episode, turns=turns, reflection=note)
+
+
+def _text_of(reply: Completion) -> Completion:
+    return replace(reply, ids=None, logprobs=None, prompt_ids=None)
