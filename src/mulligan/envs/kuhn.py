@@ -25,6 +25,7 @@ from functools import cache
 from itertools import permutations
 from typing import Any, ClassVar, NamedTuple, Self
 
+from mulligan.envs import drawing
 from mulligan.envs.base import (
     ORDER,
     Player,
@@ -138,6 +139,7 @@ def state_key(mine: int, betting: str, theirs: int) -> str:
 class KuhnPoker:
     """Kuhn poker against one opponent: bet, bluff, call or fold with one card of three."""
 
+    draw = staticmethod(drawing.poker)
     kind: ClassVar[str] = "versus"
     defaults: ClassVar[dict[str, ParamValue]] = {"opponent": "soft-aggressive", "seat": 0, "pool": "", "hands": 1}
     turns: ClassVar[int] = 4

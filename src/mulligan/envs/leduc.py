@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from mulligan.envs import drawing
 from mulligan.envs.adapters.openspiel import SpielGame
 from mulligan.envs.adapters.spiel_hand import Children, HandTree, Numbers, ending_key, hand_tree
 from mulligan.envs.adapters.spiel_opponents import FOLD, habits_of, leduc_ranks, shown_card
@@ -40,6 +41,7 @@ SYNONYMS = {"check": "call", "bet": "raise"}
 class LeducPoker(SpielGame):
     """Leduc poker against one opponent: two rounds of betting, with one card in the hand and one on the table."""
 
+    draw = staticmethod(drawing.poker)
     defaults: ClassVar[dict[str, ParamValue]] = {"opponent": "rock", "seat": 0, "pool": ""}
     name: ClassVar[str] = "leduc"
     game_name: ClassVar[str] = GAME

@@ -27,6 +27,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar
 
+from mulligan.envs import drawing
 from mulligan.envs.base import library
 from mulligan.envs.repeated import LONGEST, Habit, Opponent, Payoffs, RepeatedGame
 from mulligan.errors import UnknownName
@@ -179,6 +180,7 @@ def _long_match() -> Any:
 class RockPaperScissors(RepeatedGame):
     """Rock-paper-scissors: a match against one opponent, whose habit can be found out and exploited."""
 
+    draw = staticmethod(drawing.throws)
     name: ClassVar[str] = "rps"
     unit: ClassVar[str] = "throw"
     moves: ClassVar[tuple[str, ...]] = MOVES

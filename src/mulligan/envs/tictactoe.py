@@ -24,6 +24,7 @@ from functools import cache
 from statistics import fmean
 from typing import ClassVar, NamedTuple, Self
 
+from mulligan.envs import drawing
 from mulligan.envs.base import ORDER, Player, action_text, pick, reflection_text, settle_seat
 from mulligan.envs.opponents import (
     ask_move,
@@ -118,6 +119,7 @@ HABITS: Mapping[str, Habit] = {
 class TicTacToe:
     """Tic-Tac-Toe against one opponent: three in a row wins."""
 
+    draw = staticmethod(drawing.tictactoe)
     kind: ClassVar[str] = "versus"
     defaults: ClassVar[dict[str, ParamValue]] = {"opponent": "mcts:100", "seat": 0, "pool": ""}
     turns: ClassVar[int] = 7

@@ -23,7 +23,10 @@ COMMANDS = {
     "sweep": "compare training runs: arms side by side, over seeds, by one protocol",
     "compare": "results side by side: p@k over seeds, paired differences, cost, curves",
     "demo": "RL and meta-RL from one warm start, in minutes on two cores",
-    "show": "read a trial of a run folder",
+    "view": "runs in the browser: figures, curves, trials turn by turn; live",
+    "runs": "the runs of a folder, with their headline figures",
+    "report": "runs as one HTML file that holds everything",
+    "show": "list the trials of a run, or read one",
     "check": "test an environment against the contract",
     "bench": "benchmarks",
 }

@@ -39,6 +39,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+from mulligan.envs import drawing
 from mulligan.envs.base import Player, action_text, check_choices, check_range, draw
 from mulligan.envs.expedition import views
 from mulligan.envs.expedition.model import Action, Model, State, Told, model_of
@@ -68,6 +69,7 @@ _LONGEST_ACTION = 80
 class Expedition:
     """Find out first or take what is sure: worlds in which an attempt that explores pays only later."""
 
+    draw = staticmethod(drawing.expedition)
     defaults: ClassVar[dict[str, ParamValue]] = {
         "world": "signpost", "view": "plain", "words": "usual", "doors": "8", "rooms": "12", "tools": "4",
         "trails": "5", "sites": 2, "prize": 1.0, "consolation": 0.1, "sure": 0.3, "hours": 0, "search": 2, "climb": 4,

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
+from mulligan.envs import drawing
 from mulligan.envs.base import Player, action_text, check_choices, check_range, least_image
 from mulligan.envs.model import Model
 from mulligan.errors import ParameterError
@@ -106,6 +107,7 @@ def cascade(board: Grid, counts: bytes, opened: bytearray, cell: int) -> list[in
 class MineSweeper:
     """Open every safe cell of a board with hidden mines; the first click may be a mine."""
 
+    draw = staticmethod(drawing.minesweeper)
     defaults: ClassVar[dict[str, ParamValue]] = {
         "rows": 6, "cols": 6, "mines": 3, "view": "board", "price": 0.0,
     }  # fmt: skip

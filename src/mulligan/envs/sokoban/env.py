@@ -29,6 +29,7 @@ from functools import cache
 from itertools import product
 from typing import ClassVar, NamedTuple
 
+from mulligan.envs import drawing
 from mulligan.envs.base import Player, action_text, check_choices, check_range, least_image, tagged
 from mulligan.envs.sokoban import levels as level_source
 from mulligan.envs.sokoban import solver
@@ -61,6 +62,7 @@ class PlayedTurn(NamedTuple):
 class Sokoban:
     """Push every box onto a goal; boxes cannot be pulled, so a wrong push can lose the level."""
 
+    draw = staticmethod(drawing.sokoban)
     defaults: ClassVar[dict[str, ParamValue]] = {
         "rows": 6, "cols": 6, "boxes": 2, "moves": 3, "solution": 15, "levels": "generated", "level": -1,
         "view": "board", "lost": "runs", "advice": "solver",

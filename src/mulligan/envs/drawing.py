@@ -1,0 +1,211 @@
+"""Pictures of games, from what an agent has seen of them: cells in rows, which a page draws and nobody has to trust.
+
+An environment draws through one optional static method, `draw(task, seen)`: `seen` are the observations of an episode
+so far, the last one newest; None where they show nothing to draw. It reads text alone, so that a trial can be drawn
+long after it was played, without its world.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from mulligan.types import Task
+
+KINDS = (
+    "hidden", "open", "mine", "wall", "floor", "goal", "box", "stored", "you", "x", "o", "card", "back", "win", "loss",
+    "draw", "place", "prize", "miss", "shown", "here", "label",
+)  # fmt: skip
+"""What a page knows how to colour."""
+MOST_CELLS = 2_500
+Draw = Callable[[Task, Sequence[str]], "Drawing | None"]
+
+
+class Cell(NamedTuple):
+    """One cell of a picture."""
+
+    kind: str
+    """One of `KINDS`."""
+    text: str = ""
+    name: str = ""
+    """What an agent calls it in its actions, so that the page can mark the cell that it chose."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """Rows of cells, of equal length where they are a board."""
+
+    rows: tuple[tuple[Cell, ...], ...]
+    words: str
+    """The picture in words, for people who hear the page."""
+    is_board: bool = True
+    """Cells are squares that touch; otherwise they are cards or places with a text."""
+
+
+def board_of(rows: Iterable[Iterable[Cell]], words: str) -> Drawing | None:
+    drawn = tuple(tuple(row) for row in rows)
+    count = sum(map(len, drawn))
+    return Drawing(drawn, words) if 0 < count <= MOST_CELLS and len({*map(len, drawn)}) == 1 else None
+
+
+def pieces_of(rows: Iterable[Iterable[Cell]], words: str) -> Drawing | None:
+    drawn = tuple(tuple(row) for row in rows if row)
+    return Drawing(drawn, words, is_board=False) if 0 < sum(map(len, drawn)) <= MOST_CELLS else None
+
+
+_NEWS = re.compile(r"\b([a-z])(\d{1,2})=([0-8*])")
+
+
+def minesweeper(task: Task, seen: Sequence[str]) -> Drawing | None:
+    """Both views: a board as it is; of the compact one, what was told so far."""
+    rows, cols, compact = task.integer("rows"), task.integer("cols"), task["view"] == "compact"
+    if rows * cols > MOST_CELLS:
+        return None
+    shown: dict[tuple[int, int], str] = {}
+    if compact:
+        for letter, number, text in _NEWS.findall("\n".join(seen)):
+            shown[int(number) - 1, ord(letter) - ord("a")] = text
+    else:
+        lines = [line.split()[1:] for line in seen[-1].splitlines()[1 : rows + 1]]
+        if len(lines) != rows or any(len(line) != cols for line in lines):
+            return None
+        shown = {(y, x): text for y, line in enumerate(lines) for x, text in enumerate(line) if text != "?"}
+
+    def cell(y: int, x: int) -> Cell:
+        name = f"{chr(ord('a') + x)}{y + 1}" if compact else f"({y + 1}, {x + 1})"
+        text = shown.get((y, x))
+        kind = "hidden" if text is None else "mine" if text == "*" else "open"
+        return Cell(kind, "" if text in (None, "0") else "✹" if text == "*" else str(text)[:2], name)
+
+    words = f"{rows} by {cols} cells, {len(shown)} open" + (", a mine hit" if "*" in shown.values() else "")
+    return board_of(((cell(y, x) for x in range(cols)) for y in range(rows)), words)
+
+
+_SOKOBAN: Mapping[str, Cell] = {
+    "#": Cell("wall"), "_": Cell("floor"), "O": Cell("goal", "○"), "X": Cell("box"), "*": Cell("stored", "✓"),
+    "P": Cell("you", "☻"), "+": Cell("you", "☻"),
+}  # fmt: skip
+_LISTED = re.compile(r"^(walls|goals|boxes|you) (.*)$", re.MULTILINE)
+_CELL = re.compile(r"([a-z])(\d{1,2})(\*?)")
+
+
+def sokoban(task: Task, seen: Sequence[str]) -> Drawing | None:
+    if task["view"] == "cells":
+        return _sokoban_cells(task, seen)
+    rows, lines = task.integer("rows"), [line.split() for line in seen[-1].splitlines()]
+    boards = [line for line in lines if line and all(glyph in _SOKOBAN for glyph in line)][-rows:]
+    boxes = sum(line.count("X") for line in boards)
+    return board_of(([_SOKOBAN[glyph] for glyph in line] for line in boards), f"{boxes} boxes not on a goal")
+
+
+def _sokoban_cells(task: Task, seen: Sequence[str]) -> Drawing | None:
+    """Walls and goals are told once; the outer walls are not."""
+    rows, cols = task.integer("rows"), task.integer("cols")
+    told: dict[str, dict[tuple[int, int], str]] = {"walls": {}, "goals": {}}
+    for kind, text in _LISTED.findall("\n".join(seen)):
+        told[kind] = {(int(number), ord(letter) - 96): star for letter, number, star in _CELL.findall(text)}
+    boxes = told.get("boxes", {})
+
+    def cell(place: tuple[int, int]) -> Cell:
+        if place in told["walls"] or place[0] in (0, rows - 1) or place[1] in (0, cols - 1):
+            return _SOKOBAN["#"]
+        if place in boxes:
+            return _SOKOBAN["*" if boxes[place] or place in told["goals"] else "X"]
+        return _SOKOBAN["P" if place in told.get("you", {}) else "O" if place in told["goals"] else "_"]
+
+    left = sum(place not in told["goals"] for place in boxes)
+    return board_of(([cell((y, x)) for x in range(cols)] for y in range(rows)), f"{left} boxes not on a goal")
+
+
+def tictactoe(task: Task, seen: Sequence[str]) -> Drawing | None:
+    lines = [line.split() for line in seen[-1].splitlines()[:3]]
+    if [len(line) for line in lines] != [3, 3, 3]:
+        return None
+    kinds = {"X": "x", "O": "o"}
+    rows = [
+        [Cell(kinds.get(mark, "floor"), mark if mark in kinds else "", f"({y}, {x})") for x, mark in enumerate(line, 1)]
+        for y, line in enumerate(lines, 1)
+    ]
+    return board_of(rows, "; ".join(" ".join(line) for line in lines))
+
+
+_CARD = re.compile(r"(Your card|Open card|opponent holds)[: ] ?([JQK]|none)")
+
+
+def poker(task: Task, seen: Sequence[str]) -> Drawing | None:
+    """Kuhn and Leduc: one's card, the open one, and the opponent's once it is shown."""
+    cards = dict(_CARD.findall(seen[-1]))
+    if "Your card" not in cards:
+        return None
+    row = [Cell("label", "you"), Cell("card", cards["Your card"][:1])]
+    if (open_card := cards.get("Open card")) is not None:
+        row += [Cell("label", "open"), Cell("back", "") if open_card == "none" else Cell("card", open_card)]
+    theirs = cards.get("opponent holds")
+    row += [Cell("label", "opponent"), Cell("card", theirs) if theirs else Cell("back", "")]
+    return pieces_of([row], f"you hold {cards['Your card']}, the opponent {theirs or 'a hidden card'}")
+
+
+_THROW = re.compile(r"\b(rock|paper|scissors)/(rock|paper|scissors)\b")
+_SIGNS = {"rock": "✊", "paper": "✋", "scissors": "✌"}
+_BEATS = {"rock": "scissors", "paper": "rock", "scissors": "paper"}
+
+
+def throws(task: Task, seen: Sequence[str]) -> Drawing | None:
+    """Rock-paper-scissors: both hands, throw by throw; green where the agent won it."""
+    played = _THROW.findall(seen[-1])
+    if not played:
+        return None
+    kinds = ["draw" if mine == theirs else "win" if _BEATS[mine] == theirs else "loss" for mine, theirs in played]
+    rows = [
+        [Cell("label", who), *(Cell(kind, _SIGNS[each[side]]) for kind, each in zip(kinds, played, strict=True))]
+        for side, who in enumerate(("you", "opponent"))
+    ]
+    won, lost = kinds.count("win"), kinds.count("loss")
+    return board_of(rows, f"{len(played)} throws: won {won}, lost {lost}, drawn {len(played) - won - lost}")
+
+
+_NAMED = re.compile(r"^(?:Doors|Rooms|Tools): (.*)\.$", re.MULTILINE)
+_TRAILS = re.compile(r"^Trails: (.*)\.$", re.MULTILINE)
+_AT = re.compile(r"You are at the (\w+)\.")
+_TOLD = (
+    (
+        "shown",
+        re.compile(r"(?:prize is behind|you see the treasure (?:in|at)|seems to be (?:in|at)) the (\w+)"),
+    ),
+    ("prize", re.compile(r"You found the treasure (?:in|at) the (\w+)")),
+    ("miss", re.compile(r"The treasure is not (?:in|at) the (\w+)")),
+    ("shown", re.compile(r"\b([a-h]\d)=ok\b")),
+    ("prize", re.compile(r"\b([a-h]\d)=\*")),
+    ("miss", re.compile(r"\b([a-h]\d)=0\b")),
+)
+_PAID = re.compile(r"(?:Behind the|The) (\w+)(?: door:| earned) (-?[\d.]+\d|\d)")
+_PLACE = re.compile(r"\b[a-h]\d\b(?!=)")
+_ACROSS = 4
+
+
+def expedition(task: Task, seen: Sequence[str]) -> Drawing | None:
+    """The map: what was searched, found and shown in this episode, and where one is."""
+    text, first = "\n".join(seen), seen[0]
+    trails = [trail.split(", then ") for line in _TRAILS.findall(first) for trail in line.split("; ")]
+    names = [name.removesuffix(" (known)") for line in _NAMED.findall(first) for name in re.split(r"[;,] ", line)]
+    if task["view"] == "compact":
+        names = _PLACE.findall(first)
+    rows = trails or [names[start : start + _ACROSS] for start in range(0, len(names), _ACROSS)]
+    told = {name: kind for kind, pattern in _TOLD for name in pattern.findall(text)}
+    best = float(task["prize"])
+    told |= {name: "prize" if float(paid) >= best else "miss" for name, paid in _PAID.findall(text)}
+    position = (_AT.findall(text) or [""])[-1]
+    signs = {"prize": "★ ", "miss": "✗ ", "shown": "! "}
+    verb = {"signpost": "open ", "toolbox": "use "}.get(str(task["world"]), "search ")
+
+    def cell(name: str) -> Cell:
+        kind = told.get(name, "here" if name == position else "place")
+        action = name if task["view"] == "compact" else verb + name
+        return Cell(kind, signs.get(kind, "") + name[:24], action)
+
+    drawn = [[cell(name) for name in row] for row in rows]
+    if trails:
+        drawn = [[Cell("here" if position == "camp" else "place", "camp")], *drawn]
+    return pieces_of(drawn, "; ".join(f"{name}: {kind}" for name, kind in told.items()) or "nothing is known yet")

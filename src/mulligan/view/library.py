@@ -1,0 +1,122 @@
+"""Every question that a page asks about the runs of a folder, by name: the server, the files of an export and a report
+give the same answers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from mulligan.errors import ParameterError, UnknownName, UsageError
+from mulligan.view.curves import curves
+from mulligan.view.details import compared, detail, shared_tasks
+from mulligan.view.folder import inside
+from mulligan.view.index import TrialIndex
+from mulligan.view.query import Wanted, page
+from mulligan.view.runs import card, run_cards, version
+from mulligan.view.trials import trial_page
+
+Params = Mapping[str, str]
+PATIENCE = 0.5
+"""Seconds that a question waits for the index; a thread goes on with it, and pages say how far it is."""
+_MOST_RUNS = 12
+"""Runs in one comparison."""
+_BETWEEN = "\n"
+"""Between the names of several runs: a name may hold anything else."""
+
+
+class Library:
+    """The runs of one folder."""
+
+    def __init__(self, root: Path, patience: float = PATIENCE) -> None:
+        self.root, self.patience = root.absolute(), patience
+        if not self.root.is_dir():
+            raise UsageError(f"there is no folder {root}")
+        self._indexes: dict[str, TrialIndex] = {}
+        self._lock = threading.Lock()
+        self._answers: Mapping[str, Callable[[Params], Any]] = {
+            "runs": lambda params: {"root": self.root.name, "runs": run_cards(self.root)},
+            "run": self._run,
+            "curves": lambda params: curves(self.root, _given(params, "run")),
+            "trials": self._trials,
+            "trial": self._trial,
+            "compare": lambda params: compared(self.root, _several(params)),
+            "shared": self._shared,
+            "version": lambda params: {"version": version(self.root, _several(params))},
+        }
+
+    def answer(self, question: str, params: Params) -> Any:
+        """The answer as plain data; raises `MulliganError` where there is none."""
+        if question not in self._answers:
+            raise UnknownName("question", question, self._answers)
+        try:
+            return self._answers[question](params)
+        except (OSError, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+            raise UsageError(
+                f"{params.get('run', question)} cannot be read: {type(error).__name__}: {error}"
+            ) from error
+
+    def index(self, name: str, first: str | None = None) -> TrialIndex:
+        """The index of a run, brought up to date."""
+        path = inside(self.root, name)
+        with self._lock:
+            index = self._indexes.setdefault(name, TrialIndex(path))
+        index.refresh(self.patience, first)
+        return index
+
+    def _run(self, params: Params) -> Any:
+        name = _given(params, "run")
+        return detail(self.root, name, self.index(name))
+
+    def _trials(self, params: Params) -> Any:
+        name, wanted = _given(params, "run"), Wanted.of(params)
+        index = self.index(name, wanted.arm)
+        return {"card": card(self.root, name), "state": index.state(), **page(index, wanted)}
+
+    def _trial(self, params: Params) -> Any:
+        name, arm = _given(params, "run"), _given(params, "arm")
+        index = self.index(name, arm)
+        return {"card": card(self.root, name), **trial_page(index, arm, _place(params))}
+
+    def _shared(self, params: Params) -> Any:
+        first, second = self._arm(params, ""), self._arm(params, "2")
+        return {
+            "runs": [card(self.root, first[0]), card(self.root, second[0])],
+            "arms": [first[1], second[1]],
+            "choices": [[each["name"] for each in index.state()["arms"]] for _, _, index in (first, second)],
+            "tasks": shared_tasks(first[2], first[1], second[2], second[1]),
+        }
+
+    def _arm(self, params: Params, number: str) -> tuple[str, str, TrialIndex]:
+        """The run, its arm and its index; the arm is by default main, or the last validation."""
+        name = _given(params, f"run{number}")
+        arm = params.get(f"arm{number}", "")
+        index = self.index(name, arm or "main")
+        return name, arm or usual_arm([each["name"] for each in index.state()["arms"]]), index
+
+
+def usual_arm(arms: list[str]) -> str:
+    """The arm to look at first: main, or of a training run its last validation, or its last update."""
+    validations = [arm for arm in arms if arm.startswith("validation-")]
+    return "main" if "main" in arms else (validations or arms or [""])[-1]
+
+
+def _given(params: Params, name: str) -> str:
+    if not params.get(name):
+        raise ParameterError(f"{name} must be given")
+    return params[name]
+
+
+def _several(params: Params) -> list[str]:
+    names = _given(params, "runs").split(_BETWEEN)
+    if len(names) > _MOST_RUNS:
+        raise ParameterError(f"at most {_MOST_RUNS} runs can be compared (got {len(names)})")
+    return names
+
+
+def _place(params: Params) -> int:
+    text = _given(params, "place")
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise ParameterError(f"place must be a whole number (got {text!r})")
+    return int(text)

@@ -1,0 +1,37 @@
+"use strict";
+/* Pictures that environments draw: cells in rows. */
+(() => {
+  const { el } = mulligan;
+
+  /** The picture as a grid; `action` marks the cell that the agent chose. */
+  function picture(drawing, action = "", size = "") {
+    const chosen = action.trim().toLowerCase();
+    const rows = drawing.rows.map((row) => el("div", { class: "drawn-row", "aria-hidden": "true" }, row.map(([kind, text, name]) => {
+      const isChosen = name && name.toLowerCase() === chosen;
+      return el("span", { class: `cell k-${kind} ${kind === "open" && /^[1-8]$/.test(text) ? `near${text}` : ""} ${isChosen ? "chosen" : ""}`,
+        title: name || null }, text);
+    })));
+    const longest = Math.max(...drawing.rows.map((row) => row.length));
+    const label = drawing.words + (chosen ? `; the agent chose ${chosen}` : "");
+    const figure = el("div", { class: `drawn ${drawing.board ? "board" : "pieces"} ${size}`, role: "img", "aria-label": label }, rows);
+    figure.style.setProperty("--across", String(longest));
+    return figure;
+  }
+
+  /** What was seen: the picture if there is one, otherwise the text. */
+  const world = (drawing, text, action, size) => (drawing ? picture(drawing, action, size)
+    : el("pre", { class: `seen ${size || ""}`, tabindex: size ? null : "0" }, text));
+
+  const OUTCOMES = { w: ["won", "won"], l: ["lost", "lost"], d: ["drawn", "drawn"], t: ["lost", "out of turns"],
+    c: ["lost", "context full"], f: ["failed", "failed outside the agent"] };
+
+  /** A chip for each attempt: green where it was won. */
+  function attempts(outcomes) {
+    const words = [...outcomes].map((letter, number) => `attempt ${number + 1} ${(OUTCOMES[letter] || OUTCOMES.f)[1]}`);
+    return el("span", { class: "attempts", role: "img", "aria-label": words.join(", "), title: words.join(", ") },
+      [...outcomes].map((letter) => el("span", { class: `attempt ${(OUTCOMES[letter] || OUTCOMES.f)[0]}`, "aria-hidden": "true" },
+        { w: "✓", d: "=", f: "!" }[letter] || "✗")));
+  }
+
+  Object.assign(mulligan, { picture, world, attempts });
+})();

@@ -1,0 +1,122 @@
+"use strict";
+/* A run's page, the curves of one or several, and comparisons. */
+(() => {
+  const { el, address, load, pages, lineChart, section, settings, notes, texts, table, ago, percent } = mulligan;
+
+  const lastPart = (name) => name.split("/").at(-1);
+
+  function facts(card) {
+    const parts = [card.env, card.what, card.began ? `begun ${ago(card.began)}` : "", card.status];
+    return el("p", { class: "soft" }, parts.filter(Boolean).join(" · "));
+  }
+
+  function finding(card) {
+    const { figures } = card;
+    if (card.kind === "unreadable") return card.headline;
+    if (!figures.length) return card.kind === "train" ? "Nothing is measured yet." : "";
+    if (card.versus) return `It earns ${card.headline.replace("return ", "")}.`;
+    if (figures.length === 1) return `It solves ${percent(figures[0])} % of the tasks.`;
+    const gain = 100 * (figures.at(-1) - figures[0]);
+    return `It solves ${percent(figures[0])} % of the tasks at the first attempt and ${percent(figures.at(-1))} % within ${figures.length}: `
+      + `${gain.toFixed(1)} points more${gain < 0.05 ? ": further attempts add nothing" : ""}.`;
+  }
+
+  function armList(run, state) {
+    const { arms } = state;
+    if (!arms.length) return null;
+    const validations = arms.filter((arm) => arm.name.startsWith("validation-"));
+    const others = arms.filter((arm) => !arm.name.startsWith("validation-"));
+    const link = (arm) => el("li", {}, el("a", { href: address("trials", { run, arm: arm.name }) }, armName(arm.name)), el("small", {}, ` ${arm.trials.toLocaleString()}`));
+    const list = (title, chosen) => (chosen.length ? el("div", {}, el("h3", {}, title),
+      el("ul", { class: "arms" }, chosen.slice(0, 40).map(link)), chosen.length > 40 ? el("p", {}, el("a", { href: address("trials", { run }) }, `all ${chosen.length}`)) : null) : null);
+    const last = validations.at(-1);
+    return el("section", {}, el("h2", {}, "Trials to read"),
+      last && validations.length > 1 ? el("p", {}, el("a", { class: "button go", href: address("trial", { run, arm: last.name, place: 0 }) },
+        "Follow one task over training"), el("span", { class: "soft" }, ` ${validations.length} validations of the same tasks`)) : null,
+      el("div", { class: "beside" }, list("By arm", others), list("Validation", validations)), reading(state));
+  }
+
+  /** How far the index is, and what could not be read. */
+  function reading(state) {
+    const lines = [];
+    if (state.indexed + state.unread < state.bytes && state.bytes) lines.push(`Reading the trials: ${Math.floor(100 * state.indexed / state.bytes)} % so far; the list grows.`);
+    if (state.unread) lines.push(`${state.unread.toLocaleString()} bytes cannot be read and are left out.`);
+    return lines.length ? el("p", { class: "notice", role: "status" }, lines.join(" ")) : null;
+  }
+
+  function armName(arm) {
+    const [, kind, number] = /^(update|validation)-0*(\d+)$/.exec(arm) || [];
+    return kind ? (kind === "update" ? `update ${number}` : `after update ${number}`) : arm;
+  }
+
+  const COLOUR_OF = { RL: 1, "meta-RL": 2 };
+
+  /** Charts of several runs: a line for each group of seeds, with the band from the least to the greatest. */
+  function charts(given) {
+    const several = given.length > 1;
+    const groups = new Map();
+    for (const run of given) groups.set(run.group, [...(groups.get(run.group) || []), run]);
+    const titles = [...new Set(given.flatMap((run) => run.charts.map((chart) => chart.title)))];
+    return titles.map((title) => {
+      const series = [...groups.values()].flatMap((runs, number) => merged(runs, title, several, groups.size > 1 ? number : null));
+      const { kind } = given.flatMap((run) => run.charts).find((chart) => chart.title === title);
+      return series.length ? lineChart({ title, kind, series: series.slice(0, 14) }) : null;
+    });
+  }
+
+  function merged(runs, title, several, group) {
+    const lines = runs.map((run) => (run.charts.find((chart) => chart.title === title) || { series: [] }).series);
+    const metrics = [...new Map(lines.flat().map((line) => [line.metric, line])).values()];
+    return metrics.map((metric, number) => {
+      const seeds = lines.map((series) => series.find((line) => line.metric === metric.metric)).filter(Boolean).map((line) => new Map(line.points));
+      const xs = [...new Set(seeds.flatMap((points) => [...points.keys()]))].sort((one, other) => one - other);
+      const values = xs.map((x) => seeds.map((points) => points.get(x)).filter((value) => value !== undefined));
+      const who = !several ? "" : runs.length > 1 ? `${runs[0].method}, ${runs.length} seeds` : lastPart(runs[0].id);
+      const isAlone = metrics.length === 1;
+      return { name: [who, isAlone && who ? "" : metric.label].filter(Boolean).join(": "),
+        colour: group === null ? number : (COLOUR_OF[runs[0].method] && group < 2 ? COLOUR_OF[runs[0].method] + 0 : group),
+        dash: group === null ? "" : ["", "7 4", "2 3", "9 3 2 3"][number % 4],
+        points: xs.map((x, place) => [x, values[place].reduce((sum, value) => sum + value, 0) / values[place].length]),
+        band: runs.length > 1 ? xs.map((x, place) => [x, Math.min(...values[place]), Math.max(...values[place])]) : [] };
+    });
+  }
+
+  pages.run = async (params, place) => {
+    const about = await load("run", { run: params.run });
+    const { card } = about;
+    const curves = card.kind === "train" ? await load("curves", { run: params.run }) : null;
+    place.replaceChildren(...[el("h1", {}, card.name), facts(card), el("p", { class: "lead" }, finding(card)),
+      card.method === "RL" && card.kind === "train" ? el("p", { class: "soft" }, "RL: trained on single episodes. It is validated with three attempts and memory, as everybody.") : null,
+      about.sections.map(section), armList(params.run, about.trials),
+      curves && curves.charts.length ? el("section", {}, el("h2", {}, "Curves"), el("div", { class: "charts" }, charts([curves]))) : null,
+      curves && curves.warnings.length ? notes(curves.warnings.map((each) => `update ${each.update}: ${each.text}`)) : null,
+      about.tables.length ? el("section", {}, el("h2", {}, "Tables"), about.tables.map(texts)) : null,
+      about.inside.length ? el("section", {}, el("h2", {}, "Runs inside"), el("ul", { class: "inside" }, about.inside.map((run) =>
+        el("li", {}, el("a", { href: address("run", { run: run.id }) }, run.name), el("span", { class: "soft" }, ` ${run.headline || run.status}`))))) : null,
+      notes(about.notes), settings(about.settings)].flat(3).filter(Boolean));
+    return { title: card.name, trail: [], runs: card.status === "running" ? [params.run] : [] };
+  };
+
+  pages.curves = async (params, place) => {
+    const names = (params.runs || "").split("\n").filter(Boolean);
+    const given = await Promise.all(names.map((run) => load("curves", { run })));
+    place.replaceChildren(el("h1", {}, "Curves"),
+      el("p", { class: "soft" }, names.map(lastPart).join(" · ")),
+      el("p", { class: "lead" }, "Runs that differ only in their seed are one line: their mean, with a band from the least to the greatest."),
+      el("div", { class: "charts" }, charts(given).filter(Boolean)));
+    return { title: "Curves", trail: [], runs: names };
+  };
+
+  pages.compare = async (params, place) => {
+    const names = (params.runs || "").split("\n").filter(Boolean);
+    const about = await load("compare", { runs: params.runs });
+    const rows = about.runs.map((run) => el("tr", {}, el("th", { scope: "row" }, el("a", { href: address("run", { run: run.id }) }, run.name)),
+      el("td", {}, run.env), el("td", {}, run.what), el("td", {}, run.headline)));
+    place.replaceChildren(...[el("h1", {}, "Side by side"), table(["run", "game", "what", "solved"], rows, "The runs"),
+      names.length === 2 ? el("p", {}, el("a", { class: "button go", href: address("pair", { run: names[0], run2: names[1] }) }, "Their trials on the same tasks")) : null,
+      about.sections.map(section), about.tables.map(texts), notes(about.notes)].flat().filter(Boolean));
+    return { title: "Side by side", trail: [], runs: [] };
+  };
+
+  Object.assign(mulligan, { armName, reading, lastPart });
+})();

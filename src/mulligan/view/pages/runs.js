@@ -1,0 +1,82 @@
+"use strict";
+/* The list of runs: what, when, status, headline figure; filtered, sorted, and chosen for a comparison. */
+(() => {
+  const { el, address, ago, bars, load, pages, isReport } = mulligan;
+  const chosen = new Set();
+  let wanted = { text: "", kind: "", sort: "began", isDown: true };
+  const KINDS = { train: "training", eval: "evaluation", sweep: "sweep", unreadable: "cannot be read" };
+  const COLUMNS = [["name", "run"], ["kind", "kind"], ["what", "what"], ["began", "when"], ["status", "status"], ["figure", "solved"]];
+
+  const valueOf = (run, column) => (column === "figure" ? run.figures.at(-1) ?? -Infinity : run[column]);
+
+  function sorted(runs) {
+    const words = wanted.text.toLowerCase().split(/\s+/).filter(Boolean);
+    const kept = runs.filter((run) => (!wanted.kind || run.kind === wanted.kind)
+      && words.every((word) => `${run.name} ${run.env} ${run.what} ${run.status}`.toLowerCase().includes(word)));
+    const sign = wanted.isDown ? -1 : 1;
+    return kept.sort((one, other) => {
+      const [first, second] = [valueOf(one, wanted.sort), valueOf(other, wanted.sort)];
+      return sign * (first > second ? 1 : first < second ? -1 : 0);
+    });
+  }
+
+  function row(run, changed) {
+    const pick = el("input", { type: "checkbox", "aria-label": `Choose ${run.name}`, checked: chosen.has(run.id),
+      change: (event) => { (event.target.checked ? chosen.add(run.id) : chosen.delete(run.id)); changed(); } });
+    const share = run.done && run.done[1] ? Math.min(1, run.done[0] / run.done[1]) : null;
+    return el("tr", { class: run.status === "running" ? "running" : "" },
+      el("td", { class: "pick" }, pick),
+      el("th", { scope: "row" }, el("a", { href: address("run", { run: run.id }) }, run.name)),
+      el("td", {}, el("span", { class: `badge ${run.kind}` }, KINDS[run.kind] || run.kind)),
+      el("td", {}, el("b", {}, run.env), run.env && run.what ? " · " : "", run.what),
+      el("td", { title: run.began ? new Date(1000 * run.began).toLocaleString() : null }, ago(run.began)),
+      el("td", {}, run.status === "running" ? el("span", { class: "pulse" }, "running", share === null ? "" : ` ${Math.round(100 * share)} %`) : run.status),
+      el("td", { class: "figure" }, run.figures.length && !run.versus ? bars(run.figures, run.headline) : null, el("span", {}, run.headline)));
+  }
+
+  pages.runs = async (params, place) => {
+    const { root, runs } = await load("runs");
+    for (const id of [...chosen]) if (!runs.some((run) => run.id === id)) chosen.delete(id);
+    const body = el("tbody", {});
+    const compare = el("div", { class: "choice" });
+    const count = el("p", { class: "soft", role: "status" });
+    const heads = COLUMNS.map(([name, title]) => el("th", { scope: "col" }, el("button", { type: "button", class: "sort", click: () => {
+      wanted = { ...wanted, sort: name, isDown: wanted.sort === name ? !wanted.isDown : name !== "name" };
+      refill();
+    } }, title)));
+
+    function choices() {
+      const ids = runs.map((run) => run.id).filter((id) => chosen.has(id));
+      const trains = ids.filter((id) => runs.find((run) => run.id === id).kind === "train");
+      compare.replaceChildren(...(ids.length ? [el("span", {}, `${ids.length} chosen: `),
+        trains.length ? el("a", { class: "button", href: address("curves", { runs: trains.join("\n") }) }, "Curves") : "",
+        ids.length > 1 ? el("a", { class: "button", href: address("compare", { runs: ids.join("\n") }) }, "Figures and differences") : "",
+        ids.length === 2 ? el("a", { class: "button", href: address("pair", { run: ids[0], run2: ids[1] }) }, "Trials side by side") : "",
+        el("button", { type: "button", click: () => { chosen.clear(); refill(); } }, "None")] : []));
+    }
+
+    function refill() {
+      const shown = sorted(runs);
+      body.replaceChildren(...shown.map((run) => row(run, choices)));
+      count.textContent = shown.length === runs.length ? `${runs.length} run${runs.length === 1 ? "" : "s"}` : `${shown.length} of ${runs.length} runs`;
+      heads.forEach((head, number) => head.setAttribute("aria-sort", COLUMNS[number][0] !== wanted.sort ? "none" : wanted.isDown ? "descending" : "ascending"));
+      choices();
+    }
+
+    const kinds = [...new Set(runs.map((run) => run.kind))];
+    place.replaceChildren(el("h1", {}, isReport ? "Report" : `Runs in ${root}`),
+      runs.length ? el("p", { class: "lead" }, "Choose a run to see its curves and to read its trials; tick two to compare them.")
+        : el("p", { class: "lead" }, "There is no run here yet. ", el("code", {}, "mulligan eval minesweeper --policy expert --tasks 16 --run runs/first"), " makes one."),
+      el("div", { class: "filters" },
+        el("label", {}, "Filter ", el("input", { type: "search", value: wanted.text, placeholder: "name, game, model …",
+          input: (event) => { wanted.text = event.target.value; refill(); } })),
+        kinds.length > 1 ? el("label", {}, "Kind ", el("select", { change: (event) => { wanted.kind = event.target.value; refill(); } },
+          el("option", { value: "" }, "all"), kinds.map((kind) => el("option", { value: kind, selected: wanted.kind === kind }, KINDS[kind] || kind)))) : null,
+        count),
+      compare,
+      el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Runs" }, el("table", { class: "runs" }, el("caption", { class: "hidden" }, "Runs"),
+        el("thead", {}, el("tr", {}, el("td", {}), heads)), body)));
+    refill();
+    return { title: "Runs", trail: [], runs: runs.filter((run) => run.status === "running").map((run) => run.id).slice(0, 12) };
+  };
+})();

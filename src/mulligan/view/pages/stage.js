@@ -1,0 +1,102 @@
+"use strict";
+/* One moment of a trial: what the agent saw, wrote and got; and the whole trial, attempt after attempt. */
+(() => {
+  const { el, world } = mulligan;
+
+  /** The moments of a trial in order; the turn after an attempt's last one is its end. */
+  const moments = (trial) => trial.episodes.flatMap((episode, number) =>
+    [...episode.turns.map((_, turn) => ({ episode: number, turn })), { episode: number, turn: episode.turns.length }]);
+
+  /** The nearest moment that the trial has. */
+  function settled(trial, moment) {
+    const episode = Math.max(0, Math.min(trial.episodes.length - 1, moment.episode));
+    return { episode, turn: Math.max(0, Math.min(trial.episodes[episode].turns.length, moment.turn)) };
+  }
+
+  const outcome = (episode) => (episode.stop === "turn limit" ? "out of turns" : episode.stop);
+  const kindOf = (episode) => (episode.won ? "won" : episode.failed ? "failed" : episode.stop === "drawn" ? "drawn" : "lost");
+  const reward = (value) => String(Number(value.toPrecision(4)));
+
+  function part(title, text, kind = "") {
+    return text ? el("div", { class: `part ${kind}` }, el("h4", {}, title), el("pre", {}, text)) : null;
+  }
+
+  /** What a reply holds beside its text. */
+  function beside(reply) {
+    return [part("thought", reply.reasoning, "thought"), part("refused", reply.refusal, "bad"), (reply.calls || []).map((call) => part("called a tool", call))];
+  }
+
+  function turnWords(turn) {
+    return [beside(turn), part("It wrote", turn.wrote || "(nothing)", "wrote"),
+      turn.cutOff ? el("p", { class: "bad" }, "The token limit cut this reply.") : null,
+      turn.valid ? null : el("p", { class: "bad" }, `This counted as no move${turn.fault && turn.fault !== "invalid" ? ` (${turn.fault})` : ""}.`),
+      part("It was told", turn.feedback, turn.valid ? "" : "bad"), part("It got", turn.got, "got"),
+      turn.reward ? el("p", {}, "Reward ", el("b", {}, reward(turn.reward))) : null];
+  }
+
+  function endWords(episode) {
+    return [el("p", {}, "The attempt ended: ", el("b", { class: kindOf(episode) }, outcome(episode)), `, reward ${reward(episode.reward)}.`),
+      episode.error ? part("Error", episode.error, "bad") : null, noteOf(episode)];
+  }
+
+  function noteOf(episode) {
+    if (!episode.note) return null;
+    return el("div", { class: "note" }, el("h4", {}, `Note after attempt ${episode.number}`),
+      beside(episode.note), el("pre", {}, episode.note.text || "(empty)"),
+      episode.note.valid ? null : el("p", { class: "soft" }, "Not in the form that was asked for; the next attempt saw it all the same."));
+  }
+
+  function remembered(episode, isOpen) {
+    return episode.remembered ? el("details", { class: "memory", open: isOpen }, el("summary", {}, "What it remembers of earlier attempts"), el("pre", {}, episode.remembered)) : null;
+  }
+
+  function given(episode) {
+    return episode.opening.length ? el("details", {}, el("summary", {}, "All it was given when this attempt began"),
+      episode.opening.map((message) => [el("h4", {}, message.role), el("pre", {}, message.text)])) : null;
+  }
+
+  /** The stage at a moment: the world, and beside it the words. */
+  function stage(trial, moment, heading = "h2") {
+    const episode = trial.episodes[moment.episode];
+    if (!episode) return el("p", {}, "This trial has no attempt.");
+    const turn = episode.turns[moment.turn];
+    const title = `Attempt ${episode.number}, ${turn ? `turn ${moment.turn + 1} of ${episode.turns.length}` : "the end"}`;
+    const drawing = turn ? turn.drawing : episode.finalDrawing;
+    const text = turn ? turn.seen : episode.final;
+    return el("section", { class: "stage", "aria-label": title },
+      el("div", { class: "world" }, el(heading, {}, title), world(drawing, text, turn && turn.valid ? turn.action : ""),
+        turn ? el("p", { class: "does" }, turn.valid ? "It plays " : "It says ", el("code", {}, turn.action || "(nothing)")) : el("p", { class: `does ${kindOf(episode)}` }, outcome(episode))),
+      el("div", { class: "words" }, moment.turn === 0 || !turn ? remembered(episode, true) : null,
+        drawing && turn ? el("details", { class: "part" }, el("summary", {}, "It saw, in words"), el("pre", {}, text)) : null,
+        turn ? turnWords(turn) : endWords(episode), moment.turn === 0 ? given(episode) : null));
+  }
+
+  /** A button for each moment, a line for each attempt. */
+  function timeline(trial, moment, go) {
+    return el("div", { class: "timeline", role: "group", "aria-label": "Turns" }, trial.episodes.map((episode, number) =>
+      el("div", { class: "line" }, el("span", { class: `verdict ${kindOf(episode)}` }, `Attempt ${episode.number}: ${outcome(episode)}`),
+        el("span", { class: "moments" }, [...episode.turns, null].map((turn, place) => {
+          const isNow = moment.episode === number && moment.turn === place;
+          const label = turn ? `attempt ${episode.number}, turn ${place + 1}${turn.valid ? "" : ", no move"}` : `attempt ${episode.number}, end${episode.note ? " and note" : ""}`;
+          return el("button", { type: "button", class: `moment ${turn ? (turn.valid ? "" : "invalid") : `end ${kindOf(episode)}`}`, "aria-label": label, title: label,
+            "aria-current": isNow ? "step" : null, click: () => go({ episode: number, turn: place }) },
+          turn ? String(place + 1) : episode.note ? "✎" : episode.won ? "✓" : "■");
+        })))));
+  }
+
+  /** The whole trial to read: a column for each attempt, with its note before the next. */
+  function whole(trial, go) {
+    return el("div", { class: "columns" }, trial.episodes.map((episode, number) => el("article", { class: "card column" },
+      el("h3", {}, `Attempt ${episode.number} `, el("span", { class: `verdict ${kindOf(episode)}` }, outcome(episode)), episode.standIn ? el("small", {}, " played by a stand-in") : null),
+      remembered(episode, false),
+      el("ol", { class: "turns" }, episode.turns.map((turn, place) => el("li", {},
+        el("button", { type: "button", class: "open-turn", "aria-label": `Show attempt ${episode.number}, turn ${place + 1}`, click: () => go({ episode: number, turn: place }, true) }, String(place + 1)),
+        el("div", {}, world(turn.drawing, turn.seen, turn.valid ? turn.action : "", "little"), el("code", { class: turn.valid ? "" : "bad" }, turn.action || "(nothing)"),
+          turn.feedback ? el("small", {}, ` ${turn.feedback}`) : null)))),
+      el("div", { class: "final" }, world(episode.finalDrawing, episode.final, "", "little"), el("p", { class: kindOf(episode) }, `${outcome(episode)}, reward ${reward(episode.reward)}`),
+        episode.error ? part("Error", episode.error, "bad") : null),
+      noteOf(episode))));
+  }
+
+  Object.assign(mulligan, { moments, settled, stage, timeline, whole, kindOf });
+})();

@@ -1,0 +1,147 @@
+"""Pages of trials: filtered and sorted by the index, so that only what is shown is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mulligan.errors import ParameterError
+from mulligan.view.index import TrialIndex
+
+PAGE = 50
+_MOST = 500
+_COLUMNS = (
+    "place", "env", "seed", "class", "opponent", "task", "outcomes", "solved", "reward", "turns", "invalid", "faults",
+    "notes",
+)  # fmt: skip
+_SORTS = ("place", "seed", "class", "opponent", "solved", "reward", "turns", "invalid")
+_RESULTS = {"won": "solved > 0", "lost": "solved = 0", "failed": "instr(outcomes, 'f') > 0"}
+_HAS = {"invalid": "invalid > 0", "faults": "faults != ''", "notes": "notes > 0"}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which trials, in which order."""
+
+    arm: str
+    """Empty: those of all arms."""
+    result: str = ""
+    """won, lost, failed, or the attempt at which it was solved: 1, 2 …"""
+    has: str = ""
+    """invalid, faults, notes, or the name of a fault."""
+    task_class: str = ""
+    opponent: str = ""
+    task: str = ""
+    """The key of a task (`index.task_key`)."""
+    text: str = ""
+    """A task's number or seed."""
+    sort: str = "place"
+    """A column; "-reward" for the highest first."""
+    offset: int = 0
+    limit: int = PAGE
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> Wanted:
+        """From the words of a request; `ParameterError` for what cannot be."""
+        names = {"class": "task_class"}
+        words = {names.get(name, name): value for name, value in given.items()}
+        numbers: dict[str, int] = {}
+        for name in ("offset", "limit"):
+            text = words.pop(name, "")
+            if text and not (text.isascii() and text.isdigit() and len(text) < 10):
+                raise ParameterError(f"{name} must be a whole number (got {text!r})")
+            if text:
+                numbers[name] = int(text)
+        known = {name: words[name] for name in cls.__dataclass_fields__ if name in words and name != "arm"}
+        wanted = replace(cls(words.get("arm", "")), **known, **numbers)  # type: ignore[arg-type]
+        if wanted.sort.removeprefix("-") not in _SORTS:
+            raise ParameterError(f"sort must be one of {', '.join(_SORTS)} (got {wanted.sort!r})")
+        return wanted
+
+    def where(self) -> tuple[str, list[Any]]:
+        """The condition in SQL, and its values."""
+        parts: list[str] = []
+        values: list[Any] = []
+        if self.result:
+            is_attempt = self.result.isascii() and self.result.isdigit()
+            parts.append("solved = ?" if is_attempt else _condition("result", self.result, _RESULTS))
+            values += [int(self.result[:6])] if is_attempt else []
+        if self.has:
+            parts.append(_HAS.get(self.has, "instr(' ' || faults || ' ', ?) > 0"))
+            values += [] if self.has in _HAS else [f" {self.has} "]
+        for column, value in (("class", self.task_class), ("opponent", self.opponent), ("task", self.task)):
+            parts += [f"{column} = ?"] * bool(value)
+            values += [value] * bool(value)
+        if self.text:
+            parts.append("(CAST(seed AS TEXT) = ? OR CAST(place + 1 AS TEXT) = ?)")
+            values += [self.text.strip().removeprefix("#")] * 2
+        if self.arm:
+            parts.append("file = (SELECT id FROM files WHERE arm = ?)")
+            values.append(self.arm)
+        return " AND ".join(parts) or "1", values
+
+    def order(self) -> str:
+        column = self.sort.removeprefix("-")
+        direction = "DESC" if self.sort.startswith("-") else "ASC"
+        return f"{column} {direction}, file, place"
+
+
+def _condition(name: str, value: str, known: Mapping[str, str]) -> str:
+    if value not in known:
+        raise ParameterError(f"{name} must be {', '.join(known)} or a number (got {value!r})")
+    return known[value]
+
+
+def page(index: TrialIndex, wanted: Wanted) -> dict[str, Any]:
+    """The trials of a page, how many there are, and what can be chosen from."""
+    condition, values = wanted.where()
+    of_arm, arm_values = Wanted(wanted.arm).where()
+    columns = ", ".join(_COLUMNS)
+    with index.connected() as store:
+        total = store.execute(f"SELECT COUNT(*) FROM trials WHERE {condition}", values).fetchone()[0]
+        rows = store.execute(
+            f"SELECT (SELECT arm FROM files WHERE id = file), {columns} FROM trials WHERE {condition} "
+            f"ORDER BY {wanted.order()} LIMIT ? OFFSET ?",
+            [*values, min(wanted.limit, _MOST), wanted.offset],
+        ).fetchall()
+        of = f"FROM trials WHERE {of_arm}"
+        facets = {
+            name: store.execute(
+                f"SELECT {column}, COUNT(*) {of} GROUP BY 1 ORDER BY 1 LIMIT 200", arm_values
+            ).fetchall()
+            for name, column in (
+                ("classes", "class"),
+                ("opponents", "opponent"),
+                ("solved", "solved"),
+                ("faults", "faults"),
+                ("invalid", "invalid > 0"),
+            )
+        }
+    facets["opponents"] = [pair for pair in facets["opponents"] if pair[0] is not None]
+    return {
+        "total": total,
+        "offset": wanted.offset,
+        "rows": [dict(zip(("arm", *_COLUMNS), row, strict=True)) for row in rows],
+        **facets,
+    }
+
+
+def neighbours(index: TrialIndex, arm: str, place: int) -> tuple[int | None, int | None]:
+    """The tasks before and after one in its arm."""
+    with index.connected() as store:
+        of = "FROM trials WHERE file = (SELECT id FROM files WHERE arm = ?) AND place"
+        before = store.execute(f"SELECT MAX(place) {of} < ?", (arm, place)).fetchone()[0]
+        after = store.execute(f"SELECT MIN(place) {of} > ?", (arm, place)).fetchone()[0]
+    return before, after
+
+
+def same_task(index: TrialIndex, task: str) -> list[dict[str, Any]]:
+    """All trials of a task, arm by arm: over training, those of its validations."""
+    with index.connected() as store:
+        rows = store.execute(
+            "SELECT arm, place, outcomes FROM trials JOIN files ON files.id = file WHERE task = ? "
+            "ORDER BY arm, place LIMIT 2000",
+            (task,),
+        ).fetchall()
+    return [dict(zip(("arm", "place", "outcomes"), row, strict=True)) for row in rows]

@@ -1,0 +1,162 @@
+"""The pages over HTTP: they only read, for this machine alone unless a token is set.
+
+Refused are requests under another host name (a foreign page whose name was pointed here), from another origin, with
+another method than GET and HEAD, and, where a token is set, without it. There is nothing that a request could change.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from mulligan.errors import MulliganError, RunFolderError, UsageError
+from mulligan.view.library import Library
+
+PAGES = Path(__file__).with_name("pages")
+TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+_COOKIE = "mulligan_view"
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def application(library: Library, hosts: tuple[str, ...] = LOOPBACK, token: str = "") -> ASGIApp:
+    """The pages of `library` under these host names; any name where there is a token."""
+
+    async def static(request: Request) -> Response:
+        name = request.path_params.get("name") or "index.html"
+        path = PAGES / name
+        if path.parent != PAGES or path.suffix not in TYPES or not path.is_file():
+            return PlainTextResponse("There is no such page.", 404)
+        return Response(path.read_bytes(), media_type=f"{TYPES[path.suffix]}; charset=utf-8")
+
+    async def data(request: Request) -> Response:
+        try:
+            question = request.path_params["question"]
+            answer = await run_in_threadpool(library.answer, question, dict(request.query_params))
+        except MulliganError as error:
+            status = 500 if isinstance(error, RunFolderError) else 404
+            return JSONResponse({"error": str(error)}, status)
+        return Response(as_json(answer), media_type="application/json")
+
+    routes = [Route("/api/{question}", data), Route("/", static), Route("/{name}", static)]
+    return _Guard(Starlette(routes=routes), hosts, token)
+
+
+def as_json(answer: Any) -> str:
+    """JSON in which no number is NaN, which browsers refuse."""
+    try:
+        return json.dumps(answer, allow_nan=False, separators=(",", ":"))
+    except ValueError:
+        return json.dumps(_finite(answer), separators=(",", ":"))
+
+
+def _finite(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {key: _finite(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_finite(value) for value in data]
+    return None if isinstance(data, float) and not abs(data) < float("inf") else data
+
+
+class _Guard:
+    """Lets through what is meant for this server, and puts the same headers on every answer."""
+
+    def __init__(self, app: ASGIApp, hosts: tuple[str, ...], token: str) -> None:
+        self.app, self.hosts, self.token = app, hosts, token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        refusal = self._refusal(request)
+        await (refusal or self.app)(scope, receive, _with_headers(send))
+
+    def _refusal(self, request: Request) -> Response | None:
+        host, origin = request.headers.get("host", ""), request.headers.get("origin")
+        if not self.token and host_name(host) not in self.hosts:
+            return PlainTextResponse(f"This page is for {' and '.join(self.hosts)} only.", 403)
+        if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
+            return PlainTextResponse("Requests must come from this page.", 403)
+        if request.method not in ("GET", "HEAD"):
+            return PlainTextResponse("There is nothing to change here.", 405)
+        return self._without_token(request) if self.token else None
+
+    def _without_token(self, request: Request) -> Response | None:
+        """A refusal where the token is missing; where the address holds it, a cookie, and the address without it."""
+        if self._is_token(request.query_params.get("token", "")):
+            rest = urlencode([pair for pair in parse_qsl(request.url.query) if pair[0] != "token"])
+            answer = RedirectResponse(request.url.path + (f"?{rest}" if rest else ""), 303)
+            answer.set_cookie(_COOKIE, self.token, httponly=True, samesite="strict")
+            return answer
+        bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if self._is_token(bearer) or self._is_token(request.cookies.get(_COOKIE, "")):
+            return None
+        return PlainTextResponse("Open this page with ?token=…: the value of the variable that --token-env names.", 401)
+
+    def _is_token(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode(), self.token.encode())
+
+
+def host_name(host: str) -> str:
+    """A Host header without its port: ``[::1]:80`` is ``::1``."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0].lower()
+
+
+def _with_headers(send: Send) -> Callable[[Any], Awaitable[None]]:
+    async def sending(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            names = {name for name, _ in message["headers"]}
+            ours = [(name.lower().encode(), value.encode()) for name, value in _HEADERS.items()]
+            message["headers"] = [*message["headers"], *(pair for pair in ours if pair[0] not in names)]
+        await send(message)
+
+    return sending
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket bound there; `port` 0 takes any that is free."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+    except (OSError, OverflowError) as failure:
+        bound.close()
+        raise UsageError(f"port {port} of {host}: {failure}; give another --port") from None
+    return bound
+
+
+def serve(app: ASGIApp, bound: socket.socket) -> None:
+    """Answer requests until Ctrl-C."""
+    config = uvicorn.Config(
+        app, log_level="critical", access_log=False, server_header=False, date_header=False, limit_concurrency=200,
+        timeout_graceful_shutdown=1,
+    )  # fmt: skip
+    uvicorn.Server(config).run(sockets=[bound])
