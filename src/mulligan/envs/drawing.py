@@ -148,7 +148,7 @@ def poker(task: Task, seen: Sequence[str]) -> Drawing | None:
 
 
 _THROW = re.compile(r"\b(rock|paper|scissors)/(rock|paper|scissors)\b")
-_SIGNS = {"rock": "✊", "paper": "✋", "scissors": "✌"}
+_SIGNS = {"rock": "R", "paper": "P", "scissors": "S"}
 _BEATS = {"rock": "scissors", "paper": "rock", "scissors": "paper"}
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mulligan.view.folder import inside, json_lines, toml_of
+from mulligan.view.runs import is_at_work
 
 _SHOWN = {
     "Solved on validation tasks": ("share", ("validation/p@1", "validation/p@2", "validation/p@3")),
@@ -39,7 +40,7 @@ def curves(root: Path, name: str) -> dict[str, Any]:
             charts.append({"title": title, "kind": kind, "series": series})
     config = toml_of(path / "config.toml")
     warnings = [{"update": _whole(line), "text": str(line["warning"])} for line in lines if line.get("warning")]
-    return {"id": name, **_identity(config), "charts": charts, "warnings": warnings[:50], "updates": len(lines)}
+    return {"id": name, **_identity(config), "charts": charts, "warnings": warnings[:50], "isRunning": is_at_work(path)}
 
 
 def _series(lines: Sequence[Mapping[str, Any]], metric: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -101,15 +101,26 @@ def _compared(root: Path, names: Sequence[str]) -> tuple[list[dict[str, Any]], l
 
     paths = [_without_links(inside(root, name)) for name in names]
     try:
-        data = compare(read_rows(paths), show_all=True)
+        rows = read_rows(paths)
+        data = compare(rows, show_all=True)
+        if not any(section["against"] for section in data["sections"]) and (name := _first_policy(data, rows)):
+            data = compare(rows, name, show_all=True)
         tables = [{"title": grid.title, "columns": grid.columns, "rows": grid.rows} for grid in grids(data)]
-        sections = [_section(section) for section in data["sections"]]
+        scripted = {row["name"] for row in rows if row["method"] == "scripted"}
+        sections = [_section(section, scripted) for section in data["sections"]]
         return sections, tables, notes(data)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise RunFolderError(f"a result is not what this version writes ({error!r})") from error
 
 
-def _section(section: Mapping[str, Any]) -> dict[str, Any]:
+def _first_policy(data: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
+    """The row that others are compared with where there is no RL: the first policy of several."""
+    scripted = {row["name"] for row in rows if row["method"] == "scripted"}
+    names = [row["name"] for row in data["sections"][0]["rows"] if row["name"] not in scripted]
+    return str(names[0]) if len(names) > 1 else ""
+
+
+def _section(section: Mapping[str, Any], scripted: Collection[str]) -> dict[str, Any]:
     versus, count = section["kind"] == "versus", section["episodes"]
     return {
         "title": f"{section['title']}: {section['tasks']} tasks, {count} attempts at each",
@@ -118,8 +129,19 @@ def _section(section: Mapping[str, Any]) -> dict[str, Any]:
         "ceiling": section["ceiling"],
         "shares": [],
         "rows": [
-            {"name": row["name"], "values": row["p"], "ci": row["ci"], "part": "main" if not number else "other"}
-            for number, row in enumerate(section["rows"])
+            {
+                "name": row["name"],
+                "values": row["p"],
+                "ci": row["ci"],
+                "part": "scripted" if row["name"] in scripted else "policy",
+            }
+            for row in section["rows"]
+        ],
+        "against": section["against"],
+        "differences": [
+            {"name": row["name"], "mean": gap["mean"], "ci": gap["ci"]}
+            for row in section["rows"]
+            if (gap := row["difference"]) and gap["ci"]
         ],
     }
 

@@ -70,15 +70,21 @@ class TrialIndex:
         """How many bytes of the files are indexed, how many could not be read, and the trials of each arm."""
         files = self._files()
         with self.connected() as store:
-            known = {row[0]: row[1:] for row in store.execute("SELECT arm, indexed, unread FROM files")}
+            rows = store.execute("SELECT arm, indexed, unread, size, changed FROM files").fetchall()
             counts = dict(
                 store.execute("SELECT arm, COUNT(*) FROM trials JOIN files ON files.id = trials.file GROUP BY arm")
             )
+        read = unread = 0
+        for arm, indexed, gaps, size, changed in rows:
+            if arm in files:
+                is_done = (size, changed) == files[arm][1:]  # what is left then is no member: it was cut off
+                read += size if is_done else indexed
+                unread += gaps + (size - indexed if is_done else 0)
         return {
             "bytes": sum(size for _, size, _ in files.values()),
-            "indexed": sum(known[arm][0] for arm in files if arm in known),
-            "unread": sum(known[arm][1] for arm in files if arm in known),
-            "arms": [{"name": arm, "trials": counts.get(arm, 0)} for arm in sorted(files)],
+            "indexed": read,
+            "unread": unread,
+            "arms": [{"name": arm, "trials": counts.get(arm, 0)} for arm in sorted(files, key=_main_first)],
         }
 
     def read(self, arm: str, place: int) -> dict[str, Any]:
@@ -238,6 +244,10 @@ def task_key(task: Mapping[str, Any]) -> str:
     """Equal for equal tasks: the same world with the same parameters."""
     named = [task["env"], task["seed"], task["turns"], sorted([str(key), value] for key, value in task["params"])]
     return hashlib.sha256(json.dumps(named).encode()).hexdigest()[:16]
+
+
+def _main_first(arm: str) -> tuple[bool, str]:
+    return arm != "main", arm
 
 
 def _drop(store: sqlite3.Connection, arm: str) -> None:

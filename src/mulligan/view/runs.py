@@ -82,7 +82,7 @@ def _training_card(path: Path, config: Mapping[str, Any]) -> dict[str, Any]:
         "seed": config["run"]["seed"],
         "status": status,
         "done": [done, updates],
-        "headline": headline(figures, versus=False) + (f" in {source}" if figures else ""),
+        "headline": headline(figures, versus=False) + (" in training" if figures and source == "training" else ""),
         "figures": figures,
         "names": [f"p@{k}" for k in range(1, len(figures) + 1)],
     }

@@ -18,6 +18,7 @@ NAMES = {
     "step": "an update of meta-RL against one of RL; with --shape and --preset, one update of a preset",
     "alfworld": "ALFWorld: steps per second, reset, load, memory of a live game",
     "webshop": "the shop: steps and queries per second, a catalogue of 100,000 products on disk",
+    "view": "the viewer on a run of 1,000 updates and 100,000 trials: opening it, paging, filters",
     "update": "a whole update of the weights: packing, forward, backward, optimiser; tokens per second, memory",
 }
 Cell = str | float

@@ -25,7 +25,7 @@
     const isShare = chart.kind === "share";
     let [bottom, top] = [Math.min(0, ...ys), Math.max(...ys, isShare ? 0.2 : -Infinity)];
     if (isShare) top = Math.min(1, Math.ceil(top * 5 + 0.02) / 5);
-    if (chart.ceiling) top = Math.max(top, Math.min(1, chart.ceiling + 0.03));
+    if (chart.ceiling) top = Math.max(top, Math.min(1, Math.ceil(chart.ceiling * 5) / 5));
     if (top === bottom) top = bottom + 1;
     const room = chart.isDiscrete ? 0.3 : 0;
     const [left, right] = [Math.min(...xs) - room, Math.max(...xs) + room];
@@ -35,19 +35,19 @@
   }
 
   function frame(chart, at) {
-    const label = (value) => (at.isShare ? percent(value, 0) : short(value));
-    const parts = ticks(at.bottom, at.top).map((value) => [
+    const levels = ticks(at.bottom, at.top);
+    const label = (value) => (at.isShare ? `${percent(value, 0)}${value === levels.at(-1) ? " %" : ""}` : short(value));
+    const parts = levels.map((value) => [
       svg("path", { d: `M${LEFT} ${at.y(value).toFixed(1)}H${WIDTH - RIGHT}`, class: value === 0 ? "axis" : "grid" }),
       svg("text", { x: LEFT - 8, y: at.y(value) + 4, class: "tick", "text-anchor": "end" }, label(value))]);
     const across = chart.isDiscrete ? chart.series[0].points.map(([x]) => Math.round(x)) : ticks(at.left, at.right, 6);
     parts.push(across.map((value) => svg("text", { x: at.x(value), y: HEIGHT - BOTTOM + 18, class: "tick", "text-anchor": "middle" },
       chart.names ? chart.names[value - 1] : short(value))));
     parts.push(svg("text", { x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - 6, class: "name", "text-anchor": "middle" }, chart.xLabel || "updates"));
-    parts.push(svg("text", { x: 12, y: TOP + 2, class: "name unit", "text-anchor": "start" }, at.isShare ? "%" : ""));
     if (chart.ceiling) {
       const y = at.y(chart.ceiling);
       parts.push(svg("path", { d: `M${LEFT} ${y.toFixed(1)}H${WIDTH - RIGHT}`, class: "ceiling" }));
-      parts.push(svg("text", { x: WIDTH - RIGHT, y: y - 5, class: "tick", "text-anchor": "end" }, `ceiling ${percent(chart.ceiling)}`));
+      parts.push(svg("text", { x: WIDTH - RIGHT, y: y < TOP + 20 ? y + 15 : y - 5, class: "tick", "text-anchor": "end" }, `ceiling ${percent(chart.ceiling)}`));
     }
     return parts;
   }

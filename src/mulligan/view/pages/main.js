@@ -2,7 +2,7 @@
 /* Which page an address leads to; and looking again, while a run is going on. */
 (() => {
   const { el, address, load, pages, isStill } = mulligan;
-  const LOOK_AGAIN = 2500;
+  const LOOK_AGAIN = 2500, READING = 1000;
   const main = document.getElementById("page"), trail = document.getElementById("trail"), live = document.getElementById("live");
   let shown = null, keys = null, timer = 0, visit = 0;
 
@@ -38,6 +38,7 @@
     if (!isAgain && shown !== null && shown !== name) { window.scrollTo(0, 0); main.focus({ preventScroll: true }); }
     shown = name;
     watch(about.runs);
+    if (about.isReading && !isStill) timer = setTimeout(() => show(true), READING);
   }
 
   /** Show the page again when something of its runs has changed. */

@@ -25,7 +25,8 @@
     const { arms } = state;
     if (!arms.length) return null;
     const validations = arms.filter((arm) => arm.name.startsWith("validation-"));
-    const others = arms.filter((arm) => !arm.name.startsWith("validation-"));
+    const main = arms.find((arm) => arm.name === "main");
+    const others = arms.filter((arm) => !arm.name.startsWith("validation-") && arm !== main);
     const link = (arm) => el("li", {}, el("a", { href: address("trials", { run, arm: arm.name }) }, armName(arm.name)), el("small", {}, ` ${arm.trials.toLocaleString()}`));
     const list = (title, chosen) => (chosen.length ? el("div", {}, el("h3", {}, title),
       el("ul", { class: "arms" }, chosen.slice(0, 40).map(link)), chosen.length > 40 ? el("p", {}, el("a", { href: address("trials", { run }) }, `all ${chosen.length}`)) : null) : null);
@@ -33,13 +34,16 @@
     return el("section", {}, el("h2", {}, "Trials to read"),
       last && validations.length > 1 ? el("p", {}, el("a", { class: "button go", href: address("trial", { run, arm: last.name, place: 0 }) },
         "Follow one task over training"), el("span", { class: "soft" }, ` ${validations.length} validations of the same tasks`)) : null,
-      el("div", { class: "beside" }, list("By arm", others), list("Validation", validations)), reading(state));
+      main ? el("p", {}, el("a", { class: "button go", href: address("trials", { run, arm: "main" }) }, `Read its ${main.trials.toLocaleString()} trials`)) : null,
+      el("div", { class: "beside" }, list(main ? "By control" : "By update", others), list("Validation", validations)), reading(state));
   }
+
+  const isUnread = (state) => state.indexed < state.bytes;
 
   /** How far the index is, and what could not be read. */
   function reading(state) {
     const lines = [];
-    if (state.indexed + state.unread < state.bytes && state.bytes) lines.push(`Reading the trials: ${Math.floor(100 * state.indexed / state.bytes)} % so far; the list grows.`);
+    if (isUnread(state)) lines.push(`Reading the trials: ${Math.floor(100 * state.indexed / state.bytes)} % so far; the list grows.`);
     if (state.unread) lines.push(`${state.unread.toLocaleString()} bytes cannot be read and are left out.`);
     return lines.length ? el("p", { class: "notice", role: "status" }, lines.join(" ")) : null;
   }
@@ -87,14 +91,14 @@
     const curves = card.kind === "train" ? await load("curves", { run: params.run }) : null;
     place.replaceChildren(...[el("h1", {}, card.name), facts(card), el("p", { class: "lead" }, finding(card)),
       card.method === "RL" && card.kind === "train" ? el("p", { class: "soft" }, "RL: trained on single episodes. It is validated with three attempts and memory, as everybody.") : null,
-      about.sections.map(section), armList(params.run, about.trials),
+      about.sections.map((each) => section(each)), armList(params.run, about.trials),
       curves && curves.charts.length ? el("section", {}, el("h2", {}, "Curves"), el("div", { class: "charts" }, charts([curves]))) : null,
       curves && curves.warnings.length ? notes(curves.warnings.map((each) => `update ${each.update}: ${each.text}`)) : null,
       about.tables.length ? el("section", {}, el("h2", {}, "Tables"), about.tables.map(texts)) : null,
       about.inside.length ? el("section", {}, el("h2", {}, "Runs inside"), el("ul", { class: "inside" }, about.inside.map((run) =>
         el("li", {}, el("a", { href: address("run", { run: run.id }) }, run.name), el("span", { class: "soft" }, ` ${run.headline || run.status}`))))) : null,
       notes(about.notes), settings(about.settings)].flat(3).filter(Boolean));
-    return { title: card.name, trail: [], runs: card.status === "running" ? [params.run] : [] };
+    return { title: card.name, trail: [], runs: card.status === "running" ? [params.run] : [], isReading: isUnread(about.trials) };
   };
 
   pages.curves = async (params, place) => {
@@ -104,7 +108,7 @@
       el("p", { class: "soft" }, names.map(lastPart).join(" · ")),
       el("p", { class: "lead" }, "Runs that differ only in their seed are one line: their mean, with a band from the least to the greatest."),
       el("div", { class: "charts" }, charts(given).filter(Boolean)));
-    return { title: "Curves", trail: [], runs: names };
+    return { title: "Curves", trail: [], runs: given.filter((run) => run.isRunning).map((run) => run.id) };
   };
 
   pages.compare = async (params, place) => {
@@ -114,9 +118,9 @@
       el("td", {}, run.env), el("td", {}, run.what), el("td", {}, run.headline)));
     place.replaceChildren(...[el("h1", {}, "Side by side"), table(["run", "game", "what", "solved"], rows, "The runs"),
       names.length === 2 ? el("p", {}, el("a", { class: "button go", href: address("pair", { run: names[0], run2: names[1] }) }, "Their trials on the same tasks")) : null,
-      about.sections.map(section), about.tables.map(texts), notes(about.notes)].flat().filter(Boolean));
+      about.sections.map((each) => section(each, false)), about.tables.map(texts), notes(about.notes)].flat().filter(Boolean));
     return { title: "Side by side", trail: [], runs: [] };
   };
 
-  Object.assign(mulligan, { armName, reading, lastPart });
+  Object.assign(mulligan, { armName, reading, isUnread, lastPart });
 })();

@@ -64,8 +64,8 @@
     }
 
     const kinds = [...new Set(runs.map((run) => run.kind))];
-    place.replaceChildren(el("h1", {}, isReport ? "Report" : `Runs in ${root}`),
-      runs.length ? el("p", { class: "lead" }, "Choose a run to see its curves and to read its trials; tick two to compare them.")
+    place.replaceChildren(el("h1", {}, isReport ? "Report" : "Runs"),
+      runs.length ? el("p", { class: "lead" }, `The runs in ${root}. Choose one to see its curves and to read its trials; tick two to compare them.`)
         : el("p", { class: "lead" }, "There is no run here yet. ", el("code", {}, "mulligan eval minesweeper --policy expert --tasks 16 --run runs/first"), " makes one."),
       el("div", { class: "filters" },
         el("label", {}, "Filter ", el("input", { type: "search", value: wanted.text, placeholder: "name, game, model …",

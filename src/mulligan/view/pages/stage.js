@@ -28,7 +28,7 @@
 
   function turnWords(turn) {
     return [beside(turn), part("It wrote", turn.wrote || "(nothing)", "wrote"),
-      turn.cutOff ? el("p", { class: "bad" }, "The token limit cut this reply.") : null,
+      turn.cutOff && !turn.valid ? el("p", { class: "bad" }, "The token limit cut this reply.") : null,
       turn.valid ? null : el("p", { class: "bad" }, `This counted as no move${turn.fault && turn.fault !== "invalid" ? ` (${turn.fault})` : ""}.`),
       part("It was told", turn.feedback, turn.valid ? "" : "bad"), part("It got", turn.got, "got"),
       turn.reward ? el("p", {}, "Reward ", el("b", {}, reward(turn.reward))) : null];

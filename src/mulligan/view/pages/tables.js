@@ -14,16 +14,17 @@
   const texts = (given) => table(given.columns, given.rows.map((row) => el("tr", {}, row.map((cell, number) =>
     (number ? el("td", {}, cell) : el("th", { scope: "row" }, cell))))), given.title, "numbers");
 
+  const OTHERS = [4, 1, 3, 5, 6, 0, 4];
   const half = (interval, versus) => (interval ? (versus ? ((interval[1] - interval[0]) / 2).toFixed(2)
     : percent((interval[1] - interval[0]) / 2)) : "");
 
   /** The figures of rows: a line for each over the attempts, and a table under it. */
-  function section(given) {
+  function section(given, hasTable = true) {
     const { versus } = given;
-    const shown = given.rows.filter((row) => row.part !== "scripted" || !row.name.startsWith("ceiling")).filter((row) => row.values.every((value) => value !== null));
+    const shown = given.rows.filter((row) => row.part !== "scripted" || (hasTable && !row.name.startsWith("ceiling"))).filter((row) => row.values.every((value) => value !== null));
     const lines = shown.slice(0, 7).map((row, number) => {
       const shift = shown.length > 1 ? 0.2 * (number / (shown.length - 1) - 0.5) : 0;
-      return { name: row.name, dash: row.part === "main" ? "" : "6 4",
+      return { name: row.name, colour: row.part === "main" ? 2 : OTHERS[number % OTHERS.length], dash: row.part === "main" || row.part === "policy" ? "" : "6 4",
         points: row.values.map((value, k) => [k + 1 + shift, value]),
         whiskers: row.ci.map((ci, k) => ci && [k + 1 + shift, ci[0], ci[1]]).filter(Boolean) };
     });
@@ -39,10 +40,18 @@
       })));
     const share = given.shares.length && given.shares[0] !== null
       ? el("p", {}, `Of the most that any agent can expect, it reached `, el("b", {}, `${percent(given.shares[0])} %`), ".") : null;
-    return el("section", {}, el("h2", {}, given.title), share, el("div", { class: "beside" }, chart,
-      el("div", {}, table(["", ...given.names], rows, "", "numbers"),
+    return el("section", {}, el("h2", {}, given.title), share, differences(given), el("div", { class: "beside" }, chart, !hasTable ? null
+      : el("div", {}, table(["", ...given.names], rows, "", "numbers"),
         el("p", { class: "soft" }, versus ? "Mean return of each episode, ± half of the 95 % interval."
           : "Share of tasks solved within the first k attempts, in percent, ± half of the 95 % interval."))));
+  }
+
+  /** What the rows are above or below the one they are compared with, in a sentence each. */
+  function differences(given) {
+    const scripted = (name) => /^(scripted|ceiling)/.test(name);
+    const points = (value) => (given.versus ? signed(value) : signed(100 * value, 1));
+    return (given.differences || []).filter((gap) => !scripted(gap.name)).slice(0, 6).map((gap) => el("p", { class: "lead" }, el("b", {}, gap.name), ` is ${points(Math.abs(gap.mean)).replace("+", "")} ${given.versus ? "in return" : "points"} ${gap.mean < 0 ? "below" : "above"} `
+      + `${given.against} at ${given.names.at(-1)} [${gap.ci.map(points).join(", ")}]`, gap.ci[0] <= 0 && gap.ci[1] >= 0 ? ": these trials do not tell them apart." : "."));
   }
 
   const settings = (pairs) => (pairs.length ? el("details", { class: "card" }, el("summary", {}, `Settings (${pairs.length})`),

@@ -7,6 +7,10 @@
 
   function verdict(trial) {
     const count = trial.episodes.length;
+    if (trial.opponent) {
+      const [won, drawn] = ["won", "drawn"].map((stop) => trial.episodes.filter((episode) => episode.stop === stop).length);
+      return `Won ${won} of ${count} episodes${drawn ? `, drawn ${drawn}` : ""}`;
+    }
     if (trial.solved) return trial.solved === 1 ? "Solved at the first attempt" : `Solved at attempt ${trial.solved}`;
     return count ? `Not solved in ${count} attempt${count > 1 ? "s" : ""}` : "Nothing was played";
   }

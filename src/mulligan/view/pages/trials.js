@@ -1,7 +1,7 @@
 "use strict";
 /* The trials of a run as pages of a table, filtered by what came of them. */
 (() => {
-  const { el, address, load, pages, attempts, armName, reading, lastPart, PAGE, isTyping } = mulligan;
+  const { el, address, load, pages, attempts, armName, reading, isUnread, lastPart, PAGE, isTyping } = mulligan;
 
   const option = (value, text, wanted) => el("option", { value, selected: (wanted || "") === String(value) }, text);
 
@@ -27,7 +27,7 @@
         el("label", {}, "Task or seed ", el("input", { type: "search", name: "text", value: params.text || "", class: "narrow" }))));
   }
 
-  const COLUMNS = [["place", "task"], ["solved", "attempts"], ["reward", "reward"], ["turns", "turns"], ["invalid", "invalid"], ["class", "class"], ["seed", "seed"]];
+  const COLUMNS = [["place", "task"], ["solved", "attempts"], ["reward", "reward"], ["turns", "turns"], ["invalid", "invalid"], ["seed", "seed"], ["class", "class"]];
 
   pages.trials = async (params, place) => {
     const wanted = { ...params };
@@ -35,7 +35,8 @@
     const go = (change) => { location.hash = address("trials", { ...params, ...change }); };
     const offset = Number(answer.offset), last = Math.min(answer.total, offset + PAGE);
     const sort = params.sort || "place";
-    const heads = COLUMNS.map(([name, title]) => {
+    const hasClasses = answer.classes.length > 1;
+    const heads = COLUMNS.filter(([name]) => hasClasses || name !== "class").map(([name, title]) => {
       const isSorted = sort.replace(/^-/, "") === name;
       return el("th", { scope: "col", "aria-sort": !isSorted ? "none" : sort.startsWith("-") ? "descending" : "ascending" },
         el("button", { type: "button", class: "sort", click: () => go({ sort: isSorted && !sort.startsWith("-") ? `-${name}` : name, offset: "" }) }, title));
@@ -45,7 +46,7 @@
         params.arm ? null : el("small", {}, ` ${armName(row.arm)}`)),
       el("td", {}, attempts(row.outcomes)), el("td", {}, Number(row.reward.toPrecision(4))), el("td", {}, row.turns),
       el("td", {}, row.invalid || "", row.faults ? el("small", {}, ` ${row.faults.replaceAll("_", " ")}`) : null),
-      el("td", {}, row.class, row.opponent && !row.class.includes(row.opponent) ? ` vs ${row.opponent}` : ""), el("td", {}, row.seed)));
+      el("td", {}, row.seed), hasClasses ? el("td", {}, row.class, row.opponent && !row.class.includes(row.opponent) ? ` vs ${row.opponent}` : "") : null));
     const turn = (to, text, label) => el("button", { type: "button", disabled: to < 0 || to >= answer.total || to === offset, "aria-label": label, click: () => go({ offset: to || "" }) }, text);
     const lastPage = Math.max(0, Math.floor((answer.total - 1) / PAGE) * PAGE);
     place.replaceChildren(...[el("h1", {}, `Trials of ${answer.card.name}`),
@@ -62,7 +63,7 @@
       if (event.key === "ArrowRight" && offset + PAGE < answer.total) go({ offset: offset + PAGE });
       if (event.key === "ArrowLeft" && offset) go({ offset: Math.max(0, offset - PAGE) || "" });
     };
-    return { title: `Trials of ${answer.card.name}`, keys, runs: [params.run],
+    return { title: `Trials of ${answer.card.name}`, keys, runs: answer.card.status === "running" ? [params.run] : [], isReading: isUnread(answer.state),
       trail: [[lastPart(answer.card.name), address("run", { run: params.run })]] };
   };
 
