@@ -29,6 +29,10 @@ def detail(root: Path, name: str, index: TrialIndex) -> dict[str, Any]:
     tables: list[dict[str, Any]] = []
     if isinstance(result, Mapping):
         sections, notes = [_evaluated(result)], _footnotes(result)
+    elif made["kind"] == "demo":
+        demo = json_of(path / "demo.json")
+        sections = [_act(act) for act in (demo, demo.get("signpost")) if act]
+        notes = [str(text) for text in demo["about"]]
     elif made["kind"] == "sweep":
         sections, tables, notes = _compared(root, [name])
     children = within(root, name)
@@ -40,6 +44,31 @@ def detail(root: Path, name: str, index: TrialIndex) -> dict[str, Any]:
         "settings": list(_flat(config)),
         "trials": index.state(),
         "inside": [card(root, each) for each in children[:200]],
+    }
+
+
+def _act(act: Mapping[str, Any]) -> dict[str, Any]:
+    """An act of the demonstration."""
+    parts = {"RL": "policy", "meta-RL": "policy"}
+    rows = [
+        {
+            "name": row["method"],
+            "values": row["p"],
+            "ci": row.get("ci") or [],
+            "part": parts.get(row["method"], "other"),
+        }
+        for row in act["rows"]
+    ]
+    points, interval = act["gap"]["points"] / 100, [bound / 100 for bound in act["gap"]["ci"]]
+    return {
+        "title": f"{act['title']}: {act['tasks']} tasks never trained on, {act['episodes']} attempts at each",
+        "names": [f"p@{k}" for k in range(1, act["episodes"] + 1)],
+        "versus": False,
+        "ceiling": act.get("ceiling"),
+        "shares": [],
+        "rows": rows,
+        "against": "RL",
+        "differences": [{"name": "meta-RL", "mean": points, "ci": interval}],
     }
 
 

@@ -77,8 +77,16 @@ def _common(runs: Sequence[Path]) -> tuple[Path, list[str]]:
 
 
 def _home(names: Sequence[str]) -> str:
-    """Where a report begins: at the only run, or with the list."""
-    return f"#/run?{urlencode({'run': names[0]})}" if len(names) == 1 else "#/"
+    """Where a report begins: at the only run, or with all of them side by side."""
+    return (
+        f"#/run?{urlencode({'run': names[0]})}"
+        if len(names) == 1
+        else f"#/compare?{urlencode({'runs': _lines(names)})}"
+    )
+
+
+def _lines(names: Sequence[str]) -> str:
+    return "\n".join(names)
 
 
 def one_page(data: Mapping[str, Any], home: str) -> bytes:
@@ -137,14 +145,18 @@ def answers(library: Library, trials: int, names: Sequence[str] | None = None) -
         about["inside"] = [each for each in about["inside"] if each["id"] in ids]
         arms = _some([arm["name"] for arm in about["trials"]["arms"]])
         about["trials"]["arms"] = [arm for arm in about["trials"]["arms"] if arm["name"] in arms]
+        for arm in about["trials"]["arms"]:
+            arm["trials"] = min(arm["trials"], trials)
         yield question("run", run=card["id"]), about
         if card["kind"] == "train":
             yield question("curves", run=card["id"]), library.answer("curves", {"run": card["id"]})
         yield from _trials(library, card["id"], arms, trials)
+    if names is not None and len(names) > 1:
+        yield question("compare", runs=_lines(names)), library.answer("compare", {"runs": _lines(names)})
     finished = [card["id"] for card in cards if card["kind"] != "train" and card["figures"]]
     for first, second in ((one, other) for one in finished[:8] for other in finished[:8] if one < other):
         for pair in ((first, second), (second, first)):
-            yield question("compare", runs="\n".join(pair)), library.answer("compare", {"runs": "\n".join(pair)})
+            yield question("compare", runs=_lines(pair)), library.answer("compare", {"runs": _lines(pair)})
 
 
 def _trials(library: Library, run: str, arms: Sequence[str], most: int) -> Answers:

@@ -24,7 +24,7 @@ _LARGEST_FILE = 2**28
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _NOT_RUNS = ("trials", "checkpoints", "reference", "tensorboard", "wandb", "paid", "__pycache__", "node_modules")
 """Folders in which no runs are looked for."""
-MARKS = ("config.toml", "table.json", "arm.json", "result.json")
+MARKS = ("config.toml", "table.json", "demo.json", "arm.json", "result.json")
 """Files that make a folder a run, or a sweep."""
 
 

@@ -10,7 +10,8 @@ from mulligan.errors import ParameterError
 from mulligan.view.index import TrialIndex
 
 PAGE = 50
-_MOST = 500
+MOST = 500
+"""Trials of a page at most."""
 _COLUMNS = (
     "place", "env", "seed", "class", "opponent", "task", "outcomes", "solved", "reward", "turns", "invalid", "faults",
     "notes",
@@ -103,7 +104,7 @@ def page(index: TrialIndex, wanted: Wanted) -> dict[str, Any]:
         rows = store.execute(
             f"SELECT (SELECT arm FROM files WHERE id = file), {columns} FROM trials WHERE {condition} "
             f"ORDER BY {wanted.order()} LIMIT ? OFFSET ?",
-            [*values, min(wanted.limit, _MOST), wanted.offset],
+            [*values, min(wanted.limit, MOST), wanted.offset],
         ).fetchall()
         of = f"FROM trials WHERE {of_arm}"
         facets = {

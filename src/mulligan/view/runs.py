@@ -15,8 +15,9 @@ _TAIL = 2**18
 """Bytes from the end of a metrics file: the last validation stands there."""
 _CARDS: dict[tuple[Any, ...], dict[str, Any]] = {}
 """Cards by the stamps of the files that they were made from."""
-_FILES = ("config.toml", "metrics.jsonl", "result.json", "arm.json", "table.json")
+_FILES = ("config.toml", "metrics.jsonl", "result.json", "arm.json", "table.json", "demo.json")
 _MOST_CARDS = 20_000
+_ACT = ("RL", "meta-RL")
 
 
 def run_cards(root: Path) -> list[dict[str, Any]]:
@@ -63,7 +64,24 @@ def _card(path: Path) -> dict[str, Any]:
     result = json_of(path / "result.json")
     if kind == "eval" or isinstance(result, Mapping):
         return {**_BLANK, **_evaluation_card(config, result or {})}
-    return {**_BLANK, **_sweep_card(path)}
+    demo = json_of(path / "demo.json")
+    return {**_BLANK, **(_demo_card(demo) if isinstance(demo, Mapping) else _sweep_card(path))}
+
+
+def _demo_card(demo: Mapping[str, Any]) -> dict[str, Any]:
+    """The demonstration: its two acts, with meta-RL's figures in the first."""
+    (rl, meta) = (
+        [float(share) for row in demo["rows"] if row["method"] == name for share in row["p"]] for name in _ACT
+    )
+    return {
+        "kind": "demo",
+        "env": "minesweeper, expedition",
+        "what": "RL beside meta-RL, from one warm start",
+        "status": "complete",
+        "headline": f"p@{len(meta)} RL {100 * rl[-1]:.1f}, meta-RL {100 * meta[-1]:.1f} %",
+        "figures": meta,
+        "names": [f"p@{k}" for k in range(1, len(meta) + 1)],
+    }
 
 
 def _training_card(path: Path, config: Mapping[str, Any]) -> dict[str, Any]:

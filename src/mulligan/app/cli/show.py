@@ -1,14 +1,20 @@
-"""Read a trial of a run folder: what the agent saw, answered and noted."""
+"""Read a trial of a run folder: what the agent saw, answered and noted; or list its trials, filtered."""
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from mulligan.app.cli.options import Parser
+from mulligan.app.cli.options import Parser, print_tables
 from mulligan.errors import Fault, UsageError
 from mulligan.text import visible
 from mulligan.types import Completion, Episode, Trial
+
+if TYPE_CHECKING:
+    from mulligan.report.run import RunFolder
 
 _FAULTS: Mapping[Fault | None, str] = {
     Fault.REFUSED: "refused to answer",
@@ -19,12 +25,32 @@ _FAULTS: Mapping[Fault | None, str] = {
 """How invalid replies are called; others just so."""
 
 
+_COLOURS = {
+    "=====": "bold",
+    "[agent": "cyan",
+    "[world]": "dim",
+    "[world,": "red",
+    "[reflection": "yellow",
+    "--- won": "green",
+}
+"""How the lines begin that a terminal shows in colour."""
+
+
 def add_options(parser: Parser) -> None:
     parser.add_argument("run", help="run folder")
     parser.add_argument("number", nargs="?", type=int, help="which of its tasks, from 1 (the first that was played)")
     parser.add_argument(
         "--arm", help="main or a control; of a training run an update, as update-00010 (main; the last update kept)"
     )
+    parser.add_argument("--list", action="store_true", help="list the trials instead; so do the following")
+    parser.add_argument(
+        "--result", metavar="R", help="only those that are won, lost, failed, or solved at attempt 1, 2 …"
+    )
+    parser.add_argument(
+        "--has", metavar="WHAT", help="only those with invalid replies, faults, notes, or one fault: cut_off"
+    )
+    parser.add_argument("--class", dest="task_class", metavar="NAME", help="only those of a class of tasks")
+    parser.add_argument("--opponent", metavar="NAME", help="only those against this opponent")
     parser.add_argument("--json", action="store_true", help="for programs")
 
 
@@ -32,15 +58,81 @@ def run(parser: Parser, words: list[str]) -> int:
     from mulligan.report.run import RunFolder, to_json, trial_to_dict
 
     options = parser.parse_args(words)
-    folder = RunFolder.open(options.run)
+    folder = _evaluation_of(RunFolder.open(options.run), options.arm)
     arm = folder.arm(options.arm)
+    wanted = {name: getattr(options, name) for name in ("result", "has", "task_class", "opponent")}
+    if options.list or any(wanted.values()):
+        if options.number is not None:
+            raise UsageError("show: a number reads one trial; leave it out to list several")
+        return _list(folder, arm, {name: value for name, value in wanted.items() if value}, as_json=options.json)
     trials = folder.trials(arm)
     index = min(trials, default=0) if options.number is None else options.number - 1
     if index not in trials:
         numbers = f"{min(trials) + 1} to {max(trials) + 1}" if trials else "none yet"
         raise UsageError(f"{options.run} has no trial of task {index + 1} in {arm!r}; it has {numbers}")
-    sys.stdout.write(to_json(trial_to_dict(trials[index])) if options.json else visible(transcript(trials[index])))
+    if options.json:
+        sys.stdout.write(to_json(trial_to_dict(trials[index])))
+    else:
+        _write(visible(transcript(trials[index])))
     return 0
+
+
+def _evaluation_of(folder: RunFolder, arm: str | None) -> RunFolder:
+    """The evaluation inside a run that was trained and evaluated by a sweep, unless an arm of the run is asked for."""
+    inside = folder.path / "evaluation"
+    if arm is None and "main" not in folder.arms() and (inside / "config.toml").is_file():
+        sys.stderr.write(f"note: {visible(str(Path(folder.name) / 'evaluation'))}; --arm reads what training kept\n")
+        return type(folder).open(inside)
+    return folder
+
+
+def _list(folder: RunFolder, arm: str, wanted: dict[str, str], *, as_json: bool) -> int:
+    from rich.text import Text
+
+    from mulligan.report.run import to_json
+    from mulligan.report.tables import empty_table
+    from mulligan.view.index import TrialIndex
+    from mulligan.view.query import MOST, Wanted, page
+
+    index = TrialIndex(folder.path)
+    index.refresh(math.inf, arm)
+    found = page(index, Wanted.of({"arm": arm, "limit": str(MOST), **wanted}))
+    if as_json:
+        sys.stdout.write(to_json(found["rows"]))
+        return 0
+    shown = f", the first {MOST}" if found["total"] > MOST else ""
+    table = empty_table(visible(f"{found['total']:,} trials of {folder.name}, {arm}{shown}"))
+    for name in ("task", "attempts", "reward", "turns", "invalid", "class", "seed"):
+        table.add_column(name, justify="right" if name in ("task", "reward", "turns", "invalid", "seed") else "left")
+    for row in found["rows"]:
+        marks = Text()
+        for letter in row["outcomes"]:
+            marks.append(*_MARKS.get(letter, ("✗ ", "red")))
+        cells = (f"{row['place'] + 1}", f"{row['reward']:g}", f"{row['turns']}", f"{row['invalid'] or ''}")
+        named = (Text(visible(row["class"])), str(row["seed"]))
+        table.add_row(cells[0], marks, *cells[1:], *named)
+    print_tables(
+        [table], [f"Read one: mulligan show {folder.name} NUMBER" + (f" --arm {arm}" if arm != "main" else "")]
+    )
+    return 0
+
+
+_MARKS = {"w": ("✓ ", "green"), "d": ("= ", "dim"), "f": ("! ", "yellow")}
+"""Of an attempt that was won, drawn, or failed outside the agent."""
+
+
+def _write(text: str) -> None:
+    """Write a transcript, in colour where somebody reads it."""
+    if not sys.stdout.isatty():
+        sys.stdout.write(text)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    for line in text.splitlines():
+        style = next((style for begin, style in _COLOURS.items() if line.startswith(begin)), "")
+        console.print(Text(line, style="red" if line.startswith("--- ") and not style else style), soft_wrap=True)
 
 
 def transcript(trial: Trial) -> str:

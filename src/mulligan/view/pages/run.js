@@ -1,7 +1,7 @@
 "use strict";
 /* A run's page, the curves of one or several, and comparisons. */
 (() => {
-  const { el, address, load, pages, lineChart, section, settings, notes, texts, table, ago, percent } = mulligan;
+  const { el, address, load, pages, lineChart, section, settings, notes, texts, table, ago, percent, isReport } = mulligan;
 
   const lastPart = (name) => name.split("/").at(-1);
 
@@ -12,7 +12,7 @@
 
   function finding(card) {
     const { figures } = card;
-    if (card.kind === "unreadable") return card.headline;
+    if (["unreadable", "demo"].includes(card.kind)) return card.headline;
     if (!figures.length) return card.kind === "train" ? "Nothing is measured yet." : "";
     if (card.versus) return `It earns ${card.headline.replace("return ", "")}.`;
     if (figures.length === 1) return `It solves ${percent(figures[0])} % of the tasks.`;
@@ -89,7 +89,8 @@
     const about = await load("run", { run: params.run });
     const { card } = about;
     const curves = card.kind === "train" ? await load("curves", { run: params.run }) : null;
-    place.replaceChildren(...[el("h1", {}, card.name), facts(card), el("p", { class: "lead" }, finding(card)),
+    place.replaceChildren(...[el("h1", {}, isReport ? finding(card) || card.name : card.name), isReport ? el("p", { class: "lead" }, card.name) : null, facts(card),
+      isReport ? null : el("p", { class: "lead" }, finding(card)),
       card.method === "RL" && card.kind === "train" ? el("p", { class: "soft" }, "RL: trained on single episodes. It is validated with three attempts and memory, as everybody.") : null,
       about.sections.map((each) => section(each)), armList(params.run, about.trials),
       curves && curves.charts.length ? el("section", {}, el("h2", {}, "Curves"), el("div", { class: "charts" }, charts([curves]))) : null,

@@ -4,7 +4,7 @@
   const { el, address, ago, bars, load, pages, isReport } = mulligan;
   const chosen = new Set();
   let wanted = { text: "", kind: "", sort: "began", isDown: true };
-  const KINDS = { train: "training", eval: "evaluation", sweep: "sweep", unreadable: "cannot be read" };
+  const KINDS = { train: "training", eval: "evaluation", sweep: "sweep", demo: "demonstration", unreadable: "cannot be read" };
   const COLUMNS = [["name", "run"], ["kind", "kind"], ["what", "what"], ["began", "when"], ["status", "status"], ["figure", "solved"]];
 
   const valueOf = (run, column) => (column === "figure" ? run.figures.at(-1) ?? -Infinity : run[column]);

@@ -14,7 +14,7 @@
   const texts = (given) => table(given.columns, given.rows.map((row) => el("tr", {}, row.map((cell, number) =>
     (number ? el("td", {}, cell) : el("th", { scope: "row" }, cell))))), given.title, "numbers");
 
-  const OTHERS = [4, 1, 3, 5, 6, 0, 4];
+  const OTHERS = [4, 0, 3, 5, 6, 0, 4];
   const half = (interval, versus) => (interval ? (versus ? ((interval[1] - interval[0]) / 2).toFixed(2)
     : percent((interval[1] - interval[0]) / 2)) : "");
 
@@ -24,7 +24,7 @@
     const shown = given.rows.filter((row) => row.part !== "scripted" || (hasTable && !row.name.startsWith("ceiling"))).filter((row) => row.values.every((value) => value !== null));
     const lines = shown.slice(0, 7).map((row, number) => {
       const shift = shown.length > 1 ? 0.2 * (number / (shown.length - 1) - 0.5) : 0;
-      return { name: row.name, colour: row.part === "main" ? 2 : OTHERS[number % OTHERS.length], dash: row.part === "main" || row.part === "policy" ? "" : "6 4",
+      return { name: row.name, colour: { main: 2, policy: 1 + shown.filter((each) => each.part === "policy").indexOf(row) }[row.part] ?? OTHERS[number % OTHERS.length], dash: row.part === "main" || row.part === "policy" ? "" : "6 4",
         points: row.values.map((value, k) => [k + 1 + shift, value]),
         whiskers: row.ci.map((ci, k) => ci && [k + 1 + shift, ci[0], ci[1]]).filter(Boolean) };
     });
