@@ -16,6 +16,7 @@ from mulligan.view.runs import card, within
 
 _MOST_SHARED = 20_000
 _LONGEST_SETTING = 500
+_Compared = tuple[list[dict[str, Any]], list[dict[str, Any]], list[str]]
 
 
 def detail(root: Path, name: str, index: TrialIndex) -> dict[str, Any]:
@@ -34,7 +35,7 @@ def detail(root: Path, name: str, index: TrialIndex) -> dict[str, Any]:
         sections = [_act(act) for act in (demo, demo.get("signpost")) if act]
         notes = [str(text) for text in demo["about"]]
     elif made["kind"] == "sweep":
-        sections, tables, notes = _compared(root, [name])
+        sections, tables, notes = _compared_or_why_not(root, [name])
     children = within(root, name)
     return {
         "card": made,
@@ -116,14 +117,19 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterable[list[str]]:
 def compared(root: Path, names: Sequence[str]) -> dict[str, Any]:
     """Runs side by side: what ``mulligan compare`` says of them, and why not where it cannot."""
     cards = [card(root, name) for name in names]
-    try:
-        sections, tables, notes = _compared(root, names)
-    except MulliganError as error:
-        sections, tables, notes = [], [], [f"No table: {error}"]
+    sections, tables, notes = _compared_or_why_not(root, names)
     return {"runs": cards, "sections": sections, "tables": tables, "notes": notes}
 
 
-def _compared(root: Path, names: Sequence[str]) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[str]]:
+def _compared_or_why_not(root: Path, names: Sequence[str]) -> _Compared:
+    try:
+        return _compared(root, names)
+    except MulliganError as error:
+        return [], [], [f"No table: {error}"]
+
+
+def _compared(root: Path, names: Sequence[str]) -> _Compared:
+    """The sections, the tables and the notes of a comparison."""
     from mulligan.app.sweep.compare import compare
     from mulligan.app.sweep.rows import read_rows
     from mulligan.report.comparison import grids, notes

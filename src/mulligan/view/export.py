@@ -141,7 +141,10 @@ def answers(library: Library, trials: int, names: Sequence[str] | None = None) -
     yield question("runs"), {**listed, "runs": cards}
     ids = [card["id"] for card in cards]
     for card in cards:
-        about = library.answer("run", {"run": card["id"]})
+        try:
+            about = library.answer("run", {"run": card["id"]})
+        except MulliganError:  # one that cannot be read stands in the list, which says so
+            continue
         about["inside"] = [each for each in about["inside"] if each["id"] in ids]
         arms = _some([arm["name"] for arm in about["trials"]["arms"]])
         about["trials"]["arms"] = [arm for arm in about["trials"]["arms"] if arm["name"] in arms]

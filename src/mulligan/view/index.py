@@ -166,7 +166,8 @@ class TrialIndex:
                 before = known.get(arm)
                 if before is not None and before[2:] == (size, changed) and before[0] == inode:
                     continue
-                if before is None or before[0] != inode or size < before[1]:
+                # Files only grow, or are replaced: one of the same size, or smaller, is another one.
+                if before is None or before[0] != inode or size < before[1] or 0 < size <= before[2]:
                     _drop(store, arm)
                     store.execute("INSERT INTO files VALUES (NULL, ?, ?, 0, 0, 0, 0)", (arm, inode))
                 if not self._index_file(store, arm, until):

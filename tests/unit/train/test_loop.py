@@ -26,7 +26,7 @@ from mulligan.players import player_from, trained_with
 from mulligan.report.run import RunFolder
 from mulligan.rollout.groups import Mixture, draw_tasks
 from mulligan.rollout.tasksets import belongs
-from mulligan.training import checkpoint, loop
+from mulligan.training import checkpoint, loop, validation
 from mulligan.training.config import (
     AlgoConfig,
     Config,
@@ -319,6 +319,21 @@ def test_diversity_is_looked_at_where_it_is_asked_for(tmp_path):
     shown = [line["validation/diversity"] for line in MetricsFile(run / "metrics.jsonl").read()]
     assert len(shown) == 3
     assert all(0.0 < nats < 3.47 for nats in shown)
+
+
+def test_the_same_validation_trials_are_kept_at_every_validation(tmp_path, monkeypatch):
+    """By these one task is followed from update to update: few, and without their tokens."""
+    monkeypatch.setattr(validation, "KEPT_TASKS", 2)
+    config = brief(run=replace(small().run, validate_every=1, validation_tasks=3, save_trials_every=1))
+    run = RunFolder.open(train(config, tmp_path / "run"))
+    arms = ["validation-00000", "validation-00001", "validation-00002"]
+    assert run.arms() == ["update-00001", "update-00002", *arms]
+    assert run.arm(None) == "update-00002"
+    kept = [run.trials(arm) for arm in arms]
+    tasks = [[trial.task for trial in each.values()] for each in kept]
+    assert tasks == [tasks[0]] * 3
+    assert len(tasks[0]) == 2
+    assert all(turn.reply.ids is None for each in kept for trial in each.values() for turn in trial.episodes[0].turns)
 
 
 def test_a_loss_that_is_no_number_leaves_metrics_that_every_reader_takes(tmp_path, monkeypatch):

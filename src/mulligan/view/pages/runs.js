@@ -46,7 +46,7 @@
     } }, title)));
 
     function choices() {
-      const ids = runs.map((run) => run.id).filter((id) => chosen.has(id));
+      const ids = [...chosen]; // in the order in which they were ticked
       const trains = ids.filter((id) => runs.find((run) => run.id === id).kind === "train");
       compare.replaceChildren(...(ids.length ? [el("span", {}, `${ids.length} chosen: `),
         trains.length ? el("a", { class: "button", href: address("curves", { runs: trains.join("\n") }) }, "Curves") : "",

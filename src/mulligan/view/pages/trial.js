@@ -30,7 +30,7 @@
       input: (event) => go(Number(event.target.value)) });
     return el("section", { class: "card over" }, el("label", { for: "over" }, "The same task over training: ", el("b", {}, label(points[now]))), input,
       el("div", { class: "points" }, points.map((each, number) => el("button", { type: "button", class: "point", "aria-current": number === now ? "step" : null,
-        title: label(each), "aria-label": label(each), click: () => go(number) }, attempts(each.outcomes), el("small", {}, each.arm.replace(/^\D*0*(?=\d)/, ""))))));
+        title: label(each), "aria-label": `update ${Number(each.arm.slice(-5))}: ${label(each)}`, click: () => go(number) }, attempts(each.outcomes), el("small", {}, each.arm.replace(/^\D*0*(?=\d)/, ""))))));
   }
 
   /** Keys for moments: arrows through the turns, up and down through the attempts. */

@@ -1,0 +1,309 @@
+"""What the viewer's pages are made of: the index over trials, filters, pictures, and what a request may see."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+
+import mulligan
+from mulligan.app.cli import main
+from mulligan.envs import registry
+from mulligan.errors import Fault, MulliganError, StopReason
+from mulligan.policy.scripted import ExpertPolicy
+from mulligan.report.run import RunFolder, trial_from_dict
+from mulligan.types import Completion, Episode, Reflection, Task, Trial, Turn
+from mulligan.view.index import TrialIndex
+from mulligan.view.library import Library
+from mulligan.view.query import Wanted, page
+from mulligan.view.trials import as_page
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("MULLIGAN_CACHE", str(tmp_path / "cache"))
+
+
+def trial(seed: int, outcomes: str, task_class: str = "bandit/2", opponent: str = "", **turn: object) -> Trial:
+    """A trial with one turn an episode; `outcomes` has a w for each episode that was won."""
+    params = (("arms", 2), *((("opponent", opponent),) if opponent else ()))
+    played = {"observation": f"seen {seed}", "reply": Completion("1"), "reward": 0.0, "valid": True, "state_key": ""}
+    episodes = tuple(
+        Episode(
+            n,
+            (Turn(**{**played, "reward": float(letter == "w"), **turn}),),
+            "end",
+            StopReason.WON if letter == "w" else StopReason.LOST,
+            reflection=Reflection("a note", True) if letter == "l" else None,
+        )
+        for n, letter in enumerate(outcomes)
+    )
+    return Trial(Task("bandit", seed, 1, task_class, params), episodes, "both")
+
+
+def run_of(folder: Path, trials: list[Trial], arm: str = "main") -> RunFolder:
+    run = RunFolder.create(folder, {"kind": "eval", "policy": "p", "env": "bandit", "tasks": len(trials)})
+    run.write_trials(arm, trials)
+    return run
+
+
+def indexed(folder: Path) -> TrialIndex:
+    index = TrialIndex(folder)
+    index.refresh(float("inf"))
+    return index
+
+
+def places(index: TrialIndex, **wanted: object) -> list[int]:
+    return [row["place"] for row in page(index, Wanted(**{"arm": "main", **wanted}))["rows"]]
+
+
+def test_index_finds_what_the_files_hold_as_they_grow_are_damaged_and_replaced(tmp_path):
+    run = run_of(tmp_path / "r", [])
+    path = run.path / "trials" / "main.jsonl.gz"
+    path.unlink()
+    writer = run.writer("main")
+    for number in range(6):  # six members
+        writer.write(number, trial(number, "lw"))
+        writer.flush()
+    index = indexed(run.path)
+    assert places(index) == [0, 1, 2, 3, 4, 5]
+    assert trial_from_dict(index.read("main", 4)) == run.trials("main")[4]
+
+    writer.write(2, trial(2, "lll"))  # a later line replaces an earlier one
+    writer.flush()
+    whole = path.read_bytes()
+    path.write_bytes(whole + gzip.compress(b"torn")[:15])
+    index.refresh(float("inf"))
+    assert places(index, result="lost") == [2]
+    assert index.state()["unread"] == 15
+    assert len(index.read("main", 2)["episodes"]) == 3
+
+    second = whole.find(b"\x1f\x8b\x08\x00", 10)
+    damaged = bytearray(whole)
+    damaged[second + 30] ^= 255
+    path.unlink()
+    path.write_bytes(damaged)
+    index.refresh(float("inf"))
+    assert places(index) == [0, 2, 3, 4, 5]
+    third = whole.find(b"\x1f\x8b\x08\x00", second + 10)
+    assert index.state()["unread"] == third - second
+
+    run.write_trials("main", [trial(9, "w")])
+    index.refresh(float("inf"))
+    assert places(index) == [0]
+    assert index.read("main", 0)["task"]["seed"] == 9
+
+
+def test_an_index_that_is_damaged_is_made_again(tmp_path):
+    run = run_of(tmp_path / "r", [trial(0, "w")])
+    index = indexed(run.path)
+    index.path.write_bytes(b"no database" * 1000)
+    for more in ("-wal", "-shm"):
+        Path(f"{index.path}{more}").unlink(missing_ok=True)
+    assert places(indexed(run.path)) == [0]
+
+
+def test_trials_are_filtered_sorted_and_paged(tmp_path):
+    trials = [
+        trial(0, "w", opponent="rock"),
+        trial(1, "lw", opponent="paper"),
+        trial(2, "lll", valid=False, fault=Fault.CUT_OFF),
+        trial(3, "lll", task_class="bandit/3"),
+        trial(4, "llw", valid=False, fault=Fault.INVALID),
+    ]
+    index = indexed(run_of(tmp_path / "r", trials).path)
+    assert places(index, result="lost") == [2, 3]
+    assert places(index, result="won") == [0, 1, 4]
+    assert places(index, result="3") == [4]
+    assert places(index, has="invalid") == [2, 4]
+    assert places(index, has="cut_off") == [2]
+    assert places(index, has="notes") == [1, 2, 3, 4]
+    assert places(index, task_class="bandit/3") == [3]
+    assert places(index, opponent="paper") == [1]
+    assert places(index, text="5") == [4]  # the number of a task counts from 1
+    assert places(index, sort="-turns") == [2, 3, 4, 1, 0]
+    assert places(index, sort="-turns", limit=2, offset=2) == [4, 1]
+    assert places(index, result="lost", task_class="bandit/3", text="nothing") == []
+    for wrong in ({"sort": "1; DROP TABLE trials"}, {"offset": "-1"}, {"limit": "x"}, {"result": "maybe"}):
+        with pytest.raises(MulliganError):
+            page(index, Wanted.of({"arm": "main", **wrong}))
+
+
+def pictures(env: str, seed: int, **params: object) -> tuple[list[list[list[list[str]]]], list[str]]:
+    """The kinds of cells of every picture of a trial that the expert plays, and their words."""
+    task = mulligan.make_task(env, seed, params=params)
+    shown = as_page(mulligan.run_trial_sync(task, ExpertPolicy(0.6), episodes=2, memory="history"))
+    drawn = [
+        picture
+        for episode in shown["episodes"]
+        for picture in (*(turn["drawing"] for turn in episode["turns"]), episode["finalDrawing"])
+    ]
+    assert all(drawn), f"{env} {params} draws every moment"
+    return [[[cell[:2] for cell in row] for row in each["rows"]] for each in drawn], [each["words"] for each in drawn]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_two_views_of_a_game_are_drawn_alike(seed):
+    """The compact views tell only what is new; drawn, both are the same board."""
+    size = {"rows": 4, "cols": 5, "mines": 3}
+    assert pictures("minesweeper", seed, **size) == pictures("minesweeper", seed, view="compact", **size)
+    assert pictures("sokoban", seed) == pictures("sokoban", seed, view="cells")
+
+
+def test_games_are_drawn_from_what_the_agent_saw():
+    task = mulligan.make_task("tictactoe", 1)
+    draw = registry.spec("tictactoe").build.draw
+    assert [cell.text for cell in draw(task, ["X . O\n. X .\n. . ."]).rows[0]] == ["X", "", "O"]
+    draw = registry.spec("leduc").build.draw
+    cards = draw(task, ["Your card: J\nOpen card: K\nShowdown: the opponent holds Q. You lose 1 chip."]).rows[0]
+    assert [cell.text for cell in cards] == ["you", "J", "open", "K", "opponent", "Q"]
+    draw = registry.spec("rps").build.draw
+    throws = draw(task, ["So far (you/opponent): rock/scissors, rock/rock, paper/scissors\nWon 1"])
+    assert [cell.kind for cell in throws.rows[0][1:]] == ["win", "draw", "loss"]
+    task = mulligan.make_task("expedition", 1, params={"world": "camp"})
+    seen = ["Trails: oasis, then kennel; ridge, then glacier.\nYou are at the camp. 6 hours left."]
+    seen += ["The treasure is not at the ridge.\nYou are at the ridge. 3 hours left."]
+    drawn = registry.spec("expedition").build.draw(task, seen)
+    assert [[cell.kind for cell in row] for row in drawn.rows] == [["place"], ["place", "place"], ["miss", "place"]]
+
+
+def test_what_cannot_be_drawn_is_text():
+    """A picture of somebody's environment that fails, and text that is no board."""
+
+    class Crooked(registry.spec("bandit").build):
+        @staticmethod
+        def draw(task, seen):
+            raise ZeroDivisionError
+
+    mulligan.register(Crooked)
+    shown = as_page(replace(trial(0, "w"), task=replace(trial(0, "w").task, env="Crooked")))
+    assert shown["episodes"][0]["turns"][0]["drawing"] is None
+    for env in ("minesweeper", "sokoban", "tictactoe", "kuhn", "rps", "expedition"):
+        task = mulligan.make_task(env, 0)
+        shown = as_page(replace(trial(0, "w"), task=task))
+        assert shown["episodes"][0]["turns"][0]["seen"] == "seen 0"
+    elsewhere = replace(trial(0, "w").task, env="/nowhere/evil.py:Evil")
+    assert as_page(replace(trial(0, "w"), task=elsewhere))["episodes"][0]["finalDrawing"] is None
+
+
+@pytest.fixture
+def served(tmp_path) -> Iterator[tuple[Path, str]]:
+    yield from serving(tmp_path)
+
+
+def serving(tmp_path: Path, token: str = "") -> Iterator[tuple[Path, str]]:
+    """A folder with one run, and the address of its pages."""
+    uvicorn = pytest.importorskip("uvicorn")
+    from mulligan.view.server import application, listen
+
+    root = tmp_path / "runs"
+    run_of(root / "r", [trial(0, "lw")])
+    bound = listen("127.0.0.1", 0)
+    app = application(Library(root), token=token)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
+    thread.start()
+    yield root, f"http://127.0.0.1:{bound.getsockname()[1]}"
+    server.should_exit = True
+    thread.join()
+    bound.close()
+
+
+def test_paths_outside_the_folder_and_links_are_refused(served, tmp_path):
+    root, address = served
+    secret = run_of(tmp_path / "secret", [trial(7, "w")])
+    (root / "link").symlink_to(secret.path)
+    (root / "half").mkdir()
+    (root / "half" / "config.toml").symlink_to(secret.path / "config.toml")
+    (root / "piped").mkdir()
+    os.mkfifo(root / "piped" / "config.toml")
+    run_of(root / "inner", [])
+    (root / "inner" / "trials" / "main.jsonl.gz").unlink()
+    (root / "inner" / "trials" / "main.jsonl.gz").symlink_to(secret.path / "trials" / "main.jsonl.gz")
+    ids = [run["id"] for run in httpx.get(f"{address}/api/runs").json()["runs"]]
+    assert sorted(ids) == ["inner", "r"]
+    assert httpx.get(f"{address}/api/trials", params={"run": "inner"}).json()["total"] == 0
+    for name in ("../secret", "link", "r/../../secret", str(secret.path), "r\0", "", "half", "r/trials"):
+        for question in ("run", "curves", "trials", "compare"):
+            answer = httpx.get(f"{address}/api/{question}", params={"run": name, "runs": name, "arm": "main"})
+            assert "seen 7" not in answer.text
+            assert answer.status_code >= 400 or name in ("half", "r/trials"), (question, name)
+    for arm in ("../../../secret/trials/main", "main\0"):
+        answer = httpx.get(f"{address}/api/trial", params={"run": "r", "arm": arm, "place": "0"})
+        assert answer.status_code >= 400
+    for path in ("/../server.py", "/%2e%2e/server.py", "/..%2fserver.py", "/pages/main.js", "/api/nothing"):
+        assert httpx.get(f"{address}{path}").status_code == 404
+
+
+def test_requests_of_other_pages_and_other_methods_are_refused(served):
+    _, address = served
+    assert httpx.get(address).status_code == 200
+    for headers in ({"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Origin": "null"}):
+        assert httpx.get(f"{address}/api/runs", headers=headers).status_code == 403
+    for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
+        assert httpx.request(method, f"{address}/api/runs").status_code == 405
+    headers = httpx.get(f"{address}/api/nothing").headers
+    assert "script-src 'self'" in headers["content-security-policy"]
+    assert "unsafe" not in headers["content-security-policy"]
+    assert headers["x-content-type-options"] == "nosniff"
+
+
+def test_a_token_opens_the_pages_to_who_has_it(tmp_path):
+    for _, address in serving(tmp_path, token="0123456789abcdef"):
+        assert httpx.get(address).status_code == 401
+        assert httpx.get(address, params={"token": "0123456789abcdee"}).status_code == 401
+        with httpx.Client() as client:
+            answer = client.get(f"{address}/?token=0123456789abcdef", follow_redirects=True)
+            assert answer.status_code == 200
+            assert "token" not in str(answer.url)
+            assert client.get(f"{address}/api/runs").json()["runs"][0]["id"] == "r"
+        bearer = {"Authorization": "Bearer 0123456789abcdef"}
+        assert httpx.get(f"{address}/api/runs", headers=bearer).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["view", "nowhere"], "no folder nowhere"),
+        (["view", "--host", "0.0.0.0"], "--token-env NAME"),
+        (["view", "--host", "0.0.0.0", "--token-env", "SHORT"], "16 or more"),
+        (["report", "nowhere"], "nowhere is no run"),
+        (["show", "r", "1", "--list"], "leave it out"),
+    ],
+)
+def test_mistakes_are_one_line(words, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SHORT", "abc")
+    (tmp_path / "runs").mkdir()
+    run_of(tmp_path / "r", [trial(0, "w")])
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_runs_and_trials_are_listed_in_the_terminal(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        main(["eval", "bandit", "--policy", "random", "--tasks", "8", "--run", "runs/one"])
+    capsys.readouterr()
+    for words in (["runs", "--json"], ["show", "runs/one", "--result", "lost", "--json"]):
+        with pytest.raises(SystemExit):
+            main(words)
+    out = capsys.readouterr().out
+    cards, rows = (json.loads(part) for part in out.replace("]\n[", "]\x00[").split("\x00"))
+    (card,) = cards
+    result = json.loads((tmp_path / "runs" / "one" / "result.json").read_text())
+    assert (card["kind"], card["status"], card["figures"]) == ("eval", "complete", result["p"])
+    lost = [place for place, outcome in enumerate(result["outcomes"]) if not any(outcome)]
+    assert [row["place"] for row in rows] == lost
+    assert lost, "some task is lost by random moves"
