@@ -5,9 +5,10 @@ READY := .venv/.installed
 SMOLLM2 := .venv/.smollm2
 ORACLE := .venv/oracle
 BROWSER := .venv/.browser
+AXE := build/axe/.installed
 
 .NOTPARALLEL: # several targets install into one .venv
-.PHONY: install demo test test-slow test-hostile test-journal test-seeds test-oracle check format bench results clean
+.PHONY: install demo test test-slow test-view screenshots test-hostile test-journal test-seeds test-oracle check format bench results clean
 
 install: $(READY)
 	@echo 'installed; now: source .venv/bin/activate'
@@ -16,7 +17,7 @@ demo: $(READY)
 	$(BIN)/mulligan demo
 
 test: $(READY)
-	$(BIN)/pytest -m "not slow and not seeds and not hostile and not journal" -n 2 --dist worksteal
+	$(BIN)/pytest -m "not slow and not seeds and not hostile and not journal and not view" -n 2 --dist worksteal
 
 test-slow: $(READY) $(SMOLLM2) $(BROWSER)
 	$(BIN)/pytest -m slow -n 2
@@ -29,6 +30,14 @@ test-hostile: $(READY) $(BROWSER)
 	rm -rf build/hostile
 	$(BIN)/pytest -m hostile -n 2 --dist worksteal tests/hostile
 	$(BIN)/python tests/hostile/table.py
+
+# The viewer in a real browser: reading, keyboard, phone, barriers for readers (axe-core), payloads.
+test-view: $(READY) $(BROWSER) $(AXE)
+	$(BIN)/pytest -m view tests/view -rs
+
+# The pictures of docs/view.md: trains what they show, ten minutes on two cores.
+screenshots: $(READY) $(BROWSER)
+	$(BIN)/python docs/view_shots.py
 
 # The journal on a real PostgreSQL, and 8 processes × 10,000 writes with kills.
 test-journal: $(READY)
@@ -71,7 +80,7 @@ clean:
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Mulligan needs Python 3.11 or newer; set PYTHON=...")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,games,train,smollm2,webshop,gymnasium,textarena,plots,journal,postgresql]"
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,games,train,smollm2,webshop,gymnasium,textarena,plots,journal,postgresql,view]"
 	touch $(READY)
 
 # 93 MB, for its model file alone; what it depends on would need a compiler.
@@ -92,3 +101,10 @@ $(BROWSER): $(READY)
 	command -v chromium || command -v chromium-browser || command -v google-chrome \
 		|| { apt-get update && apt-get install -y chromium; } || echo "no chromium here: its test will be skipped"
 	touch $(BROWSER)
+
+# What finds barriers for readers; that test is skipped where there is no npm.
+$(AXE):
+	mkdir -p build/axe
+	if command -v npm; then npm install --prefix build/axe --silent --no-audit --no-fund --ignore-scripts axe-core@4.14.0 || echo "npm failed"; \
+		else echo "no npm here: the test with axe-core will be skipped"; fi
+	touch $@

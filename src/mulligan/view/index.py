@@ -59,12 +59,17 @@ class TrialIndex:
 
     def refresh(self, seconds: float, first: str | None = None) -> None:
         """Index what is new, the arm `first` before others; after `seconds` a thread goes on with it."""
-        if self._background is not None and self._background.is_alive():
+        if self.is_behind:
             return
         if self._work(time.monotonic() + seconds, first):
             return
         self._background = threading.Thread(target=self._work, args=(float("inf"), first), daemon=True)
         self._background.start()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a thread is still at work on it."""
+        return self._background is not None and self._background.is_alive()
 
     def state(self) -> dict[str, Any]:
         """How many bytes of the files are indexed, how many could not be read, and the trials of each arm."""
@@ -161,7 +166,8 @@ class TrialIndex:
             for arm in known.keys() - files.keys():
                 _drop(store, arm)
             store.commit()
-            for arm in sorted(files, key=lambda arm: (arm != first, arm)):
+            # Validations are small, and a page that follows a task over training needs all of them.
+            for arm in sorted(files, key=lambda arm: (arm != first, not arm.startswith("validation-"), arm)):
                 inode, size, changed = files[arm]
                 before = known.get(arm)
                 if before is not None and before[2:] == (size, changed) and before[0] == inode:

@@ -77,7 +77,7 @@ class Library:
     def _trial(self, params: Params) -> Any:
         name, arm = _given(params, "run"), _given(params, "arm")
         index = self.index(name, arm)
-        return {"card": card(self.root, name), **trial_page(index, arm, _place(params))}
+        return {"card": card(self.root, name), "isBehind": index.is_behind, **trial_page(index, arm, _place(params))}
 
     def _shared(self, params: Params) -> Any:
         first, second = self._arm(params, ""), self._arm(params, "2")

@@ -119,7 +119,7 @@ def _evaluation_card(config: Mapping[str, Any], result: Mapping[str, Any]) -> di
         "what": f"{policy} · memory {memory}" if memory else policy,
         "method": policy,
         "seed": config.get("seed"),
-        "status": "complete" if is_complete else f"stopped at {played} of {asked} tasks" if result else "begun",
+        "status": "complete" if is_complete else f"stopped at {played} of {asked} tasks" if result else "trials only",
         "done": [played, asked],
         "headline": headline(figures, versus=versus),
         "figures": figures,

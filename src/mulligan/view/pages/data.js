@@ -7,7 +7,7 @@
   const answers = embedded ? JSON.parse(embedded.textContent) : null;
   const site = document.documentElement.dataset.site !== undefined;
   const isStill = Boolean(answers) || site;
-  const waiting = new Map();
+  const waiting = new Map(), fromFiles = new Map();
 
   const keyOf = (question, params) => {
     const given = Object.entries(params).filter(([, value]) => value !== undefined && value !== null && value !== "");
@@ -25,13 +25,14 @@
   function fromFile(key) {
     const file = (mulligan.manifest || {})[key];
     if (!file) return Promise.reject(new Error("This was not exported; mulligan view shows all of a run."));
-    return new Promise((resolve, reject) => {
+    if (!fromFiles.has(key)) fromFiles.set(key, new Promise((resolve, reject) => {
       waiting.set(key, resolve);
       const script = document.createElement("script");
       script.src = `data/${file}`;
       script.onerror = () => reject(new Error(`data/${file} is missing.`));
       document.head.append(script);
-    });
+    }));
+    return fromFiles.get(key);
   }
 
   async function ask(question, params) {

@@ -82,7 +82,7 @@
     refill();
     if (params.over) document.getElementById("over")?.focus();
     const more = { n: () => trial.after !== null && (location.hash = other(trial.after)), p: () => trial.before !== null && (location.hash = other(trial.before)) };
-    return { title: `Task ${trial.place + 1}: ${verdict(trial)}`, keys: keysOf(trial, () => moment, go, more), runs: [],
+    return { title: `Task ${trial.place + 1}: ${verdict(trial)}`, keys: keysOf(trial, () => moment, go, more), runs: [], isReading: trial.isBehind,
       trail: [[lastPart(trial.card.name), address("run", { run: params.run })], ["trials", address("trials", { run: params.run, arm: params.arm })]] };
   };
 
