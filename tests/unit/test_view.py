@@ -16,10 +16,11 @@ import pytest
 import mulligan
 from mulligan.app.cli import main
 from mulligan.envs import registry
-from mulligan.errors import Fault, MulliganError, StopReason
+from mulligan.errors import Fault, MulliganError, RunFolderError, StopReason
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.report.run import RunFolder, trial_from_dict
 from mulligan.types import Completion, Episode, Reflection, Task, Trial, Turn
+from mulligan.view.export import question
 from mulligan.view.index import TrialIndex
 from mulligan.view.library import Library
 from mulligan.view.query import Wanted, page
@@ -101,6 +102,13 @@ def test_index_finds_what_the_files_hold_as_they_grow_are_damaged_and_replaced(t
     assert index.read("main", 0)["task"]["seed"] == 9
 
 
+def test_a_cache_that_cannot_be_written_is_told_with_the_way_out(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("MULLIGAN_CACHE", str(tmp_path / "file"))
+    with pytest.raises(RunFolderError, match="set MULLIGAN_CACHE"):
+        Library(run_of(tmp_path / "r", [trial(0, "w")]).path.parent).answer("run", {"run": "r"})
+
+
 def test_an_index_that_is_damaged_is_made_again(tmp_path):
     run = run_of(tmp_path / "r", [trial(0, "w")])
     index = indexed(run.path)
@@ -134,6 +142,11 @@ def test_trials_are_filtered_sorted_and_paged(tmp_path):
     for wrong in ({"sort": "1; DROP TABLE trials"}, {"offset": "-1"}, {"limit": "x"}, {"result": "maybe"}):
         with pytest.raises(MulliganError):
             page(index, Wanted.of({"arm": "main", **wrong}))
+
+
+def test_questions_are_spelt_as_browsers_spell_them():
+    """`new URLSearchParams({a: "x y*~é"})` is a=x+y*%7E%C3%A9."""
+    assert question("trial", run="x y*~é", place=0, arm="") == "trial?place=0&run=x+y*%7E%C3%A9"
 
 
 def pictures(env: str, seed: int, **params: object) -> tuple[list[list[list[list[str]]]], list[str]]:
@@ -231,10 +244,10 @@ def test_paths_outside_the_folder_and_links_are_refused(served, tmp_path):
     assert sorted(ids) == ["inner", "r"]
     assert httpx.get(f"{address}/api/trials", params={"run": "inner"}).json()["total"] == 0
     for name in ("../secret", "link", "r/../../secret", str(secret.path), "r\0", "", "half", "r/trials"):
-        for question in ("run", "curves", "trials", "compare"):
-            answer = httpx.get(f"{address}/api/{question}", params={"run": name, "runs": name, "arm": "main"})
+        for asked in ("run", "curves", "trials", "compare"):
+            answer = httpx.get(f"{address}/api/{asked}", params={"run": name, "runs": name, "arm": "main"})
             assert "seen 7" not in answer.text
-            assert answer.status_code >= 400 or name in ("half", "r/trials"), (question, name)
+            assert answer.status_code >= 400 or name in ("half", "r/trials"), (asked, name)
     for arm in ("../../../secret/trials/main", "main\0"):
         answer = httpx.get(f"{address}/api/trial", params={"run": "r", "arm": arm, "place": "0"})
         assert answer.status_code >= 400

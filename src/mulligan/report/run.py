@@ -203,15 +203,16 @@ _NUMBERS = re.compile(r"\[\n([-+.,\s\deEnul]*?)\n *\]")
 def to_json(data: Any) -> str:
     """Indented JSON; NaN and infinities become null. A list of numbers takes one line, since results hold an outcome
     for every attempt."""
-    text = json.dumps(_finite(data), indent=2, allow_nan=False)
+    text = json.dumps(finite(data), indent=2, allow_nan=False)
     return _NUMBERS.sub(lambda match: "[" + " ".join(match[1].split()) + "]", text) + "\n"
 
 
-def _finite(data: Any) -> Any:
+def finite(data: Any) -> Any:
+    """Plain data without NaN and infinities, which JSON does not have: None instead."""
     if isinstance(data, Mapping):
-        return {key: _finite(value) for key, value in data.items()}
+        return {key: finite(value) for key, value in data.items()}
     if isinstance(data, list | tuple):
-        return [_finite(value) for value in data]
+        return [finite(value) for value in data]
     return None if isinstance(data, float) and not math.isfinite(data) else data
 
 

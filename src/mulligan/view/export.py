@@ -19,6 +19,7 @@ from urllib.parse import urlencode
 
 from mulligan.errors import MulliganError, UsageError
 from mulligan.report.files import replace_file
+from mulligan.report.run import finite
 from mulligan.view.folder import MARKS, stamp
 from mulligan.view.library import Library
 
@@ -107,16 +108,8 @@ def one_page(data: Mapping[str, Any], home: str) -> bytes:
 
 def as_script(data: Any) -> str:
     """JSON that can stand in a script: nothing in it ends the element, or a line."""
-    text = json.dumps(_finite(data), separators=(",", ":"), allow_nan=False)
+    text = json.dumps(finite(data), separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _finite(data: Any) -> Any:
-    if isinstance(data, Mapping):
-        return {str(key): _finite(value) for key, value in data.items()}
-    if isinstance(data, list | tuple):
-        return [_finite(value) for value in data]
-    return None if isinstance(data, float) and not abs(data) < float("inf") else data
 
 
 def _policy(sources: str) -> str:
@@ -131,7 +124,8 @@ def _hash(text: str) -> str:
 def question(name: str, **params: Any) -> str:
     """A question as the pages write it: parameters by name, those without a value left out."""
     given = sorted((key, str(value)) for key, value in params.items() if value not in (None, ""))
-    return f"{name}?{urlencode(given)}"
+    encoded = urlencode(given, errors="replace")
+    return f"{name}?{encoded.replace('%2A', '*').replace('~', '%7E')}"  # as browsers do
 
 
 def answers(library: Library, trials: int, names: Sequence[str] | None = None) -> Answers:

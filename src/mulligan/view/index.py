@@ -127,7 +127,11 @@ class TrialIndex:
 
     def _connect(self) -> sqlite3.Connection:
         if not self.path.exists():
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            except OSError as error:
+                reason = f"{self.path.parent} cannot be written: {error.strerror or error}"
+                raise RunFolderError(f"{reason}; set MULLIGAN_CACHE to a folder with room") from error
             _forget_unused(self.path.parent)
         for attempt in range(2):
             store = sqlite3.connect(self.path, timeout=20)

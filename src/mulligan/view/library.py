@@ -3,6 +3,7 @@ give the same answers."""
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -52,7 +53,7 @@ class Library:
             raise UnknownName("question", question, self._answers)
         try:
             return self._answers[question](params)
-        except (OSError, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+        except (OSError, sqlite3.Error, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
             raise UsageError(
                 f"{params.get('run', question)} cannot be read: {type(error).__name__}: {error}"
             ) from error

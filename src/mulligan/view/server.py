@@ -23,6 +23,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mulligan.errors import MulliganError, RunFolderError, UsageError
+from mulligan.report.run import finite
 from mulligan.view.library import Library
 
 PAGES = Path(__file__).with_name("pages")
@@ -60,26 +61,10 @@ def application(library: Library, hosts: tuple[str, ...] = LOOPBACK, token: str 
         except MulliganError as error:
             status = 500 if isinstance(error, RunFolderError) else 404
             return JSONResponse({"error": str(error)}, status)
-        return Response(as_json(answer), media_type="application/json")
+        return Response(json.dumps(finite(answer), separators=(",", ":")), media_type="application/json")
 
     routes = [Route("/api/{question}", data), Route("/", static), Route("/{name}", static)]
     return _Guard(Starlette(routes=routes), hosts, token)
-
-
-def as_json(answer: Any) -> str:
-    """JSON in which no number is NaN, which browsers refuse."""
-    try:
-        return json.dumps(answer, allow_nan=False, separators=(",", ":"))
-    except ValueError:
-        return json.dumps(_finite(answer), separators=(",", ":"))
-
-
-def _finite(data: Any) -> Any:
-    if isinstance(data, dict):
-        return {key: _finite(value) for key, value in data.items()}
-    if isinstance(data, list | tuple):
-        return [_finite(value) for value in data]
-    return None if isinstance(data, float) and not abs(data) < float("inf") else data
 
 
 class _Guard:
