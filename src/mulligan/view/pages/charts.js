@@ -2,7 +2,7 @@
 /* Line charts as SVG, with a readout, and as files: SVG, PNG, CSV. Colours are classes c0 … c6 of the style sheet. */
 (() => {
   const { el, svg, percent, download } = mulligan;
-  const WIDTH = 640, HEIGHT = 320, LEFT = 56, RIGHT = 16, TOP = 14, BOTTOM = 42, COLOURS = 7;
+  const WIDTH = 640, HEIGHT = 320, LEFT = 72, RIGHT = 16, TOP = 14, BOTTOM = 48, COLOURS = 7;
 
   /** Round numbers that cover a range, at most seven. */
   function ticks(low, high, count = 5) {
