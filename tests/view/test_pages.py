@@ -194,6 +194,11 @@ def test_a_page_follows_a_run_that_goes_on(open_tab, tmp_path):
         expect(tab.locator(".trials tbody tr")).to_have_count(4)
         tab.goto(url)
         expect(tab.locator(".runs .pulse")).to_be_visible()
+    with serving(tmp_path) as url:
+        tab.goto(url)
+        expect(tab.locator(".runs tbody tr")).to_have_count(1)
+        RunFolder.create(tmp_path / "new", {"kind": "eval", "policy": "p", "env": "bandit", "tasks": 1})
+        expect(tab.locator(".runs tbody tr")).to_have_count(2)
 
 
 @pytest.mark.parametrize("env", GAMES)

@@ -165,6 +165,7 @@ class TrialIndex:
     def _work(self, until: float, first: str | None) -> bool:
         """Index until a moment; whether all is done."""
         with self._writing, self.connected() as store:
+            store.execute("PRAGMA synchronous = NORMAL")  # no wait for the disk at each commit: it can be made again
             files = self._files()
             known = {row[0]: row[1:] for row in store.execute("SELECT arm, inode, indexed, size, changed FROM files")}
             for arm in known.keys() - files.keys():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +20,13 @@ _COLUMNS = (
 _SORTS = ("place", "seed", "class", "opponent", "solved", "reward", "turns", "invalid")
 _RESULTS = {"won": "solved > 0", "lost": "solved = 0", "failed": "instr(outcomes, 'f') > 0"}
 _HAS = {"invalid": "invalid > 0", "faults": "faults != ''", "notes": "notes > 0"}
+
+
+_FACETS = {
+    "classes": "class", "opponents": "opponent", "solved": "solved", "faults": "faults", "invalid": "invalid > 0",
+}  # fmt: skip
+"""What can be chosen from, by what it is in SQL."""
+_MOST_FACETS, _MOST_CHOICES = 20_000, 200
 
 
 @dataclass(frozen=True)
@@ -85,7 +93,8 @@ class Wanted:
     def order(self) -> str:
         column = self.sort.removeprefix("-")
         direction = "DESC" if self.sort.startswith("-") else "ASC"
-        return f"{column} {direction}, file, place"
+        # The trials of all arms by their places are in the order of the files, which needs no sorting.
+        return f"file {direction}, place {direction}" if column == "place" else f"{column} {direction}, file, place"
 
 
 def _condition(name: str, value: str, known: Mapping[str, str]) -> str:
@@ -106,26 +115,25 @@ def page(index: TrialIndex, wanted: Wanted) -> dict[str, Any]:
             f"ORDER BY {wanted.order()} LIMIT ? OFFSET ?",
             [*values, min(wanted.limit, MOST), wanted.offset],
         ).fetchall()
-        of = f"FROM trials WHERE {of_arm}"
-        facets = {
-            name: store.execute(
-                f"SELECT {column}, COUNT(*) {of} GROUP BY 1 ORDER BY 1 LIMIT 200", arm_values
-            ).fetchall()
-            for name, column in (
-                ("classes", "class"),
-                ("opponents", "opponent"),
-                ("solved", "solved"),
-                ("faults", "faults"),
-                ("invalid", "invalid > 0"),
-            )
-        }
-    facets["opponents"] = [pair for pair in facets["opponents"] if pair[0] is not None]
+        counted = store.execute(
+            f"SELECT {', '.join(_FACETS.values())}, COUNT(*) FROM trials WHERE {of_arm} GROUP BY 1, 2, 3, 4, 5 LIMIT ?",
+            [*arm_values, _MOST_FACETS],
+        ).fetchall()
+    facets = {name: _totals((row[number], row[-1]) for row in counted) for number, name in enumerate(_FACETS)}
     return {
         "total": total,
         "offset": wanted.offset,
         "rows": [dict(zip(("arm", *_COLUMNS), row, strict=True)) for row in rows],
         **facets,
     }
+
+
+def _totals(pairs: Iterable[tuple[Any, int]]) -> list[tuple[Any, int]]:
+    """Value -> how many trials have it, for the values that there are."""
+    totals: Counter[Any] = Counter()
+    for value, count in pairs:
+        totals[value] += count
+    return sorted((value, count) for value, count in totals.items() if value is not None)[:_MOST_CHOICES]
 
 
 def neighbours(index: TrialIndex, arm: str, place: int) -> tuple[int | None, int | None]:

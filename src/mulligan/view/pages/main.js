@@ -37,23 +37,23 @@
     trail.replaceChildren(...[["runs", "#/"], ...about.trail].map(([text, href]) => el("a", { href }, text)));
     if (!isAgain && shown !== null && shown !== name) { window.scrollTo(0, 0); main.focus({ preventScroll: true }); }
     shown = name;
-    watch(about.runs);
+    watch(about.isList ? ["runs", {}] : about.runs.length ? ["version", { runs: about.runs.join("\n") }] : null);
     if (about.isReading && !isStill) timer = setTimeout(() => show(true), READING);
   }
 
-  /** Show the page again when something of its runs has changed. */
-  async function watch(runs) {
+  /** Show the page again when the answer to a question has changed. */
+  async function watch(question) {
     clearTimeout(timer);
     live.replaceChildren();
-    if (isStill || !runs.length) return;
+    if (isStill || !question) return;
     const mine = visit;
     let before = null;
     const look = async () => {
       try {
-        const { version } = await load("version", { runs: runs.join("\n") });
+        const answer = JSON.stringify(await load(...question));
         if (mine !== visit) return;
-        if (before !== null && version !== before) { show(true); return; }
-        before = version;
+        if (before !== null && answer !== before) { show(true); return; }
+        before = answer;
         live.replaceChildren(el("span", { class: "pulse", title: "This page follows the run." }, "live"));
       } catch { live.replaceChildren(el("span", { class: "bad" }, "the server has ended")); }
       timer = setTimeout(look, LOOK_AGAIN);

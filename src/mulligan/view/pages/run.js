@@ -21,6 +21,13 @@
       + `${gain.toFixed(1)} points more${gain < 0.05 ? ": further attempts add nothing" : ""}.`;
   }
 
+  /** The way to the slider over training. */
+  function followed(run, state) {
+    const validations = state.arms.filter((arm) => arm.name.startsWith("validation-"));
+    return validations.length < 2 ? null : el("p", {}, el("a", { class: "button go", href: address("trial", { run, arm: validations.at(-1).name, place: 0 }) },
+      "Follow one task over training"), el("span", { class: "soft" }, ` ${validations.length} validations of the same tasks`));
+  }
+
   function armList(run, state) {
     const { arms } = state;
     if (!arms.length) return null;
@@ -30,10 +37,7 @@
     const link = (arm) => el("li", {}, el("a", { href: address("trials", { run, arm: arm.name }) }, armName(arm.name)), el("small", {}, ` ${arm.trials.toLocaleString()}`));
     const list = (title, chosen) => (chosen.length ? el("div", {}, el("h3", {}, title),
       el("ul", { class: "arms" }, chosen.slice(0, 40).map(link)), chosen.length > 40 ? el("p", {}, el("a", { href: address("trials", { run }) }, `all ${chosen.length}`)) : null) : null);
-    const last = validations.at(-1);
     return el("section", {}, el("h2", {}, "Trials to read"),
-      last && validations.length > 1 ? el("p", {}, el("a", { class: "button go", href: address("trial", { run, arm: last.name, place: 0 }) },
-        "Follow one task over training"), el("span", { class: "soft" }, ` ${validations.length} validations of the same tasks`)) : null,
       main ? el("p", {}, el("a", { class: "button go", href: address("trials", { run, arm: "main" }) }, `Read its ${main.trials.toLocaleString()} trials`)) : null,
       el("div", { class: "beside" }, list(main ? "By control" : "By update", others), list("Validation", validations)), reading(state));
   }
@@ -92,8 +96,9 @@
     place.replaceChildren(...[el("h1", {}, isReport ? finding(card) || card.name : card.name), isReport ? el("p", { class: "lead" }, card.name) : null, facts(card),
       isReport ? null : el("p", { class: "lead" }, finding(card)),
       card.method === "RL" && card.kind === "train" ? el("p", { class: "soft" }, "RL: trained on single episodes. It is validated with three attempts and memory, as everybody.") : null,
-      about.sections.map((each) => section(each)), armList(params.run, about.trials),
+      followed(params.run, about.trials), about.sections.map((each) => section(each)),
       curves && curves.charts.length ? el("section", {}, el("h2", {}, "Curves"), el("div", { class: "charts" }, charts([curves]))) : null,
+      armList(params.run, about.trials),
       curves && curves.warnings.length ? notes(curves.warnings.map((each) => `update ${each.update}: ${each.text}`)) : null,
       about.tables.length ? el("section", {}, el("h2", {}, "Tables"), about.tables.map(texts)) : null,
       about.inside.length ? el("section", {}, el("h2", {}, "Runs inside"), el("ul", { class: "inside" }, about.inside.map((run) =>

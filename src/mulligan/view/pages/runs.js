@@ -77,6 +77,6 @@
       el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Runs" }, el("table", { class: "runs" }, el("caption", { class: "hidden" }, "Runs"),
         el("thead", {}, el("tr", {}, el("td", {}), heads)), body)));
     refill();
-    return { title: "Runs", trail: [], runs: runs.filter((run) => run.status === "running").map((run) => run.id).slice(0, 12) };
+    return { title: "Runs", trail: [], runs: [], isList: true };
   };
 })();
