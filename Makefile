@@ -21,7 +21,7 @@ test: $(READY)
 	$(BIN)/pytest -m "not slow and not seeds and not hostile and not journal and not journal_full" -n 2 --dist worksteal
 
 test-slow: $(READY) $(SMOLLM2) $(BROWSER)
-	$(BIN)/pytest -m slow -n 2
+	$(BIN)/pytest -m slow -n 2 --dist worksteal
 	if command -v g++ >/dev/null && { [ "$$(uname -m)" = x86_64 ] || command -v cmake >/dev/null; }; then \
 		$(MAKE) $(ORACLE)/.installed && $(ORACLE)/bin/pytest -m slow tests/oracle; \
 		else echo "TextWorld is left out: it needs g++ and, but for x86_64, cmake"; fi

@@ -22,6 +22,10 @@ atexit.register(gc.unfreeze)  # some libraries complain of what is left
 gc.disable()  # until all modules are loaded
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.get_closest_marker("longest") is None)
+
+
 def pytest_collection_finish() -> None:
     """Modules stay to the end: the garbage collector, which would take a third of the tests' time, passes over them."""
     FREEZE()

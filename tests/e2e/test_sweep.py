@@ -443,6 +443,7 @@ def test_the_first_attempts_that_are_drawn_are_those_played():
     assert demo.first_attempts([lucky, played("nowhere", second, third)], [read, read]) == []
 
 
+@pytest.mark.longest
 @pytest.mark.parametrize(
     "seed", [pytest.param(0, marks=pytest.mark.slow), *(pytest.param(n, marks=pytest.mark.seeds) for n in (1, 2))]
 )
