@@ -14,12 +14,16 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 with suppress(ModuleNotFoundError):  # the comparison with TextWorld has an installation of its own
     from hypothesis import HealthCheck, settings
 
-    settings.register_profile("patient", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+    settings.register_profile("patient", deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("patient")
 
 FREEZE = gc.freeze
 atexit.register(gc.unfreeze)  # some libraries complain of what is left
 gc.disable()  # until all modules are loaded
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.get_closest_marker("longest") is None)
 
 
 def pytest_collection_finish() -> None:

@@ -58,7 +58,7 @@ def test_meta_rl_learns_to_explore_and_rl_does_not():
 
 def test_the_same_seed_prints_the_same_table(minimal, monkeypatch, capsys, own_torch):
     monkeypatch.setattr(minimal, "WARM_STEPS", 1)
-    monkeypatch.setattr(minimal, "EVAL_TASKS", 30)
+    monkeypatch.setattr(minimal, "EVAL_TASKS", 10)
     tables = []
     for seed in ("3", "3", "4"):
         monkeypatch.setattr(sys, "argv", ["minimal.py", "--updates", "1", "--seed", seed])

@@ -358,21 +358,28 @@ def smaller(sweep: Sweep, **settings: str) -> Sweep:
     return replace(sweep, arms=arms, settings={**sweep.settings, "run.group": "2", **quick})
 
 
-@pytest.fixture
-def small_acts(in_process, monkeypatch):
-    """The demonstration with the smallest training there is."""
+@pytest.fixture(scope="module")
+def small_demo(tmp_path_factory) -> tuple[dict[str, Any], str, Path]:
+    """The demonstration with the smallest training there is: its JSON, its text, and its folder."""
     boards, doors = demo.demo_sweep, demo.signpost_sweep
     board_settings = {"run.validation_tasks": "2", "env.turns": "2"}
-    monkeypatch.setattr(demo, "demo_sweep", lambda seed, **asked: smaller(boards(seed, **asked), **board_settings))
-    monkeypatch.setattr(demo, "signpost_sweep", lambda seed, tasks: smaller(doors(seed, tasks)))
-    monkeypatch.setenv("COLUMNS", "120")
-
-
-def test_the_demonstration_in_small(small_acts, capsys):
-    """Every row, the page and the JSON; what it learns is for the slow test."""
     words = ("demo", "--updates", "1", "--tasks", "4", "--longer", "--run", "out")
-    assert call(*words, "--json") == 0
-    data = json.loads(capsys.readouterr().out)
+    folder, printed = tmp_path_factory.mktemp("demo"), []
+    with pytest.MonkeyPatch.context() as patch, contextlib.chdir(folder):
+        patch.setattr(schedule, "run_work", run_here)
+        patch.setattr(demo, "demo_sweep", lambda seed, **asked: smaller(boards(seed, **asked), **board_settings))
+        patch.setattr(demo, "signpost_sweep", lambda seed, tasks: smaller(doors(seed, tasks)))
+        patch.setenv("COLUMNS", "120")
+        for more in (["--json"], []):  # the second time all is there: it only shows it again
+            with contextlib.redirect_stdout(io.StringIO()) as said:
+                assert call(*words, *more) == 0
+            printed.append(said.getvalue())
+    return json.loads(printed[0]), printed[1], folder / "out"
+
+
+def test_the_demonstration_in_small(small_demo):
+    """Every row, the page and the JSON; what it learns is for the slow test."""
+    data, text, out = small_demo
     names = [row["method"] for row in data["rows"]]
     assert names[1:] == [
         "warm start",
@@ -386,34 +393,31 @@ def test_the_demonstration_in_small(small_acts, capsys):
     assert all(row["tasks"] == 4 and len(row["p"]) == len(row["ci"]) == 3 for row in data["rows"])
     assert data["minutes"] > 0
     assert {row["method"]: row["updates"] for row in data["rows"]}["RL, 2x updates"] == 2
-    page = Path("out/report.html").read_text()
+    page = (out / "report.html").read_text()
     assert all(name in page for name in names)
     assert "how well 4 boards measure" in page
-    assert call(*words) == 0  # all is there: it only shows it again
-    assert "RL, 2x updates" in capsys.readouterr().out
+    assert "RL, 2x updates" in text
 
 
-def test_the_second_act_in_small(small_acts, capsys):
+def test_the_second_act_in_small(small_demo):
     """The same arms between doors, the optimum below them, and the sentence that both acts lead to, last."""
-    words = ("demo", "--updates", "1", "--tasks", "4", "--run", "out")
-    assert call(*words, "--json") == 0
-    act = json.loads(capsys.readouterr().out)["signpost"]
+    data, text, out = small_demo
+    act = data["signpost"]
     *agents, each_alone, optimum = act["rows"]
     assert [row["method"] for row in agents] == ["warm start", "RL", "meta-RL, gamma_traj 0", "meta-RL"]
     assert all(row["tasks"] == 4 for row in agents)
     # One of 8 doors: at random 1, 2 and 3 of 8. By the sign none, and then all.
     assert [round(share, 9) for share in each_alone["p"]] == [1 / 8, 2 / 8, 3 / 8]
     assert [round(share, 9) for share in optimum["p"]] == [0, 1, 1]
-    assert call(*words) == 0
-    boards, _, doors = capsys.readouterr().out.partition("Signpost, 8 doors")
+    boards, _, doors = text.partition("Signpost, 8 doors")
     assert "MineSweeper 4x5" in boards
     assert "4 tasks never trained on, 3 attempts at each" in " ".join(doors.split())
     assert "meta-RL against RL at p@3: " in doors
     assert "optimum (exact)" in doors
     sentence = "Memory is learned by training with memory; exploring is learned by credit across attempts."
     assert doors.index("First attempts that read the sign: RL") < doors.index(sentence) < doors.index("out/report.html")
-    assert sentence in Path("out/report.html").read_text()
-    assert len(list(Path("out").glob("*/arm.json"))) == 4  # `mulligan compare out` is about the boards
+    assert sentence in (out / "report.html").read_text()
+    assert len(list(out.glob("*/arm.json"))) == 5  # `mulligan compare out` is about the boards
 
 
 def test_the_first_attempts_that_are_drawn_are_those_played():
@@ -439,6 +443,7 @@ def test_the_first_attempts_that_are_drawn_are_those_played():
     assert demo.first_attempts([lucky, played("nowhere", second, third)], [read, read]) == []
 
 
+@pytest.mark.longest
 @pytest.mark.parametrize(
     "seed", [pytest.param(0, marks=pytest.mark.slow), *(pytest.param(n, marks=pytest.mark.seeds) for n in (1, 2))]
 )

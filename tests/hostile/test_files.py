@@ -197,7 +197,7 @@ def test_flipped_bits_in_trials(row, evaluated, trained, tmp_path):
     resumed = row("Files", "a flipped bit in a file of trials of a paid evaluation, which is resumed")
     folder, whole = shutil.copytree(evaluated[0], tmp_path / "resumed"), evaluated[1]
     content = (folder / TRIALS).read_bytes()
-    for bit in draw.sample(range(8 * len(content)), 250):
+    for bit in draw.sample(range(8 * len(content)), 120):
         attack_resume(resumed, folder, flipped(content, bit), whole, f"bit {bit}")
 
 
@@ -413,7 +413,7 @@ def rewritten(name: str, change: Callable[[bytes], bytes]) -> Callable[[Path], N
 def damages(draw: random.Random) -> Iterator[tuple[str, Callable[[Path], None]]]:
     """Ways to damage a checkpoint."""
     for name in FILES:
-        for _ in range(40):
+        for _ in range(20):
             share = draw.random()
             yield f"bit of {name}", rewritten(name, lambda c, share=share: flipped(c, int(share * 8 * len(c))))
         for _ in range(5):
@@ -627,7 +627,7 @@ def test_two_processes_create_one_folder(row, tmp_path):
     draw, pipes = random.Random(8), {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with contextlib.ExitStack() as stack:
         processes = [stack.enter_context(subprocess.Popen([sys.executable, "-c", CREATE], **pipes)) for _ in range(2)]
-        for number in range(200):
+        for number in range(100):
             path, at = tmp_path / str(number), time.time() + 0.02
             for who, process in enumerate(processes):
                 fails = who == 1 and draw.random() < 0.5  # then it leaves no folder behind

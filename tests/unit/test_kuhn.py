@@ -26,7 +26,7 @@ from mulligan.types import Task
 def test_opponents_are_sampled_from_their_tables(name: str, seat: int) -> None:
     env, table = world(opponent=name, seat=seat), opponent_table(name)
     counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for chance, replies in itertools.product(range(900), ([PASS, PASS], [BET, BET])):
+    for chance, replies in itertools.product(range(500), ([PASS, PASS], [BET, BET])):
         play(env, chance, replies)
         for turn, move in enumerate(env.betting):
             if turn % 2 != seat - 1:

@@ -177,9 +177,6 @@ OPENED = [[5, 7, 3], [11, 2, 6, 1, 5], [4, 4, 4, 9]]
         (False, False, "eager", True),
         pytest.param(True, True, "eager", False, marks=pytest.mark.slow),
         pytest.param(False, False, "aot_eager", True, marks=pytest.mark.slow),
-        pytest.param(False, False, "aot_eager", False, marks=pytest.mark.slow),
-        pytest.param(True, True, "eager", True, marks=pytest.mark.slow),
-        pytest.param(False, True, "eager", False, marks=pytest.mark.slow),
         pytest.param(False, True, "eager", True, marks=pytest.mark.slow),
     ],
 )

@@ -177,7 +177,7 @@ def test_a_model_that_never_answers_is_noticed_beside_random_moves(tmp_path, mon
 def test_random_moves_keep_to_the_context_and_memory_makes_room_for_them(tmp_path):
     """The rows that are trained on fit the context, as the agent's own do."""
     config = small(
-        run=RunConfig(updates=2, tasks=4, group=4, threads=1, save_trials_every=1, random_trials=0.75),
+        run=RunConfig(updates=1, tasks=2, group=4, threads=1, save_trials_every=1, random_trials=0.75),
         task=TaskConfig(env="minesweeper", params={"rows": 3, "cols": 3, "mines": 2, "turns": 6}),
         trial=trial(episodes=3, memory="both", max_tokens=8, reflection_tokens=8),
         engine=EngineConfig(slots=16, context=256),
@@ -247,19 +247,22 @@ def test_every_memory_mode_trains(warm, tmp_path, memory):
     "sections",
     [
         {"model": ModelConfig(name=TINY, lora_rank=4)},
-        {"model": ModelConfig(gradient_checkpointing=True)},
+        {"model": ModelConfig(gradient_checkpointing=True), "algo": AlgoConfig(scale="agent")},
         {"model": ModelConfig(dtype="bfloat16")},
         {"algo": AlgoConfig(kl_weight=0.1, entropy_weight=0.01, entropy_end=0.0, length_penalty=0.1)},
-        {"algo": AlgoConfig(scale="none", baseline="group")},
-        {"algo": AlgoConfig(scale="agent")},
-        {"optim": OptimConfig(minibatches=3, epochs=1, warmup=1, tokens=64)},
+        {
+            "algo": AlgoConfig(scale="none", baseline="group"),
+            "optim": OptimConfig(minibatches=3, epochs=1, warmup=1, tokens=64),
+        },
         {"task": TaskConfig(env="bandit:2,minesweeper:1", params={"rows": 3, "cols": 3, "mines": 2, "turns": 2})},
         {
             "trial": trial(episodes=3, memory="both", style="bare", max_tokens=3, reflection_tokens=3),
             "task": TaskConfig(env="bandit", params={"arms": 2}, related=True),
         },
-        {"trial": trial(episodes=2, memory="history", style="bare", max_tokens=2, window=1)},
-        {"run": RunConfig(updates=2, tasks=3, group=4, threads=1, validate_every=1, validation_tasks=2)},
+        {
+            "trial": trial(episodes=2, memory="history", style="bare", max_tokens=2, window=1),
+            "run": RunConfig(updates=2, tasks=3, group=4, threads=1, validate_every=1, validation_tasks=2),
+        },
         {"model": ModelConfig(name="nano:hidden=64,layers=1"), "engine": EngineConfig(slots=5)},
         {
             "run": RunConfig(updates=2, tasks=3, group=4, threads=1, random_trials=0.5),
@@ -666,7 +669,7 @@ def test_rl_reads_the_same_words_in_training_and_evaluation(tmp_path, monkeypatc
 
 def test_a_run_keeps_its_number_of_threads(tmp_path):
     """Sums of floats depend on it: what torch chose where the run began holds where it goes on."""
-    config = small(run=RunConfig(updates=2, tasks=2, group=2, checkpoint_every=1))
+    config = brief(run=RunConfig(updates=1, tasks=2, group=2, checkpoint_every=1))
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
