@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal, cast, get_args
 
 from mulligan.errors import ParameterError, UnknownName
 from mulligan.settings import AT_LEAST_0, AT_LEAST_1, LESS_THAN_1, POSITIVE, SHARE, Setting, settings_of
-from mulligan.trial.memory import shows_reflection
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Memory, ParamValue, Sampling
 
@@ -37,11 +36,9 @@ class RunConfig:
         "What turned out better than the group is learned: for agents that begin from nothing.",
         LESS_THAN_1,
     ] = 0.0
-    train: Annotated[
-        Literal["all", "reflection"], "What is trained: all replies, or the reflections alone, while run.player plays."
-    ] = "all"
     player: Annotated[
-        str, "Who plays, frozen, where reflections alone are trained: runs/x, endpoint:MODEL, expert."
+        str,
+        "Who plays, frozen: runs/x, endpoint:MODEL, expert; its reflections alone are then trained. Empty: the model.",
     ] = ""
     staleness: Annotated[
         int,
@@ -183,29 +180,8 @@ class Config:
             raise ParameterError("run.updates must be >= 1 without a warm start (got 0)")
         if self.run.group < 2 and self.algo.estimator != "ppo":
             raise ParameterError(f"run.group must be >= 2 for {self.algo.estimator}, which compares trials (got 1)")
-        self._check_player()
         if self.run.group < 2 and self.run.random_trials:
             raise ParameterError("run.group must be >= 2 with run.random_trials: one trial is the agent's own (got 1)")
-
-    def _check_player(self) -> None:
-        """Whether it is said who plays exactly where somebody else must, and whether reflections can be trained."""
-        run, trial = self.run, self.trial
-        if (run.train == "reflection") != bool(run.player):
-            missing = "run.player (--player NAME)" if not run.player else "run.train = reflection (--train reflection)"
-            raise ParameterError(f"a frozen player and training reflections belong together: {missing} is missing")
-        if not run.player:
-            return
-        if trial.episodes < 2 or not shows_reflection(trial.memory_mode):
-            raise ParameterError(
-                "run.train = reflection needs trial.episodes >= 2 and trial.memory = reflection or both "
-                f"(got {trial.episodes} and {trial.memory_mode})"
-            )
-        if self.algo.estimator == "ppo":
-            raise ParameterError(
-                "run.train = reflection needs an estimator without a critic (got algo.estimator = ppo)"
-            )
-        if run.random_trials:
-            raise ParameterError("run.random_trials has no place where run.player plays; leave it at 0")
 
 
 @lru_cache(maxsize=1)

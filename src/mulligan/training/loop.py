@@ -225,7 +225,7 @@ class Trainer:
         groups, failures = self._played(update)
         played = time.perf_counter()
         batch = self._batch(groups)
-        reflections_alone = self.config.run.train == "reflection"
+        reflections_alone = bool(self.config.run.player)
         if reflections_alone:
             batch = batch.of_phase(REFLECT)
         if not len(batch):

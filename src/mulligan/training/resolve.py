@@ -22,6 +22,7 @@ from mulligan.errors import ParameterError, RunFolderError, UnknownName, UsageEr
 from mulligan.report.run import RunFolder
 from mulligan.settings import is_one_line, with_values
 from mulligan.training.config import Config, settings, shown_memories, shown_params, value_at
+from mulligan.trial.memory import shows_reflection
 from mulligan.types import ParamValue
 
 _PRESETS = Path(__file__).with_name("presets")
@@ -112,6 +113,8 @@ def checked(config: Config) -> Config:
         if value_at(config, key) not in choices:
             raise UnknownName(key, value_at(config, key), choices)
     shown_memories(config)
+    if config.run.player:
+        _check_advised(config)
     for env, _ in Mixture.parse(config.task.env, {}).weights:
         if config.warmstart.steps and not hasattr(registry.spec(env).build, "player"):
             raise ParameterError(
@@ -130,6 +133,20 @@ def checked(config: Config) -> Config:
         for env, _ in mixture.weights:
             registry.task_of(env, 0, mixture.own_params(env))
     return config
+
+
+def _check_advised(config: Config) -> None:
+    """Raise where the reflections of a frozen player cannot be trained."""
+    trial = config.trial
+    if trial.episodes < 2 or not shows_reflection(trial.memory_mode):
+        raise ParameterError(
+            "run.player needs trial.episodes >= 2 and trial.memory = reflection or both "
+            f"(got {trial.episodes} and {trial.memory_mode})"
+        )
+    if config.algo.estimator == "ppo":
+        raise ParameterError("run.player needs an estimator without a critic (got algo.estimator = ppo)")
+    if config.run.random_trials:
+        raise ParameterError("run.random_trials must be 0 where run.player plays")
 
 
 def read_toml(path: Path, content: str) -> dict[str, Any]:

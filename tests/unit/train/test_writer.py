@@ -11,6 +11,7 @@ import pytest
 import mulligan
 from mulligan.algo.batch import PLAY, REFLECT
 from mulligan.algo.build import batch_from_groups
+from mulligan.app.cli.main import main
 from mulligan.errors import ParameterError, UsageError
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.policy.writer import Advised
@@ -41,9 +42,7 @@ def trusted() -> None:
 def writer(**sections) -> Config:
     """Two attempts at I-spy by a player that knows nothing but its note."""
     base = Config(
-        run=RunConfig(
-            updates=24, tasks=16, group=8, threads=1, train="reflection", player=PLAYER, save_trials_every=30
-        ),
+        run=RunConfig(updates=24, tasks=16, group=8, threads=1, player=PLAYER, save_trials_every=30),
         task=TaskConfig(env=I_SPY, params={"letters": 3}),
         trial=trial(episodes=2, memory="reflection", style="bare", max_tokens=1, reflection_tokens=1),
         model=ModelConfig(name="nano:hidden=32,layers=1"),
@@ -122,7 +121,7 @@ def test_the_player_is_frozen(tmp_path):
     before = weights(player)
     notes = trial(episodes=3, memory="both", style="bare", max_tokens=2, reflection_tokens=3)
     config = small(trial=notes, model=ModelConfig(name=TINY), warmstart=WarmstartConfig(steps=0))
-    config = replace(config, run=replace(config.run, train="reflection", player=str(player), updates=1))
+    config = replace(config, run=replace(config.run, player=str(player), updates=1))
     run = train(config, tmp_path / "writer")
     assert weights(player).equal(before)
     assert not weights(run).equal(before)
@@ -131,15 +130,24 @@ def test_the_player_is_frozen(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"run": RunConfig(train="reflection")}, r"run.player \(--player NAME\) is missing"),
-        ({"run": RunConfig(player="expert")}, r"run.train = reflection \(--train reflection\) is missing"),
         ({"trial": trial(episodes=3, memory="history")}, r"needs trial.episodes >= 2 and trial.memory = reflection"),
+        ({"trial": trial(episodes=1, memory="reflection")}, r"\(got 1 and reflection\)"),
         ({"algo": AlgoConfig(estimator="ppo")}, "needs an estimator without a critic"),
+        ({"run": RunConfig(player="random", random_trials=0.5)}, "random_trials must be 0 where run.player plays"),
     ],
 )
-def test_what_cannot_be_trained_is_said_in_a_line(changes, words):
+def test_what_cannot_be_trained_is_said_in_a_line(changes, words, tmp_path):
     with pytest.raises(ParameterError, match=words):
-        writer(**changes)
+        train(writer(**changes), tmp_path / "run")
+
+
+@pytest.mark.parametrize("words", [["--train", "reflection"], ["--train", "all", "--player", "random"]])
+def test_training_reflections_needs_somebody_who_plays(words, capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "bandit", *words])
+    assert (
+        "--train reflection and --player NAME, who plays and is not trained, belong together" in capsys.readouterr().err
+    )
 
 
 def test_a_writer_whose_notes_nobody_is_shown_is_refused():

@@ -27,7 +27,7 @@ def add_options(parser: Parser) -> None:
     parser.add_argument("--preset", metavar="NAME", help="named settings to start from; see below")
     parser.add_argument("--config", metavar="FILE", help="settings in TOML, on top of the preset")
     parser.add_argument("--seed", metavar="N", help="root of all randomness of the run (0)")
-    parser.add_argument("--train", choices=("all", "reflection"), help="reflection: notes alone; --player plays (all)")
+    parser.add_argument("--train", choices=("all", "reflection"), help="reflection: those of --player alone (all)")
     parser.add_argument("--player", metavar="NAME", help="who plays, frozen: a run, endpoint:MODEL, expert, …")
     parser.add_argument("--run", metavar="DIR", help="run folder (runs/<time>-train-…)")
     parser.add_argument("--resume", metavar="RUN", help="continue a run; --run.updates N trains it longer")
@@ -84,7 +84,9 @@ def _resolved(options: argparse.Namespace, flags: dict[str, str]) -> Config:
 
     if options.env is not None:
         flags["task.env"] = options.env
-    for name in ("seed", "train", "player"):
+    if options.train is not None and (options.train == "reflection") != bool(options.player):
+        raise UsageError("train: --train reflection and --player NAME, who plays and is not trained, belong together")
+    for name in ("seed", "player"):
         if (value := getattr(options, name)) is not None:
             if f"run.{name}" in flags:
                 raise UsageError(f"train: --{name} and --run.{name} are the same; give one of them")
