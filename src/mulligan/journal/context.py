@@ -32,6 +32,10 @@ HEAD = (
 FENCE_OPEN, FENCE_CLOSE = "<notes>", "</notes>"
 
 
+_JOINED = 16
+"""Tokens that a line may save at most by standing among others: the end of the line, and another count left out."""
+
+
 @dataclass(frozen=True, slots=True)
 class Selection:
     """The notes that an episode is shown, and the text that shows them."""
@@ -86,15 +90,31 @@ def shown_now(notes: Sequence[Note], may_try: Callable[[Note], bool]) -> list[No
     return kept
 
 
-def selected(notes: Sequence[Note], task_class: str, max_tokens: int, count: Callable[[str], int]) -> Selection:
+def words_of(note: Note) -> str:
+    """A note as the agent reads it, with what is known of it."""
+    return f"{_fenced(note.text)} [{_record(note)}]"
+
+
+def selected(
+    notes: Sequence[Note],
+    task_class: str,
+    max_tokens: int,
+    count: Callable[[str], int],
+    words: Callable[[Note], str] = words_of,
+) -> Selection:
     """As many of `notes`, in their order, as the budget holds; the text says how many it left out."""
     fitting: list[Note] = []
     lines: list[str] = []
+    used = 0
     for note in notes:
-        line = f"{len(fitting) + 1}. {_fenced(note.text)} [{_record(note)}]"
-        if count(_text([*lines, line], task_class, len(notes) - len(fitting) - 1)) <= max_tokens:
+        line = f"{len(fitting) + 1}. {words(note)}"
+        if used + count(line) > max_tokens + _JOINED:
+            continue  # the whole text is built, and counted, only where it may fit
+        tokens = count(_text([*lines, line], task_class, len(notes) - len(fitting) - 1))
+        if tokens <= max_tokens:
             fitting.append(note)
             lines.append(line)
+            used = tokens
     left_out = len(notes) - len(fitting)
     return Selection(_text(lines, task_class, left_out) if fitting else "", tuple(fitting), left_out)
 

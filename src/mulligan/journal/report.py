@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from mulligan.journal.baselines import Baseline, Baselines
 from mulligan.journal.budget import values
-from mulligan.journal.evidence import outcomes_of, past_choices
-from mulligan.journal.proof import Bounds, Estimate, uplift
+from mulligan.journal.evidence import class_proof, outcomes_of, past_choices
+from mulligan.journal.proof import Bounds, Estimate
 from mulligan.journal.schema import CHOICES, CLASSES, EPISODES, NOTES
 from mulligan.journal.store import Row, Scope
 
@@ -58,13 +58,13 @@ def _report(scope: Scope, totals: Row, bounds: Bounds) -> ClassReport:
         outcomes=totals["outcomes"],
         journal_on=totals["journal_on"],
         because=totals["because"],
-        uplift=uplift(outcomes.on, outcomes.rewards, outcomes.chances, bounds=bounds),
+        uplift=class_proof(scope, totals, name, bounds)[0].proof.uplift(),
         alarm=totals["alarm"],
         abandoned=Counter(row["journal_on"] for row in abandoned),
         notes=Counter(row["state"] for row in scope.rows(NOTES, NOTES.c.task_class == name, columns=(NOTES.c.state,))),
         baselines={agent: baselines.of(name, agent) for agent in sorted(set(outcomes.agents))},
         strategies={
-            decision: _values(past_choices(scope, name, decision), bounds)
+            decision: _values(past_choices(scope, name, decision, in_order=True), bounds)
             for decision in sorted({row["decision"] for row in decisions})
         },
     )
