@@ -69,6 +69,7 @@ ACTS: dict[str, Act] = {
     "reading": lambda journal, notes, file: None,  # the scopes themselves: tests/unit/journal/test_store.py
     "writing": lambda journal, notes, file: None,
     "log": lambda journal, notes, file: None,
+    "in_namespace": lambda journal, notes, file: None,  # what a namespace is: the tests here
     "snapshot": lambda journal, notes, file: snapshot(journal),
 }
 EPISODE_ACTS: dict[str, Callable[[JournalEpisode], Any]] = {

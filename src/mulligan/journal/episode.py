@@ -208,7 +208,6 @@ class JournalEpisode:
             episode_id=self.id,
             untrusted=self._untrusted,
             from_same_person=from_same_person,
-            bounds=journal.reward_range,
             similarity=journal.similarity,
             max_tokens=max_tokens,
             count=count,

@@ -56,10 +56,13 @@ class Outcomes(NamedTuple):
 
 def arm_of(scope: Scope, namespace: str, task_class: str, episode_id: str, hold_out: float) -> tuple[bool, float]:
     """Whether the journal is on in an episode, and the probability with which it is."""
+    return arm(class_totals(scope, task_class)["journal_on"], namespace, task_class, episode_id, hold_out)
+
+
+def arm(class_on: bool, namespace: str, task_class: str, episode_id: str, hold_out: float) -> tuple[bool, float]:
+    """`arm_of` of a class whose journal is on, or switched off."""
     drawn = held_out(namespace, task_class, episode_id, hold_out)
-    if class_totals(scope, task_class)["journal_on"]:
-        return not drawn, 1 - hold_out
-    return drawn, hold_out
+    return (not drawn, 1 - hold_out) if class_on else (drawn, hold_out)
 
 
 def outcomes_of(scope: Scope, task_class: str) -> Outcomes:

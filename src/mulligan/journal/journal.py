@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import math
 import os
@@ -92,6 +93,13 @@ class Journal:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def in_namespace(self, namespace: str) -> Journal:
+        """The same journal for another tenant, over the same connections."""
+        other = copy.copy(self)
+        other.namespace, other._snapshots = name_of("namespace", namespace), {}
+        other._sweep(now=True)
+        return other
 
     def close(self) -> None:
         """Close the connections; a later call opens new ones."""
@@ -272,7 +280,7 @@ class Journal:
     def snapshot(self, scope: Scope, task_class: str) -> ClassSnapshot:
         """What retrieval reads of a class; from memory, if nobody has changed it since."""
         before = self._snapshots.pop(task_class, None)
-        snapshot = self._snapshots[task_class] = snapshot_of(scope, task_class, before)
+        snapshot = self._snapshots[task_class] = snapshot_of(scope, task_class, self.reward_range, before)
         while len(self._snapshots) > MOST_SNAPSHOTS:
             self._snapshots.pop(next(iter(self._snapshots)), None)  # the one that was used least lately
         return snapshot

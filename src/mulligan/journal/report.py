@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,6 +37,35 @@ class ClassReport:
     """Agent -> its own history."""
     strategies: Mapping[str, Mapping[str, Estimate]]
     """Decision -> option -> what it gives, chosen or not (off-policy)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassSummary:
+    """The figures of a class that cost little however many episodes it has: for monitoring."""
+
+    task_class: str
+    outcomes: int
+    mean_reward: float
+    """NaN without outcomes."""
+    journal_on: bool
+    alarm: str
+    uplift: Estimate
+
+
+def class_summaries(scope: Scope, bounds: Bounds, limit: int) -> list[ClassSummary]:
+    """Summaries of the classes with the most outcomes."""
+    rows = scope.rows(CLASSES, order=(CLASSES.c.outcomes.desc(), CLASSES.c.task_class), limit=limit)
+    return [
+        ClassSummary(
+            row["task_class"],
+            row["outcomes"],
+            row["reward_sum"] / row["outcomes"] if row["outcomes"] else math.nan,
+            row["journal_on"],
+            row["alarm"],
+            class_proof(scope, row, row["task_class"], bounds)[0].proof.uplift(),
+        )
+        for row in rows
+    ]
 
 
 def class_reports(scope: Scope, task_class: str | None, bounds: Bounds) -> list[ClassReport]:
