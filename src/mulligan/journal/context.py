@@ -37,6 +37,8 @@ FENCE_OPEN, FENCE_CLOSE = "<notes>", "</notes>"
 
 _JOINED = 16
 """Tokens that a line may save at most by standing among others: the end of the line, and another count left out."""
+_MISSES = 20
+"""After so many notes in a row that found no room, those after them, which are less useful, are not tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ def ranked(
     drawn = gain + spread * doubt * rng.standard_normal(len(notes))
     recency = np.exp2(-np.maximum(0.0, now - written) / HALF_LIFE)
     scores = drawn + spread * (RECENT * recency + ALIKE * np.array(likeness))
-    return [notes[index] for index in np.argsort(-scores, kind="stable")]
+    return [notes[index] for index in np.argsort(-scores, kind="stable").tolist()]
 
 
 def shown_now(notes: Sequence[Note], may_try: Callable[[Note], bool]) -> list[Note]:
@@ -131,8 +133,11 @@ def selected(
 
     # The tokens of all lines, each counted by itself, are at least those of the text. The text is counted only where
     # that does not settle whether a line fits: notes come by the hundred.
-    used, is_exact = tokens(), True
+    used, is_exact, misses = tokens(), True, 0
     for note in notes:
+        if misses == _MISSES:
+            break
+        misses += 1
         line = f"{len(lines) + 1}. {words(note)}"
         alone = count(line) + 1
         if used + alone > max_tokens and not is_exact:
@@ -143,7 +148,7 @@ def selected(
             continue
         fitting.append(note)
         lines.append(line)
-        used, is_exact = used + alone, False
+        used, is_exact, misses = used + alone, False, 0
     left_out = len(notes) - len(fitting)
     return Selection(_text(lines, task_class, left_out) if fitting else "", tuple(fitting), left_out)
 
