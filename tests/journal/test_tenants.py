@@ -77,6 +77,7 @@ EPISODE_ACTS: dict[str, Callable[[JournalEpisode], Any]] = {
     "choose": lambda episode: episode.choose(["ask", "look", "wait"]),
     "finish": lambda episode: episode.finish(1.0, reflection="another lesson"),
     "why": lambda episode: episode.why(),
+    "keep": lambda episode: episode.keep(["other words"]),
     "reflect": lambda episode: episode.reflect(lambda messages: "<reflection>plan: a third lesson</reflection>"),
 }
 

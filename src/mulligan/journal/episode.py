@@ -158,6 +158,12 @@ class JournalEpisode:
         if reflection is None and journal.reflect is not None:
             self.reflect(journal.reflect)
 
+    def keep(self, transcript: Any) -> None:
+        """Store what was said so far, in the place of what was stored before."""
+        with self._journal.writing() as scope:
+            self._row(scope)
+            scope.update(EPISODES, {"transcript": storable_transcript(transcript)}, EPISODES.c.id == self.id)
+
     def reflect(self, writer: Policy | ReplyFunction) -> None:
         """Ask `writer` for the note of this finished episode, and store it; `finish` does so where the journal has one.
 

@@ -57,7 +57,7 @@ def run(parser: Parser, words: list[str]) -> int:
     if (options.upstream is None) == (options.model is None):
         raise UsageError("serve takes one of --upstream URL and --model NAME")
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s")
-    with extra_named("mulligan serve"):
+    with extra_named("mulligan serve", "serve"):
         import uvicorn  # noqa: F401
 
         from mulligan.serve.settings import ProxySettings, token_from
@@ -86,7 +86,7 @@ def _serve(make: Callable[[], Any], settings: ProxySettings, about: str) -> int:
 
 
 def _proxy_app(options: argparse.Namespace, settings: ProxySettings) -> Any:
-    with extra_named("mulligan serve"):
+    with extra_named("mulligan serve", "serve"):
         from mulligan.serve.app import proxy_app
 
     opened = _opener(options, settings.namespace)
