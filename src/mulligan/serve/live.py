@@ -38,6 +38,8 @@ class Exchange:
     """Why the answer has no end, if it has none."""
 
     def reply(self) -> Any:
+        if not self.status:
+            return {"role": "assistant", "content": "", "fault": self.fault}
         read = reply_in(self.content, self.dialect, status=self.status, kind=self.kind, encoding=self.encoding)
         return {**read, "fault": self.fault} if self.fault else read
 
