@@ -36,7 +36,7 @@ class Running:
         self.app = ProxyApp(settings, self.open_journal or self.journal, self.writer)
         listener = bound(settings.host, 0)
         self.address = address_of(listener)
-        self.server = server_of(self.app.starlette)
+        self.server = server_of(self.app)
         self._thread = threading.Thread(target=self.server.run, kwargs={"sockets": [listener]}, daemon=True)
         self._thread.start()
         self.client = httpx.Client(base_url=self.address, timeout=20)
@@ -79,8 +79,9 @@ def upstream() -> Iterator[Upstream]:
 
 
 @pytest.fixture
-def proxy(upstream: Upstream, tmp_path: Path) -> Iterator[Callable[..., Running]]:
-    """Starts proxies before one upstream, on one database."""
+def proxy(upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Running]]:
+    """Starts proxies before one upstream, on one database; with patience, because machines are slow at times."""
+    monkeypatch.setattr("mulligan.serve.keeper.PATIENCE", 30.0)
     running: list[Running] = []
 
     def start(**options: Any) -> Running:

@@ -84,6 +84,13 @@ def test_what_is_not_known_passes_as_it_is(proxy, upstream):
     assert running.records(lambda records: records == []) == []
 
 
+def test_pages_of_our_own_never_reach_the_upstream(proxy, upstream):
+    running = proxy()
+    assert running.client.post("/mulligan/episode/t1/outcome", json={"reward": 1}).status_code == 404
+    assert running.client.get("/mulligan/episodes/t1/outcome").status_code == 405
+    assert upstream.asked == []
+
+
 def test_compressed_requests_get_their_notes_and_compressed_answers_are_recorded(proxy, upstream):
     packed = gzip.compress(json.dumps(chat("hello there")).encode())
 

@@ -14,7 +14,7 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Mount, Route
+from starlette.routing import Route
 
 from mulligan.errors import MulliganError, UsageError
 from mulligan.journal.journal import Journal
@@ -23,7 +23,7 @@ from mulligan.serve.episodes import Episodes
 from mulligan.serve.headers import Named
 from mulligan.serve.keeper import Keeper, StoreDown
 from mulligan.serve.metrics import CONTENT_TYPE, Metrics
-from mulligan.serve.proxy import ClientGone, Proxy, Refused, check_caller, read_body
+from mulligan.serve.proxy import ClientGone, Proxy, Receive, Refused, Scope, Send, check_caller, read_body
 from mulligan.serve.settings import ProxySettings
 
 LARGEST_OUTCOME = 1_000_000
@@ -32,20 +32,16 @@ _OUTCOME: dict[str, type | tuple[type, ...]] = {"reward": (int, float), "outcome
 _Page = Callable[[Request], Awaitable[Response]]
 
 
-def proxy_app(
-    settings: ProxySettings, open_journal: Callable[[], Journal], writer: Policy | ReplyFunction | None = None
-) -> Starlette:
-    """The proxy over the journal that `open_journal` gives; `writer` writes reflections where an outcome has none."""
-    return ProxyApp(settings, open_journal, writer).starlette
-
-
 class ProxyApp:
-    """The pages of one proxy."""
+    """The proxy over the journal that `open_journal` gives; `writer` writes reflections where an outcome has none."""
 
     log = logging.getLogger("mulligan.serve")
 
     def __init__(
-        self, settings: ProxySettings, open_journal: Callable[[], Journal], writer: Policy | ReplyFunction | None
+        self,
+        settings: ProxySettings,
+        open_journal: Callable[[], Journal],
+        writer: Policy | ReplyFunction | None = None,
     ) -> None:
         self.settings, self.writer = settings, writer
         self.metrics = Metrics()
@@ -57,9 +53,13 @@ class ProxyApp:
             Route("/mulligan/episodes/{id:path}/outcome", self._page(self._outcome), methods=["POST"]),
             Route("/mulligan/classes", self._page(self._classes), methods=["GET"]),
             Route("/metrics", self._page(self._metrics), methods=["GET"]),
-            Mount("/", self.proxy),
         ]
-        self.starlette = Starlette(routes=pages, lifespan=self._lifespan)
+        self.pages = Starlette(routes=pages, lifespan=self._lifespan)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pages of our own are Starlette's; all else goes straight to the upstream."""
+        is_ours = scope["type"] != "http" or scope["path"] == "/metrics" or scope["path"].startswith("/mulligan/")
+        await (self.pages(scope, receive, send) if is_ours else self.proxy(scope, receive, send))
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:

@@ -87,7 +87,7 @@ def _serve(make: Callable[[], Any], settings: ProxySettings, about: str) -> int:
 
 def _proxy_app(options: argparse.Namespace, settings: ProxySettings) -> Any:
     with extra_named("mulligan serve", "serve"):
-        from mulligan.serve.app import proxy_app
+        from mulligan.serve.app import ProxyApp
 
     opened = _opener(options, settings.namespace)
     try:
@@ -96,7 +96,7 @@ def _proxy_app(options: argparse.Namespace, settings: ProxySettings) -> Any:
         if "newer Mulligan" in str(error):
             raise
         sys.stderr.write(f"the journal does not answer yet; requests are passed on without it: {error}\n")
-    return proxy_app(settings, opened, _writer(options))
+    return ProxyApp(settings, opened, _writer(options))
 
 
 def _opener(options: argparse.Namespace, namespace: str) -> Callable[[], Journal]:
