@@ -108,7 +108,7 @@ $(ORACLE)/.installed: $(READY)
 
 $(SERVE)/.installed: $(READY) tests/serve/requirements.txt
 	$(PYTHON) -m venv $(SERVE)
-	$(SERVE)/bin/pip install --quiet --disable-pip-version-check -r tests/serve/requirements.txt
+	$(SERVE)/bin/pip install --quiet --disable-pip-version-check --no-compile -r tests/serve/requirements.txt
 	$(SERVE)/bin/pip install --quiet --disable-pip-version-check --no-deps -e .
 	touch $@
 
