@@ -186,6 +186,14 @@ def test_tenants_never_see_each_other_through_one_proxy(proxy, upstream):
         assert [record.state for record in journal.episodes()] == ["open"]
 
 
+def test_what_an_outcome_taught_the_next_request_is_shown(proxy, upstream):
+    running = proxy()
+    for number in range(3):
+        assert running.ask().headers["mulligan-journal"] == ("on; notes=1" if number else "on; no notes")
+        episode = running.ask().headers["mulligan-episode"]
+        assert running.finish(episode, reflection="look first").status_code == 200
+
+
 def test_notes_of_another_process_are_shown_a_second_later(proxy, upstream, monkeypatch):
     monkeypatch.setattr("mulligan.serve.episodes.FRESH", 0.0)
     running = proxy()

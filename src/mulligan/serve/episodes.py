@@ -84,8 +84,14 @@ class Episodes:
         self.keeper.put(episode)
 
     async def finish(self, namespace: str, id: str, values: Mapping[str, Any]) -> None:
-        """Store an outcome; raises what `JournalEpisode.finish` raises, and `StoreDown`."""
-        await self.keeper.write(namespace, lambda journal: journal.attach(id).finish(**values))
+        """Store an outcome; raises what `JournalEpisode.finish` raises, and `StoreDown`. The next request knows it."""
+
+        def work(journal: Journal) -> str:
+            attached = journal.attach(id)
+            attached.finish(**values)
+            return attached.task_class
+
+        self._snapshots.pop((namespace, await self.keeper.write(namespace, work)), None)
         self.metrics.episodes.labels("finished").inc()
         if (episode := self._live.get((namespace, id))) is not None:
             episode.row["state"] = "finished"
