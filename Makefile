@@ -4,13 +4,14 @@ BIN := .venv/bin
 READY := .venv/.installed
 SMOLLM2 := .venv/.smollm2
 ORACLE := .venv/oracle
+SERVE := .venv/serve
 BROWSER := .venv/.browser
 AXE := build/axe/.installed
 
 .NOTPARALLEL: # several targets install into one .venv
 # Without compiled files, each process of pytest rewrites every test file anew: 11 processor seconds to begin, not 8.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: install demo test test-slow test-view screenshots test-hostile test-journal test-journal-full test-seeds test-oracle check format bench results clean
+.PHONY: install demo test test-slow test-view screenshots test-hostile test-journal test-journal-full test-serve test-seeds test-oracle check format bench results clean
 
 install: $(READY)
 	@echo 'installed; now: source .venv/bin/activate'
@@ -19,7 +20,7 @@ demo: $(READY)
 	$(BIN)/mulligan demo
 
 test: $(READY)
-	$(BIN)/pytest -m "not slow and not seeds and not hostile and not journal and not journal_full and not view" -n 2 --dist worksteal
+	$(BIN)/pytest -m "not slow and not seeds and not hostile and not journal and not journal_full and not serve and not view" -n 2 --dist worksteal
 
 test-slow: $(READY) $(SMOLLM2) $(BROWSER)
 	$(BIN)/pytest -m slow -n 2 --dist worksteal
@@ -50,6 +51,10 @@ test-journal: $(READY)
 # 8 processes × 10,000 writes with 200 kills: up to 40 minutes on busy cores.
 test-journal-full: $(READY)
 	$(BIN)/pytest -m journal_full tests/journal
+
+# The proxy with the clients of OpenAI and Anthropic, LiteLLM, LangGraph and the Agents SDK; two minutes, most of them pip's.
+test-serve: $(SERVE)/.installed
+	$(SERVE)/bin/pytest -m serve tests/serve
 
 # The demonstration with two more seeds.
 test-seeds: $(READY)
@@ -86,7 +91,7 @@ clean:
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Mulligan needs Python 3.11 or newer; set PYTHON=...")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,games,train,smollm2,webshop,gymnasium,textarena,plots,journal,postgresql,view]"
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,games,train,smollm2,webshop,gymnasium,textarena,plots,journal,postgresql,serve,view]"
 	touch $(READY)
 
 # 93 MB, for its model file alone; what it depends on would need a compiler.
@@ -99,6 +104,12 @@ $(SMOLLM2): $(READY)
 $(ORACLE)/.installed: $(READY)
 	$(PYTHON) -m venv $(ORACLE)
 	PATH="$(CURDIR)/$(ORACLE)/bin:$$PATH" sh tests/oracle/install.sh
+	touch $@
+
+$(SERVE)/.installed: $(READY) tests/serve/requirements.txt
+	$(PYTHON) -m venv $(SERVE)
+	$(SERVE)/bin/pip install --quiet --disable-pip-version-check --no-compile -r tests/serve/requirements.txt
+	$(SERVE)/bin/pip install --quiet --disable-pip-version-check --no-deps -e .
 	touch $@
 
 # For the shop's page in a real browser; that test is skipped where there is none.

@@ -93,14 +93,14 @@ class MissingExtra(UsageError):
 
 
 @contextmanager
-def extra_named(activity: str) -> Iterator[None]:
-    """Where an import inside fails, names the extra "train" that `activity` needs; not if the module is Mulligan's."""
+def extra_named(activity: str, extra: str = "train") -> Iterator[None]:
+    """Where an import inside fails, names the extra that `activity` needs; not if the module is Mulligan's."""
     try:
         yield
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "mulligan":
             raise
-        raise MissingExtra(activity, "train") from error
+        raise MissingExtra(activity, extra) from error
 
 
 class ContractBroken(MulliganError):

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 WITHOUT_EXTRAS = """
 import sys
-EXTRAS = ("torch", "transformers", "pyspiel", "Stemmer", "pandas", "matplotlib", "sqlalchemy")
+EXTRAS = ("torch", "transformers", "pyspiel", "Stemmer", "pandas", "matplotlib", "sqlalchemy", "uvicorn", "aiohttp")
 class Missing:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in EXTRAS:
@@ -60,6 +60,13 @@ def test_core_says_which_extra_a_game_needs(call):
     done = call("eval", "tictactoe", "--policy", "random", "--tasks", "5")
     assert done.returncode == 2
     assert ".[games]" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_core_says_which_extra_the_proxy_needs(call):
+    done = call("serve", "--upstream", "http://127.0.0.1:1/v1")
+    assert done.returncode == 2
+    assert ".[serve]" in done.stderr
     assert done.stderr.count("\n") == 1
 
 

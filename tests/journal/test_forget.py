@@ -164,5 +164,5 @@ def test_a_damaged_file_is_refused_as_a_whole(make, tmp_path, line, message):
         make("other").load(file, trusted=True)
     assert make("other").notes() == []
     file.write_text(json.dumps({"format": "something else"}))
-    with pytest.raises(JournalError, match="not a journal of schema version 1"):
+    with pytest.raises(JournalError, match="not a journal of schema version 2"):
         make("other").load(file)

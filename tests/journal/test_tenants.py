@@ -36,6 +36,13 @@ def note_ids(journal: Journal) -> list[str]:
 
 
 Act = Callable[[Journal, list[str], Path], Any]
+
+
+def snapshot(journal: Journal) -> Any:
+    with journal.reading() as scope:
+        return journal.snapshot(scope, "refund")
+
+
 ACTS: dict[str, Act] = {
     "episode": lambda journal, notes, file: journal.episode("other", "refund"),
     "attach": lambda journal, notes, file: journal.attach(IDS[0]),
@@ -62,12 +69,16 @@ ACTS: dict[str, Act] = {
     "reading": lambda journal, notes, file: None,  # the scopes themselves: tests/unit/journal/test_store.py
     "writing": lambda journal, notes, file: None,
     "log": lambda journal, notes, file: None,
+    "in_namespace": lambda journal, notes, file: None,  # what a namespace is: the tests here
+    "snapshot": lambda journal, notes, file: snapshot(journal),
 }
 EPISODE_ACTS: dict[str, Callable[[JournalEpisode], Any]] = {
     "context": lambda episode: episode.context(10_000),
     "choose": lambda episode: episode.choose(["ask", "look", "wait"]),
     "finish": lambda episode: episode.finish(1.0, reflection="another lesson"),
     "why": lambda episode: episode.why(),
+    "keep": lambda episode: episode.keep(["other words"]),
+    "reflect": lambda episode: episode.reflect(lambda messages: "<reflection>plan: a third lesson</reflection>"),
 }
 
 

@@ -7,13 +7,16 @@ whether a note is shown is partly chance, so that its record compares like with 
 
 from __future__ import annotations
 
-import math
-import random
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
 
 from mulligan.errors import ParameterError
 from mulligan.journal.notes import Note
+from mulligan.journal.proof import Floats
 
 Similarity = Callable[[str, Sequence[str]], Sequence[float]]
 """The task and the texts of notes -> how alike each is to the task, from 0 to 1."""
@@ -32,6 +35,12 @@ HEAD = (
 FENCE_OPEN, FENCE_CLOSE = "<notes>", "</notes>"
 
 
+_JOINED = 16
+"""Tokens that a line may save at most by standing among others: the end of the line, and another count left out."""
+_MISSES = 20
+"""After so many notes in a row that found no room, those after them, which are less useful, are not tried."""
+
+
 @dataclass(frozen=True, slots=True)
 class Selection:
     """The notes that an episode is shown, and the text that shows them."""
@@ -40,6 +49,25 @@ class Selection:
     notes: tuple[Note, ...]
     left_out: int
     """Notes that may be shown and found no room."""
+
+
+class Records(NamedTuple):
+    """What the order of notes depends on, as arrays over the notes. [note]"""
+
+    gain: Floats
+    """Mean reward with the note minus that without it, shrunk towards nothing."""
+    doubt: Floats
+    """How far the gain may be off, in standard deviations of the reward."""
+    written: Floats
+
+    @classmethod
+    def of(cls, notes: Sequence[Note], mean: float) -> Records:
+        """`mean` is that of the class's rewards."""
+        without = np.array([mean if note.mean_without is None else note.mean_without for note in notes])
+        with_it = np.array([note.mean_with or 0.0 for note in notes])
+        outcomes = np.array([float(note.outcomes) for note in notes])
+        gain = (with_it - without) * outcomes / (outcomes + PRIOR)
+        return cls(gain, 1 / np.sqrt(outcomes + PRIOR), np.array([note.written for note in notes]))
 
 
 def ranked(
@@ -51,26 +79,24 @@ def ranked(
     mean: float,
     spread: float,
     similarity: Similarity | None,
+    records: Records | None = None,
 ) -> list[Note]:
     """`notes`, most useful first; `mean` and `spread` are those of the class's rewards."""
-    rng = random.Random(f"{episode_id}/context")
+    if not notes:
+        return []
+    gain, doubt, written = records or Records.of(notes, mean)
     likeness = [float(note.task == task and task != "") for note in notes]
-    if similarity is not None and notes:
+    if similarity is not None:
         likeness = [float(each) for each in similarity(task, [note.text for note in notes])]
         if len(likeness) != len(notes):
             raise ParameterError(f"similarity returned {len(likeness)} numbers for {len(notes)} notes")
 
-    def usefulness(note: Note, alike: float) -> float:
-        # Mean reward with the note, shrunk towards the mean without it, and how far that may be off.
-        without = mean if note.mean_without is None else note.mean_without
-        gain = ((note.mean_with or 0.0) - without) * note.outcomes / (note.outcomes + PRIOR)
-        drawn = rng.gauss(gain, spread / math.sqrt(note.outcomes + PRIOR))
-        age = max(0.0, now - note.written)
-        recency = math.exp2(-age / HALF_LIFE)
-        return drawn + spread * (RECENT * recency + ALIKE * alike)
-
-    scores = [usefulness(note, alike) for note, alike in zip(notes, likeness, strict=True)]
-    return [notes[index] for index in sorted(range(len(notes)), key=lambda index: -scores[index])]
+    seed = hashlib.blake2b(f"{episode_id}/context".encode(), digest_size=16).digest()
+    rng = np.random.Generator(np.random.PCG64(int.from_bytes(seed, "big")))
+    drawn = gain + spread * doubt * rng.standard_normal(len(notes))
+    recency = np.exp2(-np.maximum(0.0, now - written) / HALF_LIFE)
+    scores = drawn + spread * (RECENT * recency + ALIKE * np.array(likeness))
+    return [notes[index] for index in np.argsort(-scores, kind="stable").tolist()]
 
 
 def shown_now(notes: Sequence[Note], may_try: Callable[[Note], bool]) -> list[Note]:
@@ -86,15 +112,43 @@ def shown_now(notes: Sequence[Note], may_try: Callable[[Note], bool]) -> list[No
     return kept
 
 
-def selected(notes: Sequence[Note], task_class: str, max_tokens: int, count: Callable[[str], int]) -> Selection:
+def words_of(note: Note) -> str:
+    """A note as the agent reads it, with what is known of it."""
+    return f"{_fenced(note.text)} [{_record(note)}]"
+
+
+def selected(
+    notes: Sequence[Note],
+    task_class: str,
+    max_tokens: int,
+    count: Callable[[str], int],
+    words: Callable[[Note], str] = words_of,
+) -> Selection:
     """As many of `notes`, in their order, as the budget holds; the text says how many it left out."""
     fitting: list[Note] = []
     lines: list[str] = []
+
+    def tokens(*more: str) -> int:
+        return count(_text([*lines, *more], task_class, len(notes) - len(lines) - len(more)))
+
+    # The tokens of all lines, each counted by itself, are at least those of the text. The text is counted only where
+    # that does not settle whether a line fits: notes come by the hundred.
+    used, is_exact, misses = tokens(), True, 0
     for note in notes:
-        line = f"{len(fitting) + 1}. {_fenced(note.text)} [{_record(note)}]"
-        if count(_text([*lines, line], task_class, len(notes) - len(fitting) - 1)) <= max_tokens:
-            fitting.append(note)
-            lines.append(line)
+        if misses == _MISSES:
+            break
+        misses += 1
+        line = f"{len(lines) + 1}. {words(note)}"
+        alone = count(line) + 1
+        if used + alone > max_tokens and not is_exact:
+            used, is_exact = tokens(), True
+        if used + alone > max_tokens + _JOINED:
+            continue
+        if used + alone > max_tokens and tokens(line) > max_tokens:
+            continue
+        fitting.append(note)
+        lines.append(line)
+        used, is_exact, misses = used + alone, False, 0
     left_out = len(notes) - len(fitting)
     return Selection(_text(lines, task_class, left_out) if fitting else "", tuple(fitting), left_out)
 

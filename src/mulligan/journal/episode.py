@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from mulligan.calls import described
 from mulligan.errors import ParameterError, UsageError
-from mulligan.journal.context import Selection, ranked, selected, shown_now
-from mulligan.journal.evidence import check_class, choose_option, is_due, past_choices
+from mulligan.journal.context import Selection
+from mulligan.journal.evidence import check_class, choose_option, past_choices
 from mulligan.journal.note_store import (
-    MOST_NOTES,
     add_note,
     class_totals,
     judge_shown,
-    mean_and_spread,
+    new_stamp,
     notes_from,
     notes_in,
     record_shown,
@@ -25,9 +24,9 @@ from mulligan.journal.note_store import (
 from mulligan.journal.notes import Refused, Source, cleaned, fields_of
 from mulligan.journal.records import episode_page
 from mulligan.journal.reflect import ask_for_reflection
-from mulligan.journal.schema import CHOICES, CLASSES, EPISODES
+from mulligan.journal.schema import CHOICES, CLASSES, EPISODES, PENDING
 from mulligan.journal.store import Row, Scope
-from mulligan.policy.base import estimate_tokens
+from mulligan.policy.base import Policy, ReplyFunction, estimate_tokens
 from mulligan.text import storable
 from mulligan.types import Reflection
 
@@ -140,7 +139,8 @@ class JournalEpisode:
 
         reward      within the journal's `reward_range`; it must come from your system, not from text of strangers
         outcome     in a few words
-        transcript  messages, or any data that JSON can hold; stored, and what the reflection is asked for with
+        transcript  messages, or any data that JSON can hold; stored, and what the reflection is asked for with.
+                    None keeps what is stored already
         reflection  the lesson: text, its parts by name, or None: the journal's `reflect` is asked for it
 
         When it returns, the outcome is on the disk. Without a reflection, or where it is refused, there is no note; the
@@ -156,11 +156,29 @@ class JournalEpisode:
         for words in news:
             journal.log.warning("%s, class %s: %s", journal.namespace, self.task_class, words)
         if reflection is None and journal.reflect is not None:
-            fields, remark = self._asked_for_note(value, outcome, transcript)
-            with journal.writing() as scope:
-                self._row(scope)
-                self._store_note(scope, fields)
-                scope.update(EPISODES, {"remark": remark}, EPISODES.c.id == self.id)
+            self.reflect(journal.reflect)
+
+    def keep(self, transcript: Any) -> None:
+        """Store what was said so far, in the place of what was stored before."""
+        with self._journal.writing() as scope:
+            self._row(scope)
+            scope.update(EPISODES, {"transcript": storable_transcript(transcript)}, EPISODES.c.id == self.id)
+
+    def reflect(self, writer: Policy | ReplyFunction) -> None:
+        """Ask `writer` for the note of this finished episode, and store it; `finish` does so where the journal has one.
+
+        The record's `remark` says why there is no note, if there is none.
+        """
+        journal = self._journal
+        with journal.reading() as scope:
+            row = scope.row(EPISODES, EPISODES.c.id == self.id)
+        if row is None or row["state"] != "finished":
+            raise UsageError(f"episode {self.id!r} is not finished: a reflection needs its outcome")
+        fields, remark = self._asked_for_note(writer, row["reward"], row["outcome"], row["transcript"])
+        with journal.writing() as scope:
+            self._row(scope)
+            self._store_note(scope, fields)
+            scope.update(EPISODES, {"remark": remark}, EPISODES.c.id == self.id)
 
     def why(self) -> str:
         """Why the episode was shown what it was shown and chose what it chose, in plain lines."""
@@ -189,23 +207,17 @@ class JournalEpisode:
     def _selection(self, max_tokens: int, count: Callable[[str], int]) -> Selection:
         journal = self._journal
         with journal.reading() as scope:
-            totals = class_totals(scope, self.task_class)
-            notes = notes_in(scope, self.task_class, ("confirmed", "quarantined"), MOST_NOTES)
+            snapshot = journal.snapshot(scope, self.task_class)
             from_same_person = notes_from(scope, self._person)
-        sums = totals["outcomes"], totals["reward_sum"], totals["reward_squares"]
-        mean, spread = mean_and_spread(*sums, sum(journal.reward_range) / 2)
-        order = ranked(
-            notes,
+        return snapshot.selection(
             task=self.task,
             episode_id=self.id,
-            now=time.time(),
-            mean=mean,
-            spread=spread,
+            untrusted=self._untrusted,
+            from_same_person=from_same_person,
             similarity=journal.similarity,
+            max_tokens=max_tokens,
+            count=count,
         )
-        # Whoever wrote a note could confirm it with an episode that ends well.
-        may_be_shown = shown_now(order, lambda note: not self._untrusted and note.id not in from_same_person)
-        return selected(may_be_shown, self.task_class, max_tokens, count)
 
     def _store_outcome(
         self, reward: float, outcome: str, transcript: Any, note_fields: Mapping[str, str], remark: str
@@ -220,30 +232,36 @@ class JournalEpisode:
             "ended": time.time(),
             "reward": reward,
             "outcome": stored_text(outcome),
-            "transcript": _storable_transcript(transcript),
             "remark": remark,
         }
+        if transcript is not None:
+            values["transcript"] = storable_transcript(transcript)
         totals = {
             "outcomes": CLASSES.c.outcomes + 1,
             "reward_sum": CLASSES.c.reward_sum + reward,
             "reward_squares": CLASSES.c.reward_squares + reward * reward,
+            "stamp": new_stamp(),
         }
         with self._journal.writing() as scope:
-            if self._row(scope)["state"] == "finished":
+            row = self._row(scope)
+            if row["state"] == "finished":
                 raise UsageError(f"episode {self.id!r} is finished already")
             scope.update(EPISODES, values, EPISODES.c.id == self.id)
             scope.update(CLASSES, totals, CLASSES.c.task_class == self.task_class)
             judge_shown(scope, self.id, self.task_class, reward, low)
             self._store_note(scope, note_fields)
-            return check_class(scope, self.task_class, reward_range) if is_due(scope, self.task_class) else []
+            pending = {"episode_id": self.id, "task_class": self.task_class, "started": row["started"]}
+            scope.insert(PENDING, [pending])
+            return check_class(scope, self.task_class, reward_range)
 
-    def _asked_for_note(self, reward: float, outcome: str, transcript: Any) -> tuple[dict[str, str], str]:
-        """The note that the journal's writer gives, as `_note` has it."""
+    def _asked_for_note(
+        self, writer: Policy | ReplyFunction, reward: float, outcome: str, transcript: Any
+    ) -> tuple[dict[str, str], str]:
+        """The note that a writer gives, as `_note` has it."""
         journal = self._journal
-        assert journal.reflect is not None, "only a journal with a writer asks"
         try:
             reflection = ask_for_reflection(
-                journal.reflect,
+                writer,
                 task=self.task,
                 task_class=self.task_class,
                 transcript=transcript,
@@ -283,7 +301,7 @@ def stored_text(text: str, longest: int = LONGEST_TEXT) -> str:
     return storable(str(text)).replace("\x00", "")[:longest]
 
 
-def _storable_transcript(transcript: Any) -> list[Any] | None:
+def storable_transcript(transcript: Any) -> list[Any] | None:
     """A transcript as plain data; of one that is too long, the last entries, and a line that says so."""
     if transcript is None:
         return None

@@ -2,86 +2,134 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from mulligan.journal.budget import Budget, choose, tally
 from mulligan.journal.note_store import class_totals
-from mulligan.journal.proof import Bounds, DriftAlarm, harms, held_out, uniform
-from mulligan.journal.schema import CHOICES, CLASSES, EPISODES
+from mulligan.journal.proof import Bounds, DriftAlarm, Proof, held_out, uniform
+from mulligan.journal.schema import CHOICES, CLASSES, EPISODES, PENDING
 from mulligan.journal.store import Row, Scope
 
 MOST_CHOICES = 5_000
 """The newest outcomes of a decision that the next choice looks at."""
+PATIENCE = 3_600.0
+"""Seconds after its beginning for which the proof of a class waits for an episode that is still open.
+
+The proof takes episodes in the order in which they began, because only of that order is known that it does not depend
+on whether the journal was on: where failures take longer with the journal and successes without it, those that ended
+first are not a fair sample. One that takes longer than this is taken in when it has ended.
+"""
 _DAY = 86_400.0
+
+
+class ClassProof:
+    """What the outcomes of a class show, kept as sums that the store carries from one episode to the next."""
+
+    def __init__(self, task_class: str, bounds: Bounds) -> None:
+        self.bounds = bounds
+        self.proof, self.alarm = Proof(bounds), DriftAlarm(task_class, bounds=bounds)
+
+    def observe(self, episodes: Sequence[Row]) -> list[str]:
+        """Take in episodes in the order in which they began; returns the alarms they raise."""
+        columns = ([row[name] for row in episodes] for name in ("journal_on", "reward", "chance"))
+        self.proof.observe(*columns)
+        drifts = (self.alarm.observe(row["reward"]) for row in episodes if row["journal_on"])
+        return [drift.words for drift in drifts if drift is not None]
+
+    def state(self) -> dict[str, Any]:
+        return {"bounds": list(self.bounds), "proof": self.proof.state_dict(), "alarm": self.alarm.state_dict()}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        self.proof.load_state_dict(state["proof"])
+        self.alarm.load_state_dict(state["alarm"])
 
 
 class Outcomes(NamedTuple):
     """The outcomes of a class, in the order in which its episodes ended."""
 
-    on: list[bool]
-    rewards: list[float]
-    chances: list[float]
     agents: list[str]
+    rewards: list[float]
 
 
 def arm_of(scope: Scope, namespace: str, task_class: str, episode_id: str, hold_out: float) -> tuple[bool, float]:
     """Whether the journal is on in an episode, and the probability with which it is."""
+    return arm(class_totals(scope, task_class)["journal_on"], namespace, task_class, episode_id, hold_out)
+
+
+def arm(class_on: bool, namespace: str, task_class: str, episode_id: str, hold_out: float) -> tuple[bool, float]:
+    """`arm_of` of a class whose journal is on, or switched off."""
     drawn = held_out(namespace, task_class, episode_id, hold_out)
-    if class_totals(scope, task_class)["journal_on"]:
-        return not drawn, 1 - hold_out
-    return drawn, hold_out
+    return (not drawn, 1 - hold_out) if class_on else (drawn, hold_out)
 
 
 def outcomes_of(scope: Scope, task_class: str) -> Outcomes:
     conditions = EPISODES.c.task_class == task_class, EPISODES.c.state == "finished"
-    columns = EPISODES.c.journal_on, EPISODES.c.reward, EPISODES.c.chance, EPISODES.c.agent
+    columns = EPISODES.c.agent, EPISODES.c.reward
     rows = scope.rows(EPISODES, *conditions, columns=columns, order=(EPISODES.c.ended, EPISODES.c.id))
     return Outcomes(*([row[column.name] for row in rows] for column in columns))
 
 
-def is_due(scope: Scope, task_class: str) -> bool:
-    """Whether enough outcomes came in since the class was looked at: half a percent, so that it costs little.
+def class_proof(scope: Scope, totals: Row, task_class: str, bounds: Bounds) -> tuple[ClassProof, list[str], list[str]]:
+    """The proof with all that it can take in now; the ids that it took from `PENDING`; the alarms they raised.
 
-    The intervals are valid at any time one looks, and so also at these.
+    Where the store has no sums, or those of other bounds, they are made anew from all finished episodes.
     """
-    totals = class_totals(scope, task_class)
-    return bool(totals["outcomes"] - totals["checked"] > totals["outcomes"] // 200)
+    proof, columns = ClassProof(task_class, bounds), (EPISODES.c.id, *_OBSERVED)
+    alarms: list[str] = []
+    waiting = scope.rows(PENDING, PENDING.c.task_class == task_class, columns=columns, join=EPISODES, order=_BEGAN)
+    if totals["proof"] and tuple(totals["proof"]["bounds"]) == bounds:
+        proof.load(totals["proof"])
+    else:
+        finished = EPISODES.c.task_class == task_class, EPISODES.c.state == "finished"
+        is_waiting = {row["id"] for row in waiting}
+        every = scope.rows(EPISODES, *finished, columns=columns, order=_BEGAN)
+        alarms = proof.observe([row for row in every if row["id"] not in is_waiting])
+    limit = _first_open(scope, task_class)
+    ready = [row for row in waiting if row["started"] < limit]
+    return proof, [row["id"] for row in ready], alarms + proof.observe(ready)
+
+
+_OBSERVED = EPISODES.c.started, EPISODES.c.journal_on, EPISODES.c.reward, EPISODES.c.chance
+_BEGAN = EPISODES.c.started, EPISODES.c.id
+
+
+def _first_open(scope: Scope, task_class: str) -> float:
+    """When the first episode began that the proof waits for."""
+    is_open = EPISODES.c.state == "open", EPISODES.c.task_class == task_class
+    recent = EPISODES.c.started > time.time() - PATIENCE
+    rows = scope.rows(EPISODES, *is_open, recent, columns=(EPISODES.c.started,), order=(EPISODES.c.started,), limit=1)
+    return float(rows[0]["started"]) if rows else math.inf
 
 
 def check_class(scope: Scope, task_class: str, bounds: Bounds) -> list[str]:
     """Switch the journal of a class off where it harms, and on where it helps again; returns what is new."""
     totals = class_totals(scope, task_class, lock=True)
-    on, rewards, chances, _ = outcomes_of(scope, task_class)
-    verdict = harms(on, rewards, chances, bounds=bounds)
+    proof, taken, alarms = class_proof(scope, totals, task_class, bounds)
+    verdict = proof.proof.verdict()
     news = [verdict.words] if verdict.on != totals["journal_on"] else []
-    alarm = DriftAlarm(task_class)
-    with_journal = [reward for reward, is_on in zip(rewards, on, strict=True) if is_on]
-    before = totals["drift"] or {"seen": 0}
-    if "alarm" in before:
-        alarm.load_state_dict(before["alarm"])
-    for reward in with_journal[before["seen"] :]:
-        if (drift := alarm.observe(reward)) is not None:
-            news.append(drift.words)
-            totals |= {"alarm": drift.words, "outcomes_at_alarm": totals["outcomes"]}
-    values = {
-        "checked": len(rewards),
-        "journal_on": verdict.on,
-        "because": verdict.words,
-        "drift": {"seen": len(with_journal), "alarm": alarm.state_dict()},
-        "alarm": totals["alarm"],
-        "outcomes_at_alarm": totals["outcomes_at_alarm"],
-    }
+    values: Row = {"journal_on": verdict.on, "because": verdict.words, "proof": proof.state()}
+    if alarms:
+        values |= {"alarm": alarms[-1], "outcomes_at_alarm": totals["outcomes"]}
     scope.update(CLASSES, values, CLASSES.c.task_class == task_class)
-    return news
+    if taken:
+        scope.delete(PENDING, PENDING.c.task_class == task_class, PENDING.c.episode_id.in_(taken))
+    return news + alarms
 
 
-def past_choices(scope: Scope, task_class: str, decision: str) -> list[Row]:
-    """Finished choices of a decision, in the order in which their episodes ended: option, propensities, reward."""
-    conditions = EPISODES.c.task_class == task_class, EPISODES.c.state == "finished", CHOICES.c.decision == decision
+def past_choices(scope: Scope, task_class: str, decision: str, *, in_order: bool = False) -> list[Row]:
+    """Finished choices of a decision, in the order in which their episodes ended: option, propensities, reward.
+
+    With `in_order` in the order in which they began, up to the first that is still open, as estimates need them.
+    """
+    conditions = [EPISODES.c.task_class == task_class, EPISODES.c.state == "finished", CHOICES.c.decision == decision]
     columns = CHOICES.c.option, CHOICES.c.propensities, EPISODES.c.reward
     order = EPISODES.c.ended.desc(), EPISODES.c.id.desc()
+    if in_order:
+        order = EPISODES.c.started.desc(), EPISODES.c.id.desc()
+        conditions.append(EPISODES.c.started < _first_open(scope, task_class))
     newest = scope.rows(CHOICES, *conditions, columns=columns, join=EPISODES, order=order, limit=MOST_CHOICES)
     return newest[::-1]
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from mulligan.journal import schema
-from mulligan.journal.note_store import class_totals, keep_lesson, recount
+from mulligan.journal.note_store import class_totals, keep_lesson, recount, stamp
 from mulligan.journal.schema import CLASSES, EPISODES, NOTES, ORIGINS
 from mulligan.journal.store import Scope
 
@@ -39,6 +39,12 @@ def forget_episodes(scope: Scope, episodes: sa.ColumnElement[bool]) -> Deleted:
     for task_class in sorted(classes):
         recount(scope, task_class)
     return Deleted(episodes_gone, notes_gone)
+
+
+def forget_note(scope: Scope, note_id: str) -> Deleted:
+    for row in scope.rows(NOTES, NOTES.c.id == note_id):
+        stamp(scope, row["task_class"])
+    return Deleted(0, scope.delete(NOTES, NOTES.c.id == note_id))
 
 
 def forget_class(scope: Scope, task_class: str) -> Deleted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import math
 import os
@@ -20,12 +21,15 @@ from mulligan.journal.notes import ALLOWABLE, Note, Refused, State, check_fields
 from mulligan.journal.process import has_died, machine, process
 from mulligan.journal.records import EpisodeRecord, EpisodeState, episode_page
 from mulligan.journal.report import ClassReport, class_reports
-from mulligan.journal.schema import CLASSES, EPISODES, NOTES
+from mulligan.journal.schema import CLASSES, EPISODES
+from mulligan.journal.snapshot import ClassSnapshot, snapshot_of
 from mulligan.journal.store import PAGE, Scope, Store
 from mulligan.policy.base import Policy, ReplyFunction
 
 ABANDONED_AFTER = 86_400.0
 """Seconds after which an open episode of another machine counts as abandoned: whether its process lives is unknown."""
+MOST_SNAPSHOTS = 64
+"""Classes whose notes are kept in memory."""
 SWEEP_EVERY = 60.0
 """Seconds between two looks for episodes whose process died."""
 
@@ -77,6 +81,7 @@ class Journal:
         self.budget, self.never_explore = budget, frozenset(never_explore)
         self.allow = (allow,) if isinstance(allow, str) else tuple(allow)
         self._store = Store(os.fspath(url))
+        self._snapshots: dict[str, ClassSnapshot] = {}
         self._swept = -math.inf
         self._sweep()
 
@@ -88,6 +93,13 @@ class Journal:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def in_namespace(self, namespace: str) -> Journal:
+        """The same journal for another tenant, over the same connections."""
+        other = copy.copy(self)
+        other.namespace, other._snapshots = name_of("namespace", namespace), {}
+        other._sweep(now=True)
+        return other
 
     def close(self) -> None:
         """Close the connections; a later call opens new ones."""
@@ -236,7 +248,7 @@ class Journal:
             elif task_class is not None:
                 deleted = forget.forget_class(scope, task_class)
             elif note is not None:
-                deleted = forget.Deleted(0, scope.delete(NOTES, NOTES.c.id == note))
+                deleted = forget.forget_note(scope, note)
             else:
                 column = {"episode": EPISODES.c.id, "task": EPISODES.c.task, "person": EPISODES.c.person}[named[0]]
                 deleted = forget.forget_episodes(scope, column == given[named[0]])
@@ -264,6 +276,14 @@ class Journal:
 
     def writing(self) -> AbstractContextManager[Scope]:
         return self._store.writing(self.namespace)
+
+    def snapshot(self, scope: Scope, task_class: str) -> ClassSnapshot:
+        """What retrieval reads of a class; from memory, if nobody has changed it since."""
+        before = self._snapshots.pop(task_class, None)
+        snapshot = self._snapshots[task_class] = snapshot_of(scope, task_class, self.reward_range, before)
+        while len(self._snapshots) > MOST_SNAPSHOTS:
+            self._snapshots.pop(next(iter(self._snapshots)), None)  # the one that was used least lately
+        return snapshot
 
     def budget_of(self, task_class: str) -> Budget:
         return NEVER if task_class in self.never_explore else self.budget

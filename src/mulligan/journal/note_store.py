@@ -14,12 +14,33 @@ from mulligan.journal.store import Row, Scope
 
 MOST_NOTES = 1_000
 """The newest notes of a class that retrieval looks at."""
-_NO_OUTCOMES: Row = {"outcomes": 0, "reward_sum": 0.0, "reward_squares": 0.0, "journal_on": True, "because": ""}
+_NO_OUTCOMES: Row = {
+    "outcomes": 0,
+    "reward_sum": 0.0,
+    "reward_squares": 0.0,
+    "journal_on": True,
+    "because": "",
+    "proof": None,
+    "alarm": "",
+    "stamp": 0,
+}
 
 
 def new_id() -> str:
     """An id that nobody can guess, and that sorts by time."""
     return f"{time.time_ns():016x}{secrets.token_hex(5)}"
+
+
+def new_stamp() -> int:
+    """A number that no class had before: every transaction that changes what is shown of a class gives it a new one.
+
+    Drawn, not counted: a class that was deleted and begun again must not come back to a number that somebody remembers.
+    """
+    return secrets.randbits(62) + 1
+
+
+def stamp(scope: Scope, task_class: str) -> None:
+    scope.update(CLASSES, {"stamp": new_stamp()}, CLASSES.c.task_class == task_class)
 
 
 def class_totals(scope: Scope, task_class: str, *, lock: bool = False) -> Row:
@@ -36,14 +57,21 @@ def mean_and_spread(outcomes: int, reward_sum: float, reward_squares: float, oth
 
 
 def notes_in(
-    scope: Scope, task_class: str | None = None, states: Collection[State] | None = None, limit: int | None = None
+    scope: Scope,
+    task_class: str | None = None,
+    states: Collection[State] | None = None,
+    limit: int | None = None,
+    *,
+    totals: Row | None = None,
 ) -> list[Note]:
-    """Notes with their records, the newest first."""
+    """Notes with their records, the newest first; `totals` of the class, where they were read already."""
     conditions = [] if task_class is None else [NOTES.c.task_class == task_class]
     conditions += [] if states is None else [NOTES.c.state.in_(states)]
     rows = scope.rows(NOTES, *conditions, order=(NOTES.c.written.desc(), NOTES.c.id), limit=limit)
-    totals = {name: class_totals(scope, name) for name in {row["task_class"] for row in rows}}
-    return [_with_record(row, totals[row["task_class"]]) for row in rows]
+    if totals is not None:
+        return [_with_record(row, totals) for row in rows]
+    by_class = {name: class_totals(scope, name) for name in {row["task_class"] for row in rows}}
+    return [_with_record(row, by_class[row["task_class"]]) for row in rows]
 
 
 def notes_from(scope: Scope, person: str) -> set[str]:
@@ -67,6 +95,7 @@ def add_note(
     """Store a note, or count it where the same one is there; returns its id."""
     key, note_id = text_key(fields), new_id()
     scope.insert(CLASSES, [{"task_class": task_class}])
+    stamp(scope, task_class)
     new = {
         "id": note_id,
         "task": task,
@@ -95,6 +124,7 @@ def add_note(
 
 def set_state(scope: Scope, note_id: str, state: State, reason: str, superseded_by: str = "") -> None:
     """Change a note's state by hand; one that is confirmed begins a new record."""
+    stamp(scope, note_named(scope, note_id).task_class)
     note = note_named(scope, note_id, lock=True)
     values: Row = {"state": state, "reason": reason, "superseded_by": superseded_by}
     if state == "confirmed":
@@ -157,8 +187,8 @@ def recount(scope: Scope, task_class: str) -> None:
         "outcomes": len(rewards),
         "reward_sum": math.fsum(rewards),
         "reward_squares": math.fsum(reward * reward for reward in rewards),
-        "checked": 0,
-        "drift": None,
+        "proof": None,
+        "stamp": new_stamp(),
     }
     scope.update(CLASSES, totals, CLASSES.c.task_class == task_class)
     columns = (SHOWINGS.c.note_id, EPISODES.c.ended, EPISODES.c.reward)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import socket
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 
+@cache
 def machine() -> str:
     """Names the machine, its boot and, in a container, the process numbers that count: equal names, equal numbers."""
     parts = [socket.gethostname()]
@@ -18,7 +20,13 @@ def machine() -> str:
 
 def process() -> str:
     """Names the calling process: its number and, since numbers are used again, when it began."""
-    return f"{os.getpid()} {_began(os.getpid())}".strip()
+    return _named(os.getpid())
+
+
+@cache
+def _named(number: int) -> str:
+    """Of this process; a forked one has another number."""
+    return f"{number} {_began(number)}".strip()
 
 
 def has_died(name: str) -> bool:

@@ -225,8 +225,8 @@ class Proof:
     def observe(self, on: Sequence[bool], rewards: Sequence[float], chances: Sequence[float]) -> None:
         """Take in the next episodes, in the order in which they began; arguments as of `uplift`.
 
-        In the order of their ends, those that are still under way are missing for a while, and with them at most their
-        own share of the estimate.
+        In the order of their ends nothing is promised: which ends first may depend on arm and outcome together
+        (results/journal/order.md: intervals then exclude the truth in every stream).
         """
         lengths = len(on), len(rewards), len(chances)
         if len(set(lengths)) > 1:

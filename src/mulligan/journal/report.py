@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mulligan.journal.baselines import Baseline, Baselines
 from mulligan.journal.budget import values
-from mulligan.journal.evidence import outcomes_of, past_choices
-from mulligan.journal.proof import Bounds, Estimate, uplift
+from mulligan.journal.evidence import class_proof, outcomes_of, past_choices
+from mulligan.journal.proof import Bounds, Estimate
 from mulligan.journal.schema import CHOICES, CLASSES, EPISODES, NOTES
 from mulligan.journal.store import Row, Scope
 
@@ -38,6 +39,35 @@ class ClassReport:
     """Decision -> option -> what it gives, chosen or not (off-policy)."""
 
 
+@dataclass(frozen=True, slots=True)
+class ClassSummary:
+    """The figures of a class that cost little however many episodes it has: for monitoring."""
+
+    task_class: str
+    outcomes: int
+    mean_reward: float
+    """NaN without outcomes."""
+    journal_on: bool
+    alarm: str
+    uplift: Estimate
+
+
+def class_summaries(scope: Scope, bounds: Bounds, limit: int) -> list[ClassSummary]:
+    """Summaries of the classes with the most outcomes."""
+    rows = scope.rows(CLASSES, order=(CLASSES.c.outcomes.desc(), CLASSES.c.task_class), limit=limit)
+    return [
+        ClassSummary(
+            row["task_class"],
+            row["outcomes"],
+            row["reward_sum"] / row["outcomes"] if row["outcomes"] else math.nan,
+            row["journal_on"],
+            row["alarm"],
+            class_proof(scope, row, row["task_class"], bounds)[0].proof.uplift(),
+        )
+        for row in rows
+    ]
+
+
 def class_reports(scope: Scope, task_class: str | None, bounds: Bounds) -> list[ClassReport]:
     wanted = [] if task_class is None else [CLASSES.c.task_class == task_class]
     return [_report(scope, row, bounds) for row in scope.rows(CLASSES, *wanted, order=(CLASSES.c.task_class,))]
@@ -58,13 +88,13 @@ def _report(scope: Scope, totals: Row, bounds: Bounds) -> ClassReport:
         outcomes=totals["outcomes"],
         journal_on=totals["journal_on"],
         because=totals["because"],
-        uplift=uplift(outcomes.on, outcomes.rewards, outcomes.chances, bounds=bounds),
+        uplift=class_proof(scope, totals, name, bounds)[0].proof.uplift(),
         alarm=totals["alarm"],
         abandoned=Counter(row["journal_on"] for row in abandoned),
         notes=Counter(row["state"] for row in scope.rows(NOTES, NOTES.c.task_class == name, columns=(NOTES.c.state,))),
         baselines={agent: baselines.of(name, agent) for agent in sorted(set(outcomes.agents))},
         strategies={
-            decision: _values(past_choices(scope, name, decision), bounds)
+            decision: _values(past_choices(scope, name, decision, in_order=True), bounds)
             for decision in sorted({row["decision"] for row in decisions})
         },
     )

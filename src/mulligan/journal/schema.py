@@ -11,8 +11,19 @@ from typing import Any
 
 import sqlalchemy as sa
 
-VERSION = 1
-MIGRATIONS: dict[int, tuple[str, ...]] = {}
+VERSION = 2
+MIGRATIONS: dict[int, tuple[str, ...]] = {
+    1: (
+        "CREATE TABLE mulligan_pending (namespace TEXT NOT NULL, episode_id TEXT NOT NULL, task_class TEXT NOT NULL, "
+        "started DOUBLE PRECISION NOT NULL, PRIMARY KEY (namespace, episode_id), FOREIGN KEY (namespace, episode_id) "
+        "REFERENCES mulligan_episodes (namespace, id) ON DELETE CASCADE)",
+        "CREATE INDEX mulligan_pending_by_class ON mulligan_pending (namespace, task_class, started, episode_id)",
+        "ALTER TABLE mulligan_classes RENAME COLUMN drift TO proof",
+        "ALTER TABLE mulligan_classes DROP COLUMN checked",
+        "ALTER TABLE mulligan_classes ADD COLUMN stamp BIGINT NOT NULL DEFAULT 0",
+        "UPDATE mulligan_classes SET proof = NULL",
+    ),
+}
 """Version -> the SQL that makes a store of it one of the next version, the same for SQLite and PostgreSQL."""
 
 
@@ -116,6 +127,15 @@ SHOWINGS = _table(
     _of("episodes", "episode_id"),
     sa.Index("mulligan_showings_by_note", "namespace", "note_id"),
 )
+PENDING = _table(
+    "pending",
+    ("episode_id",),
+    _column("task_class", Text, ""),
+    _column("started", Number, 0.0),
+    _of("episodes", "episode_id"),
+    sa.Index("mulligan_pending_by_class", "namespace", "task_class", "started", "episode_id"),
+)
+"""Finished episodes that the proof of their class has not seen yet."""
 CHOICES = _table(
     "choices",
     ("episode_id", "decision"),
@@ -132,10 +152,10 @@ CLASSES = _table(
     _column("outcomes", Count, 0),
     _column("reward_sum", Number, 0.0),
     _column("reward_squares", Number, 0.0),
-    _column("checked", Count, 0),
     _column("journal_on", Truth, True),
     _column("because", Text, ""),
-    _column("drift", Json),
+    _column("proof", Json),
     _column("alarm", Text, ""),
     _column("outcomes_at_alarm", Count, 0),
+    _column("stamp", Count, 0),
 )

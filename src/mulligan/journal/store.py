@@ -147,7 +147,9 @@ class Scope:
         statement = statement.where(table.c.namespace == self._namespace, *conditions).order_by(*order).limit(limit)
         if lock:  # SQLite has no such clause: there, whoever writes has locked everything
             statement = statement.with_for_update(of=table)
-        return [dict(row) for row in self._connection.execute(statement).mappings()]
+        result = self._connection.execute(statement)
+        names = list(result.keys())
+        return [dict(zip(names, row, strict=True)) for row in result]
 
     def row(self, table: sa.Table, *conditions: sa.ColumnElement[bool], lock: bool = False) -> Row | None:
         return next(iter(self.rows(table, *conditions, limit=1, lock=lock)), None)

@@ -72,17 +72,18 @@ def test_a_row_cannot_point_into_another_namespace(store):
 
 def test_an_older_store_is_migrated_once_when_it_is_opened(store, monkeypatch):
     episode(store, "shop", "1")
-    monkeypatch.setattr(schema, "VERSION", 3)
+    version = schema.VERSION
+    monkeypatch.setattr(schema, "VERSION", version + 2)
     steps = {
-        1: ("ALTER TABLE mulligan_episodes ADD COLUMN mood TEXT",),
-        2: ("UPDATE mulligan_episodes SET mood = 'calm'",),
+        version: ("ALTER TABLE mulligan_episodes ADD COLUMN mood TEXT",),
+        version + 1: ("UPDATE mulligan_episodes SET mood = 'calm'",),
     }
     monkeypatch.setattr(schema, "MIGRATIONS", steps)
     for _ in range(2):  # the second time, adding the column again would fail
         Store(str(store)).close()
     file = sqlite3.connect(store.url.database)
     assert file.execute("SELECT mood, (SELECT value FROM mulligan_meta) FROM mulligan_episodes").fetchall() == [
-        ("calm", "3")
+        ("calm", f"{version + 2}")
     ]
     file.close()
 
@@ -90,8 +91,9 @@ def test_an_older_store_is_migrated_once_when_it_is_opened(store, monkeypatch):
 def test_a_migration_that_fails_leaves_the_store_as_it_was(store, monkeypatch):
     episode(store, "shop", "1")
     with monkeypatch.context() as patched:
-        patched.setattr(schema, "VERSION", 2)
-        patched.setattr(schema, "MIGRATIONS", {1: ("DELETE FROM mulligan_episodes", "no SQL")})
+        version = schema.VERSION
+        patched.setattr(schema, "VERSION", version + 1)
+        patched.setattr(schema, "MIGRATIONS", {version: ("DELETE FROM mulligan_episodes", "no SQL")})
         with pytest.raises(JournalError, match="syntax error"):
             Store(str(store))
     assert ids(Store(str(store)), "shop") == ["1"]
@@ -99,7 +101,7 @@ def test_a_migration_that_fails_leaves_the_store_as_it_was(store, monkeypatch):
 
 def test_a_newer_store_is_refused(store, monkeypatch):
     monkeypatch.setattr(schema, "VERSION", 0)
-    with pytest.raises(JournalError, match="schema version 1, made by a newer Mulligan; this one reads up to 0"):
+    with pytest.raises(JournalError, match="schema version 2, made by a newer Mulligan; this one reads up to 0"):
         Store(str(store))
 
 

@@ -65,20 +65,25 @@ async def _measure(port: int, concurrency: int) -> dict[str, Cell]:
 
 def serve() -> None:
     """The server; prints its port."""
+    serve_with(Answers)
+
+
+def serve_with(answers: type[Answers]) -> None:
     with suppress(KeyboardInterrupt):
-        asyncio.run(_serve())
+        asyncio.run(_serve(answers))
 
 
-async def _serve() -> None:
-    server = await asyncio.get_running_loop().create_server(_Answers, "127.0.0.1", 0, backlog=1024)
+async def _serve(answers: type[Answers]) -> None:
+    server = await asyncio.get_running_loop().create_server(answers, "127.0.0.1", 0, backlog=1024)
     sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
     sys.stdout.flush()
     await server.serve_forever()
 
 
-class _Answers(asyncio.Protocol):
-    """One connection, whose every request gets the same answer."""
+class Answers(asyncio.Protocol):
+    """One connection, whose every request gets the same answer after `delay` seconds."""
 
+    delay = DELAY
     transport: asyncio.Transport
     text = json.dumps(
         {
@@ -100,4 +105,4 @@ class _Answers(asyncio.Protocol):
         length = head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0]
         if length and len(body) == int(length):
             self.received = b""
-            asyncio.get_running_loop().call_later(DELAY, self.transport.write, self.answer)
+            asyncio.get_running_loop().call_later(self.delay, self.transport.write, self.answer)

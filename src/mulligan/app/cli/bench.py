@@ -37,7 +37,7 @@ def run(parser: Parser, words: list[str]) -> int:
         raise UsageError("--preset, --env, --tasks, --group and --episodes are for 'step' with --shape and --preset")
     reports: dict[str, Report] = {}
     for name in NAMES if options.name == "all" else [options.name]:
-        with extra_named(f"bench {name}"):
+        with extra_named(f"bench {name}", "serve" if name == "proxy" else "train"):
             benchmark = importlib.import_module(f"mulligan.app.bench.{name}")
         reports[name] = benchmark.run(**given)
         if not options.json:

@@ -28,6 +28,7 @@ COMMANDS = {
     "report": "runs as one HTML file that holds everything",
     "show": "list the trials of a run, or read one",
     "check": "test an environment against the contract",
+    "serve": "the journal as a proxy before a model's server, or a local model as a server",
     "bench": "benchmarks",
 }
 _CLOSED = 141
