@@ -89,7 +89,7 @@ class JournalEpisode:
         if selection.notes:
             with self._journal.writing() as scope:
                 self._row(scope)
-                record_shown(scope, self.id, {note.id for note in selection.notes})
+                record_shown(scope, self.id, self.task_class, {note.id for note in selection.notes})
         return selection.text
 
     def choose(self, options: Sequence[str], decision: str = "") -> str:

@@ -83,7 +83,11 @@ def notes_from(scope: Scope, person: str) -> set[str]:
 
 
 def note_named(scope: Scope, note_id: str, *, lock: bool = False) -> Note:
-    row = scope.row(NOTES, NOTES.c.id == note_id, lock=lock)
+    """A note; with `lock` its class is locked before it, as everywhere: two transactions never wait for each other."""
+    row = scope.row(NOTES, NOTES.c.id == note_id)
+    if lock and row is not None:
+        class_totals(scope, row["task_class"], lock=True)
+        row = scope.row(NOTES, NOTES.c.id == note_id, lock=True)
     if row is None:
         raise UsageError(f"the journal has no note {note_id!r}")
     return _with_record(row, class_totals(scope, row["task_class"]))
@@ -167,8 +171,12 @@ def judge_shown(scope: Scope, episode_id: str, task_class: str, reward: float, l
             scope.update(NOTES, {"state": state, "reason": reason}, NOTES.c.id == row["id"])
 
 
-def record_shown(scope: Scope, episode_id: str, note_ids: Collection[str]) -> None:
-    """Remember which notes an episode was shown; one that was deleted meanwhile is left out."""
+def record_shown(scope: Scope, episode_id: str, task_class: str, note_ids: Collection[str]) -> None:
+    """Remember which notes an episode was shown; one that was deleted meanwhile is left out.
+
+    The class is locked first: an episode that ends locks the notes that it was shown, and then the one that it wrote.
+    """
+    class_totals(scope, task_class, lock=True)
     before = {row["note_id"] for row in scope.rows(SHOWINGS, SHOWINGS.c.episode_id == episode_id)}
     new = NOTES.c.id.in_(set(note_ids) - before)
     existing = [row["id"] for row in scope.rows(NOTES, new, order=(NOTES.c.id,), lock=True)]

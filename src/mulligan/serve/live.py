@@ -10,7 +10,7 @@ from typing import Any
 
 from mulligan.journal.episode import storable_transcript
 from mulligan.journal.journal import Journal
-from mulligan.journal.note_store import record_shown
+from mulligan.journal.note_store import class_totals, record_shown
 from mulligan.journal.process import machine, process
 from mulligan.journal.schema import CLASSES, EPISODES, NOTES, SHOWINGS
 from mulligan.journal.store import Row, Scope
@@ -121,12 +121,18 @@ def write_batch(journal: Journal, episodes: Sequence[LiveEpisode]) -> None:
     """Write episodes of one namespace in one transaction."""
     with journal.writing() as scope:
         new = [episode for episode in episodes if not episode.stored]
-        for episode in sorted(episodes, key=lambda episode: episode.id):
-            if episode.stored:
-                _update(scope, episode)
+        known = sorted((episode for episode in episodes if episode.stored), key=lambda episode: episode.id)
+        for episode in known:
+            _update(scope, episode)
         rows = [{**episode.row, "transcript": episode.transcript()} for episode in new]
         scope.insert(CLASSES, [{"task_class": name} for name in sorted({row["task_class"] for row in rows})])
         scope.insert(EPISODES, rows)
+        # Locked in the order of all other transactions: episodes, classes, notes.
+        for name in sorted({episode.row["task_class"] for episode in episodes if episode.note_ids}):
+            class_totals(scope, name, lock=True)
+        for episode in known:
+            if episode.note_ids and not episode.showings_stored:
+                record_shown(scope, episode.id, episode.row["task_class"], episode.note_ids)
         _record_shown(scope, new)
     for episode in new:
         episode.stored = True
@@ -139,8 +145,6 @@ def _update(scope: Scope, episode: LiveEpisode) -> None:
     values = {name: episode.row[name] for name in columns}
     scope.update(EPISODES, {"transcript": episode.transcript()}, EPISODES.c.id == episode.id)
     scope.update(EPISODES, values, EPISODES.c.id == episode.id, EPISODES.c.state != "finished")
-    if episode.note_ids and not episode.showings_stored:
-        record_shown(scope, episode.id, episode.note_ids)
 
 
 def _record_shown(scope: Scope, episodes: Sequence[LiveEpisode]) -> None:
