@@ -5,7 +5,8 @@ OpenSpiel's game (extra ``games``) with readable text. Suits do not count, so it
 Parameters (`--env.NAME`):
 
 opponent  ``caller``, ``maniac`` (raises), ``rock`` (raises what is strong and folds the rest), ``bluffer`` (raises what
-          is weak and calls with the rest), ``random``, ``cfr`` (the equilibrium); or several, or one that changes
+          is weak and calls with the rest), ``random``, ``cfr`` (the equilibrium); ``station``, ``trapper``,
+          ``brawler``, ``thief`` (the same kinds, for evaluation); or several, or one that changes
           (`mulligan.envs.opponents`)
 pool      what the opponent was drawn from, which is filled in
 seat      1 moves first, 2 second; 0 lets the seed decide
@@ -55,6 +56,10 @@ class LeducPoker(SpielGame):
         "maniac": "raises with everything",
         "rock": "raises with a King or a pair, and folds the rest",
         "bluffer": "raises with what is weak, and calls with a King or a pair",
+        "station": "raises with a King or a pair, and calls with the rest",
+        "trapper": "calls with a King or a pair, and folds the rest to a raise",
+        "brawler": "raises with everything, and folds what is weak to a raise",
+        "thief": "raises with what is weak but folds it to a raise, and calls with a King or a pair",
     }
 
     def rules(self) -> str:
