@@ -80,7 +80,7 @@ def row(game: str, opponent: str, method: str, seed: int, summary: Mapping[str, 
 
 def text(rows: list[Row]) -> str:
     lines = [
-        "| game | opponent | method | won within 1 | 2 | 3 | games not lost | by seed |",
+        "| game | opponent | method | won within 1 | 2 | 3 | not lost in the worst attempt | by seed |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for game, opponent, method in dict.fromkeys((row["game"], row["opponent"], row["method"]) for row in rows):

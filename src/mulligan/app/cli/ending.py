@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mulligan.training.config import Config
 
 CONTROLS = ("independent", "foreign")
+TASKS = 512
 
 
 def evaluate_at_end(config: Config, folder: Path, *, quiet: bool) -> dict[str, dict[str, Any]]:
@@ -37,6 +38,7 @@ def evaluate_at_end(config: Config, folder: Path, *, quiet: bool) -> dict[str, d
         plan = EvalPlan(
             env=env,
             params={**trained_params, **params},
+            tasks=TASKS,
             seed=config.run.seed,
             settings=settings,
             controls=CONTROLS,
