@@ -72,6 +72,8 @@ def test_too_many_beliefs_and_other_trials(monkeypatch):
     assert values(opponent="copies>beats@2", throws=2) is None
     task = mulligan.make_task("rps", params={"throws": 2})
     assert matches.values_of_matches(task, TrialSettings(restart="replay")) is None
+    with pytest.raises(UsageError, match="too many habits: 264"):
+        values(opponent="seen,drawn", throws=1)
     monkeypatch.setattr(matches, "MOST_NUMBERS", 100)
     with pytest.raises(UsageError, match="too many beliefs: more than 12 after a round"):
         values(throws=5)

@@ -31,6 +31,8 @@ _DIGITS = 9
 """Decimals by which beliefs are told apart."""
 _CHUNK = 100_000
 """Positions that are computed at once."""
+MOST_HABITS = 100
+"""As many worlds as `optimum.MOST_ASIDE` has: with more there are too many beliefs after a few rounds."""
 _MOST_MINDS = 10_000
 Numbers = NDArray[np.float64]
 Integers = NDArray[np.integer[Any]]
@@ -64,6 +66,8 @@ def values_of(model: HabitModel, matches: int) -> Values:
     Raises a `UsageError` if there are too many beliefs. Kept in the cache folder: large pools take minutes.
     """
     names, weights = zip(*[(name, weight) for weight, name in model.worlds()], strict=True)
+    if len(names) > MOST_HABITS:
+        raise UsageError(f"too many habits: {len(names)}, where exact values are computed for {MOST_HABITS} at most")
     pool = Pool.of(model, [model.habits[name] for name in names], np.array(weights))
     alone = [Pool.of(model, [model.habits[name]], np.ones(1)) for name in names]
 
