@@ -35,6 +35,8 @@ from mulligan.types import Episode, ParamValue, Step
 
 GAME = "leduc_poker(suit_isomorphism=true)"
 RANKS, MOVES = "JQK", ("fold", "call", "raise")
+SEEN = ("caller", "maniac", "rock", "bluffer", "random")
+"""Habits to train with. A player of one of them expects these; against another one it expects any."""
 SYNONYMS = {"check": "call", "bet": "raise"}
 """Words for moves where there is no raise to answer."""
 
@@ -238,7 +240,7 @@ class LeducPlayer:
         self.world, self.kind, self.rng, self.skill, self.recall = world, kind, rng, skill, recall
         expected = {name: each for name, each in at_any_episode(world.expected()).items() if world.habit_named(name)}
         if len(expected) <= 1:
-            expected = dict.fromkeys(habits_of(GAME), 1.0)
+            expected = dict.fromkeys(SEEN if set(expected) <= set(SEEN) else habits_of(GAME), 1.0)
         self.names = tuple(expected)
         self.tree = hand_tree(GAME, world.seat, self.names)
         self.prior: Numbers = np.array([*expected.values()]) / sum(expected.values())
