@@ -131,11 +131,12 @@ def checked(config: Config) -> Config:
     evaluated = evaluated_params(config)
     if evaluated and "," in config.task.env:
         raise ParameterError(f"run.evaluate must be empty for a mixture of environments (got {config.run.evaluate!r})")
-    for params in (
-        config.task.params,
-        shown_params(config),
-        *({**config.task.params, **e} for e in evaluated.values()),
-    ):
+    if evaluated and config.run.player:
+        raise ParameterError(
+            "run.evaluate must be empty where run.player plays; mulligan eval --writer evaluates notes"
+        )
+    further = [{**config.task.params, **params} for params in evaluated.values()]
+    for params in (config.task.params, shown_params(config), *further):
         mixture = Mixture.parse(config.task.env, params)
         for env, _ in mixture.weights:
             registry.task_of(env, 0, mixture.own_params(env))
