@@ -1,14 +1,16 @@
-"""Gathers evaluations against opponents into table.json, and makes table.md of it.
+"""Gathers evaluations against opponents into table.json, and makes table.md and the pictures of it.
 
     python results/opponents/collect.py runs/kuhn runs/rps runs/leduc        # folders of sweeps, or of evaluations
     python results/opponents/collect.py results/opponents/table.json runs/more
-    python results/opponents/collect.py                                      # table.md anew
+    python results/opponents/collect.py                                      # table.md and pictures anew
 
 A row is an episode of an evaluation: `hand` counts from 1, and `value` weighs opponents and seats as they are drawn, as
 `static`, `optimal`, `clairvoyant` and `share` do (`mulligan.eval.ceilings`). `opponents` is "unseen" where the
 evaluation's name says so (``[also.unseen]`` of a sweep, a folder ``…unseen…``), or its parameters do (opponent=unseen,
-or a pool of others that the agent is to expect); otherwise "seen". Later rows replace earlier ones of the same game,
-method, opponents, seed and hand.
+or a pool of others that the agent is to expect); otherwise "seen". An arm's own evaluation, against the opponents of
+its training, has no rows where the sweep evaluates it against ``seen`` too. Controls are methods of their own:
+"meta-RL, history, memory of another opponent". Later rows replace earlier ones of the same game, method, opponents,
+seed and hand.
 """
 
 from __future__ import annotations
@@ -27,6 +29,12 @@ from mulligan.report.run import RunFolder
 HERE = Path(__file__).parent
 CEILINGS = ("static", "optimal", "clairvoyant")
 IDENTITY = ("game", "method", "opponents", "seed", "hand")
+CONTROLS = {
+    "independent": "without memory",
+    "removed": "reflections removed",
+    "foreign": "memory of another opponent",
+    "told": "opponent told",
+}
 Row = dict[str, Any]
 
 
@@ -35,6 +43,9 @@ def main(paths: list[Path]) -> None:
     replace_file(HERE / "table.json", as_table(rows).encode())
     replace_file(HERE / "table.md", text(rows).encode())
     sys.stdout.write(text(rows))
+    import pictures  # beside this file; matplotlib takes a second
+
+    pictures.draw(rows, HERE)
 
 
 def read(paths: Iterable[Path]) -> list[Row]:
@@ -61,12 +72,13 @@ def arm_rows(arm: Mapping[str, Any], folder: Path) -> Iterator[Row]:
     """The rows of an arm of a sweep: its own evaluation, and the further ones."""
     if arm["name"].startswith(WARM_START):
         return
-    task = RunFolder.open(folder).config()["task"]
-    for name, evaluation in {"": arm, **arm.get("also", {})}.items():
+    task, further = RunFolder.open(folder).config()["task"], arm.get("also", {})
+    evaluations = further if any(name.startswith("seen") for name in further) else {"": arm, **further}
+    for name, evaluation in evaluations.items():
         opponents = "unseen" if "unseen" in name or is_unseen(task.get("params", {})) else "seen"
         method = ", ".join([arm["name"], *(word for word in name.split(", ") if word not in ("", "seen", "unseen"))])
         named = {"game": task["env"], "method": method, "opponents": opponents, "seed": arm["seed"]}
-        yield from episode_rows(evaluation["main"], named)
+        yield from evaluation_rows(evaluation["main"], evaluation["controls"], named)
 
 
 def result_rows(result: Mapping[str, Any], folder: Path) -> Iterator[Row]:
@@ -74,7 +86,7 @@ def result_rows(result: Mapping[str, Any], folder: Path) -> Iterator[Row]:
     is_stranger = "unseen" in folder.name or is_unseen(result["params"])
     seed = RunFolder.open(folder).config()["seed"]
     named = {"game": result["env"], "method": result["policy"], "opponents": "unseen" if is_stranger else "seen"}
-    yield from episode_rows(result, {**named, "seed": seed})
+    yield from evaluation_rows(result, result["controls"], {**named, "seed": seed})
 
 
 def is_unseen(params: Mapping[str, Any]) -> bool:
@@ -82,17 +94,32 @@ def is_unseen(params: Mapping[str, Any]) -> bool:
     return opponent == "unseen" or bool(pool and pool != opponent)
 
 
-def episode_rows(summary: Mapping[str, Any], named: Row) -> Iterator[Row]:
+def evaluation_rows(main: Mapping[str, Any], controls: Mapping[str, Any], named: Row) -> Iterator[Row]:
+    """The rows of an evaluation, then those of its controls."""
+    ceilings = main.get("ceilings") or {}
+    yield from episode_rows(main, ceilings, named)
+    for name, summary in controls.items():
+        if name in CONTROLS and summary["trials"]:
+            shares = ceilings.get("controls", {}).get(name, {})
+            exact = {each: ceilings[each] for each in CEILINGS if each in ceilings}
+            yield from episode_rows(
+                summary, {**exact, **shares}, {**named, "method": f"{named['method']}, {CONTROLS[name]}"}
+            )
+
+
+def episode_rows(summary: Mapping[str, Any], ceilings: Mapping[str, Any], named: Row) -> Iterator[Row]:
     """A row for each episode; without ceilings the value is the mean return, and there is no share."""
-    ceilings = summary.get("ceilings") or {}
     for number, mean in enumerate(summary["returns"]):
+        share = ceilings["share"][number] if "share" in ceilings else None
         value = ceilings["value"][number] if "value" in ceilings else None
+        if value is None and share is not None:  # of a control the share alone is kept
+            value = ceilings["static"][number] + share * (ceilings["optimal"][number] - ceilings["static"][number])
         yield {
             **named,
             "hand": number + 1,
             "value": mean if value is None else value,
             **{name: ceilings[name][number] if name in ceilings else None for name in CEILINGS},
-            "share": ceilings["share"][number] if "share" in ceilings else None,
+            "share": share,
             "share_ci": ceilings["share_ci"][number] if "share_ci" in ceilings else None,
             "won": summary["won"][number],
             "is_exact": bool(summary["exact"][number]) if summary.get("exact") else False,

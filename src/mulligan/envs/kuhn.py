@@ -8,7 +8,8 @@ Parameters (`--env.NAME`):
 
 opponent  ``conservative``, ``intermediate``, ``aggressive`` (MAGE's habits), ``soft-conservative`` and so on (which
           toss coins), ``always-bet``, ``always-pass``, ``random``, or ``cfr``, which plays the equilibrium; or several,
-          or one that changes (`mulligan.envs.opponents`)
+          or one that changes (`mulligan.envs.opponents`). ``seen`` is MAGE's three, ``unseen`` the soft ones with
+          always-bet and always-pass, and ``drawn`` 32 more to train with, ``drawn-0`` to ``drawn-31``
 pool      what the opponent was drawn from, which is filled in
 seat      1 moves first, 2 second; 0 lets the seed decide
 hands     of an episode: with more than one it is a match, with four turns for each hand
@@ -84,6 +85,38 @@ HABITS: Mapping[str, Mapping[str, tuple[float, float, float]]] = {
     "always-pass": {"": (0, 0, 0), "p": (0, 0, 0), "b": (0, 0, 0), "pb": (0, 0, 0)},
 }
 """Opponent -> betting so far -> chance that it bets (or calls) with J, Q and K; it passes (or folds) otherwise."""
+UNSEEN = ("soft-conservative", "soft-intermediate", "soft-aggressive", "always-bet", "always-pass")
+_DRAWN = 32
+"""Habits of the group ``drawn``."""
+_APART = 0.1
+"""What a habit of ``drawn`` differs by, in some chance, from each of ``unseen``."""
+
+
+def drawn_habit(number: int) -> Mapping[str, tuple[float, float, float]]:
+    """A habit to train with, by its number: with better cards it bets and calls more often; about half of its chances
+    are 0 or 1."""
+    rng = generator(number, "kuhn habit")
+    while True:
+        draws = {
+            betting: sorted(min(1.0, max(0.0, rng.uniform(-0.5, 1.5))) for _ in CARDS) for betting in HABITS["cfr"]
+        }
+        habit = {betting: (low, middle, high) for betting, (low, middle, high) in draws.items()}
+        if not any(_is_near(habit, HABITS[name]) for name in UNSEEN):
+            return habit
+
+
+def _is_near(one: Mapping[str, Sequence[float]], other: Mapping[str, Sequence[float]]) -> bool:
+    pairs = (pair for betting in one for pair in zip(one[betting], other[betting], strict=True))
+    return max(abs(a - b) for a, b in pairs) < _APART
+
+
+DRAWN = {f"drawn-{number}": drawn_habit(number) for number in range(_DRAWN)}
+GROUPS: Mapping[str, Sequence[str]] = {
+    "seen": ("conservative", "intermediate", "aggressive"),
+    "drawn": tuple(DRAWN),
+    "unseen": UNSEEN,
+}
+"""Names for several opponents."""
 SOFT = ("random", "soft-conservative", "soft-aggressive", "soft-intermediate", "cfr")
 """Opponents that a player of one of them expects; against another one it expects any."""
 WORDS: Mapping[str, str] = {
@@ -109,7 +142,8 @@ Table = Mapping[str, tuple[float, float]]
 @cache
 def opponent_table(name: str) -> Table:
     """The chances of (pass, bet) of opponent `name` at all twelve information states."""
-    bets = {f"{card}{betting}": chances[card] for betting, chances in HABITS[name].items() for card in range(3)}
+    habit = HABITS[name] if name in HABITS else DRAWN[name]
+    bets = {f"{card}{betting}": chances[card] for betting, chances in habit.items() for card in range(3)}
     return {state: (1.0 - bet, bet) for state, bet in bets.items()}
 
 
@@ -121,8 +155,17 @@ def payoff(betting: str, seat: int, mine: int, theirs: int) -> float:
 
 
 def check_opponent(name: str) -> None:
-    if name not in HABITS:
-        raise UnknownName("opponent of kuhn", name, HABITS)
+    if not is_habit(name):
+        raise UnknownName("opponent of kuhn", name, [*HABITS, *DRAWN, *GROUPS])
+
+
+def is_habit(name: str) -> bool:
+    return name in HABITS or name in DRAWN
+
+
+def members(part: str) -> Sequence[str]:
+    """The opponents that a part of a pool stands for: itself, or those of a group."""
+    return GROUPS.get(part, (part,))
 
 
 def shown_card(betting: str, theirs: int) -> int | None:
@@ -159,7 +202,7 @@ class KuhnPoker:
         check_range("kuhn", params, "hands", 1, 1_000)
         if int(params["hands"]) > 1:
             params = {**params, "turns": KuhnPoker.turns * int(params["hands"])}
-        return settle_opponent("kuhn", settle_seat("kuhn", params, seed), seed, check_opponent)
+        return settle_opponent("kuhn", settle_seat("kuhn", params, seed), seed, check_opponent, members)
 
     @staticmethod
     def check_turns(params: Mapping[str, ParamValue], turns: int) -> None:
@@ -188,7 +231,7 @@ class KuhnPoker:
     def reset(self, chance: int = 0) -> str:
         self.rng = generator(self.task.seed, "chance", chance)
         self.opponent_name = at_episode(self.opponent, chance)
-        self.table = opponent_table(self.opponent_name) if self.opponent_name in HABITS else None
+        self.table = opponent_table(self.opponent_name) if is_habit(self.opponent_name) else None
         """The opponent's chances; None of one that is a policy."""
         self.opponents_move = (
             guest_mover(self, self.opponent_name, chance) if is_guest(self.opponent_name) else self._drawn_move
@@ -273,12 +316,12 @@ class KuhnPoker:
 
     def model(self) -> KuhnModel:
         expected = self.expected()
-        check_models("kuhn", [name for name in at_any_episode(expected) if name not in HABITS])
+        check_models("kuhn", [name for name in at_any_episode(expected) if not is_habit(name)])
         return KuhnModel(self.seat, self.hands, tuple(expected.items()), self)
 
     def expected(self) -> dict[str, float]:
         """The opponents that the task was drawn from, with their probabilities."""
-        return chances_of("kuhn", self.pool or self.opponent, check_opponent)
+        return chances_of("kuhn", self.pool or self.opponent, check_opponent, members)
 
     def observation_in(self, state: Any) -> str:
         """What the player would see in a state of OpenSpiel's game, as the first hand."""
@@ -491,7 +534,7 @@ class Bettor:
 
     def _weights(self) -> dict[str, float]:
         """Each opponent that there may be, with its weight before the first hand; of one that changes, both."""
-        weights = {name: each for name, each in at_any_episode(self.world.expected()).items() if name in HABITS}
+        weights = {name: each for name, each in at_any_episode(self.world.expected()).items() if is_habit(name)}
         if len(weights) <= 1:
             weights = dict.fromkeys(SOFT if self.world.opponent in SOFT else HABITS, 1.0)
         return weights

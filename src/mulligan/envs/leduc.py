@@ -5,7 +5,8 @@ OpenSpiel's game (extra ``games``) with readable text. Suits do not count, so it
 Parameters (`--env.NAME`):
 
 opponent  ``caller``, ``maniac`` (raises), ``rock`` (raises what is strong and folds the rest), ``bluffer`` (raises what
-          is weak and calls with the rest), ``random``, ``cfr`` (the equilibrium); or several, or one that changes
+          is weak and calls with the rest), ``random``, ``cfr`` (the equilibrium); ``station``, ``trapper``,
+          ``brawler``, ``thief`` (the same kinds, for evaluation); or several, or one that changes
           (`mulligan.envs.opponents`)
 pool      what the opponent was drawn from, which is filled in
 seat      1 moves first, 2 second; 0 lets the seed decide
@@ -34,6 +35,8 @@ from mulligan.types import Episode, ParamValue, Step
 
 GAME = "leduc_poker(suit_isomorphism=true)"
 RANKS, MOVES = "JQK", ("fold", "call", "raise")
+SEEN = ("caller", "maniac", "rock", "bluffer", "random")
+"""Habits to train with. A player of one of them expects these; against another one it expects any."""
 SYNONYMS = {"check": "call", "bet": "raise"}
 """Words for moves where there is no raise to answer."""
 
@@ -55,6 +58,10 @@ class LeducPoker(SpielGame):
         "maniac": "raises with everything",
         "rock": "raises with a King or a pair, and folds the rest",
         "bluffer": "raises with what is weak, and calls with a King or a pair",
+        "station": "raises with a King or a pair, and calls with the rest",
+        "trapper": "calls with a King or a pair, and folds the rest to a raise",
+        "brawler": "raises with everything, and folds what is weak to a raise",
+        "thief": "raises with what is weak but folds it to a raise, and calls with a King or a pair",
     }
 
     def rules(self) -> str:
@@ -233,7 +240,7 @@ class LeducPlayer:
         self.world, self.kind, self.rng, self.skill, self.recall = world, kind, rng, skill, recall
         expected = {name: each for name, each in at_any_episode(world.expected()).items() if world.habit_named(name)}
         if len(expected) <= 1:
-            expected = dict.fromkeys(habits_of(GAME), 1.0)
+            expected = dict.fromkeys(SEEN if set(expected) <= set(SEEN) else habits_of(GAME), 1.0)
         self.names = tuple(expected)
         self.tree = hand_tree(GAME, world.seat, self.names)
         self.prior: Numbers = np.array([*expected.values()]) / sum(expected.values())

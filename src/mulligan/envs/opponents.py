@@ -122,20 +122,18 @@ def settle_opponent(
 
 def parse_pool(env: str, spec: str, check: Check, members: Members | None = None) -> list[tuple[str, float]]:
     """Every opponent that `spec` names, with its weight."""
-    parts = [part.strip() for part in spec.split(",")]
-    names = [name for part in parts for name in _members(part, members)] if members else parts
-    pool = [_weighed(env, name, check) for name in names]
+    pool = [each for part in spec.split(",") for each in _of_part(env, part.strip(), check, members)]
     if not sum(weight for _, weight in pool) > 0.0:
         raise ParameterError(f"{env}: one opponent must have a weight above 0 (got {spec!r})")
     return pool
 
 
-def _members(part: str, members: Members) -> list[str]:
-    """The opponents of a part; of a group with a weight (``seen:2``) each with that weight."""
+def _of_part(env: str, part: str, check: Check, members: Members | None) -> list[tuple[str, float]]:
+    """The opponents of a part with their weights; of a group with a weight (``seen:2``) each with that weight."""
     group, _, weight = part.rpartition(":")
-    if list(members(part)) == [part] and list(members(group)) != [group]:
-        return [f"{name}:{weight}" for name in members(group)]
-    return list(members(part))
+    if members and _is_weight(weight) and list(members(part)) == [part] and list(members(group)) != [group]:
+        return [(name, float(weight)) for name in members(group)]
+    return [_weighed(env, name, check) for name in (members(part) if members else [part])]
 
 
 def chances_of(env: str, spec: str, check: Check, members: Members | None = None) -> dict[str, float]:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 from mulligan.envs.base import (
@@ -413,18 +413,20 @@ def updated(guesses: Sequence[Guess], mine: int, theirs: int, surprise: float = 
     ]
 
 
-def worth(payoffs: Payoffs, guesses: Sequence[Guess], move: int, rounds: int) -> float:
-    """Points of the next rounds if they begin with the move and go on with the best ones, times the total weight."""
+def worths(payoffs: Payoffs, guesses: Sequence[Guess], rounds: int) -> list[float]:
+    """[move] Points of the next rounds if they begin with it and go on with the best ones, times the total weight."""
     moves = range(len(payoffs.points))
-    chances = [guess.habit.chances(guess.state) for guess in guesses]
-    total = 0.0
-    for theirs in moves:
-        weight = sum(guess.weight * chance[theirs] for guess, chance in zip(guesses, chances, strict=True))
-        total += payoffs.points[move][theirs] * weight
-        if rounds > 1 and weight > 0.0:
-            after = updated(guesses, move, theirs)
-            total += max(worth(payoffs, after, each, rounds - 1) for each in moves)
-    return total
+    weights = [0.0 for _ in moves]
+    """[their move]"""
+    for habit, state, weight in guesses:
+        for theirs, chance in enumerate(habit.chances(state)):
+            weights[theirs] += weight * chance
+    totals = [sum(payoffs.points[move][theirs] * weights[theirs] for theirs in moves) for move in moves]
+    if rounds > 1:
+        for move, theirs in product(moves, moves):
+            if weights[theirs] > 0.0:
+                totals[move] += max(worths(payoffs, updated(guesses, move, theirs), rounds - 1))
+    return totals
 
 
 class Reader:
@@ -449,7 +451,7 @@ class Reader:
         if self.kind == "omniscient":
             guesses = self._certain()
         rounds = min(world.lookahead, world.rounds - len(world.played))
-        values = [worth(world.payoffs, guesses, move, rounds) for move in range(len(world.moves))]
+        values = worths(world.payoffs, guesses, rounds)
         best = [reply for reply, value in zip(world.replies, values, strict=True) if value >= max(values) - _TIE]
         return pick(self.rng, best)
 

@@ -15,7 +15,7 @@ view      ``plain`` words, or ``compact``: a word a throw, for tiny models
 
 Habits of ``seen``: mostly-rock, mostly-paper, mostly-scissors, rising, falling, copies, beats, yields. Of ``unseen``:
 often-rock, often-paper, often-scissors, no-rock, no-paper, no-scissors, stays, mostly-rising, mostly-falling,
-mostly-copies, mostly-beats, mostly-yields, win-stay, lose-stay. Of ``drawn``: 64 to train with, drawn-0 to drawn-63.
+mostly-copies, mostly-beats, mostly-yields, win-stay, lose-stay. Of ``drawn``: 256 to train with, drawn-0 to drawn-255.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import random
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cache
+from itertools import product
 from typing import Any, ClassVar
 
 from mulligan.envs import drawing
@@ -49,11 +50,11 @@ def _intending(words: str, intended: Callable[[int, int], int], sure: float = 1.
     Its state is the throw that it intends.
     """
 
-    def chances(throw: int | None) -> list[float]:
-        others = (1.0 - sure) / 2
-        return [1 / 3] * 3 if throw is None else [sure if each == throw else others for each in range(3)]
-
-    return Habit(words, None, chances, lambda _, own, agents: intended(own, agents) % 3)
+    others = (1.0 - sure) / 2
+    chances: dict[int | None, list[float]] = {None: [1 / 3] * 3}
+    chances |= {throw: [sure if each == throw else others for each in range(3)] for throw in range(3)}
+    after = [[intended(own, agents) % 3 for agents in range(3)] for own in range(3)]
+    return Habit(words, None, chances.__getitem__, lambda _, own, agents: after[own][agents])
 
 
 SEEN: Mapping[str, Habit] = {
@@ -91,25 +92,57 @@ UNSEEN: Mapping[str, Habit] = {
 
 _NEW_RULES = ("stays", "win-stay", "lose-stay")
 """Of ``unseen``, those that are no noisier version of a habit of ``seen``."""
-_DRAWN = 64
+_DRAWN = 256
 """Habits of the group ``drawn``."""
+_APART = 0.08
+"""What a habit of ``drawn`` differs by, in some chance, from each of ``unseen``."""
 
 
 def drawn_habit(number: int) -> Habit:
     """A habit by its number: it likes a throw, or goes by its own last throw, by yours or by the result.
 
-    None goes by a rule that only ``unseen`` has, and all are surer of themselves than those of ``unseen``.
+    Some are as unsure of themselves as those of ``unseen``, but none is one of them: none goes by a rule that only
+    ``unseen`` has, and of what both have some chance differs by `_APART`.
     """
     rng = generator(number, "habit")
-    if number % 4 == 0:
-        liked, sure = rng.randrange(3), rng.uniform(0.7, 0.95)
+    while _is_unseen(habit := _drawn_habit(rng, number % 4)):
+        pass
+    return habit
+
+
+def _drawn_habit(rng: random.Random, kind: int) -> Habit:
+    if kind == 0:
+        liked, sure = rng.randrange(3), rng.uniform(0.5, 0.95)
         second = rng.random() * (1.0 - sure)
         chances = [sure, second, 1.0 - sure - second]
         return _biased(f"likes {MOVES[liked]}", *(chances[throw - liked] for throw in range(3)))
-    while (table := _drawn_table(rng, number % 4)) in [_table(UNSEEN[name]) for name in _NEW_RULES]:
-        pass
-    by = ("its own last throw", "your last throw", "the last result")[number % 4 - 1]
-    return _intending(f"goes by {by}", lambda own, agents: table[own][agents], rng.uniform(0.85, 1.0))
+    table = _drawn_table(rng, kind)
+    by = ("its own last throw", "your last throw", "the last result")[kind - 1]
+    return _intending(f"goes by {by}", lambda own, agents: table[own][agents], rng.uniform(0.6, 1.0))
+
+
+def _is_unseen(habit: Habit) -> bool:
+    """Whether a habit has a rule that only ``unseen`` has, or nearly the chances of one of those."""
+    if _table(habit) in _new_rules():
+        return True
+    own = _expected(habit)
+    return any(max(abs(a - b) for a, b in zip(own, other, strict=True)) < _APART for other in _unseen_chances())
+
+
+@cache
+def _new_rules() -> list[list[list[Hashable]]]:
+    return [_table(UNSEEN[name]) for name in _NEW_RULES]
+
+
+@cache
+def _unseen_chances() -> list[list[float]]:
+    return [_expected(habit) for habit in UNSEEN.values()]
+
+
+def _expected(habit: Habit) -> list[float]:
+    """The chances of the next throw after each pair of last throws."""
+    pairs = product(range(3), repeat=2)
+    return [chance for own, agents in pairs for chance in habit.chances(habit.after(None, own, agents))]
 
 
 def _drawn_table(rng: random.Random, kind: int) -> list[list[int]]:

@@ -23,6 +23,7 @@ import numpy as np
 from mulligan.envs import registry
 from mulligan.errors import UsageError
 from mulligan.eval.intervals import interval_of_mean, returns_in, weighted
+from mulligan.eval.matches import values_of_matches
 from mulligan.eval.optimum import MOST_ASIDE, any_of_pool, optimum_of
 from mulligan.eval.passk import Summary
 from mulligan.eval.rooms import GAMES, opponents_of_hands, room_of
@@ -131,6 +132,8 @@ def _returns_of(task: Task, settings: TrialSettings, most: tuple[int, int]) -> R
             [each] * count for each in (room.static, room.clairvoyant, room.equilibrium)
         )
         return Returns(static, room.by_hand, clairvoyant, equilibrium)
+    if (values := values_of_matches(task, settings)) is not None:
+        return Returns([values.static] * count, values.optimal, [values.clairvoyant] * count, _equilibrium(task, count))
     if not hasattr(registry.spec(task.env).build, "expected"):
         raise UsageError(f"{task.env} has no model, from which ceilings could be computed")
     optimum = optimum_of(task, settings, most=most)
@@ -138,8 +141,12 @@ def _returns_of(task: Task, settings: TrialSettings, most: tuple[int, int]) -> R
         static=[optimum.alone_at(episode).returns[0] for episode in range(count)],
         optimal=optimum.best.returns,
         clairvoyant=[optimum.clairvoyant_at(episode).returns[0] for episode in range(count)],
-        equilibrium=[_EQUILIBRIA[task.env]] * count if task.env in _EQUILIBRIA else None,
+        equilibrium=_equilibrium(task, count),
     )
+
+
+def _equilibrium(task: Task, count: int) -> list[float] | None:
+    return [_EQUILIBRIA[task.env]] * count if task.env in _EQUILIBRIA else None
 
 
 def _expected(task: Task) -> dict[str, float]:

@@ -7,6 +7,7 @@ update equal. ``mulligan train --settings`` lists all of them; ``len(settings())
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache, reduce
@@ -52,6 +53,10 @@ class RunConfig:
     validate_every: Annotated[int, "Updates between two evaluations on validation tasks; 0: none.", AT_LEAST_0] = 0
     validation_tasks: Annotated[int, "Tasks of such an evaluation, of each environment.", AT_LEAST_1] = 100
     diversity_tasks: Annotated[int, "Of them, tasks played 32 times to measure diversity; 0: none.", AT_LEAST_0] = 0
+    evaluate: Annotated[
+        str,
+        "Evaluations at the end, by parameters that differ: opponent=seen; opponent=unseen. Empty: none.",
+    ] = ""
 
 
 @dataclass(frozen=True)
@@ -214,10 +219,21 @@ def shown_memories(config: Config) -> tuple[Memory, ...]:
 
 def shown_params(config: Config) -> Params:
     """The environment's parameters in demonstrations: those of training, but for what `warmstart.params` says."""
-    params: Params = dict(config.task.params)
-    for part in filter(None, map(str.strip, config.warmstart.params.split(","))):
-        name, equals, value = part.partition("=")
-        if not (equals and name.strip() and value.strip()):
-            raise ParameterError(f"warmstart.params must be NAME=VALUE,NAME=VALUE (got {config.warmstart.params!r})")
-        params[name.strip()] = value.strip()
+    return {**config.task.params, **named_params(config.warmstart.params, "warmstart.params")}
+
+
+def evaluated_params(config: Config) -> dict[str, Params]:
+    """Each evaluation of `run.evaluate` as it was written -> the parameters that differ from those of training."""
+    parts = filter(None, map(str.strip, config.run.evaluate.split(";")))
+    return {part: named_params(part, "run.evaluate") for part in parts}
+
+
+def named_params(text: str, name: str) -> Params:
+    """Parameters as NAME=VALUE,NAME=VALUE; a value may have commas: opponent=copies,beats:2,throws=6."""
+    params: Params = {}
+    for part in filter(None, map(str.strip, re.split(r",(?=\s*\w+\s*=)", text))):
+        key, equals, value = part.partition("=")
+        if not (equals and key.strip() and value.strip()):
+            raise ParameterError(f"{name} must be NAME=VALUE,NAME=VALUE (got {text!r})")
+        params[key.strip()] = value.strip()
     return params

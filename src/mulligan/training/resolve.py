@@ -21,7 +21,7 @@ from typing import Any
 from mulligan.errors import ParameterError, RunFolderError, UnknownName, UsageError
 from mulligan.report.run import RunFolder
 from mulligan.settings import is_one_line, with_values
-from mulligan.training.config import Config, settings, shown_memories, shown_params, value_at
+from mulligan.training.config import Config, evaluated_params, settings, shown_memories, shown_params, value_at
 from mulligan.trial.memory import shows_reflection
 from mulligan.types import ParamValue
 
@@ -32,8 +32,8 @@ Changes = dict[str, tuple[Any, Any]]
 """Dotted key -> value before and after; None where it is missing."""
 MAY_CHANGE = frozenset((
     "run.updates", "run.threads", "run.checkpoint_every", "run.keep", "run.save_trials_every", "run.validate_every",
-    "run.validation_tasks", "run.diversity_tasks", "trial.env_timeout", "model.device", "model.gradient_checkpointing",
-    "engine.slots", "warmstart.processes", "optim.tokens",
+    "run.validation_tasks", "run.diversity_tasks", "run.evaluate", "trial.env_timeout", "model.device",
+    "model.gradient_checkpointing", "engine.slots", "warmstart.processes", "optim.tokens",
 ))  # fmt: skip
 """How long a run goes on, what it keeps and measures, and how it is computed: not what it learns from, nor how."""
 
@@ -128,7 +128,15 @@ def checked(config: Config) -> Config:
                 f"run.random_trials must be 0 for {env}, which has no legal() to draw moves from "
                 f"(got {config.run.random_trials:g})"
             )
-    for params in (config.task.params, shown_params(config)):
+    evaluated = evaluated_params(config)
+    if evaluated and "," in config.task.env:
+        raise ParameterError(f"run.evaluate must be empty for a mixture of environments (got {config.run.evaluate!r})")
+    if evaluated and config.run.player:
+        raise ParameterError(
+            "run.evaluate must be empty where run.player plays; mulligan eval --writer evaluates notes"
+        )
+    further = [{**config.task.params, **params} for params in evaluated.values()]
+    for params in (config.task.params, shown_params(config), *further):
         mixture = Mixture.parse(config.task.env, params)
         for env, _ in mixture.weights:
             registry.task_of(env, 0, mixture.own_params(env))

@@ -6,13 +6,13 @@ import argparse
 import importlib
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mulligan import trusted
-from mulligan.app.cli.options import Parser, new_run_path
+from mulligan.app.cli.options import Parser, new_run_path, print_tables
 from mulligan.app.progress import Metrics, OnUpdate, Status, is_versus, shares, update_progress
 from mulligan.app.stopping import train_until_stopped
 from mulligan.errors import MissingExtra, UsageError, extra_named
@@ -75,7 +75,13 @@ def run(parser: Parser, words: list[str]) -> int:
     if interrupted:
         sys.stderr.write(f"interrupted: the run is in {folder}; continue with: mulligan train {resume_words}\n")
         return 130
-    _report(config, folder, options, was_trained=bool(steps_and_updates))
+    try:
+        with redirect_stdout(sys.stderr if options.json else sys.stdout):
+            evaluations = _evaluated(config, folder, options)
+    except KeyboardInterrupt:
+        sys.stderr.write(f"interrupted: the run is done; to evaluate it: mulligan train {resume_words}\n")
+        return 130
+    _report(config, folder, options, evaluations, was_trained=bool(steps_and_updates))
     return 0
 
 
@@ -151,13 +157,31 @@ def _updates(count: int) -> str:
     return f"{count} update{'s' * (count != 1)}"
 
 
-def _report(config: Config, folder: Path, options: argparse.Namespace, *, was_trained: bool) -> None:
+def _evaluated(config: Config, folder: Path, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    if not config.run.evaluate:
+        return {}
+    from mulligan.app.cli.ending import evaluate_at_end
+
+    return evaluate_at_end(config, folder, quiet=options.json)
+
+
+def _report(
+    config: Config,
+    folder: Path,
+    options: argparse.Namespace,
+    evaluations: Mapping[str, dict[str, Any]],
+    *,
+    was_trained: bool,
+) -> None:
+    from mulligan.eval.passk import without_evidence
     from mulligan.report.run import to_json
+    from mulligan.report.tables import eval_table
     from mulligan.training.metrics import MetricsFile
 
     last: Metrics = next(reversed(MetricsFile(folder / "metrics.jsonl").read()), {})
     if options.json:
-        sys.stdout.write(to_json({"run": str(folder), **last}))
+        evaluated = {name: without_evidence(result) for name, result in evaluations.items()}
+        sys.stdout.write(to_json({"run": str(folder), **last, **({"evaluations": evaluated} if evaluated else {})}))
         return
     done = int(last.get("update", 0))
     if done and not was_trained:
@@ -167,6 +191,8 @@ def _report(config: Config, folder: Path, options: argparse.Namespace, *, was_tr
         summary = f"{_updates(done)} done{success and f'; the last one: {success}'}\n"
     else:
         summary = _warmed(last, folder, options)
+    if evaluations:
+        print_tables([eval_table(result) for result in evaluations.values()], [])
     sys.stdout.write(f"{summary}Run: {folder}\n")
 
 

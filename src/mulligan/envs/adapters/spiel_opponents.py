@@ -70,8 +70,12 @@ _HABITS: Mapping[str, Mapping[str, Habit]] = {
         "maniac": _leduc_habit((RAISE, CALL), (RAISE, CALL)),
         "rock": _leduc_habit((RAISE, CALL), (FOLD, CALL)),
         "bluffer": _leduc_habit((CALL,), (RAISE, CALL)),
+        "station": _leduc_habit((RAISE, CALL), (CALL,)),
+        "trapper": _leduc_habit((CALL,), (FOLD, CALL)),
+        "brawler": _leduc_habit((RAISE, CALL), (FOLD, RAISE, CALL)),
+        "thief": _leduc_habit((CALL,), (FOLD, RAISE, CALL)),
     },
-    "kuhn_poker": {name: _kuhn_habit(name) for name in kuhn.HABITS},
+    "kuhn_poker": {name: _kuhn_habit(name) for name in (*kuhn.HABITS, *kuhn.DRAWN)},
     "tic_tac_toe": {name: _tictactoe_habit(name) for name in tictactoe.PREFERRED},
 }
 
