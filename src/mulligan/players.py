@@ -28,6 +28,7 @@ from mulligan.report.run import RunFolder
 from mulligan.rollout.groups import Mixture
 from mulligan.trial.memory import shows_reflection
 from mulligan.trial.settings import TrialSettings
+from mulligan.trusted import check_server
 from mulligan.types import ParamValue, Sampling
 
 if TYPE_CHECKING:
@@ -71,10 +72,25 @@ def player_from(
         config = trained_with(name)
         if config is None or not config.run.player:
             return model
-        return Advised(player_from(config.run.player, device=device, slots=slots, plays=plays, **endpoint), model)
+        if config.run.player.startswith("endpoint:"):
+            check_server(config.run.player)
+        return Advised(
+            player_from(_player_of(name, config), device=device, slots=slots, plays=plays, **endpoint), model
+        )
     if kind_of_policy == "optimal":
         return _optimal(name, rest, plays)
     return _other(name, kind_of_policy, rest, endpoint)
+
+
+def _player_of(name: str, config: Config) -> str:
+    """Who plays for the run `name`, which trained a writer; raises where that is a run that is not there."""
+    player = config.run.player
+    run, played = run_of(name), run_of(player)
+    if run is not None and played is not None and Path(run[0]).resolve() == Path(played[0]).resolve():
+        raise UsageError(f"{name} names itself as its player (run.player)")
+    if played is None and "/" in player and ".py:" not in player:
+        raise UsageError(f"{name} was trained for the player {player} (run.player), which is not there")
+    return player
 
 
 def writer_from(name: str, **options: Any) -> Policy:
@@ -89,6 +105,8 @@ def advised_by(player: Policy, writer: Policy, settings: TrialSettings) -> Polic
         raise UsageError(
             f"a writer needs a memory that shows reflections: reflection or both (got {settings.memory_mode})"
         )
+    if writer.name.partition(":")[0] == "optimal":
+        raise UsageError("the optimal player writes no reflections; name another writer, such as expert:1:1")
     return Advised(player.player if isinstance(player, Advised) else player, writer)
 
 

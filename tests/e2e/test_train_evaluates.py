@@ -30,6 +30,10 @@ def test_a_run_ends_with_its_evaluations(folder, capsys, monkeypatch):
     assert call("train", "--resume", "mine", "--json") == 0
     assert json.loads(capsys.readouterr().out)["evaluations"]["opponent=cfr"]["trials"] == 8
     assert written == {path: path.stat().st_mtime_ns for path in (kept / "trials").iterdir()}
+    # A run that was trained longer is another agent.
+    assert call("train", "--resume", "mine", "--run.updates", "2") == 0
+    assert (folder / "mine" / "evaluation-opponent-cfr-update-2" / "result.json").is_file()
+    assert written == {path: path.stat().st_mtime_ns for path in (kept / "trials").iterdir()}
 
 
 def test_what_cannot_be_evaluated_is_said_before_training(folder, capsys):

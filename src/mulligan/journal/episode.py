@@ -147,11 +147,11 @@ class JournalEpisode:
         record's `remark` says why. An abandoned episode can still be finished, a finished one cannot.
         """
         low, high = self._journal.reward_range
-        if isinstance(reward, str | bytes) or not low <= (value := float(reward)) <= high:
+        if isinstance(reward, str | bytes) or not low <= reward <= high:
             way_out = "set another range with Journal(reward_range=(low, high))"
             raise ParameterError(f"reward must be from {low:g} to {high:g} (got {reward!r}); {way_out}")
         journal = self._journal
-        news = self._store_outcome(value, outcome, transcript, *self._note(reflection))
+        news = self._store_outcome(float(reward), outcome, transcript, *self._note(reflection))
         self._finished = True
         for words in news:
             journal.log.warning("%s, class %s: %s", journal.namespace, self.task_class, words)

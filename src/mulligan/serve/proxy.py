@@ -143,6 +143,8 @@ class Proxy:
             return content, passed, episode, exchange, "off; hold-out"
         if not episode.context:
             return content, passed, episode, exchange, "on; no notes"
+        if body.get("previous_response_id") or body.get("conversation"):  # which have the notes from their beginning
+            return content, passed, episode, exchange, "on; notes were given where the conversation began"
         changed = with_context(body, dialect, episode.context, self.settings.context_role)
         content = await _maybe_in_thread(len(content), lambda: json.dumps(changed, separators=(",", ":")).encode())
         passed = [(name, value) for name, value in passed if name != "content-encoding"]

@@ -381,7 +381,9 @@ def load_base(config: Config, device: str, run: Path) -> Loaded:
 
 def as_kept(config: Config, run: Path) -> Config:
     """`config` as the folder `run` keeps it: where it starts from a run folder beside it, that is named
-    ``../NAME``, so that folders which are moved together still fit."""
+    ``../NAME``, so that folders which are moved together still fit. A run that plays is named with its checkpoint:
+    it stays as it is, however long it is trained further."""
+    config = _with_frozen_player(config)
     name = config.model.name
     is_kept_already = name.startswith("../") and _is_run(run.parent / name.removeprefix("../"))
     if _is_model(name) or is_kept_already or not _is_run(Path(name)):
@@ -389,6 +391,16 @@ def as_kept(config: Config, run: Path) -> Config:
     start = Path(os.path.abspath(name))
     is_beside = start.parent.resolve() == Path(run).resolve().parent  # as seen through a link, too
     return replace(config, model=replace(config.model, name=f"../{start.name}" if is_beside else str(start)))
+
+
+def _with_frozen_player(config: Config) -> Config:
+    """`config` with the whole path of a run that plays, and the number of updates it has had."""
+    player, (folder, _, number) = config.run.player, config.run.player.rpartition("@")
+    run, number = (player, "") if _is_run(Path(player)) else (folder, number)
+    if not run or not _is_run(Path(run)):
+        return config
+    update = number or str(_number(find(Path(run))))
+    return replace(config, run=replace(config.run, player=f"{os.path.abspath(run)}@{update}"))
 
 
 def find_start(name: str, run: Path) -> Path | None:

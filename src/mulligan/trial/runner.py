@@ -44,6 +44,7 @@ from mulligan.policy.base import (
     estimate_tokens,
 )
 from mulligan.policy.threads import call_in_thread, run_async
+from mulligan.policy.writer import Advised
 from mulligan.seeding import derive
 from mulligan.trial import memory as remembering
 from mulligan.trial import prompts
@@ -154,7 +155,7 @@ class _TrialPlay:
         self.timeout_reward, self.versus = spec.timeout_reward, spec.kind == "versus"
         self.conversation: Conversation | None = None
         self.spectator: Spectator | None = None
-        writer: Policy | None = getattr(self.policy, "writer", None)
+        writer = self.policy.writer if isinstance(self.policy, Advised) else None
         self.writing = writer.start(self.env.task, derive(self.seed, "writer")) if writer is not None else None
         """The conversation of somebody else who writes the policy's reflections."""
         if isinstance(self.writing, Spectator):
@@ -274,16 +275,16 @@ class _TrialPlay:
 
     async def _reply(self, messages: list[Message], sampling: Sampling) -> Completion:
         assert self.conversation is not None, "a conversation is begun before each episode"
-        return self._counted(await self.conversation.reply(messages, sampling))
-
-    def _counted(self, reply: Completion) -> Completion:
+        reply = await self.conversation.reply(messages, sampling)
         self.tokens = reply.prompt_tokens + reply.completion_tokens
         return reply
 
     async def _written(self, messages: list[Message], sampling: Sampling) -> Completion:
         """A reply in words, the writer's if there is one: no tool may be called in it."""
-        if self.writing is not None:
-            return self._counted(await self.writing.reply(messages, sampling))
+        if self.writing is not None:  # who counts tokens otherwise than the player does
+            reply = await self.writing.reply(messages, sampling)
+            self.tokens += self.count(messages[-1]["content"]) + self.count(reply.text)
+            return reply
         if not (self.calls_tools and isinstance(self.conversation, ToolUser)):
             return await self._reply(messages, sampling)
         self.conversation.offer(())

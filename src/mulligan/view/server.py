@@ -95,7 +95,7 @@ class _Guard:
         """A refusal where the token is missing; where the address holds it, a cookie, and the address without it."""
         if self._is_token(request.query_params.get("token", "")):
             rest = urlencode([pair for pair in parse_qsl(request.url.query) if pair[0] != "token"])
-            answer = RedirectResponse(request.url.path + (f"?{rest}" if rest else ""), 303)
+            answer = RedirectResponse("/" + request.url.path.lstrip("/") + (f"?{rest}" if rest else ""), 303)
             answer.set_cookie(_COOKIE, self.token, httponly=True, samesite="strict")
             return answer
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ")

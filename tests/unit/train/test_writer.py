@@ -127,6 +127,59 @@ def test_the_player_is_frozen(tmp_path):
     assert not weights(run).equal(before)
 
 
+def test_a_player_is_found_from_anywhere_and_stays_as_it_was(tmp_path, monkeypatch):
+    """Named with its whole path and its checkpoint, so that training it further changes nothing."""
+    monkeypatch.chdir(tmp_path)
+    train(small(), "player")
+    notes = trial(episodes=3, memory="reflection", style="bare", max_tokens=2, reflection_tokens=3)
+    config = small(trial=notes, warmstart=WarmstartConfig(steps=0))
+    run = train(replace(config, run=replace(config.run, player="player", updates=1)), "writer")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    result = mulligan.evaluate("bandit", tmp_path / run, params={"arms": 2}, tasks=1, room=False, controls=())
+    assert result.policy.startswith(f"{tmp_path}/player@2, advised by")
+    (tmp_path / "player" / "config.toml").unlink()
+    with pytest.raises(UsageError, match=r"trained for the player .*/player@2 \(run.player\), which is not there"):
+        mulligan.evaluate("bandit", tmp_path / run, tasks=1)
+
+
+def test_a_server_that_only_a_folder_names_as_its_player_is_not_asked(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("MULLIGAN_TRUST", "")
+    run = train(small(), tmp_path / "run")
+    file = run / "config.toml"
+    file.write_text(file.read_text().replace('player = ""', 'player = "endpoint:X"'))
+    with pytest.raises(UsageError, match="endpoint:X is a server's model that a run folder names, and you do not"):
+        mulligan.evaluate("bandit", run, tasks=1)
+
+
+def test_a_writer_that_counts_no_tokens_does_not_crowd_out_the_player(tmp_path):
+    """Memory leaves room for an episode as long as the longest so far, whoever wrote what it shows."""
+    run = train(small(), tmp_path / "run")
+    task = mulligan.make_task("bandit", params={"arms": 2, "turns": 6})
+    options = {
+        "episodes": 12,
+        "stop": "never",
+        "memory": "both",
+        "style": "bare",
+        "memory_tokens": 100_000,
+        "reflection_tokens": 8,
+    }
+    player = mulligan.players.player_from(str(run), context=150)
+    played = mulligan.run_trial_sync(task, Advised(player, ExpertPolicy(1.0, 1.0)), **options)
+    assert "context_full" not in [episode.stop.value for episode in played.episodes]
+
+
+def test_a_policy_with_a_writer_of_its_own_is_no_advised_one():
+    class Logging:
+        name, writer = "logging", open
+
+        def start(self, task, seed):
+            return mulligan.players.player_from("random").start(task, seed)
+
+    assert not mulligan.run_trial_sync(mulligan.make_task("bandit"), Logging(), memory="reflection").failed
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

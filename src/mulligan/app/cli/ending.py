@@ -46,9 +46,16 @@ def evaluate_at_end(config: Config, folder: Path, *, quiet: bool) -> dict[str, d
             related=config.task.related,
         )
         path = folder / f"evaluation-{re.sub(r'[^a-z0-9]+', '-', name.lower()).strip('-')}"
-        is_begun = (path / "config.toml").is_file()
-        into = open_folder(plan, player.name, path) if is_begun else partial(create_folder, plan, player.name, path)
+        updates = config.run.updates
+        if _is_begun(path) and RunFolder.open(path).config().get("updates") != updates:  # of a shorter run
+            path = path.with_name(f"{path.name}-update-{updates}")
+        create = partial(create_folder, plan, player.name, path, updates=updates)
+        into = open_folder(plan, player.name, path) if _is_begun(path) else create
         with trial_progress(quiet=quiet) as progress:
             results[name] = run_plan(plan, player, into, progress=progress).to_dict()
         RunFolder(path).write_text("result.json", to_json(results[name]))
     return results
+
+
+def _is_begun(path: Path) -> bool:
+    return (path / "config.toml").is_file()
