@@ -76,7 +76,7 @@ WORLDS: list[tuple[str, Callable[[Any], set[Hashable]]]] = [
 
 
 @pytest.mark.parametrize(
-    ("evaluated_tasks", "trained_tasks"), [(64, 120), pytest.param(512, 2_000, marks=pytest.mark.slow)]
+    ("evaluated_tasks", "trained_tasks"), [(128, 240), pytest.param(512, 5_000, marks=pytest.mark.slow)]
 )
 @pytest.mark.parametrize(("preset", "names_of"), WORLDS, ids=[preset for preset, _ in WORLDS])
 def test_no_evaluation_world_is_trained_on(

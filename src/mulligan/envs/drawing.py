@@ -103,19 +103,21 @@ def sokoban(task: Task, seen: Sequence[str]) -> Drawing | None:
 def _sokoban_cells(task: Task, seen: Sequence[str]) -> Drawing | None:
     """Walls and goals are told once; the outer walls are not."""
     rows, cols = task.integer("rows"), task.integer("cols")
-    told: dict[str, dict[tuple[int, int], str]] = {"walls": {}, "goals": {}}
+    cells_by_kind: dict[str, dict[tuple[int, int], str]] = {"walls": {}, "goals": {}}
     for kind, text in _LISTED.findall("\n".join(seen)):
-        told[kind] = {(int(number), ord(letter) - 96): star for letter, number, star in _CELL.findall(text)}
-    boxes = told.get("boxes", {})
+        cells_by_kind[kind] = {(int(number), ord(letter) - 96): star for letter, number, star in _CELL.findall(text)}
+    boxes = cells_by_kind.get("boxes", {})
 
     def cell(place: tuple[int, int]) -> Cell:
-        if place in told["walls"] or place[0] in (0, rows - 1) or place[1] in (0, cols - 1):
+        if place in cells_by_kind["walls"] or place[0] in (0, rows - 1) or place[1] in (0, cols - 1):
             return _SOKOBAN["#"]
         if place in boxes:
-            return _SOKOBAN["*" if boxes[place] or place in told["goals"] else "X"]
-        return _SOKOBAN["P" if place in told.get("you", {}) else "O" if place in told["goals"] else "_"]
+            return _SOKOBAN["*" if boxes[place] or place in cells_by_kind["goals"] else "X"]
+        return _SOKOBAN[
+            "P" if place in cells_by_kind.get("you", {}) else "O" if place in cells_by_kind["goals"] else "_"
+        ]
 
-    left = sum(place not in told["goals"] for place in boxes)
+    left = sum(place not in cells_by_kind["goals"] for place in boxes)
     return board_of(([cell((y, x)) for x in range(cols)] for y in range(rows)), f"{left} boxes not on a goal")
 
 
@@ -193,19 +195,21 @@ def expedition(task: Task, seen: Sequence[str]) -> Drawing | None:
     if task["view"] == "compact":
         names = _PLACE.findall(first)
     rows = trails or [names[start : start + _ACROSS] for start in range(0, len(names), _ACROSS)]
-    told = {name: kind for kind, pattern in _TOLD for name in pattern.findall(text)}
+    kind_of_place = {name: kind for kind, pattern in _TOLD for name in pattern.findall(text)}
     best = float(task["prize"])
-    told |= {name: "prize" if float(paid) >= best else "miss" for name, paid in _PAID.findall(text)}
+    kind_of_place |= {name: "prize" if float(paid) >= best else "miss" for name, paid in _PAID.findall(text)}
     position = (_AT.findall(text) or [""])[-1]
     signs = {"prize": "★ ", "miss": "✗ ", "shown": "! "}
     verb = {"signpost": "open ", "toolbox": "use "}.get(str(task["world"]), "search ")
 
     def cell(name: str) -> Cell:
-        kind = told.get(name, "here" if name == position else "place")
+        kind = kind_of_place.get(name, "here" if name == position else "place")
         action = name if task["view"] == "compact" else verb + name
         return Cell(kind, signs.get(kind, "") + name[:24], action)
 
     drawn = [[cell(name) for name in row] for row in rows]
     if trails:
         drawn = [[Cell("here" if position == "camp" else "place", "camp")], *drawn]
-    return pieces_of(drawn, "; ".join(f"{name}: {kind}" for name, kind in told.items()) or "nothing is known yet")
+    return pieces_of(
+        drawn, "; ".join(f"{name}: {kind}" for name, kind in kind_of_place.items()) or "nothing is known yet"
+    )

@@ -74,8 +74,8 @@ def values_of(model: HabitModel, matches: int) -> Values:
     def make(folder: Path) -> None:
         optimal = best_by_match(pool, model.rounds, matches)  # first: where there are too many beliefs, it says so
         static = best_by_match(pool, model.rounds, 1)[0]
-        known = [best_by_match(each, model.rounds, 1)[0] for each in alone]
-        values = {"static": static, "optimal": optimal, "clairvoyant": float(np.dot(known, pool.weights))}
+        clairvoyant = [best_by_match(each, model.rounds, 1)[0] for each in alone]
+        values = {"static": static, "optimal": optimal, "clairvoyant": float(np.dot(clairvoyant, pool.weights))}
         (folder / "values.json").write_text(json.dumps(values), encoding="utf-8")
 
     folder = kept(f"matches-{pool.digest(model.rounds, matches)}", make)

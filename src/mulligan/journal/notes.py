@@ -169,7 +169,10 @@ def plain_line(text: str) -> str:
     """Text as one line of visible characters, in the one spelling that Unicode has for look-alike forms."""
     visible = _INVISIBLE.sub("", unicodedata.normalize("NFKC", storable(str(text))))
     spaced = "".join(" " if unicodedata.category(character).startswith("C") else character for character in visible)
-    return " ".join(spaced.split())
+    line = " ".join(spaced.split())
+    return (
+        f"{line[:-3]}…" if line.endswith("...") else line
+    )  # as `_cut` ends a line, which is read again when it is loaded
 
 
 def lesson_of(fields: Mapping[str, str]) -> dict[str, str]:

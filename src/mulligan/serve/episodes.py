@@ -107,8 +107,8 @@ class Episodes:
             with journal.reading() as scope:
                 return class_summaries(scope, journal.reward_range, MOST_CLASSES)
 
-        found = [(namespace, await self.keeper.read(namespace, work)) for namespace in self.keeper.namespaces]
-        return [(namespace, summary) for namespace, summaries in found for summary in summaries]
+        of_namespaces = [(namespace, await self.keeper.read(namespace, work)) for namespace in self.keeper.namespaces]
+        return [(namespace, summary) for namespace, summaries in of_namespaces for summary in summaries]
 
     async def sweep(self) -> None:
         """Give up episodes whose outcome has not come in time; raises `StoreDown`."""

@@ -121,8 +121,8 @@ def write_batch(journal: Journal, episodes: Sequence[LiveEpisode]) -> None:
     """Write episodes of one namespace in one transaction."""
     with journal.writing() as scope:
         new = [episode for episode in episodes if not episode.stored]
-        known = sorted((episode for episode in episodes if episode.stored), key=lambda episode: episode.id)
-        for episode in known:
+        stored_before = sorted((episode for episode in episodes if episode.stored), key=lambda episode: episode.id)
+        for episode in stored_before:
             _update(scope, episode)
         rows = [{**episode.row, "transcript": episode.transcript()} for episode in new]
         scope.insert(CLASSES, [{"task_class": name} for name in sorted({row["task_class"] for row in rows})])
@@ -130,7 +130,7 @@ def write_batch(journal: Journal, episodes: Sequence[LiveEpisode]) -> None:
         # Locked in the order of all other transactions: episodes, classes, notes.
         for name in sorted({episode.row["task_class"] for episode in episodes if episode.note_ids}):
             class_totals(scope, name, lock=True)
-        for episode in known:
+        for episode in stored_before:
             if episode.note_ids and not episode.showings_stored:
                 record_shown(scope, episode.id, episode.row["task_class"], episode.note_ids)
         _record_shown(scope, new)

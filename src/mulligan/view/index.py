@@ -167,14 +167,16 @@ class TrialIndex:
         with self._writing, self.connected() as store:
             store.execute("PRAGMA synchronous = NORMAL")  # no wait for the disk at each commit: it can be made again
             files = self._files()
-            known = {row[0]: row[1:] for row in store.execute("SELECT arm, inode, indexed, size, changed FROM files")}
-            for arm in known.keys() - files.keys():
+            indexed_files = {
+                row[0]: row[1:] for row in store.execute("SELECT arm, inode, indexed, size, changed FROM files")
+            }
+            for arm in indexed_files.keys() - files.keys():
                 _drop(store, arm)
             store.commit()
             # Validations are small, and a page that follows a task over training needs all of them.
             for arm in sorted(files, key=lambda arm: (arm != first, not arm.startswith("validation-"), arm)):
                 inode, size, changed = files[arm]
-                before = known.get(arm)
+                before = indexed_files.get(arm)
                 if before is not None and before[2:] == (size, changed) and before[0] == inode:
                     continue
                 # Files only grow, or are replaced: one of the same size, or smaller, is another one.

@@ -40,14 +40,14 @@ def scan(file: BinaryIO, start: int) -> Iterator[Member | Gap]:
     """The members of a file from `start` on. Ends where the file does, before a member that is not complete yet."""
     position, gaps = start, 0
     while True:
-        found = _member_at(file, position)
-        if isinstance(found, Member):
-            yield found
-            position += found.size
+        member = _member_at(file, position)
+        if isinstance(member, Member):
+            yield member
+            position += member.size
             continue
         gaps += 1
         following = _next_beginning(file, position + 1) if gaps < _MOST_GAPS else None
-        if following is None and found is None:
+        if following is None and member is None:
             return  # the last one is being written, or was cut off
         end = following if following is not None else file.seek(0, 2)
         if end == position:
@@ -95,9 +95,9 @@ def _next_beginning(file: BinaryIO, start: int) -> int | None:
     file.seek(start)
     position, tail = start, b""
     while piece := file.read(_PIECE):
-        found = (tail + piece).find(_BEGINNING)
-        if found >= 0:
-            return position - len(tail) + found
+        beginning = (tail + piece).find(_BEGINNING)
+        if beginning >= 0:
+            return position - len(tail) + beginning
         position += len(piece)
         tail = piece[-len(_BEGINNING) + 1 :]
     return None

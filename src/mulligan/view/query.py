@@ -62,8 +62,8 @@ class Wanted:
                 raise ParameterError(f"{name} must be a whole number (got {text!r})")
             if text:
                 numbers[name] = int(text)
-        known = {name: words[name] for name in cls.__dataclass_fields__ if name in words and name != "arm"}
-        wanted = replace(cls(words.get("arm", "")), **known, **numbers)  # type: ignore[arg-type]
+        texts = {name: words[name] for name in cls.__dataclass_fields__ if name in words and name != "arm"}
+        wanted = replace(cls(words.get("arm", "")), **texts, **numbers)  # type: ignore[arg-type]
         if wanted.sort.removeprefix("-") not in _SORTS:
             raise ParameterError(f"sort must be one of {', '.join(_SORTS)} (got {wanted.sort!r})")
         return wanted

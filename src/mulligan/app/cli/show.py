@@ -96,15 +96,15 @@ def _list(folder: RunFolder, arm: str, wanted: dict[str, str], *, as_json: bool)
 
     index = TrialIndex(folder.path)
     index.refresh(math.inf, arm)
-    found = page(index, Wanted.of({"arm": arm, "limit": str(MOST), **wanted}))
+    matching = page(index, Wanted.of({"arm": arm, "limit": str(MOST), **wanted}))
     if as_json:
-        sys.stdout.write(to_json(found["rows"]))
+        sys.stdout.write(to_json(matching["rows"]))
         return 0
-    shown = f", the first {MOST}" if found["total"] > MOST else ""
-    table = empty_table(visible(f"{found['total']:,} trials of {folder.name}, {arm}{shown}"))
+    shown = f", the first {MOST}" if matching["total"] > MOST else ""
+    table = empty_table(visible(f"{matching['total']:,} trials of {folder.name}, {arm}{shown}"))
     for name in ("task", "attempts", "reward", "turns", "invalid", "class", "seed"):
         table.add_column(name, justify="right" if name in ("task", "reward", "turns", "invalid", "seed") else "left")
-    for row in found["rows"]:
+    for row in matching["rows"]:
         marks = Text()
         for letter in row["outcomes"]:
             marks.append(*_MARKS.get(letter, ("✗ ", "red")))
