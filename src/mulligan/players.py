@@ -27,7 +27,7 @@ from mulligan.policy.writer import Advised
 from mulligan.report.run import RunFolder
 from mulligan.rollout.groups import Mixture
 from mulligan.trial.memory import shows_reflection
-from mulligan.trial.settings import TrialSettings
+from mulligan.trial.settings import TrialSettings, evaluated_episodes
 from mulligan.trusted import check_server
 from mulligan.types import ParamValue, Sampling
 
@@ -209,9 +209,9 @@ def trained_with(name: object) -> Config | None:
 
 
 def as_trained(config: Config, env: str) -> tuple[TrialSettings, dict[str, ParamValue]]:
-    """How a trained policy is evaluated by default: as trained, but with three episodes and temperature 0.7 for all."""
+    """How a trained policy is evaluated by default: as trained, but with `evaluated_episodes` and temperature 0.7."""
     sampling = Sampling(max_tokens=config.trial.sampling.max_tokens)
-    settings = replace(config.trial, episodes=TrialSettings().episodes, sampling=sampling)
+    settings = replace(config.trial, episodes=evaluated_episodes(config.trial.episodes), sampling=sampling)
     mixture = Mixture.parse(config.task.env, config.task.params)
     was_trained_on = env in [name for name, _ in mixture.weights]
     return settings, mixture.own_params(env) if was_trained_on else {}

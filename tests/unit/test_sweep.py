@@ -62,6 +62,13 @@ def test_some_arms_and_some_seeds_can_be_chosen():
         chosen(work, ["metaRL"], [0])
 
 
+def test_all_arms_are_evaluated_on_trials_as_long_as_the_longest_that_one_trains_on():
+    work = _plan(Arm("RL", {"trial.episodes": "1"}), Arm("meta-RL", {"trial.episodes": "4"}))
+    assert [each.evaluation["episodes"] for each in work] == [4, 4, 4]  # the warm start, RL, meta-RL
+    # Three is the least, so that a sweep whose arms train on two or one is as it always was.
+    assert all("episodes" not in each.evaluation for each in _plan(Arm("RL", {"trial.episodes": "1"}), Arm("meta-RL")))
+
+
 def test_without_a_warm_start_an_arm_starts_by_itself():
     (only,) = _plan(Arm("bare", {"warmstart.steps": "0"}))
     assert only.after is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from mulligan.app.sweep.worker import _evaluate, work
@@ -44,7 +46,7 @@ def test_an_arm_is_evaluated_on_its_device_with_its_engine(tmp_path, monkeypatch
 @pytest.mark.parametrize("memory", ["reflection", "none"])
 def test_as_many_trials_are_announced_as_are_played(tmp_path, memory):
     """One control needs donors, whom nobody named; without memory no control is played at all."""
-    wanted = {"tasks": 4, "seed_set": "eval", "controls": ["independent", "other-trial"], "seed": 0}
+    wanted = {"tasks": 4, "seed_set": "eval", "controls": ["independent", "other-trial"], "seed": 0, "episodes": 4}
     settings = {"task.env": "bandit", "run.updates": "1", "warmstart.steps": "0", "trial.memory": memory}
     settings |= {"run.tasks": "1", "run.group": "2", "trial.reflection_tokens": "4"}
     order = {"name": "a", "folder": str(tmp_path / "arm"), "preset": "test", "settings": settings}
@@ -52,4 +54,5 @@ def test_as_many_trials_are_announced_as_are_played(tmp_path, memory):
     work({**order, "evaluation": wanted}, said.append)
     folder = RunFolder(tmp_path / "arm" / "evaluation")
     played = [place for arm in folder.arms() for place in folder.trials(arm)]
+    assert len(json.loads((folder.path.parent / "arm.json").read_text())["main"]["p"]) == 4
     assert said[-1]["total"] == len(played) == 4 * (4 if memory == "reflection" else 1)

@@ -38,7 +38,6 @@ from mulligan.training.metrics import MetricsFile
 from mulligan.training.optimisers import Schedule
 from mulligan.training.resolve import changed_since, from_run, from_tree, to_tree
 from mulligan.training.step import Learner, out_of_memory
-from mulligan.training.validation import VALIDATION_EPISODES
 
 _CRITIC = "critic."
 _UPDATE, _WARM = "update", "warmstart"
@@ -332,8 +331,9 @@ def find(run: Path, name: str = "") -> Path:
 
 def _best_update(run: Path) -> int:
     """The update after which validation found the highest p@N; the first of equal ones."""
-    lines, name = MetricsFile(run / "metrics.jsonl").read(), f"validation/p@{VALIDATION_EPISODES}"
-    shares = {line["update"]: line[name] for line in lines if name in line}
+    lines = MetricsFile(run / "metrics.jsonl").read()
+    p = {line["update"]: [line[name] for name in line if name.startswith("validation/p@")] for line in lines}
+    shares = {update: p_k[-1] for update, p_k in p.items() if p_k}
     if not shares:
         raise RunFolderError(f"{run} has no best checkpoint: it was trained without validation (run.validate_every)")
     return int(max(shares, key=lambda update: shares[update]))

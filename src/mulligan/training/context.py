@@ -20,7 +20,7 @@ from mulligan.rollout.lengths import Need, needed, sampled_lengths
 from mulligan.training.config import Config, shown_memories
 from mulligan.training.pack import layer_numbers
 from mulligan.training.resolve import from_run, to_tree
-from mulligan.trial.settings import TrialSettings
+from mulligan.trial.settings import TrialSettings, evaluated_episodes
 
 SHORTEST = 1024
 """A context shorter than this is not chosen without being asked for: it would save little memory."""
@@ -83,7 +83,7 @@ def longest_sequence(config: Config, renderer: Renderer) -> tuple[str, Need]:
     every memory that the warm start shows, since the agent may be evaluated with each.
     """
     settings = config.trial
-    episodes = max(settings.episodes, TrialSettings().episodes)
+    episodes = evaluated_episodes(settings.episodes)
     memories = dict.fromkeys((settings.memory_mode, *shown_memories(config)))
     mixture = Mixture.parse(config.task.env, config.task.params)
     played = [replace(settings, episodes=episodes, memory=memory) for memory in memories]

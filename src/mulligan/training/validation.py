@@ -15,10 +15,9 @@ from mulligan.rollout.groups import Mixture
 from mulligan.rollout.tasksets import next_alike, tasks_of
 from mulligan.seeding import derive
 from mulligan.training.config import Config
+from mulligan.trial.settings import evaluated_episodes
 from mulligan.types import Completion, Episode, Trial
 
-VALIDATION_EPISODES = 3
-"""Episodes of validation trials, whatever the run trains with: as many as evaluations have, so that both agree."""
 RETRIES = 2
 """How often a trial that failed outside agent and task is played again. More would hide a broken environment."""
 KEPT_TASKS = 16
@@ -37,7 +36,8 @@ class Validation:
         """`run` runs a coroutine to its end. Too few tasks are an error only where validation was asked for."""
         self.config, self.policy, self.run = config.run, policy, run
         self.settings = config.trial
-        related = VALIDATION_EPISODES - 1 if config.task.related else 0
+        self.episodes = evaluated_episodes(config.trial.episodes)  # as evaluations have, so that both agree
+        related = self.episodes - 1 if config.task.related else 0
         self.jobs: dict[str, list[Job]] = {}
         for name, _ in mixture.weights:
             tasks = tasks_of(
@@ -51,14 +51,14 @@ class Validation:
             self.jobs[name] = [Job(task, self.config.seed, related=next_alike(task, tasks, related)) for task in tasks]
 
     def play(self) -> tuple[dict[str, float], list[Trial]]:
-        """p@1 … p@3, three episodes with memory, whatever the run trains with; and the diversity of first episodes.
+        """p@1 … p@N, with memory, for RL too; and the diversity of first episodes.
 
         The trials are those of the first `KEPT_TASKS` tasks of each environment, without their tokens.
         """
         if not any(self.jobs.values()):
             return {}, []
-        trials = self._played([job for jobs in self.jobs.values() for job in jobs], VALIDATION_EPISODES)
-        metrics = {f"validation/p@{k}": share for k, share in enumerate(pass_at(trials, VALIDATION_EPISODES), 1)}
+        trials = self._played([job for jobs in self.jobs.values() for job in jobs], self.episodes)
+        metrics = {f"validation/p@{k}": share for k, share in enumerate(pass_at(trials, self.episodes), 1)}
         if failed := sum(trial.failed for trial in trials):  # they count as not solved
             metrics["validation/failed"] = float(failed)
         if self.config.diversity_tasks:
@@ -79,7 +79,7 @@ class Validation:
 
     def _played(self, jobs: list[Job], episodes: int) -> list[Trial]:
         trials: dict[int, Trial] = {}
-        settings = replace(self.settings, episodes=episodes, announced=VALIDATION_EPISODES)
+        settings = replace(self.settings, episodes=episodes, announced=self.episodes)
         playing = partial(collect, jobs, self.policy, settings, concurrency=TRIALS_AT_A_TIME, retries=RETRIES)
         self.run(partial(playing, on_trial=trials.__setitem__))
         return [trials[index] for index in sorted(trials)]

@@ -47,3 +47,9 @@ class TrialSettings:
     def memory_mode(self) -> Memory:
         """The memory that is used: the one asked for, or the style's."""
         return self.memory if self.memory is not None else prompts.style(self.style).memory
+
+
+def evaluated_episodes(trained: int) -> int:
+    """Episodes of a validation or evaluation trial of an agent that trains on trials of `trained` episodes: as many,
+    and at least the default, so that RL (which trains on one) is measured on the same trials as meta-RL."""
+    return max(trained, TrialSettings().episodes)

@@ -21,7 +21,7 @@ from mulligan.rollout.tasksets import tasks_of
 from mulligan.settings import settings_of, with_values
 from mulligan.training.config import Config, shown_memories
 from mulligan.training.resolve import differences, flat, flat_settings, in_words, read_toml, resolve
-from mulligan.trial.settings import TrialSettings
+from mulligan.trial.settings import TrialSettings, evaluated_episodes
 
 WARM_START = "warm start"
 ORDER, RESULT = "order.json", "arm.json"
@@ -133,6 +133,9 @@ def plan_work(sweep: Sweep, folder: Path, *, warm_threads: int = 1) -> list[Work
     protocol = {"tasks": sweep.tasks, "seed_set": sweep.seed_set, "controls": list(sweep.controls)}
     settings = {arm.name: {"run.threads": "1", **sweep.settings, **arm.settings} for arm in sweep.arms}
     configs = {name: resolve(sweep.preset, None, flags) for name, flags in settings.items()}
+    longest = max(config.trial.episodes for config in configs.values())
+    if evaluated_episodes(longest) > evaluated_episodes(1):
+        protocol["episodes"] = longest  # RL's arms too: all are compared on the same trials
     _check_evaluations(sweep, configs)
     warm_starts = _warm_starts(sweep, configs)
     planned: dict[Path, Work] = {}

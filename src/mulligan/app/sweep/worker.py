@@ -15,7 +15,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -130,7 +130,8 @@ def work(order: Mapping[str, Any], report: Report, stop: Callable[[], bool] = la
 
 
 def _evaluate(config: Config, folder: Path, protocol: Mapping[str, Any], report: Report) -> dict[str, Any]:
-    """The arm on frozen tasks: as it was trained, three episodes, and the controls; then the further evaluations."""
+    """The arm on frozen tasks: as it was trained, with the sweep's episodes, and the controls; then the further
+    evaluations."""
     from mulligan.eval.plan import EvalPlan, create_folder, open_folder
     from mulligan.eval.run import run_plan
     from mulligan.players import as_trained, player_from
@@ -139,6 +140,7 @@ def _evaluate(config: Config, folder: Path, protocol: Mapping[str, Any], report:
 
     env = config.task.env
     trained_settings, trained_params = as_trained(config, env)
+    trained_settings = replace(trained_settings, episodes=protocol.get("episodes", trained_settings.episodes))
     engine = from_run(RunFolder.open(folder)).engine  # with the context that the run was trained with
     player = player_from(str(folder), device=config.model.device, **asdict(engine))
     evaluations = {"": {"controls": protocol["controls"]}, **protocol.get("also", {})}
