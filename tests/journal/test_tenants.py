@@ -53,6 +53,7 @@ ACTS: dict[str, Act] = {
     "correct": lambda journal, notes, file: journal.correct(random.Random(0).choice(notes), plan="corrected"),
     "supersede": lambda journal, notes, file: journal.supersede(notes[0], plan="superseded"),
     "confirm": lambda journal, notes, file: journal.confirm(notes[1]),
+    "quarantine": lambda journal, notes, file: journal.quarantine(notes[1]),
     "retire": lambda journal, notes, file: journal.retire(notes[2]),
     "delete": lambda journal, notes, file: [
         journal.delete(note=notes[0]),

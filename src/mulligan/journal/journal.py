@@ -219,6 +219,13 @@ class Journal:
         """Let a note be shown: a person has read it."""
         self._set_state(note_id, "confirmed", "confirmed by a person")
 
+    def quarantine(self, note_id: str) -> None:
+        """Put a note back to those that wait; its record begins anew.
+
+        One of an agent is tried in single episodes until an outcome confirms it, any other waits for a person.
+        """
+        self._set_state(note_id, "quarantined", "put into quarantine by a person")
+
     def retire(self, note_id: str) -> None:
         """Show a note no more."""
         self._set_state(note_id, "retired", "retired by a person")

@@ -127,11 +127,11 @@ def add_note(
 
 
 def set_state(scope: Scope, note_id: str, state: State, reason: str, superseded_by: str = "") -> None:
-    """Change a note's state by hand; one that is confirmed begins a new record."""
+    """Change a note's state by hand; one that may be shown again begins a new record."""
     stamp(scope, note_named(scope, note_id).task_class)
     note = note_named(scope, note_id, lock=True)
     values: Row = {"state": state, "reason": reason, "superseded_by": superseded_by}
-    if state == "confirmed":
+    if state in ("confirmed", "quarantined"):
         values |= _new_record(class_totals(scope, note.task_class))
     scope.update(NOTES, values, NOTES.c.id == note_id)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
 
 from mulligan.journal.baselines import Baseline, Baselines
 from mulligan.journal.budget import values
@@ -104,3 +105,18 @@ def _values(past: list[Row], bounds: Bounds) -> dict[str, Estimate]:
     columns = ([row[name] for row in past] for name in ("option", "reward", "propensities"))
     chosen, rewards, chances = columns
     return values(chosen, rewards, chances, bounds=bounds)
+
+
+def plain(value: Any) -> Any:
+    """Data as JSON carries it: numbers that are none are null."""
+    if is_dataclass(value):
+        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Mapping):
+        return {_key(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _key(key: Any) -> str:
+    return {True: "on", False: "off"}[key] if isinstance(key, bool) else str(key)

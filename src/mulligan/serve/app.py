@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
 import logging
-import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -18,6 +16,7 @@ from starlette.routing import Route
 
 from mulligan.errors import MulliganError, UsageError
 from mulligan.journal.journal import Journal
+from mulligan.journal.report import plain
 from mulligan.policy.base import Policy, ReplyFunction
 from mulligan.serve.episodes import Episodes
 from mulligan.serve.headers import Named
@@ -120,7 +119,7 @@ class ProxyApp:
         named = Named.of(request.scope["headers"], self.settings.namespace, self.settings.task_class)
         namespace = request.query_params.get("namespace", named.namespace)
         reports = await self.episodes.reports(namespace)
-        return _json({"namespace": namespace, "classes": [_plain(report) for report in reports]})
+        return _json({"namespace": namespace, "classes": [plain(report) for report in reports]})
 
     async def _metrics(self, request: Request) -> Response:
         try:
@@ -157,18 +156,3 @@ def _status(words: str) -> int:
 def _json(content: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     body = json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
     return Response(body, status, headers=headers, media_type="application/json")
-
-
-def _plain(value: Any) -> Any:
-    """Data as JSON carries it: numbers that are none are null."""
-    if dataclasses.is_dataclass(value):
-        return {each.name: _plain(getattr(value, each.name)) for each in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {_name(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _name(key: Any) -> str:
-    return {True: "on", False: "off"}[key] if isinstance(key, bool) else str(key)

@@ -29,6 +29,7 @@ COMMANDS = {
     "show": "list the trials of a run, or read one",
     "check": "test an environment against the contract",
     "serve": "the journal as a proxy before a model's server, or a local model as a server",
+    "journal": "a journal's worth and its notes: report, correct, quarantine, forget, export",
     "bench": "benchmarks",
 }
 _CLOSED = 141
