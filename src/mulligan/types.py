@@ -114,6 +114,9 @@ class Step(NamedTuple):
     """What the environment says about the reply itself, e.g. why it was not valid."""
     shaping: float = 0.0
     """Progress this step made, as a share of the task. Training may add it, weighted; it never crosses an episode."""
+    luck: float = 0.0
+    """What of `reward` was luck: the reward less what the reply was to be expected to earn here against this opponent,
+    over hidden cards and dice. Training learns from `reward - luck`, which has the same mean; nothing else reads it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +207,7 @@ class Turn:
     feedback: str = ""
     shaping: float = 0.0
     fault: Fault | None = None
+    luck: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,8 @@ def batch_from_groups(
 ) -> StepBatch:
     """The steps of `groups`. Trials that failed outside agent and task are left out, and so out of every baseline.
 
-    Shaping is `shaping_weight` times `Turn.shaping`, less the penalties; they fall on reflections as on turns.
+    A turn earns its reward without its luck. Shaping is `shaping_weight` times `Turn.shaping`, less the penalties; they
+    fall on reflections as on turns.
     `length_limit` is the most tokens a reply may have, `reflection_limit` that of reflections, the same where it is 0.
     """
     source = [(g, i) for g, group in enumerate(groups) for i, trial in enumerate(group.trials) if not trial.failed]
@@ -49,8 +50,9 @@ def batch_from_groups(
     ]
     if not np.isfinite(shaping).all():
         raise UsageError("the shaping of a turn must be finite")
+    rewards = [turn.reward - turn.luck for turn in turns]
     returns = flat_returns(
-        np.array([turn.reward for turn in turns], dtype=np.float64),
+        np.array(rewards, dtype=np.float64),
         turn_counts,
         episode_counts,
         gamma_step=gamma_step,
@@ -64,14 +66,14 @@ def batch_from_groups(
     forfeited = next_values(entered, episode_counts).tolist()
 
     paid: list[tuple[float, float, float, float]] = []  # value, reward, shaping, forfeit of each step
-    returns_and_shaping = zip(returns.turn.tolist(), shaping, strict=True)
+    of_turns = zip(returns.turn.tolist(), rewards, shaping, strict=True)
     entries = returns.entry.tolist()
     reflections = [own_reflection(trial, n) for trial in trials for n in range(len(trial.episodes))]
     for number, (episode, reflection) in enumerate(zip(episodes, reflections, strict=True)):
-        for t, turn in enumerate(episode.turns, 1):
-            value, shaped = next(returns_and_shaping)
+        for t in range(1, len(episode.turns) + 1):
+            value, reward, shaped = next(of_turns)
             forfeit = gamma_traj * forfeited[number] if t == len(episode.turns) else 0.0
-            paid.append((value, turn.reward, shaped, forfeit))
+            paid.append((value, reward, shaped, forfeit))
         if reflection is not None:
             tokens = reflection.completion.completion_tokens if reflection.completion else 0
             penalised = penalty(reflection.valid, tokens, reflection_limit or length_limit)

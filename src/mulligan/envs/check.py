@@ -266,7 +266,7 @@ def _step(env: Env, reply: str) -> Step:
     for name in ("observation", "state_key", "feedback"):
         if not isinstance(getattr(step, name), str):
             raise ContractBroken(f"{site}: {name} must be text (got {reprlib.repr(getattr(step, name))})")
-    for name in ("reward", "shaping"):
+    for name in ("reward", "shaping", "luck"):
         value = getattr(step, name)
         if not (isinstance(value, Real) and abs(cast(float, value)) <= sys.float_info.max):
             raise ContractBroken(f"{site}: {name} must be a finite number (got {reprlib.repr(value)})")

@@ -261,12 +261,13 @@ class KuhnPoker:
         self.betting += move
         self._let_opponent_move()
         reward, done = self.reward, self.over and self.hand == self.hands
+        luck = reward - self.expected_reward() if self.over and self.table else 0.0
         self.ended = Hand(self.card, self.hidden, self.betting) if self.over else None
         self.chips += reward
         if self.over and not done:
             self.before = self._summary(self._hand_text())
             self._deal()
-        return Step(self.observe(), reward, done, won=done and self.chips > 0, state_key=self._key())
+        return Step(self.observe(), reward, done, won=done and self.chips > 0, state_key=self._key(), luck=luck)
 
     def named(self, reply: str) -> tuple[str | None, str]:
         """The move that a reply names, or None and why."""
@@ -303,6 +304,24 @@ class KuhnPoker:
     @property
     def reward(self) -> float:
         return payoff(self.betting, self.seat, self.card, self.hidden) if self.over else 0.0
+
+    def expected_reward(self) -> float:
+        """What a hand that ended after the player's last move earns on average, against this opponent: over the card
+        that it may hold and its answers that end the hand."""
+        assert self.table is not None, "of a policy's next move nothing is known"
+        last = len(self.betting) - 1 - (len(self.betting) + self.seat) % 2  # the turn of the player's last move
+        cards = [Guess(self.table, card, 1.0) for card in range(3) if card != self.card]
+        for turn in range(2 - self.seat, last, 2):
+            cards = updated(cards, self.betting[:turn], self.betting[turn])
+        moved = self.betting[: last + 1]
+        endings = {moved: cards} if moved == self.betting else {moved + m: updated(cards, moved, m) for m in MOVES}
+        paid = [
+            (card.weight, payoff(betting, self.seat, self.card, card.theirs))
+            for betting, left in endings.items()
+            if betting in STAKES or betting in FOLDED
+            for card in left
+        ]
+        return sum(weight * chips for weight, chips in paid) / sum(weight for weight, _ in paid)
 
     @property
     def shown(self) -> int | None:

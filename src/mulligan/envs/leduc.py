@@ -77,6 +77,15 @@ class LeducPoker(SpielGame):
             f"Answer with {' or '.join(f'<action>{move}</action>' for move in reversed(MOVES))}"
         )
 
+    def step(self, reply: str) -> Step:
+        step = super().step(reply)
+        if not step.done or not step.valid or self.habit_named(self.opponent_name) is None:
+            return step
+        tree = hand_tree(GAME, self.seat, (self.opponent_name,))
+        before, action = tree.own_moves(self.state)[-1]
+        expected = tree.expected(before.information_state_string(self.seat - 1), action, 0)
+        return step._replace(luck=step.reward - expected)
+
     def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
         return LeducPlayer(self, kind, rng, skill, recall)
 

@@ -84,8 +84,12 @@ class Habitual:
     def __init__(self, habit: Habit, rng: random.Random) -> None:
         self.habit, self.rng, self.state = habit, rng, habit.start
 
+    def chances(self) -> Sequence[float]:
+        """Of its next move."""
+        return self.habit.chances(self.state)
+
     def move(self) -> int:
-        return draw(self.rng, self.habit.chances(self.state))
+        return draw(self.rng, self.chances())
 
     def see(self, own: int, agents: int) -> None:
         self.state = self.habit.after(self.state, own, agents)
@@ -212,11 +216,20 @@ class RepeatedGame:
         if mine is None:
             return Step(self.observe(), valid=False, state_key=self._key(), feedback=why)
         theirs = self.coming()
+        reward = self.payoffs.reward(mine, theirs, self.rounds)
+        luck = reward - self._expected_reward(mine)
         self._coming = None
         self.played.append((mine, theirs))
         ask(self.opponent_name, self.opponent.see, theirs, mine)
-        reward = self.payoffs.reward(mine, theirs, self.rounds)
-        return Step(self.observe(), reward, self.over, self.won, state_key=self._key())
+        return Step(self.observe(), reward, self.over, self.won, state_key=self._key(), luck=luck)
+
+    def _expected_reward(self, mine: int) -> float:
+        """What a move earns in the round to come, on average over the dice of the opponent's habit; what it does earn
+        where the opponent has none."""
+        rewards = [self.payoffs.reward(mine, theirs, self.rounds) for theirs in range(len(self.moves))]
+        if not isinstance(self.opponent, Habitual):
+            return rewards[self.coming()]
+        return sum(chance * reward for chance, reward in zip(self.opponent.chances(), rewards, strict=True))
 
     def named(self, reply: str) -> tuple[int | None, str]:
         """The move that a reply names, or None and why."""

@@ -412,6 +412,7 @@ class _TrialPlay:
             state_key=text_of("the state_key of step()", step.state_key),
             feedback=text_of("the feedback of step()", step.feedback),
             shaping=_number("shaping", step.shaping),
+            luck=_number("luck", step.luck),
         )
         self._hear(step.observation, step.state_key, step.feedback)
         return step
@@ -536,4 +537,4 @@ def _turn(
     observation: str, reply: Completion, step: Step, state_key: str, timeout_reward: float, fault: Fault | None
 ) -> Turn:
     reward = step.reward + timeout_reward
-    return Turn(observation, reply, reward, step.valid, state_key, step.feedback, step.shaping, fault)
+    return Turn(observation, reply, reward, step.valid, state_key, step.feedback, step.shaping, fault, step.luck)

@@ -57,6 +57,7 @@ class HandTree:
         self.reach, self.paid = np.array(self._reach), np.array(self._paid)
         """[ending, opponent] chance of it, and what it pays times the chance."""
         self.ending_numbers = {key: number for number, key in enumerate(self.endings)}
+        self.state_numbers = {state.key: number for number, state in enumerate(self.states)}
 
     def _children(self, nodes: Sequence[tuple[Any, Numbers]]) -> Children:
         """The information states and endings that follow from states of the game, each with its [opponent] chances."""
@@ -124,6 +125,11 @@ class HandTree:
             for action, children in state.actions.items():
                 total = total + chance * policy[state.key].get(action, 0.0) * self.paid[children.endings].sum(axis=0)
         return total
+
+    def expected(self, key: str, action: int, opponent: int) -> float:
+        """What hands pay on average that end after `action` in an information state, before the player moves again."""
+        endings = self.states[self.state_numbers[key]].actions[action].endings
+        return float(self.paid[endings, opponent].sum() / self.reach[endings, opponent].sum())
 
     def own_chances(self, policy: Mapping[str, Mapping[int, float]]) -> Numbers:
         """[information state] chance that a policy makes the moves that lead to it."""
