@@ -84,3 +84,21 @@ def open_tab(browser: Any) -> Iterator[Callable[..., Any]]:
     for context in contexts:
         context.close()
     assert not wrong
+
+
+def barriers(tab: Any) -> list[tuple[str, str, list[Any]]]:
+    """What axe-core finds serious on the page that is shown; skips where axe-core is not installed."""
+    if not AXE.is_file():
+        pytest.skip(f"axe-core is not in {AXE.parents[3]}; {WAY} where npm is")
+    tab.evaluate(AXE.read_text(encoding="utf-8"))
+    violations = tab.evaluate("() => axe.run()")["violations"]
+    return [
+        (each["id"], each["impact"], [node["target"] for node in each["nodes"]][:3])
+        for each in violations
+        if each["impact"] in ("serious", "critical")
+    ]
+
+
+def across(tab: Any) -> int:
+    """How wide the page is, in pixels."""
+    return int(tab.evaluate("() => document.documentElement.scrollWidth"))

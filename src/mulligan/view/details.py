@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from mulligan.errors import MulliganError, RunFolderError
-from mulligan.report.files import own_paths
 from mulligan.report.tables import CONTROL_NAMES, footnotes, room_name
-from mulligan.view.folder import inside, json_of, toml_of
+from mulligan.view.folder import inside, json_of, toml_of, without_links
 from mulligan.view.index import TrialIndex
 from mulligan.view.runs import card, within
 
@@ -134,7 +132,7 @@ def _compared(root: Path, names: Sequence[str]) -> _Compared:
     from mulligan.app.sweep.rows import read_rows
     from mulligan.report.comparison import grids, notes
 
-    paths = [_without_links(inside(root, name)) for name in names]
+    paths = [without_links(inside(root, name)) for name in names]
     try:
         rows = read_rows(paths)
         data = compare(rows, show_all=True)
@@ -179,15 +177,6 @@ def _section(section: Mapping[str, Any], scripted: Collection[str]) -> dict[str,
             if (gap := row["difference"]) and gap["ci"]
         ],
     }
-
-
-def _without_links(path: Path) -> Path:
-    """The folder, if all that is read of it lies in it."""
-    for each in own_paths(path):
-        kind = each.lstat().st_mode
-        if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
-            raise RunFolderError(f"{each} is a link, a pipe or a device, which a viewer does not follow")
-    return path
 
 
 def shared_tasks(first: TrialIndex, arm: str, second: TrialIndex, other_arm: str) -> list[dict[str, Any]]:

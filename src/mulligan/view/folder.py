@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
 from mulligan.errors import RunFolderError, UsageError
-from mulligan.report.files import read_json
+from mulligan.report.files import own_paths, read_json
 
 _DEPTH = 5
 """Folders under the one that is looked at: a sweep's arm's evaluation is three deep."""
@@ -108,6 +108,15 @@ def inside(root: Path, name: str) -> Path:
         path = path / part
         if not is_folder(path):
             raise UsageError(f"there is no run {name!r} in {root}")
+    return path
+
+
+def without_links(path: Path) -> Path:
+    """The folder, if all that is read of it lies in it."""
+    for each in own_paths(path):
+        kind = each.lstat().st_mode
+        if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
+            raise RunFolderError(f"{each} is a link, a pipe or a device, which a viewer does not follow")
     return path
 
 

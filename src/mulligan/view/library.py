@@ -14,6 +14,8 @@ from mulligan.view.curves import curves
 from mulligan.view.details import compared, detail, shared_tasks
 from mulligan.view.folder import inside
 from mulligan.view.index import TrialIndex
+from mulligan.view.models import Models
+from mulligan.view.noted import noted
 from mulligan.view.query import Wanted, page
 from mulligan.view.runs import card, run_cards, version
 from mulligan.view.trials import trial_page
@@ -35,6 +37,7 @@ class Library:
         if not self.root.is_dir():
             raise UsageError(f"there is no folder {root}")
         self._indexes: dict[str, TrialIndex] = {}
+        self._models = Models(self.root)
         self._lock = threading.Lock()
         self._answers: Mapping[str, Callable[[Params], Any]] = {
             "runs": lambda params: {"root": self.root.name, "runs": run_cards(self.root)},
@@ -42,6 +45,7 @@ class Library:
             "curves": lambda params: curves(self.root, _given(params, "run")),
             "trials": self._trials,
             "trial": self._trial,
+            "noted": self._noted,
             "compare": lambda params: compared(self.root, _several(params)),
             "shared": self._shared,
             "version": lambda params: {"version": version(self.root, _several(params))},
@@ -78,7 +82,14 @@ class Library:
     def _trial(self, params: Params) -> Any:
         name, arm = _given(params, "run"), _given(params, "arm")
         index = self.index(name, arm)
-        return {"card": card(self.root, name), "isBehind": index.is_behind, **trial_page(index, arm, _place(params))}
+        about = {"card": card(self.root, name), "isBehind": index.is_behind, "isLocal": self._models.knows(name)}
+        return {**about, **trial_page(index, arm, _number(params, "place"))}
+
+    def _noted(self, params: Params) -> Any:
+        name, arm = _given(params, "run"), _given(params, "arm")
+        at = (_number(params, "episode") - 1, _number(params, "turn") - 1)
+        index = self.index(name, arm)
+        return {"card": card(self.root, name), **noted(self._models, index, name, arm, _number(params, "place"), at)}
 
     def _shared(self, params: Params) -> Any:
         first, second = self._arm(params, ""), self._arm(params, "2")
@@ -116,8 +127,8 @@ def _several(params: Params) -> list[str]:
     return names
 
 
-def _place(params: Params) -> int:
-    text = _given(params, "place")
+def _number(params: Params, name: str) -> int:
+    text = _given(params, name)
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise ParameterError(f"place must be a whole number (got {text!r})")
+        raise ParameterError(f"{name} must be a whole number (got {text!r})")
     return int(text)

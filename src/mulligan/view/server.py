@@ -87,6 +87,9 @@ class _Guard:
             return PlainTextResponse(f"This page is for {' and '.join(self.hosts)} only.", 403)
         if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
             return PlainTextResponse("Requests must come from this page.", 403)
+        is_foreign = request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none")
+        if is_foreign and request.url.path.startswith("/api/"):  # a link to a page may stand anywhere
+            return PlainTextResponse("Requests must come from this page.", 403)
         if request.method not in ("GET", "HEAD"):
             return PlainTextResponse("There is nothing to change here.", 405)
         return self._without_token(request) if self.token else None

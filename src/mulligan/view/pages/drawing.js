@@ -3,13 +3,17 @@
 (() => {
   const { el } = mulligan;
 
-  /** The picture as a grid; `action` marks the cell that the agent chose. */
-  function picture(drawing, action = "", size = "") {
+  /** The picture as a grid; `action` marks the cell that the agent chose, `chances` (action -> share) shades cells. */
+  function picture(drawing, action = "", size = "", chances = null) {
     const chosen = action.trim().toLowerCase();
     const rows = drawing.rows.map((row) => el("div", { class: "drawn-row", "aria-hidden": "true" }, row.map(([kind, text, name]) => {
       const isChosen = name && name.toLowerCase() === chosen;
-      return el("span", { class: `cell k-${kind} ${kind === "open" && /^[1-8]$/.test(text) ? `near${text}` : ""} ${isChosen ? "chosen" : ""}`,
-        title: name || null }, text);
+      const share = chances && name ? chances.get(name.toLowerCase()) : undefined;
+      const cell = el("span", { class: `cell k-${kind} ${kind === "open" && /^[1-8]$/.test(text) ? `near${text}` : ""} ${isChosen ? "chosen" : ""} ${share === undefined ? "" : "likely"}`,
+        title: name ? (share === undefined ? name : `${name}: ${(100 * share).toFixed(1)} %`) : null },
+      share === undefined ? text : share >= 0.005 ? (100 * share).toFixed(0) : "");
+      if (share !== undefined) cell.style.setProperty("--heat", `${(100 * share).toFixed(1)}%`);
+      return cell;
     })));
     const longest = Math.max(...drawing.rows.map((row) => row.length));
     const label = drawing.words + (chosen ? `; the agent chose ${chosen}` : "");

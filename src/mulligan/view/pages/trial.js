@@ -1,7 +1,7 @@
 "use strict";
 /* A trial, turn by turn, with the slider over training; and two trials of one task side by side. */
 (() => {
-  const { el, address, load, pages, attempts, moments, settled, stage, timeline, whole, armName, lastPart, isTyping } = mulligan;
+  const { el, address, load, pages, attempts, moments, settled, stage, timeline, whole, armName, lastPart, isTyping, isStill } = mulligan;
 
   const about = (trial) => [trial.class, `seed ${trial.seed}`, trial.opponent ? `against ${trial.opponent}` : "", `memory: ${trial.memory}`].filter(Boolean).join(" · ");
 
@@ -67,6 +67,10 @@
       const focus = document.activeElement && document.activeElement.classList.contains("moment");
       line.replaceChildren(timeline(trial, moment, go));
       scene.replaceChildren(stage(trial, moment));
+      const episode = trial.episodes[moment.episode];
+      if (!isStill && trial.isLocal && episode && moment.episode && episode.remembered && episode.turns[moment.turn]) {
+        scene.querySelector(".world").append(el("p", {}, el("a", { class: "button", href: address("noted", { run: params.run, arm: params.arm, place: params.place, ...written(trial, moment) }) }, "What the note changed here")));
+      }
       if (focus) line.querySelector("[aria-current]").focus();
     };
     const other = (to) => to === null ? null : here({ place: to });
