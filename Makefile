@@ -5,13 +5,14 @@ READY := .venv/.installed
 SMOLLM2 := .venv/.smollm2
 ORACLE := .venv/oracle
 SERVE := .venv/serve
+TINKER := .venv/tinker
 BROWSER := .venv/.browser
 AXE := build/axe/.installed
 
 .NOTPARALLEL: # several targets install into one .venv
 # Without compiled files, each process of pytest rewrites every test file anew: 11 processor seconds to begin, not 8.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: install demo test test-slow test-view screenshots test-hostile test-journal test-journal-full test-serve test-seeds test-oracle check format bench results clean
+.PHONY: install demo test test-slow test-view screenshots test-hostile test-journal test-journal-full test-serve test-tinker test-seeds test-oracle check format bench results clean
 
 install: $(READY)
 	@echo 'installed; now: source .venv/bin/activate'
@@ -20,7 +21,7 @@ demo: $(READY)
 	$(BIN)/mulligan demo
 
 test: $(READY)
-	$(BIN)/pytest -m "not slow and not seeds and not hostile and not journal and not journal_full and not serve and not view" -n 2 --dist worksteal
+	$(BIN)/pytest -m "not slow and not seeds and not hostile and not journal and not journal_full and not serve and not view and not tinker" -n 2 --dist worksteal
 
 test-slow: $(READY) $(SMOLLM2) $(BROWSER)
 	$(BIN)/pytest -m slow -n 2 --dist worksteal
@@ -56,6 +57,10 @@ test-journal-full: $(READY)
 # Those clients leave sockets open, which is no fault of ours: pytest is not to look for them.
 test-serve: $(SERVE)/.installed
 	$(SERVE)/bin/pytest -p no:unraisableexception -m serve tests/serve
+
+# A real Tinker server, SkyRL on JAX and the CPU, in an environment of its own; its client leaves sockets open, as above.
+test-tinker: $(TINKER)/.installed
+	$(BIN)/pytest -p no:unraisableexception -m tinker tests/remote
 
 # The demonstration with two more seeds.
 test-seeds: $(READY)
@@ -111,6 +116,13 @@ $(SERVE)/.installed: $(READY) tests/serve/requirements.txt
 	$(PYTHON) -m venv $(SERVE)
 	$(SERVE)/bin/pip install --quiet --disable-pip-version-check --no-compile -r tests/serve/requirements.txt
 	$(SERVE)/bin/pip install --quiet --disable-pip-version-check --no-deps -e .
+	touch $@
+
+# The server needs other releases of transformers than the trainer, which speaks to it through Tinker's own client.
+$(TINKER)/.installed: $(READY) tests/remote/requirements.txt
+	$(PYTHON) -m venv $(TINKER)
+	$(TINKER)/bin/pip install --quiet --disable-pip-version-check --no-compile -r tests/remote/requirements.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[tinker]"
 	touch $@
 
 # For the shop's page in a real browser; that test is skipped where there is none.

@@ -1,8 +1,8 @@
 """Every policy by name, as the command line and `evaluate` take it.
 
 random | expert[:SKILL[:RECALL]] | hasty[:SKILL[:RECALL]] | omniscient | player:NAME[:SKILL[:RECALL]] |
-optimal[:GAMMA_TRAJ] | human | endpoint:MODEL | path/to/file.py:NAME | RUN | RUN@UPDATE | RUN@best | nano | smollm2 |
-hf:MODEL
+optimal[:GAMMA_TRAJ] | human | endpoint:MODEL | tinker:MODEL | path/to/file.py:NAME | RUN | RUN@UPDATE | RUN@best |
+nano | smollm2 | hf:MODEL
 
 A player is one of the environment's own; the optimal one plays any game that has a model. In a file, NAME is a function
 of the messages, a policy, or a class of policies that needs no arguments. RUN is a run folder, RUN@40 its checkpoint
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 MODELS = ("nano", "smollm2", "hf")
 """Models in this process."""
-NAMES = ("random", "expert", "hasty", "omniscient", "player", "optimal", "human", "endpoint", *MODELS)
+NAMES = ("random", "expert", "hasty", "omniscient", "player", "optimal", "human", "endpoint", "tinker", *MODELS)
 
 
 class Plays(NamedTuple):
@@ -77,6 +77,8 @@ def player_from(
         return Advised(
             player_from(_player_of(name, config), device=device, slots=slots, plays=plays, **endpoint), model
         )
+    if kind_of_policy == "tinker":
+        return _tinker(name, rest, slots, context, plays, endpoint.get("base_url"))
     if kind_of_policy == "optimal":
         return _optimal(name, rest, plays)
     return _other(name, kind_of_policy, rest, endpoint)
@@ -170,6 +172,22 @@ def _endpoint(model: str, options: dict[str, Any]) -> Policy:
         except (ValueError, TypeError):
             raise ParameterError(f'extra_body must be a JSON object like {{"top_k": 20}} (got {text!r})') from None
     return EndpointPolicy(model, **options)
+
+
+def _tinker(name: str, model: str, slots: int, context: int | None, plays: Plays | None, url: str | None) -> Policy:
+    """A model that a Tinker server samples from; its tokenizer is read here."""
+    if not model or not url:
+        raise UsageError("the tinker policy needs a model and a URL: --policy tinker:MODEL --base-url http://…")
+    with extra_named(f"the policy {name!r}"):
+        from mulligan.engine.tinker import TinkerEngine, connect, sampling_client
+        from mulligan.models.load import load_without_weights
+        from mulligan.policy.local import LocalPolicy
+        from mulligan.training.context import model_limit, played_context
+    loaded = load_without_weights(model)
+    if not context and plays is not None:
+        context = played_context(Mixture.parse(plays.env, plays.params), plays.settings, loaded)
+    client = sampling_client(connect(url), model.removeprefix("hf:"))
+    return LocalPolicy(TinkerEngine(client, slots=slots, context=context or model_limit(loaded)), loaded.renderer, name)
 
 
 def _from_file(path: Path, attribute: str) -> Policy:

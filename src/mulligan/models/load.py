@@ -93,6 +93,32 @@ def load(
     return Loaded(model, tokenizer, renderer)
 
 
+class Elsewhere:
+    """A model whose weights only a server has: its configuration."""
+
+    def __init__(self, config: Any) -> None:
+        self.config = config
+
+    def eval(self) -> None:
+        """Nothing to prepare here."""
+
+
+def load_without_weights(spec: str) -> Loaded:
+    """Tokenizer, renderer and configuration of a model (a folder or a hub name) that a server samples from."""
+    from transformers import AutoConfig
+
+    name = spec.removeprefix("hf:")
+    folder = Path(name)
+    with _quietly(), _told(f"model {spec!r}"):
+        if not folder.is_dir():
+            from huggingface_hub import snapshot_download
+
+            folder = Path(snapshot_download(name, allow_patterns=["*.json", "*.jinja", "*.model", "*.txt"]))
+        tokenizer = _read_tokenizer(folder, name)
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    return Loaded(Elsewhere(config), tokenizer, Renderer(tokenizer))
+
+
 def save(loaded: Loaded, folder: str | Path, *, merge: bool = False) -> None:
     """Write model and tokenizer as a folder that `load`, transformers and PEFT read.
 

@@ -147,11 +147,13 @@ def add_policy_options(parser: Parser, default: str | None) -> None:
         help="random, expert[:SKILL[:RECALL]], hasty[:SKILL[:RECALL]] (Sokoban), omniscient, "
         "player:NAME[:SKILL[:RECALL]] (another one of the environment), optimal[:GAMMA_TRAJ] (where the optimum can "
         "be computed), human, endpoint:MODEL, "
-        "file.py:NAME, a run folder, or a local model: nano, smollm2, hf:PATH "
+        "tinker:MODEL, file.py:NAME, a run folder, or a local model: nano, smollm2, hf:PATH "
         f"{f'({default})' if default else '(required)'}; SKILL and RECALL are shares from 0 to 1",
     )
     group.add_argument(
-        "--base-url", metavar="URL", help="OpenAI-compatible server, e.g. http://127.0.0.1:8000/v1 (OPENAI_BASE_URL)"
+        "--base-url",
+        metavar="URL",
+        help="OpenAI-compatible server, e.g. http://127.0.0.1:8000/v1 (OPENAI_BASE_URL); or a Tinker server's",
     )
     group.add_argument("--model", help="name of the endpoint's model (or endpoint:MODEL)")
     group.add_argument(
@@ -181,7 +183,8 @@ def endpoint_options(options: argparse.Namespace, params: Mapping[str, Any]) -> 
         guests.endpoint_options |= {name: value for name, value in given.items() if value and name != "model"}
         return given
     for name in ("base_url", "model", "extra_body"):
-        if given[name] is not None and options.policy and not options.policy.startswith("endpoint"):
+        heeded = ("endpoint", "tinker:") if name == "base_url" else ("endpoint",)
+        if given[name] is not None and options.policy and not options.policy.startswith(heeded):
             flag = f"--{name.replace('_', '-')}"
             raise UsageError(f"{flag} is for --policy endpoint:MODEL; the policy is {options.policy!r}")
     return given

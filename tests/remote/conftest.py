@@ -1,0 +1,39 @@
+"""A tiny Llama whose replies depend on everything, and a Tinker server of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from mulligan.models.load import load, save
+from remote.servers import SkyRL
+
+TINY = "nano:hidden=64,layers=2,heads=4,feedforward=128"
+
+
+@pytest.fixture(scope="session")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The model in a folder; its norms are not left at 1, and its replies are not the prompt's last token."""
+    loaded = load(TINY)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        for name, weight in loaded.model.named_parameters():
+            if "norm" in name:
+                torch.nn.init.uniform_(weight, 0.5, 1.5)
+            else:
+                torch.nn.init.normal_(weight, std=0.2)
+    folder = tmp_path_factory.mktemp("models") / "base"
+    save(loaded, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def server(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkyRL]:
+    """One that no test kills."""
+    skyrl = SkyRL(tmp_path_factory.mktemp("server"), base)
+    skyrl.start()
+    yield skyrl
+    skyrl.kill()
