@@ -10,7 +10,7 @@ from mulligan.view.folder import inside, json_lines, toml_of
 from mulligan.view.runs import is_at_work
 
 _SHOWN = {
-    "Solved on validation tasks": ("share", ("validation/p@1", "validation/p@2", "validation/p@3")),
+    "Solved on validation tasks": ("share", tuple(f"validation/p@{k}" for k in range(1, 6))),
     "Solved in training": ("share", ("p@1", "p@2", "p@3", "p@4", "p@5")),
     "Return of each episode": ("number", ("reward/1", "reward/2", "reward/3", "reward/4", "reward/5")),
     "Entropy of the replies": ("number", ("loss/entropy",)),
