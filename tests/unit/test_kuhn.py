@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kuhn_hands import BET, DEALS, PASS, J, K, Q, hand_of, play, world
-from mulligan.envs.kuhn import DRAWN, GROUPS, HABITS, STAKES, UNSEEN, KuhnPoker, opponent_table, payoff
+from mulligan.envs.kuhn import DRAWN, GROUPS, HABITS, STAKES, UNSEEN, VALIDATION, KuhnPoker, opponent_table, payoff
 from mulligan.envs.registry import build, make_task, spec
 from mulligan.errors import ParameterError, StopReason, UnknownName
 from mulligan.types import Task
@@ -295,7 +295,9 @@ def test_openspiel_is_not_needed_to_play() -> None:
 def test_groups_of_habits_are_for_training_and_for_evaluation() -> None:
     settled = {make_task("kuhn", seed, opponent="seen:4,drawn").opponent for seed in range(400)}
     assert settled == {*GROUPS["seen"], *DRAWN}
-    for (name, one), other in itertools.product(DRAWN.items(), UNSEEN):
+    assert GROUPS["validation"] == tuple(VALIDATION)
+    assert not {str(habit) for habit in VALIDATION.values()} & {str(habit) for habit in DRAWN.values()}
+    for (name, one), other in itertools.product({**DRAWN, **VALIDATION}.items(), UNSEEN):
         pairs = [pair for betting in one for pair in zip(one[betting], HABITS[other][betting], strict=True)]
         assert max(abs(a - b) for a, b in pairs) >= 0.1, (name, other)
         assert all(list(one[betting]) == sorted(one[betting]) for betting in one)

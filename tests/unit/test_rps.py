@@ -89,14 +89,15 @@ def test_drawn_habits_go_by_no_rule_that_is_kept_for_evaluation():
         return max(abs(a - b) for a, b in zip(one.chances(None), other.chances(None), strict=True))
 
     kept = [rule(rps.UNSEEN[name]) for name in ("stays", "win-stay", "lose-stay")]
-    for name, habit in rps.DRAWN.items():
+    drawn = {**rps.DRAWN, **rps.VALIDATION}
+    for name, habit in drawn.items():
         assert rule(habit) not in kept, name
         if None in rule(habit):  # it likes a throw, whatever was thrown before
             near = [
                 n for n in rps.UNSEEN if rule(rps.UNSEEN[n]) == rule(habit) and closest(habit, rps.UNSEEN[n]) < 0.08
             ]
             assert not near, name
-    assert len({str((rule(habit), habit.chances(0))) for habit in rps.DRAWN.values()}) == len(rps.DRAWN)
+    assert len({str((rule(habit), habit.chances(0))) for habit in drawn.values()}) == len(drawn)
 
 
 def test_a_group_may_have_a_weight():

@@ -88,6 +88,8 @@ HABITS: Mapping[str, Mapping[str, tuple[float, float, float]]] = {
 UNSEEN = ("soft-conservative", "soft-intermediate", "soft-aggressive", "always-bet", "always-pass")
 _DRAWN = 32
 """Habits of the group ``drawn``."""
+_VALIDATION = 8
+"""Habits of the group ``validation``, drawn in the same way from other numbers."""
 _APART = 0.1
 """What a habit of ``drawn`` differs by, in some chance, from each of ``unseen``."""
 
@@ -111,9 +113,13 @@ def _is_near(one: Mapping[str, Sequence[float]], other: Mapping[str, Sequence[fl
 
 
 DRAWN = {f"drawn-{number}": drawn_habit(number) for number in range(_DRAWN)}
+VALIDATION = {f"validation-{number}": drawn_habit(_DRAWN + number) for number in range(_VALIDATION)}
+"""Opponents to choose settings by: neither trained nor evaluated with."""
+_TABLES = {**HABITS, **DRAWN, **VALIDATION}
 GROUPS: Mapping[str, Sequence[str]] = {
     "seen": ("conservative", "intermediate", "aggressive"),
     "drawn": tuple(DRAWN),
+    "validation": tuple(VALIDATION),
     "unseen": UNSEEN,
 }
 """Names for several opponents."""
@@ -142,7 +148,7 @@ Table = Mapping[str, tuple[float, float]]
 @cache
 def opponent_table(name: str) -> Table:
     """The chances of (pass, bet) of opponent `name` at all twelve information states."""
-    habit = HABITS[name] if name in HABITS else DRAWN[name]
+    habit = _TABLES[name]
     bets = {f"{card}{betting}": chances[card] for betting, chances in habit.items() for card in range(3)}
     return {state: (1.0 - bet, bet) for state, bet in bets.items()}
 
@@ -156,11 +162,11 @@ def payoff(betting: str, seat: int, mine: int, theirs: int) -> float:
 
 def check_opponent(name: str) -> None:
     if not is_habit(name):
-        raise UnknownName("opponent of kuhn", name, [*HABITS, *DRAWN, *GROUPS])
+        raise UnknownName("opponent of kuhn", name, [*_TABLES, *GROUPS])
 
 
 def is_habit(name: str) -> bool:
-    return name in HABITS or name in DRAWN
+    return name in _TABLES
 
 
 def members(part: str) -> Sequence[str]:

@@ -94,6 +94,8 @@ _NEW_RULES = ("stays", "win-stay", "lose-stay")
 """Of ``unseen``, those that are no noisier version of a habit of ``seen``."""
 _DRAWN = 256
 """Habits of the group ``drawn``."""
+_VALIDATION = 16
+"""Habits of the group ``validation``, drawn in the same way from other numbers."""
 _APART = 0.08
 """What a habit of ``drawn`` differs by, in some chance, from each of ``unseen``."""
 
@@ -162,6 +164,8 @@ def _table(habit: Habit) -> list[list[Hashable]]:
 
 
 DRAWN: Mapping[str, Habit] = {f"drawn-{number}": drawn_habit(number) for number in range(_DRAWN)}
+VALIDATION: Mapping[str, Habit] = {f"validation-{n}": drawn_habit(_DRAWN + n) for n in range(_VALIDATION)}
+"""Opponents to choose settings by: neither trained nor evaluated with."""
 
 
 def _spiel() -> Any:
@@ -219,11 +223,12 @@ class RockPaperScissors(RepeatedGame):
     moves: ClassVar[tuple[str, ...]] = MOVES
     letters: ClassVar[str] = "abc"
     payoffs: ClassVar[Payoffs] = Payoffs(((0, -1, 1), (1, 0, -1), (-1, 1, 0)), most=1, par=0)
-    habits: ClassVar[Mapping[str, Habit]] = {**SEEN, **UNSEEN, **DRAWN}
+    habits: ClassVar[Mapping[str, Habit]] = {**SEEN, **UNSEEN, **DRAWN, **VALIDATION}
     groups: ClassVar[Mapping[str, Sequence[str]]] = {
         "seen": tuple(SEEN),
         "unseen": tuple(UNSEEN),
         "drawn": tuple(DRAWN),
+        "validation": tuple(VALIDATION),
         "bots": (),
     }
     lookahead: ClassVar[int] = 1

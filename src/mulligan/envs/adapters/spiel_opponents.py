@@ -75,7 +75,7 @@ _HABITS: Mapping[str, Mapping[str, Habit]] = {
         "brawler": _leduc_habit((RAISE, CALL), (FOLD, RAISE, CALL)),
         "thief": _leduc_habit((CALL,), (FOLD, RAISE, CALL)),
     },
-    "kuhn_poker": {name: _kuhn_habit(name) for name in (*kuhn.HABITS, *kuhn.DRAWN)},
+    "kuhn_poker": {name: _kuhn_habit(name) for name in (*kuhn.HABITS, *kuhn.DRAWN, *kuhn.VALIDATION)},
     "tic_tac_toe": {name: _tictactoe_habit(name) for name in tictactoe.PREFERRED},
 }
 
