@@ -45,15 +45,16 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @contextmanager
-def serving(root: Path) -> Iterator[str]:
-    """The pages of a folder; gives their address."""
+def serving(root: Any, journal: Any = None, home: str = "") -> Iterator[str]:
+    """The pages of a folder, with a journal beside it, or of a journal alone; gives their address."""
     import uvicorn
 
     from mulligan.view.library import Library
     from mulligan.view.server import application, listen
 
     bound = listen("127.0.0.1", 0)
-    config = uvicorn.Config(application(Library(root, patience=60.0)), log_level="critical", lifespan="off")
+    library = Library(root, patience=60.0, journal=journal) if isinstance(root, Path) else root
+    config = uvicorn.Config(application(library, home=home), log_level="critical", lifespan="off")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
     thread.start()

@@ -34,19 +34,24 @@ Row = dict[str, Any]
 class Store:
     """A database of journals; safe for threads and for processes, forked ones too."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, read_only: bool = False) -> None:
+        """read_only: nothing is created, migrated or written, by the database's own word."""
         self.url = _parsed(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         options = {"connect_args": {"timeout": BUSY_SECONDS}} if self.is_sqlite else {"pool_pre_ping": True}
+        opened = _read_only(self.url, options) if read_only else self.url
         try:
-            self.engine = sa.create_engine(self.url, pool_timeout=BUSY_SECONDS, **options)
+            self.engine = sa.create_engine(opened, pool_timeout=BUSY_SECONDS, **options)
         except ModuleNotFoundError as error:
             raise MissingExtra("a journal in PostgreSQL", "postgresql") from error
         if self.is_sqlite:
-            sa.event.listen(self.engine, "connect", _prepare_sqlite)
+            sa.event.listen(self.engine, "connect", _by_hand if read_only else _prepare_sqlite)
             sa.event.listen(self.engine, "begin", _begin_sqlite)
         _renew_after_fork(self.engine)
-        self._create_or_migrate()
+        if read_only:
+            self._check_version()
+        else:
+            self._create_or_migrate()
 
     def __str__(self) -> str:
         return self.url.render_as_string(hide_password=True)
@@ -97,6 +102,15 @@ class Store:
         except (sa.exc.DBAPIError, sa.exc.TimeoutError, sqlite3.Error) as error:
             cause = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
             raise JournalError(f"journal {self}: {cause}") from error
+
+    def _check_version(self) -> None:
+        with self.reading("") as scope:
+            version = _version(scope._connection)
+        if version != schema.VERSION:
+            is_newer = version is not None and version > schema.VERSION
+            way_on = "made by a newer Mulligan" if is_newer else "mulligan journal report brings it up to date"
+            kind = "no journal" if version is None else f"schema version {version}, and {schema.VERSION} is read here"
+            raise JournalError(f"journal {self}: {kind}" + ("" if version is None else f"; {way_on}"))
 
     def _create_or_migrate(self) -> None:
         with self._connected() as connection:
@@ -203,8 +217,21 @@ def _parsed(url: str) -> sa.URL:
     return parsed.set(drivername="postgresql+psycopg") if parsed.drivername == "postgresql" else parsed
 
 
-def _prepare_sqlite(connection: Any, _: object) -> None:
+def _read_only(url: sa.URL, options: dict[str, Any]) -> sa.URL:
+    """The address of a store that is only read; what else its driver needs is put into `options`."""
+    if url.get_backend_name() == "sqlite":
+        path = os.path.abspath(str(url.database)).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+        return url.set(database=f"file:{path}", query={"mode": "ro", "uri": "true"})
+    options["connect_args"] = {"options": "-c default_transaction_read_only=on"}
+    return url
+
+
+def _by_hand(connection: Any, _: object) -> None:
     connection.isolation_level = None  # sqlite3 itself begins no transaction: `_begin_sqlite` does
+
+
+def _prepare_sqlite(connection: Any, _: object) -> None:
+    _by_hand(connection, None)
     for setting in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON"):
         connection.execute(f"PRAGMA {setting}")
 

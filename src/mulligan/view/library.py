@@ -7,7 +7,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mulligan.errors import ParameterError, UnknownName, UsageError
 from mulligan.view.curves import curves
@@ -20,6 +20,9 @@ from mulligan.view.query import Wanted, page
 from mulligan.view.runs import card, run_cards, version
 from mulligan.view.trials import trial_page
 
+if TYPE_CHECKING:
+    from mulligan.view.journals import JournalPages
+
 Params = Mapping[str, str]
 PATIENCE = 0.5
 """Seconds that a question waits for the index; a thread goes on with it, and pages say how far it is."""
@@ -29,10 +32,17 @@ _BETWEEN = "\n"
 """Between the names of several runs: a name may hold anything else."""
 
 
-class Library:
-    """The runs of one folder."""
+class Answering(Protocol):
+    """What pages ask: a folder of runs, or a journal alone."""
 
-    def __init__(self, root: Path, patience: float = PATIENCE) -> None:
+    def answer(self, question: str, params: Params) -> Any:
+        """The answer as plain data; raises `MulliganError` where there is none."""
+
+
+class Library:
+    """The runs of one folder, and a journal beside them."""
+
+    def __init__(self, root: Path, patience: float = PATIENCE, journal: JournalPages | None = None) -> None:
         self.root, self.patience = root.absolute(), patience
         if not self.root.is_dir():
             raise UsageError(f"there is no folder {root}")
@@ -40,7 +50,11 @@ class Library:
         self._models = Models(self.root)
         self._lock = threading.Lock()
         self._answers: Mapping[str, Callable[[Params], Any]] = {
-            "runs": lambda params: {"root": self.root.name, "runs": run_cards(self.root)},
+            "runs": lambda params: {
+                "root": self.root.name,
+                "runs": run_cards(self.root),
+                "hasJournal": journal is not None,
+            },
             "run": self._run,
             "curves": lambda params: curves(self.root, _given(params, "run")),
             "trials": self._trials,
@@ -49,6 +63,7 @@ class Library:
             "compare": lambda params: compared(self.root, _several(params)),
             "shared": self._shared,
             "version": lambda params: {"version": version(self.root, _several(params))},
+            **(journal.answers if journal is not None else {}),
         }
 
     def answer(self, question: str, params: Params) -> Any:

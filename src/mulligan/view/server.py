@@ -10,6 +10,7 @@ import hmac
 import json
 import socket
 from collections.abc import Awaitable, Callable
+from html import escape
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
@@ -24,7 +25,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mulligan.errors import MulliganError, RunFolderError, UsageError
 from mulligan.report.run import finite
-from mulligan.view.library import Library
+from mulligan.view.library import Answering
 
 PAGES = Path(__file__).with_name("pages")
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -44,15 +45,19 @@ _COOKIE = "mulligan_view"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
-def application(library: Library, hosts: tuple[str, ...] = LOOPBACK, token: str = "") -> ASGIApp:
-    """The pages of `library` under these host names; any name where there is a token."""
+def application(library: Answering, hosts: tuple[str, ...] = LOOPBACK, token: str = "", home: str = "") -> ASGIApp:
+    """The pages of `library` under these host names; any name where there is a token. `home` is the page it begins at,
+    where that is not the list of runs."""
 
     async def static(request: Request) -> Response:
         name = request.path_params.get("name") or "index.html"
         path = PAGES / name
         if path.parent != PAGES or path.suffix not in TYPES or not path.is_file():
             return PlainTextResponse("There is no such page.", 404)
-        return Response(path.read_bytes(), media_type=f"{TYPES[path.suffix]}; charset=utf-8")
+        content = path.read_bytes()
+        if home and name == "index.html":
+            content = content.replace(b'<html lang="en">', f'<html lang="en" data-home="{escape(home)}">'.encode())
+        return Response(content, media_type=f"{TYPES[path.suffix]}; charset=utf-8")
 
     async def data(request: Request) -> Response:
         try:

@@ -7,10 +7,15 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mulligan.app.cli.options import Parser
-from mulligan.errors import MissingExtra, UsageError
+from mulligan.errors import MissingExtra, UsageError, extra_named
 from mulligan.text import visible
+
+if TYPE_CHECKING:
+    from mulligan.view.journals import JournalPages
+    from mulligan.view.library import Answering
 
 _PORT = 8520
 """The same each time, so that a link to a turn holds."""
@@ -19,7 +24,14 @@ _LEAST_TOKEN = 16
 
 
 def add_options(parser: Parser) -> None:
-    parser.add_argument("folder", nargs="?", default="runs", help="a run, or a folder of runs (runs)")
+    parser.add_argument("folder", nargs="?", default="runs", help="a run, a folder of runs (runs), or a journal")
+    parser.add_argument("--journal", metavar="DB", help="a journal beside the runs: SQLite file or address")
+    parser.add_argument(
+        "--namespace",
+        action="append",
+        metavar="NAME",
+        help="a tenant of the journal to show; may be repeated (default)",
+    )
     parser.add_argument("--port", type=int, default=_PORT, metavar="N", help=f"port; 0: any that is free ({_PORT})")
     parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="address to listen at (127.0.0.1)")
     parser.add_argument(
@@ -36,7 +48,20 @@ def run(parser: Parser, words: list[str]) -> int:
     from mulligan.view.library import Library
 
     options = parser.parse_args(words)
-    library = Library(Path(options.folder))
+    is_journal = "://" in options.folder or Path(options.folder).is_file()
+    if is_journal and options.journal:
+        raise UsageError("view: the journal is given twice; give a folder of runs with --journal")
+    address = options.folder if is_journal else options.journal
+    if options.export and address:
+        raise UsageError("view: --export writes runs; a journal is shown by the server alone")
+    if options.namespace and not address:
+        raise UsageError("view: --namespace needs --journal")
+    journal = _journal(address, options.namespace or ["default"]) if address else None
+    answering: Answering
+    if is_journal and journal is not None:
+        answering = journal
+    else:
+        answering = library = Library(Path(options.folder), journal=journal)
     if options.export:
         from mulligan.view.export import export_site
 
@@ -50,15 +75,25 @@ def run(parser: Parser, words: list[str]) -> int:
         raise MissingExtra("mulligan view", "view") from None
     bound = listen(options.host, options.port)
     name = f"[{options.host}]" if ":" in options.host else options.host
-    address = f"http://{name}:{bound.getsockname()[1]}/"
-    sys.stdout.write(f"{options.folder} at {address}{'?token=…' if token else ''}; Ctrl-C ends it\n")
+    url = f"http://{name}:{bound.getsockname()[1]}/"
+    what = str(journal.store) if is_journal and journal is not None else options.folder
+    sys.stdout.write(visible(f"{what} at {url}{'?token=…' if token else ''}; Ctrl-C ends it\n"))
     sys.stdout.flush()
     if not options.no_browser and not token:
         import webbrowser
 
-        webbrowser.open(address)
-    serve(application(library, token=token), bound)
+        webbrowser.open(url)
+    serve(application(answering, token=token, home="#/journal" if is_journal else ""), bound)
     return 0
+
+
+def _journal(address: str, namespaces: list[str]) -> JournalPages:
+    with extra_named("mulligan view --journal", "journal"):
+        from mulligan.view.journals import JournalPages
+    file = address.removeprefix("sqlite:///")
+    if "://" not in file and not Path(file).is_file():
+        raise UsageError(f"there is no journal {address}")
+    return JournalPages(address, namespaces)
 
 
 def _token(variable: str | None, host: str) -> str:

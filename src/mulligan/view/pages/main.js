@@ -37,7 +37,7 @@
     trail.replaceChildren(...[["runs", "#/"], ...about.trail].map(([text, href]) => el("a", { href }, text)));
     if (!isAgain && shown !== null && shown !== name) { window.scrollTo(0, 0); main.focus({ preventScroll: true }); }
     shown = name;
-    watch(about.isList ? ["runs", {}] : about.runs.length ? ["version", { runs: about.runs.join("\n") }] : null);
+    watch(about.follow ? about.follow : about.isList ? ["runs", {}] : about.runs.length ? ["version", { runs: about.runs.join("\n") }] : null);
     if (about.isReading && !isStill) timer = setTimeout(() => show(true), READING);
   }
 

@@ -35,7 +35,7 @@
   }
 
   pages.runs = async (params, place) => {
-    const { root, runs } = await load("runs");
+    const { root, runs, hasJournal } = await load("runs");
     for (const id of [...chosen]) if (!runs.some((run) => run.id === id)) chosen.delete(id);
     const body = el("tbody", {});
     const compare = el("div", { class: "choice" });
@@ -67,6 +67,7 @@
     place.replaceChildren(el("h1", {}, isReport ? "Report" : "Runs"),
       runs.length ? el("p", { class: "lead" }, `The runs in ${root}. Choose one to see its curves and to read its trials; tick two to compare them.`)
         : el("p", { class: "lead" }, "There is no run here yet. ", el("code", {}, "mulligan eval minesweeper --policy expert --tasks 16 --run runs/first"), " makes one."),
+      hasJournal ? el("p", {}, el("a", { class: "button", href: address("journal") }, "The journal")) : "",
       el("div", { class: "filters" },
         el("label", {}, "Filter ", el("input", { type: "search", value: wanted.text, placeholder: "name, game, model …",
           input: (event) => { wanted.text = event.target.value; refill(); } })),
