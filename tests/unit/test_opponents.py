@@ -157,7 +157,7 @@ def test_one_that_hangs_forfeits_too_also_at_the_first_move_of_the_game(monkeypa
 
 
 def test_opponents_of_poker_that_fail_forfeit(monkeypatch):
-    monkeypatch.setitem(kuhn.HABITS, "broken", {})
+    monkeypatch.setitem(kuhn.PLAYABLE, "broken", {})
     assert_forfeit("kuhn", {"opponent": "broken", "seat": 2}, "broken raised KeyError")
     habits = pytest.importorskip("mulligan.envs.adapters.spiel_opponents")._HABITS
     monkeypatch.setitem(habits["leduc_poker"], "broken", lambda state: {7: 1.0})

@@ -115,7 +115,7 @@ def _is_near(one: Mapping[str, Sequence[float]], other: Mapping[str, Sequence[fl
 DRAWN = {f"drawn-{number}": drawn_habit(number) for number in range(_DRAWN)}
 VALIDATION = {f"validation-{number}": drawn_habit(_DRAWN + number) for number in range(_VALIDATION)}
 """Opponents to choose settings by: neither trained nor evaluated with."""
-_TABLES = {**HABITS, **DRAWN, **VALIDATION}
+PLAYABLE = {**HABITS, **DRAWN, **VALIDATION}
 GROUPS: Mapping[str, Sequence[str]] = {
     "seen": ("conservative", "intermediate", "aggressive"),
     "drawn": tuple(DRAWN),
@@ -148,7 +148,7 @@ Table = Mapping[str, tuple[float, float]]
 @cache
 def opponent_table(name: str) -> Table:
     """The chances of (pass, bet) of opponent `name` at all twelve information states."""
-    habit = _TABLES[name]
+    habit = PLAYABLE[name]
     bets = {f"{card}{betting}": chances[card] for betting, chances in habit.items() for card in range(3)}
     return {state: (1.0 - bet, bet) for state, bet in bets.items()}
 
@@ -162,11 +162,11 @@ def payoff(betting: str, seat: int, mine: int, theirs: int) -> float:
 
 def check_opponent(name: str) -> None:
     if not is_habit(name):
-        raise UnknownName("opponent of kuhn", name, [*_TABLES, *GROUPS])
+        raise UnknownName("opponent of kuhn", name, [*HABITS, *GROUPS])
 
 
 def is_habit(name: str) -> bool:
-    return name in _TABLES
+    return name in PLAYABLE
 
 
 def members(part: str) -> Sequence[str]:
