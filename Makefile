@@ -6,13 +6,14 @@ SMOLLM2 := .venv/.smollm2
 ORACLE := .venv/oracle
 SERVE := .venv/serve
 TINKER := .venv/tinker
+RAY := .venv/.ray
 BROWSER := .venv/.browser
 AXE := build/axe/.installed
 
 .NOTPARALLEL: # several targets install into one .venv
 # Without compiled files, each process of pytest rewrites every test file anew: 11 processor seconds to begin, not 8.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: install demo test test-slow test-view screenshots test-hostile test-journal test-journal-full test-serve test-tinker test-seeds test-oracle check format bench results clean
+.PHONY: install demo test test-slow test-view screenshots test-hostile test-journal test-journal-full test-serve test-tinker test-scale test-seeds test-oracle check format bench results clean
 
 install: $(READY)
 	@echo 'installed; now: source .venv/bin/activate'
@@ -21,7 +22,7 @@ demo: $(READY)
 	$(BIN)/mulligan demo
 
 test: $(READY)
-	$(BIN)/pytest -m "not slow and not seeds and not hostile and not journal and not journal_full and not serve and not view and not tinker" -n 2 --dist worksteal
+	$(BIN)/pytest -m "not slow and not seeds and not hostile and not journal and not journal_full and not serve and not view and not tinker and not scale" -n 2 --dist worksteal
 
 test-slow: $(READY) $(SMOLLM2) $(BROWSER)
 	$(BIN)/pytest -m slow -n 2 --dist worksteal
@@ -61,6 +62,10 @@ test-serve: $(SERVE)/.installed
 # A real Tinker server, SkyRL on JAX and the CPU, in an environment of its own; its client leaves sockets open, as above.
 test-tinker: $(TINKER)/.installed
 	$(BIN)/pytest -p no:unraisableexception -m tinker tests/remote
+
+# Environments in workers of Ray; one minute, and one for pip.
+test-scale: $(READY) $(RAY)
+	$(BIN)/pytest -m scale tests/scale
 
 # The demonstration with two more seeds.
 test-seeds: $(READY)
@@ -124,6 +129,10 @@ $(TINKER)/.installed: $(READY) tests/remote/requirements.txt
 	$(TINKER)/bin/pip install --quiet --disable-pip-version-check --no-compile -r tests/remote/requirements.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[tinker]"
 	touch $@
+
+$(RAY): $(READY)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[ray]"
+	touch $(RAY)
 
 # For the shop's page in a real browser; that test is skipped where there is none.
 $(BROWSER): $(READY)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from mulligan.errors import UsageError
 
-_VARIABLE = "MULLIGAN_TRUST"
+TRUSTED = "MULLIGAN_TRUST"
 _BETWEEN = "\n"
 _EVERYTHING = "*"
 _FILE = re.compile(r"[^\s\0,;'\"=][^\0,;'\"=\n]{0,4096}?\.py(?=:|$|[\s,;'\"])")
@@ -23,6 +23,7 @@ _SINGLE_FILE = re.compile(r"([^\0\n{}]+?\.py)(?::[^\0\n{}]*)?")
 """A name of its own, whose path may have anything in it."""
 _ENDPOINT = re.compile(r"endpoint:[^\s\0,;'\"=>]+")
 """A server's model that is an opponent."""
+_CLUSTER = re.compile(r"(?:ray://)?[\w.-]+:\d{2,5}\b")
 
 
 def trust(*names: object) -> None:
@@ -66,6 +67,15 @@ def check_server(model: str) -> None:
         )
 
 
+def check_cluster(address: str) -> None:
+    """Raise unless a person has named this cluster of Ray: its answers are Python objects, which may run code."""
+    if address not in ("", "auto") and not trusts_everything() and address not in _trusted():
+        raise UsageError(
+            f"{address} is a cluster that a run folder names, and you do not; to use it, name it on the command line "
+            f"(--ray.address {address}; in Python mulligan.trust({address!r}))"
+        )
+
+
 def flag(*names: object) -> str:
     """What the command that continues a run needs besides, if a file or an endpoint is among what the run names."""
     texts = [str(name) for name in names]
@@ -77,13 +87,13 @@ def _trust_named(text: str) -> None:
     value = text.partition("=")[2]  # --task.env=FILE
     singles = map(_SINGLE_FILE.fullmatch, (text, value, *text.split(","), *value.split(",")))
     files = [*_FILE.findall(text), *(single[1] for single in singles if single)]
-    _add({str(Path(file).resolve()) for file in files} | set(_ENDPOINT.findall(text)))
+    _add({str(Path(file).resolve()) for file in files} | {*_ENDPOINT.findall(text), *_CLUSTER.findall(text)})
 
 
 def _add(names: set[str]) -> None:
     if names:
-        os.environ[_VARIABLE] = _BETWEEN.join(sorted({*_trusted(), *names}))
+        os.environ[TRUSTED] = _BETWEEN.join(sorted({*_trusted(), *names}))
 
 
 def _trusted() -> set[str]:
-    return set(filter(None, os.environ.get(_VARIABLE, "").split(_BETWEEN)))
+    return set(filter(None, os.environ.get(TRUSTED, "").split(_BETWEEN)))

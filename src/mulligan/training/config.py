@@ -96,6 +96,14 @@ class EngineConfig:
 
 
 @dataclass(frozen=True)
+class RayConfig:
+    """Where environments run that are slow: a browser, a simulator."""
+
+    workers: Annotated[int, "Processes of Ray that hold the environments; 0: this process holds them.", AT_LEAST_0] = 0
+    address: Annotated[str, "A cluster, HOST:PORT or auto; empty: this machine."] = ""
+
+
+@dataclass(frozen=True)
 class WarmstartConfig:
     """Supervised training on scripted play, before the first update."""
 
@@ -165,6 +173,7 @@ class Config:
     trial: TrialSettings = TrialSettings(sampling=Sampling(temperature=1.0))
     model: ModelConfig = ModelConfig()
     engine: EngineConfig = EngineConfig()
+    ray: RayConfig = RayConfig()
     warmstart: WarmstartConfig = WarmstartConfig()
     algo: AlgoConfig = AlgoConfig()
     optim: OptimConfig = OptimConfig()

@@ -37,6 +37,7 @@ from mulligan.policy.threads import EventLoop
 from mulligan.policy.writer import Advised
 from mulligan.report.run import RunFolder
 from mulligan.rollout.groups import Mixture, draw_tasks, play_groups
+from mulligan.rollout.ray_worlds import RayWorlds
 from mulligan.training import checkpoint
 from mulligan.training.config import Config
 from mulligan.training.context import bytes_to_come, fixed_context, keep_settings
@@ -47,6 +48,7 @@ from mulligan.training.step import Learner, UpdateData
 from mulligan.training.validation import RETRIES, TRIALS_AT_A_TIME, Validation
 from mulligan.training.warmstart import warm_start
 from mulligan.trial import prompts
+from mulligan.trial.runner import run_trial
 from mulligan.trial.settings import TrialSettings
 from mulligan.trusted import check_server
 from mulligan.types import Group, Trial
@@ -144,6 +146,10 @@ class Trainer:
         mixture = Mixture.parse(config.task.env, config.task.params)
         self.mixture = replace(mixture, env_timeout=config.trial.env_timeout)
         self.concurrency = TRIALS_AT_A_TIME
+        self.worlds = (
+            RayWorlds(config.ray.workers, config.ray.address, config.trial.env_timeout) if config.ray.workers else None
+        )
+        self.play_trial = self.worlds.play if self.worlds else run_trial
         self.history = History()
         self.loop = EventLoop()
         self.playing: dict[int, _Playing] = {}
@@ -151,7 +157,7 @@ class Trainer:
         self.metrics = MetricsFile(folder.path / "metrics.jsonl")
         self.validation = None
         if config.run.validate_every or not config.run.updates:  # a warm start alone is validated once
-            self.validation = Validation(config, self.mixture, self.policy, self.loop.run)
+            self.validation = Validation(config, self.mixture, self.policy, self.loop.run, self.play_trial)
 
     def _agent(self, trained: LocalPolicy) -> Policy:
         """Who plays: the model itself, or a frozen player that it advises."""
@@ -180,6 +186,8 @@ class Trainer:
         finally:
             gc.unfreeze()
             self.loop.close()
+            if self.worlds is not None:
+                self.worlds.close()
 
     def _run(self) -> None:
         start = 0
@@ -342,6 +350,7 @@ class Trainer:
             retries=RETRIES,
             on_failure=lambda trial: playing.failures.update([_why_failed(trial)]),
             on_last=playing.all_begun.set,
+            play=self.play_trial,
         )
         if all(trial.failed for group in self._own(groups, update) for trial in group.trials):
             raise MulliganError(f"every trial of update {update + 1} failed; the first failure: {_first_error(groups)}")

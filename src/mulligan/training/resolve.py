@@ -33,7 +33,7 @@ Changes = dict[str, tuple[Any, Any]]
 MAY_CHANGE = frozenset((
     "run.updates", "run.threads", "run.checkpoint_every", "run.keep", "run.save_trials_every", "run.validate_every",
     "run.validation_tasks", "run.diversity_tasks", "run.evaluate", "trial.env_timeout", "model.device",
-    "model.gradient_checkpointing", "engine.slots", "warmstart.processes", "optim.tokens",
+    "model.gradient_checkpointing", "engine.slots", "ray.workers", "ray.address", "warmstart.processes", "optim.tokens",
 ))  # fmt: skip
 """How long a run goes on, what it keeps and measures, and how it is computed: not what it learns from, nor how."""
 

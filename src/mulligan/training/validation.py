@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -15,6 +15,7 @@ from mulligan.rollout.groups import Mixture
 from mulligan.rollout.tasksets import next_alike, tasks_of
 from mulligan.seeding import derive
 from mulligan.training.config import Config
+from mulligan.trial.runner import run_trial
 from mulligan.trial.settings import evaluated_episodes
 from mulligan.types import Completion, Episode, Trial
 
@@ -31,10 +32,16 @@ class Validation:
     """Validation tasks of every environment of a run; always the same ones."""
 
     def __init__(
-        self, config: Config, mixture: Mixture, policy: Policy, run: Callable[[Callable[[], Any]], Any]
+        self,
+        config: Config,
+        mixture: Mixture,
+        policy: Policy,
+        run: Callable[[Callable[[], Any]], Any],
+        play: Callable[..., Awaitable[Trial]] = run_trial,
     ) -> None:
-        """`run` runs a coroutine to its end. Too few tasks are an error only where validation was asked for."""
-        self.config, self.policy, self.run = config.run, policy, run
+        """`run` runs a coroutine to its end, and `play` is what plays a trial. Too few tasks are an error only where
+        validation was asked for."""
+        self.config, self.policy, self.run, self.play_trial = config.run, policy, run, play
         self.settings = config.trial
         self.episodes = evaluated_episodes(config.trial.episodes)  # as evaluations have, so that both agree
         related = self.episodes - 1 if config.task.related else 0
@@ -81,7 +88,7 @@ class Validation:
         trials: dict[int, Trial] = {}
         settings = replace(self.settings, episodes=episodes, announced=self.episodes)
         playing = partial(collect, jobs, self.policy, settings, concurrency=TRIALS_AT_A_TIME, retries=RETRIES)
-        self.run(partial(playing, on_trial=trials.__setitem__))
+        self.run(partial(playing, on_trial=trials.__setitem__, play=self.play_trial))
         return [trials[index] for index in sorted(trials)]
 
 

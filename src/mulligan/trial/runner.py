@@ -58,6 +58,8 @@ ReflectionSource = Callable[[int], Reflection | None]
 """Episode index -> the reflection to show after it, instead of asking the agent (a control)."""
 MemorySource = Callable[[int], str | None]
 """Episode index -> what to show before its first observation, instead of what the agent remembers (a control)."""
+Build = Callable[[Task], Env]
+"""What makes the world of a task."""
 LONGEST_TRIAL = 5_000_000
 """Characters that a world may give in a trial. It is stored as one line, with up to 12 bytes a character, and lines of
 more than 64 MB are not read back."""
@@ -80,6 +82,7 @@ async def run_trial(
     stand_in: Policy | None = None,
     notes: str = "",
     reflect_last: bool = False,
+    build: Build = registry.build,
     **overrides: Any,
 ) -> Trial:
     """Play one trial: up to N episodes of `task`, with reflections and memory between them.
@@ -87,10 +90,11 @@ async def run_trial(
     `task` may be a live environment instead. `related` are the tasks of the second and later episodes, where they are
     others of the same class. Of each episode the toss of a coin decides whether `stand_in` plays it in place of
     `policy`, which reflects on it and remembers it as its own. `notes` of earlier trials stand before all else that an
-    episode is shown; with `reflect_last` a reflection is asked for after the last episode too. `overrides` are fields
-    of `TrialSettings`: ``await run_trial(task, policy, episodes=3, memory="history")``. Failures of the environment or
-    of the model end an episode with a named reason and are kept in `Episode.error`; they are not raised, but
-    `mulligan.run_trial` warns.
+    episode is shown; with `reflect_last` a reflection is asked for after the last episode too. `build` makes
+    the world of a task; one that is elsewhere takes long to answer and keeps `env_timeout` itself. `overrides` are
+    fields of `TrialSettings`: ``await run_trial(task, policy, episodes=3, memory="history")``. Failures of the
+    environment or of the model end an episode with a named reason and are kept in `Episode.error`; they are not raised,
+    but `mulligan.run_trial` warns.
     """
     settings = with_overrides(settings or TrialSettings(), overrides)
     player = as_policy(policy)
@@ -101,10 +105,11 @@ async def run_trial(
     trial_seed = derive(seed, first_task.seed, index, "policy")
     awaited.set([])
     try:
-        limit = settings.env_timeout
-        env = await _within(limit, registry.build, task, asks_policy(task)) if isinstance(task, Task) else task
+        limit = settings.env_timeout if build is registry.build else None
+        is_slow = build is not registry.build or asks_policy(first_task)
+        env = await _within(limit, build, task, is_slow) if isinstance(task, Task) else task
         play = _TrialPlay(
-            env, player, trial_seed, settings, reflections, related, stand_in, memories, notes, reflect_last
+            env, player, trial_seed, settings, reflections, related, stand_in, memories, notes, reflect_last, build
         )
     except Exception as error:  # the world could not even be built
         if _is_mistake(error):
@@ -147,9 +152,13 @@ class _TrialPlay:
     memories: MemorySource | None
     notes: str
     reflect_last: bool
+    build: Build
 
     def __post_init__(self) -> None:
-        settings, spec = self.settings, registry.spec_of(type(self.env), self.env.task.env)
+        settings = self.settings
+        self.is_elsewhere = self.build is not registry.build
+        self.env_timeout = None if self.is_elsewhere else settings.env_timeout
+        spec = registry.spec_of(getattr(self.env, "env_class", type(self.env)), self.env.task.env)
         self.memory = settings.memory_mode
         self.stop, self.restart = settings.stop or spec.stop, settings.restart or spec.restart
         self.timeout_reward, self.versus = spec.timeout_reward, spec.kind == "versus"
@@ -234,8 +243,13 @@ class _TrialPlay:
             self.spectator.watch(cast(World, self.env))
 
     def _rules_and_tools(self) -> tuple[str, tuple[Tool, ...]]:
-        limit = self.settings.env_timeout
+        limit = self.env_timeout
         return text_of("rules()", call_within(limit, self.env.rules)), call_within(limit, tools_of, self.env)
+
+    async def _asked(self, function: Callable[[Argument], Result], argument: Argument) -> Result:
+        """What the environment answers."""
+        is_slow = self.is_elsewhere or asks_policy(self.env.task)
+        return await _within(self.env_timeout, function, argument, is_slow)
 
     def _offer(self) -> None:
         """Tell the conversation of the environment's tools, and write the system message accordingly."""
@@ -250,7 +264,7 @@ class _TrialPlay:
 
     async def _move_to(self, task: Task) -> None:
         """Go on with another task of the class; if its rules read differently, in a new list."""
-        self.env = await _within(self.settings.env_timeout, registry.build, task, asks_policy(task))
+        self.env = await self._asked(self.build, task)
         before = self.system
         self.rules, self.tools = self._rules_and_tools()
         self._offer()
@@ -267,7 +281,7 @@ class _TrialPlay:
     async def _history(self, episode: Episode) -> str:
         """What memory keeps of an episode: the environment's digest of it, or the transcript."""
         digest = self.digest or remembering.transcript
-        return text_of("digest()", await _within(self.settings.env_timeout, digest, episode))
+        return text_of("digest()", await self._asked(digest, episode))
 
     @property
     def digest(self) -> Callable[[Episode], str] | None:
@@ -298,7 +312,7 @@ class _TrialPlay:
         task = self.env.task
         try:
             repeat = index if self.restart == "fresh" else 0
-            opening_text = await _within(self.settings.env_timeout, self.env.reset, repeat, asks_policy(task))
+            opening_text = await self._asked(self.env.reset, repeat)
             observation = text_of("reset()", opening_text)
             self._hear(*(message["content"] for message in self.system), observation, observation)
         except Exception as error:
@@ -400,7 +414,7 @@ class _TrialPlay:
 
     async def _step(self, reply: str) -> Step:
         """What the environment answers, in plain types: what cannot be stored ends the episode, not the run."""
-        step = await _within(self.settings.env_timeout, self.env.step, reply, asks_policy(self.env.task))
+        step = await self._asked(self.env.step, reply)
         if not isinstance(step, Step):
             raise TypeError(f"step() returned {type(step).__name__}, not Step")
         step = Step(

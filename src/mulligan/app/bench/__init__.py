@@ -15,6 +15,7 @@ NAMES = {
     "env": "environment steps per second on one core, random legal play, resets included; memory of a live world",
     "endpoint": "requests per second to a model behind HTTP that answers after 0.2 s; processor time of a request",
     "proxy": "what the journal's proxy adds to a request, and requests per second through it",
+    "ray": "trials a minute of an environment of 50 ms a step, held by 1 and by 8 workers of Ray",
     "engine": "decoding against transformers.generate and the memory's bandwidth; whole rollouts",
     "step": "an update of meta-RL against one of RL; with --shape and --preset, one update of a preset",
     "alfworld": "ALFWorld: steps per second, reset, load, memory of a live game",
