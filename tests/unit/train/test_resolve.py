@@ -150,7 +150,7 @@ def test_numbers_of_parameters_survive_as_text_where_text_is_meant(tmp_path):
         ("gamma_traj", "'algo.gamma_traj'"),
         ("lr", "optim.lr, warmstart.lr"),
         ("run.upates", "'run.updates'"),
-        ("zzzzzzz", "algo, engine, model, optim, run, task, trial, warmstart"),
+        ("zzzzzzz", "algo, engine, model, optim, ray, run, task, trial, warmstart"),
         ("env.mimes", "'mines'"),
     ],
 )
