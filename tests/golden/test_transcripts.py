@@ -20,6 +20,8 @@ CASES = {
     "minesweeper-compact": ("minesweeper", 3, {"view": "compact", "rows": 4, "cols": 5}, "history"),
     "sokoban": ("sokoban", 1, {}, "reflection"),
     "sokoban-cells": ("sokoban", 1, {"view": "cells", "lost": "ends"}, "reflection"),
+    "sokoban-dark": ("sokoban", 2, {"sight": 1}, "both"),
+    "sokoban-dark-cells": ("sokoban", 2, {"sight": 1, "view": "cells", "lost": "hopeless"}, "both"),
     "tictactoe": ("tictactoe", 1, {"opponent": "random"}, "both"),
     "alfworld": ("alfworld", 4, {}, "both"),
     "webshop": ("webshop", 1, {"products": 300}, "both"),

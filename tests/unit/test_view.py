@@ -168,6 +168,8 @@ def test_two_views_of_a_game_are_drawn_alike(seed):
     size = {"rows": 4, "cols": 5, "mines": 3}
     assert pictures("minesweeper", seed, **size) == pictures("minesweeper", seed, view="compact", **size)
     assert pictures("sokoban", seed) == pictures("sokoban", seed, view="cells")
+    dark = {"sight": 1, "moves": 1, "turns": 20}  # of several moves in a turn, cells tell only where the last one ended
+    assert pictures("sokoban", seed, **dark) == pictures("sokoban", seed, **dark, view="cells")
 
 
 def test_games_are_drawn_from_what_the_agent_saw():

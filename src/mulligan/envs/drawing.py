@@ -85,10 +85,11 @@ def minesweeper(task: Task, seen: Sequence[str]) -> Drawing | None:
 
 _SOKOBAN: Mapping[str, Cell] = {
     "#": Cell("wall"), "_": Cell("floor"), "O": Cell("goal", "○"), "X": Cell("box"), "*": Cell("stored", "✓"),
-    "P": Cell("you", "☻"), "+": Cell("you", "☻"),
+    "P": Cell("you", "☻"), "+": Cell("you", "☻"), "?": Cell("hidden"),
 }  # fmt: skip
 _LISTED = re.compile(r"^(walls|goals|boxes|you) (.*)$", re.MULTILINE)
 _CELL = re.compile(r"([a-z])(\d{1,2})(\*?)")
+_YOU = re.compile(r"^you ([a-z])(\d{1,2})$", re.MULTILINE)
 
 
 def sokoban(task: Task, seen: Sequence[str]) -> Drawing | None:
@@ -96,19 +97,31 @@ def sokoban(task: Task, seen: Sequence[str]) -> Drawing | None:
         return _sokoban_cells(task, seen)
     rows, lines = task.integer("rows"), [line.split() for line in seen[-1].splitlines()]
     boards = [line for line in lines if line and all(glyph in _SOKOBAN for glyph in line)][-rows:]
-    boxes = sum(line.count("X") for line in boards)
-    return board_of(([_SOKOBAN[glyph] for glyph in line] for line in boards), f"{boxes} boxes not on a goal")
+    return _sokoban_board([_SOKOBAN[glyph] for glyph in line] for line in boards)
+
+
+def _sokoban_board(rows: Iterable[Iterable[Cell]]) -> Drawing | None:
+    drawn = [list(row) for row in rows]
+    left, hidden = (sum(cell.kind == kind for row in drawn for cell in row) for kind in ("box", "hidden"))
+    return board_of(drawn, f"{left} boxes not on a goal{f', {hidden} cells not seen' if hidden else ''}")
 
 
 def _sokoban_cells(task: Task, seen: Sequence[str]) -> Drawing | None:
-    """Walls and goals are told once; the outer walls are not."""
-    rows, cols = task.integer("rows"), task.integer("cols")
+    """Walls and goals are told once, in the dark at every turn; the outer walls are not.
+
+    In the dark, cells count as seen that are named, or in sight of where a turn ended.
+    """
+    rows, cols, sight = task.integer("rows"), task.integer("cols"), int(dict(task.params).get("sight", 0))
+    visited = {(int(number), ord(letter) - 96) for letter, number in _YOU.findall("\n".join(seen))}
     cells_by_kind: dict[str, dict[tuple[int, int], str]] = {"walls": {}, "goals": {}}
     for kind, text in _LISTED.findall("\n".join(seen)):
         cells_by_kind[kind] = {(int(number), ord(letter) - 96): star for letter, number, star in _CELL.findall(text)}
     boxes = cells_by_kind.get("boxes", {})
 
     def cell(place: tuple[int, int]) -> Cell:
+        in_sight = not sight or any(max(abs(place[0] - y), abs(place[1] - x)) <= sight for y, x in visited)
+        if not in_sight and not any(place in places for places in cells_by_kind.values()):
+            return _SOKOBAN["?"]
         if place in cells_by_kind["walls"] or place[0] in (0, rows - 1) or place[1] in (0, cols - 1):
             return _SOKOBAN["#"]
         if place in boxes:
@@ -117,8 +130,7 @@ def _sokoban_cells(task: Task, seen: Sequence[str]) -> Drawing | None:
             "P" if place in cells_by_kind.get("you", {}) else "O" if place in cells_by_kind["goals"] else "_"
         ]
 
-    left = sum(place not in cells_by_kind["goals"] for place in boxes)
-    return board_of(([cell((y, x)) for x in range(cols)] for y in range(rows)), f"{left} boxes not on a goal")
+    return _sokoban_board([cell((y, x)) for x in range(cols)] for y in range(rows))
 
 
 def tictactoe(task: Task, seen: Sequence[str]) -> Drawing | None:

@@ -10,15 +10,19 @@ moves       the most moves in one reply
 solution    a generated level can be solved in at most this many moves
 levels      ``generated``, ``boxoban`` (the folder that `BOXOBAN_DATA` names), or the path of a file
 level       the number of the level in the files; -1 lets the task's seed choose
+sight       0 shows the whole level. n > 0 shows only the cells within n steps, diagonals included, of any cell that the
+            player has been in during this episode; the next episode begins in the dark again
 view        ``board`` shows the board after every turn; ``cells`` names walls and goals once, and every turn boxes and
-            player, as ``boxes b3 c2*`` and ``you d1``: a quarter of the tokens
+            player, as ``boxes b3 c2*`` and ``you d1``: a quarter of the tokens. In the dark a board has ``?`` for what
+            was not seen, and ``cells`` names at every turn all walls, goals and boxes that were seen
 lost        what happens to a level that cannot be won any more: it ``runs`` to the last turn, as in the papers; it
             ``ends`` as soon as the solver proves it lost; or it ends also when it is ``hopeless``: when the turns left
             are too few (boards of up to 64 cells, whose shortest solutions are known; only played turns count). The
-            wins are the same in all three.
+            wins are the same in all three. An ending tells the player something, so in the dark it rests on what the
+            player has seen: a level ends only where nothing that may be hidden could still win it.
 advice      what a scripted player's reflection advises: the ``solver`` moves; ``none``; or ``doubtful`` moves (view
-            ``cells``), half of which lose as well where such moves are soon found. A warm start shows doubtful advice
-            and does not imitate it.
+            ``cells``, sight 0), half of which lose as well where such moves are soon found. A warm start shows doubtful
+            advice and does not imitate it. In the dark the solver's advice waits until every box and goal was seen.
 """
 
 from __future__ import annotations
@@ -31,8 +35,9 @@ from typing import ClassVar, NamedTuple
 
 from mulligan.envs import drawing
 from mulligan.envs.base import Player, action_text, check_choices, check_range, least_image, tagged
+from mulligan.envs.sokoban import dark, solver
 from mulligan.envs.sokoban import levels as level_source
-from mulligan.envs.sokoban import solver
+from mulligan.envs.sokoban.views import boxes_view, cells_view, player_at, spaced, walls_and_goals
 from mulligan.errors import ParameterError, StopReason
 from mulligan.types import Episode, ParamValue, Step, Task
 
@@ -52,7 +57,8 @@ _LISTED = 3
 
 
 class PlayedTurn(NamedTuple):
-    """One turn as it was played: its number from 1, its moves as they are said, the position they led to."""
+    """One turn as it was played: its number from 1, its moves as they are said, the position they led to as far as it
+    was seen."""
 
     number: int
     moves: str
@@ -65,13 +71,13 @@ class Sokoban:
     draw = staticmethod(drawing.sokoban)
     defaults: ClassVar[dict[str, ParamValue]] = {
         "rows": 6, "cols": 6, "boxes": 2, "moves": 3, "solution": 15, "levels": "generated", "level": -1,
-        "view": "board", "lost": "runs", "advice": "solver",
+        "view": "board", "lost": "runs", "advice": "solver", "sight": 0,
     }  # fmt: skip
     turns: ClassVar[int] = 7
     players: ClassVar[tuple[str, ...]] = ("expert", "hasty", "omniscient")
     glyphs: ClassVar[dict[str, str]] = {
         "#": "bright_black", "_": "dim", "O": "yellow", "X": "bold red", "*": "bold green", "P": "bold cyan",
-        "+": "bold cyan",
+        "+": "bold cyan", dark.UNKNOWN: "bright_black",
     }  # fmt: skip
 
     def __init__(self, task: Task) -> None:
@@ -81,11 +87,10 @@ class Sokoban:
             self.level = level_source.generate(task.seed, *map(task.integer, ("rows", "cols", "boxes", "solution")))
         else:
             self.level = level_source.pick(task.text("levels"), task.integer("level"), task.seed)[1]
-        self.cols, self.boxes = self.level.cols, self.level.boxes
+        self.cols, self.boxes, self.sight = self.level.cols, self.level.boxes, task.integer("sight")
         self._usual = usual_replies(self.moves)
         cells = self.level.cells
-        board = "\n".join(" ".join(cells[row : row + self.cols]) for row in range(0, len(cells), self.cols))
-        self.start = (board, 2 * solver.locate(cells)[0], cells.count(solver.BOX_ON_GOAL))
+        self.start = (spaced(cells, self.cols), 2 * solver.locate(cells)[0], cells.count(solver.BOX_ON_GOAL))
         """The first board as text, the player's offset in it, and the number of boxes that are home."""
         self.reset()
 
@@ -93,7 +98,10 @@ class Sokoban:
     def settle(params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:
         """Check the parameters; a level from a file gives its own rows, cols, boxes and number."""
         check_range("sokoban", params, "moves", 1, _MOST_MOVES)
+        check_range("sokoban", params, "sight", 0, _SIDES[1])
         check_choices("sokoban", params, _CHOICES)
+        if params["sight"] and params["advice"] == "doubtful":
+            raise ParameterError("sokoban: advice='doubtful' needs sight=0; in the dark give 'solver' or 'none'")
         if params["levels"] != "generated":
             number, level = level_source.pick(str(params["levels"]), int(params["level"]), seed)
             sizes = {"rows": level.rows, "cols": level.cols, "boxes": level.boxes}
@@ -118,6 +126,7 @@ class Sokoban:
     @staticmethod
     def task_class(params: Mapping[str, ParamValue]) -> str:
         size = f"sokoban/{params['rows']}x{params['cols']}/{params['boxes']}"
+        size += f"/sight{params['sight']}" if params["sight"] else ""
         levels = str(params["levels"])
         return size if levels == "generated" else f"{size}/{'boxoban' if levels == 'boxoban' else 'file'}"
 
@@ -130,6 +139,8 @@ class Sokoban:
         else:
             size = f"{rows} rows and {cols} columns"
             shown = "The board shows {}.".format(", ".join(f"{glyph} {name}" for glyph, name in solver.GLYPHS.items()))
+        if self.sight:
+            shown += f" {self._rules_of_sight()}"
         return (
             f"Sokoban on a board of {size}. Push every box onto a goal; you win as soon as all boxes are on goals."
             f"{f' The game ends where no way to win {ends}.' if ends else ''}\n"
@@ -140,62 +151,100 @@ class Sokoban:
             f"Answer with {_number_of_moves(self.moves)}, played in order: {say(('up', 'left', 'left')[: self.moves])}"
         )
 
+    def _rules_of_sight(self) -> str:
+        unseen = f" {dark.UNKNOWN} is a cell that you have not seen yet; the outermost cells are walls."
+        return (
+            f"You see only the cells within {self.sight} step{'s' if self.sight > 1 else ''} of yourself, diagonals "
+            f"included, and are shown what you have seen so far.{unseen if self.view == 'board' else ''} A box that "
+            f"cannot be pushed shows what is behind it. There are {self.boxes} boxes and {self.boxes} goals."
+        )
+
     def reset(self, chance: int = 0) -> str:
         board, self._player, self._home = self.start
         self._over = False
         self.turn = 0
         """Turns that were played; the runner counts also those lost to replies that cannot be read."""
         self._cells = bytearray(board, "ascii")
-        if self.view == "board":
-            return board
-        names, terrain = names_of(self.level.rows, self.cols), solver.terrain_of(self.level.cells)
-        walls, goals = (
-            " ".join(name for name, glyph in zip(names, terrain, strict=True) if name and glyph == kind)
-            for kind in (solver.WALL, solver.GOAL)
-        )
-        return f"walls {walls or 'none'}\ngoals {goals}\n{self._seen()}"
+        self._eyes = self._new_eyes()
+        if self.view == "board" or self.sight:
+            return self._seen()
+        return f"{walls_and_goals(self.level.cells, self.cols)}\n{self._seen()}"
+
+    def _new_eyes(self) -> dark.Sight | None:
+        """What the player sees at the start of an episode; None where the whole level is shown."""
+        if not self.sight:
+            return None
+        eyes = dark.Sight(self.level.rows, self.cols, self.sight)
+        eyes.enter(self.start[1] // 2)
+        return eyes
 
     def step(self, reply: str) -> Step:
         home_before, boxes = self._home, self.boxes
         if self._over:
-            return Step(self._seen(), valid=False, state_key=self.key(), feedback="The game is over.")
+            return Step(self._seen(), valid=False, state_key=self.known(), feedback="The game is over.")
         parsed = self._usual.get(reply) or read(reply, self.moves)
         if isinstance(parsed, str):
-            return Step(self._seen(), valid=False, state_key=self.key(), feedback=parsed)
+            return Step(self._seen(), valid=False, state_key=self.known(), feedback=parsed)
         self.turn += 1
-        self._player, self._home, blocked, _ = push(self._cells, self.cols, self._player, parsed, home_before, boxes)
-        won, key = self._home == boxes, self.key()
+        self._player, self._home, blocked, _ = push(
+            self._cells, self.cols, self._player, parsed, home_before, boxes, self._eyes
+        )
+        won, key = self._home == boxes, self.known()
         feedback = f"Blocked: {', '.join(blocked)}." if blocked else ""
         lost = not won and self.lost_rule != "runs" and self.is_lost(key, self.turn)
         self._over = won or lost
         if lost:
-            in_time = "" if solver.solve(self.cols, key).dead else " in time"
+            in_time = "" if self.verdict(key).dead else " in time"
             feedback = f"{feedback} No way to win is left{in_time}.".lstrip()
         progress = (self._home - home_before) / boxes
         return Step(self._seen(), float(won), self._over, won, True, key, feedback, progress)
 
     def is_lost(self, key: str, turn: int) -> bool:
-        """Whether nothing can win the level any more at `key`; if it ends when hopeless, within the turns left."""
-        verdict = solver.solve(self.cols, key)
+        """Whether nothing can win the level any more at `key`, as far as it was seen; if it ends when hopeless, within
+        the turns left."""
+        verdict = self.verdict(key)
         if verdict.moves is None or len(key) > solver.EXACT_CELLS or self.lost_rule != "hopeless":
             return verdict.dead
         return -(-len(verdict.moves) // self.moves) > self.task.turns - turn
 
+    def verdict(self, key: str) -> solver.Verdict:
+        """What the solver says of a position; where cells are unknown, of the kindest that they allow."""
+        return solver.solve(self.cols, dark.hopeful(self.cols, key, self.boxes))
+
     def _seen(self) -> str:
-        return cells_view(self.key(), self.cols) if self.view == "cells" else self._cells.decode()
+        if self._eyes is None:
+            return cells_view(self.key(), self.cols) if self.view == "cells" else self._cells.decode()
+        if self.view == "cells":
+            return f"{walls_and_goals(self.known(), self.cols)}\n{cells_view(self.known(), self.cols)}"
+        return spaced(self.known(), self.cols)
 
     def key(self) -> str:
-        """The position as the solver reads it: row by row, one character a cell."""
+        """The position as the solver reads it: row by row, one character a cell; nothing is hidden."""
         return self._cells[::2].decode()
+
+    def known(self) -> str:
+        """The position as far as the player has seen it: the same as `key` where the whole level is shown."""
+        return self.key() if self._eyes is None else dark.masked(self.key(), self._eyes.seen)
+
+    def known_at_start(self) -> str:
+        """What `known` is before the first move."""
+        eyes = self._new_eyes()
+        return self.level.cells if eyes is None else dark.masked(self.level.cells, eyes.seen)
+
+    @property
+    def seen_cells(self) -> int:
+        """Bit set of the cells that were seen in this episode."""
+        return (1 << len(self.level.cells)) - 1 if self._eyes is None else self._eyes.seen
 
     def legal(self) -> Sequence[str]:
         """Every combination of up to three moves, shortest first: a blocked move is legal too. None once it is over."""
         return () if self._over else tuple(self._usual)
 
     def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
+        from mulligan.envs.sokoban.explorer import Explorer
         from mulligan.envs.sokoban.player import Planner
 
-        return Planner(self, kind, rng, skill, recall)
+        return (Explorer if self.sight else Planner)(self, kind, rng, skill, recall)
 
     def world_key(self) -> str:
         """Walls, goals and boxes up to rotation and reflection; where the player starts makes no new level."""
@@ -203,31 +252,57 @@ class Sokoban:
 
     def replay(self, episode: Episode) -> list[PlayedTurn]:
         """What the episode's replies did, without the moves that a win left unplayed."""
+        return self._replay(episode)[0]
+
+    def map_seen(self, episode: Episode) -> int:
+        """Bit set of the cells that the player had seen at the end of an episode in the dark."""
+        return self._replay(episode)[1]
+
+    def _replay(self, episode: Episode) -> tuple[list[PlayedTurn], int]:
+        """The turns as they were played, and the bit set of the cells that the player had seen in the end."""
         board, player, home = self.start
-        cells, played = bytearray(board, "ascii"), list[PlayedTurn]()
+        cells, eyes, played = bytearray(board, "ascii"), self._new_eyes(), list[PlayedTurn]()
         for number, turn in enumerate(episode.turns, start=1):
             parsed = read(tagged(turn.reply.text), self.moves)
             if turn.valid and not isinstance(parsed, str):
-                player, home, _, count = push(cells, self.cols, player, parsed, home, self.boxes)
-                played.append(PlayedTurn(number, ", ".join(parsed[:count]), cells[::2].decode()))
-        return played
+                player, home, _, count = push(cells, self.cols, player, parsed, home, self.boxes, eyes)
+                key = cells[::2].decode() if eyes is None else dark.masked(cells[::2].decode(), eyes.seen)
+                played.append(PlayedTurn(number, ", ".join(parsed[:count]), key))
+        return played, 0 if eyes is None else eyes.seen
+
+    def map_of(self, seen: int) -> str:
+        """The level at its start, told in the view, as far as these cells (a bit set) tell."""
+        cells = dark.masked(self.level.cells, seen)
+        if self.view == "board":
+            return spaced(cells, self.cols)
+        return f"{walls_and_goals(cells, self.cols)}\n{boxes_view(cells, self.cols)}"
 
     def digest(self, episode: Episode) -> str:
-        """The moves and how it ended, as the view tells things."""
-        played = self.replay(episode)
-        keys = [self.level.cells, *(turn.key for turn in played)]
+        """The moves and how it ended, as the view tells things; in the dark first the level as far as it was seen."""
+        played, seen = self._replay(episode)
+        keys = [self.known_at_start(), *(turn.key for turn in played)]
         ending = f"{keys[-1].count(solver.BOX_ON_GOAL)} of {self.boxes} boxes on goals"
         if self.view == "cells":
             lines = [f"{player_at(key, self.cols)}: {turn.moves}" for key, turn in zip(keys, played, strict=False)]
-            return "\n".join([*lines, "lost" if episode.stop is StopReason.LOST else ending])
+            lines += ["lost" if episode.stop is StopReason.LOST else ending]
+            return "\n".join([self.map_of(seen), *lines] if self.sight else lines)
         moves = " | ".join(turn.moves for turn in played) or "none"
+        if self.sight:
+            return f"moves {moves}\n{ending}; what was seen of the board, as it is at the start:\n{self.map_of(seen)}"
         return f"moves {moves}\n{ending}; the board at the end:\n{episode.final}"
 
 
 def push(
-    cells: bytearray, cols: int, player: int, names: Sequence[str], home: int, boxes: int
+    cells: bytearray,
+    cols: int,
+    player: int,
+    names: Sequence[str],
+    home: int,
+    boxes: int,
+    eyes: dark.Sight | None = None,
 ) -> tuple[int, int, list[str], int]:
     """Play moves on `cells`, the text of the board, until all `boxes` are home. Cell number n stands at byte 2n.
+    `eyes` see on the way.
 
     Returns the player's offset, the number of boxes on goals, the moves that were blocked (``move 2 (left)``), and how
     many were played.
@@ -243,9 +318,13 @@ def push(
             cells[ahead + delta], target = pushed, _LEFT[target]
         if target not in _WITH_PLAYER:  # a wall, or a box that cannot move
             blocked.append(f"move {number} ({name})")
+            if eyes is not None and target in _LEFT:
+                eyes.feel((ahead + delta) // 2)
             continue
         cells[ahead], cells[player] = _WITH_PLAYER[target], _LEFT[cells[player]]
         player = ahead
+        if eyes is not None:
+            eyes.enter(player // 2)
         if home == boxes:
             break
     return player, home, blocked, number
@@ -297,25 +376,3 @@ def read(text: str, moves: int) -> tuple[str, ...] | str:
 
 def _number_of_moves(moves: int) -> str:
     return "1 move" if moves == 1 else f"1 to {moves} moves"
-
-
-def cells_view(cells: str, cols: int) -> str:
-    """What can move, in the view of cells."""
-    names = names_of(len(cells) // cols, cols)
-    marks = {solver.BOX: "", solver.BOX_ON_GOAL: "*"}
-    boxes = [name + marks[glyph] for name, glyph in zip(names, cells, strict=True) if glyph in marks]
-    return f"boxes {' '.join(boxes)}\nyou {player_at(cells, cols)}"
-
-
-def player_at(cells: str, cols: int) -> str:
-    return names_of(len(cells) // cols, cols)[solver.locate(cells)[0]]
-
-
-@cache
-def names_of(rows: int, cols: int) -> tuple[str, ...]:
-    """The name of each cell, row by row; cells of the outer wall have none."""
-    return tuple(
-        f"{chr(96 + col)}{row}" if 0 < row < rows - 1 and 0 < col < cols - 1 else ""
-        for row in range(rows)
-        for col in range(cols)
-    )

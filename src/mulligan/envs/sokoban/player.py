@@ -9,11 +9,12 @@ from functools import lru_cache
 
 from mulligan.envs.base import reflection_text
 from mulligan.envs.sokoban import solver
-from mulligan.envs.sokoban.env import PlayedTurn, Sokoban, after, cells_view, move_names, say, usual_replies
+from mulligan.envs.sokoban.env import PlayedTurn, Sokoban, after, move_names, say, usual_replies
+from mulligan.envs.sokoban.views import cells_view
 from mulligan.errors import StopReason
 from mulligan.types import Completion, Episode, Step
 
-_AT_RANDOM = 0.1
+AT_RANDOM = 0.1
 """Share of a hasty player's thoughtless turns that is random all the same, so that it is seen in odd positions too."""
 _DOUBTFUL = 0.5
 """Share of the advice in doubtful notes that loses the level as well."""
@@ -56,7 +57,7 @@ class Planner:
         self.follows = bool(self.plan) and (careful or self.rng.random() < self.skill)
         if self.follows and self.plan:
             return say(self.plan[: world.moves])
-        if self.hasty and self.rng.random() >= _AT_RANDOM and (moves := one_box(world.cols, position)):
+        if self.hasty and self.rng.random() >= AT_RANDOM and (moves := one_box(world.cols, position)):
             return say(moves[: world.moves])
         return self.rng.choice(world.legal())
 

@@ -27,8 +27,8 @@ HEAVY = 3
 
 _TERRAIN = str.maketrans({BOX: FLOOR, PLAYER: FLOOR, BOX_ON_GOAL: GOAL, PLAYER_ON_GOAL: GOAL})
 _FAR = 1 << 20
-_MATCHED_BOXES = 6
-"""Up to so many boxes the estimate assigns each box a goal of its own; beyond, the exact assignment costs too much."""
+_MATCHED_BOXES, _MATCHED_GOALS = 6, 8
+"""Up to so many the estimate assigns each box a goal of its own; beyond, the exact assignment costs too much."""
 
 
 class Verdict(NamedTuple):
@@ -117,7 +117,7 @@ def _push_distances(goal: int, around: tuple[int, ...], is_open: list[bool], ins
 
 @lru_cache(maxsize=1024)
 def solve(cols: int, cells: str, nodes: int = NODES) -> Verdict:
-    """Solve a position: shortest in moves on small boards, somewhat longer on big ones."""
+    """Solve a position: shortest in moves on small boards, somewhat longer on big ones. Goals may be left over."""
     weight = 1 if len(cells) <= EXACT_CELLS else HEAVY
     land = survey(cols, terrain_of(cells))
     player, boxes = locate(cells)
@@ -131,7 +131,7 @@ def solve(cols: int, cells: str, nodes: int = NODES) -> Verdict:
         _, so_far, player, boxes = heapq.heappop(queue)
         if cost[player, boxes] < -so_far:
             continue  # found again by a shorter way
-        if boxes == land.goals:
+        if not boxes & ~land.goals:
             return Verdict(_moves(land, cols, came, (player, boxes)), dead=False)
         if len(cost) > nodes:
             return Verdict(None, dead=False)
@@ -179,7 +179,7 @@ def _is_stuck(land: Terrain, boxes: int, moved: int) -> bool:
 def pushes_needed(land: Terrain, boxes: int) -> int:
     """Pushes needed at least: the cheapest way to give each box a goal; `_FAR` where there is none."""
     rows = [land.far[box] for box in bits(boxes)]
-    if len(rows) > _MATCHED_BOXES:
+    if len(rows) > _MATCHED_BOXES or land.goals.bit_count() > _MATCHED_GOALS:
         return min(_FAR, sum(min(row) for row in rows))
     cheapest = {0: 0}  # goals taken so far -> pushes
     for row in rows:
