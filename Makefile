@@ -9,6 +9,7 @@ TINKER := .venv/tinker
 RAY := .venv/.ray
 BROWSER := .venv/.browser
 AXE := build/axe/.installed
+DOCS := .venv/.docs
 
 .NOTPARALLEL: # several targets install into one .venv
 # Without compiled files, each process of pytest rewrites every test file anew: 11 processor seconds to begin, not 8.
@@ -39,6 +40,11 @@ test-hostile: $(READY) $(BROWSER)
 # The viewer in a real browser: reading, keyboard, phone, barriers for readers (axe-core), payloads.
 test-view: $(READY) $(BROWSER) $(AXE)
 	$(BIN)/pytest -m view tests/view -rs
+
+# The documentation as pages, build/docs/site: references are made from the code, and a warning is an error.
+.PHONY: docs
+docs: $(DOCS)
+	$(BIN)/python docs/site/build.py
 
 # The pictures of docs/view.md: trains what they show, ten minutes on two cores.
 screenshots: $(READY) $(BROWSER)
@@ -140,6 +146,10 @@ $(BROWSER): $(READY)
 	command -v chromium || command -v chromium-browser || command -v google-chrome \
 		|| { apt-get update && apt-get install -y chromium; } || echo "no chromium here: its test will be skipped"
 	touch $(BROWSER)
+
+$(DOCS): $(READY)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
+	touch $@
 
 # What finds barriers for readers; that test is skipped where there is no npm.
 $(AXE):

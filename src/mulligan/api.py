@@ -54,7 +54,12 @@ class TrialOptions(TypedDict, total=False):
 
 
 def make_task(env: str | type[Env], seed: int = 0, params: Params | None = None, **surplus: Never) -> Task:
-    """A task of `env`: ``mulligan.make_task("minesweeper", seed=3, params={"mines": 4})``."""
+    """A task of `env`: ``mulligan.make_task("minesweeper", seed=3, params={"mines": 4})``.
+
+    >>> task = mulligan.make_task("minesweeper", seed=7, params={"mines": 4})
+    >>> task.task_class, task.turns, task["mines"]
+    ('minesweeper/6x6/4', 7, 4)
+    """
     if surplus:
         raise UsageError(f"parameters of an environment are passed in params: params={surplus}")
     trust(env, params)
@@ -62,7 +67,14 @@ def make_task(env: str | type[Env], seed: int = 0, params: Params | None = None,
 
 
 def make(env: str | type[Env] | Task, seed: int = 0, params: Params | None = None, **surplus: Never) -> Env:
-    """A live environment, of a task or of what `make_task` takes."""
+    """A live environment, of a task or of what `make_task` takes.
+
+    >>> world = mulligan.make("bandit", seed=3, params={"arms": 2})
+    >>> world.reset()
+    'No arm pulled yet.'
+    >>> world.step("<action>1</action>").valid
+    True
+    """
     if isinstance(env, Task) and (seed or params or surplus):
         raise UsageError("make: a task brings its seed and its parameters; leave them out")
     return registry.build(env if isinstance(env, Task) else make_task(env, seed, params, **surplus))
@@ -70,7 +82,11 @@ def make(env: str | type[Env] | Task, seed: int = 0, params: Params | None = Non
 
 @dataclass(frozen=True)
 class CheckResult(Shown):
-    """An environment that keeps the contract, and how training and evaluation are kept apart (`rollout.tasksets`)."""
+    """An environment that keeps the contract, and how training and evaluation are kept apart (`rollout.tasksets`).
+
+    >>> mulligan.check_env("bandit").separation
+    'shared'
+    """
 
     env: str
     separation: tasksets.Separation
@@ -84,7 +100,12 @@ class CheckResult(Shown):
 
 
 def check_env(env: str | type[Env], params: Params | None = None) -> CheckResult:
-    """Test an environment against the contract; raises `ContractBroken`, naming seed and reply, where it breaks it."""
+    """Test an environment against the contract; raises `ContractBroken`, naming seed and reply, where it breaks it.
+
+    >>> checked = mulligan.check_env("bandit", params={"arms": 8})
+    >>> checked.env, checked.tasks
+    ('bandit', 64)
+    """
     trust(env, params)
     name = registry.environment_named(env)
     check.check_env(name, **(params or {}))
@@ -132,6 +153,10 @@ def evaluate(
     journal      what the policy's trials learn is kept there and shown to later ones; controls do without
     writer       who writes the reflections in the policy's place; of a run that trained a writer, the writer
     settings     how trials are played; `trial` changes single fields: ``episodes=3, memory="history"``
+
+    >>> result = mulligan.evaluate("minesweeper", "expert", tasks=16, room=False, controls="off")
+    >>> len(result.p), result.main.trials, result.complete
+    (3, 16, True)
     """
     if isinstance(policy, os.PathLike):
         policy = os.fspath(policy)
@@ -196,6 +221,10 @@ def optimum(
     stop        when a trial ends: "success" or "never"; None: as the environment says
 
     It is exact, for games with a model that is small enough; others are refused with their size.
+
+    >>> best = mulligan.optimum("bandit", params={"arms": 4}).best
+    >>> best.returns  # an arm that was tried in vain is not tried again
+    [0.25, 0.25, 0.25]
     """
     from mulligan.eval.optimum import optimum_of
 
@@ -222,12 +251,24 @@ async def run_trial(task: Task | Env, policy: Policy | ReplyFunction, **trial: U
 
     A failure of the environment or of the policy ends an episode with a named reason (`Episode.stop`, `Episode.error`).
     It is not raised, but there is a warning.
+
+    >>> import asyncio
+    >>> task = mulligan.make_task("bandit", seed=3, params={"arms": 2})
+    >>> trial = asyncio.run(mulligan.run_trial(task, lambda messages: "no action", episodes=2, memory="history"))
+    >>> len(trial.episodes)
+    2
     """
     return _warned_of(await _play(task, policy, **trial))
 
 
 def run_trial_sync(task: Task | Env, policy: Policy | ReplyFunction, **trial: Unpack[RunOptions]) -> Trial:
-    """`run_trial` for code that is not async; works inside a running event loop too (a notebook)."""
+    """`run_trial` for code that is not async; works inside a running event loop too (a notebook).
+
+    >>> task = mulligan.make_task("bandit", seed=3, params={"arms": 2})
+    >>> trial = mulligan.run_trial_sync(task, lambda messages: "<action>2</action>", episodes=3, memory="history")
+    >>> trial.episodes[0].turns[0].reply.text
+    '<action>2</action>'
+    """
     return _warned_of(run_async(lambda: _play(task, policy, **trial)))
 
 
@@ -252,7 +293,14 @@ def _warned_of(trial: Trial) -> Trial:
 
 @dataclass(frozen=True)
 class TrainedRun(Shown):
-    """A training run on disk; `evaluate` takes it as a policy, `open` and `Path` as a path. A row for each update."""
+    """A training run on disk; `evaluate` takes it as a policy, `open` and `Path` as a path. A row for each update.
+
+    >>> run = mulligan.train(preset="test", run="runs/tiny", settings={"run.updates": 1})
+    >>> [line["update"] for line in run.metrics if line["update"]]
+    [1]
+    >>> mulligan.evaluate("minesweeper", run, tasks=8, controls="off", room=False).main.trials
+    8
+    """
 
     path: Path
 
@@ -305,6 +353,9 @@ def train(
                Ctrl-C finishes and saves the update under way
     on_update  called with the metrics of each update; while demonstrations are played, in a notebook, in another thread
     progress   a line with the time left: None shows it on a terminal and in a notebook
+
+    >>> mulligan.train(preset="test", run="runs/small", settings={"run.updates": 1, "algo.gamma_traj": 0.9}).path.name
+    'small'
     """
     given: dict[str, object] = {} if resume else {"env": env, "params": params, "settings": settings}
     given |= {"preset": preset, "config": config if resume else None}

@@ -27,7 +27,10 @@ _CLUSTER = re.compile(r"(?:ray://)?[\w.-]+:\d{2,5}\b")
 
 
 def trust(*names: object) -> None:
-    """Let the files be run and the endpoints asked that these texts name; "*": all that a run folder names."""
+    """Let the files be run and the endpoints asked that these texts name; "*": all that a run folder names.
+
+    >>> mulligan.trust("worlds/mine.py:MyWorld")  # a run folder may now name this file
+    """
     _add({_EVERYTHING} if _EVERYTHING in names else set())
     for name in names:
         _trust_named(str(name))

@@ -54,7 +54,10 @@ def whole(name: str, value: Any) -> int:
 
 
 class Message(TypedDict):
-    """One message of a conversation, as every chat interface spells it."""
+    """One message of a conversation, as every chat interface spells it.
+
+    >>> message: mulligan.Message = {"role": "user", "content": "Open a cell."}
+    """
 
     role: Literal["system", "user", "assistant", "tool"]
     """"tool": what came of the calls in the message before."""
@@ -65,7 +68,12 @@ class Message(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One concrete problem, as data. `mulligan.make_task` builds it with all defaults filled in."""
+    """One concrete problem, as data. `mulligan.make_task` builds it with all defaults filled in.
+
+    >>> task = mulligan.make_task("kuhn", seed=1, params={"opponent": "aggressive", "seat": 2})
+    >>> task.opponent, task.seat
+    ('aggressive', 2)
+    """
 
     env: str
     """Registered name, or ``path/to/file.py:ClassName``."""
@@ -99,7 +107,12 @@ class Task:
 
 
 class Step(NamedTuple):
-    """What the environment answers to one reply."""
+    """What the environment answers to one reply.
+
+    >>> step = mulligan.make("bandit", params={"arms": 2}).step("a guess")
+    >>> step.valid, step.done, step.reward
+    (False, False, 0.0)
+    """
 
     observation: str
     """What the agent sees next; at the end of the episode, what it saw last."""
@@ -121,7 +134,11 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How a reply is drawn."""
+    """How a reply is drawn.
+
+    >>> mulligan.Sampling(temperature=0.0)
+    Sampling(temperature=0.0, top_p=1.0, max_tokens=512)
+    """
 
     temperature: Annotated[float, "Temperature of sampling.", Range(0, without=math.inf)] = 0.7
     top_p: Annotated[float, "Sample from the most likely tokens of this total probability.", Range(0, 1, without=0)] = (
@@ -135,7 +152,11 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """What an agent may call in an environment, as model servers and chat templates are told of it."""
+    """What an agent may call in an environment, as model servers and chat templates are told of it.
+
+    >>> mulligan.Tool("open", "Open a cell.").schema()["function"]["name"]
+    'open'
+    """
 
     name: str
     description: str
@@ -164,7 +185,11 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One reply of the policy, with what is known about its tokens."""
+    """One reply of the policy, with what is known about its tokens.
+
+    >>> mulligan.Completion("<action>1</action>").written
+    '<action>1</action>'
+    """
 
     text: str
     finish: Literal["stop", "length"] = "stop"
@@ -196,7 +221,13 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One observation, the reply to it, and what came of it."""
+    """One observation, the reply to it, and what came of it.
+
+    >>> task = mulligan.make_task("bandit", seed=3, params={"arms": 2})
+    >>> turn = mulligan.run_trial_sync(task, lambda messages: "<action>1</action>", episodes=1).episodes[0].turns[0]
+    >>> turn.observation, turn.reply.text, turn.valid
+    ('No arm pulled yet.', '<action>1</action>', True)
+    """
 
     observation: str
     reply: Completion
@@ -212,7 +243,11 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Reflection:
-    """What the agent wrote between two episodes."""
+    """What the agent wrote between two episodes.
+
+    >>> mulligan.Reflection("Arm 1 pays nothing.", valid=True).text
+    'Arm 1 pays nothing.'
+    """
 
     text: str
     """As written, without the tags."""
@@ -226,7 +261,13 @@ class Reflection:
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """Turns from a fresh start of the task to its end."""
+    """Turns from a fresh start of the task to its end.
+
+    >>> task = mulligan.make_task("bandit", seed=3, params={"arms": 2})
+    >>> episode = mulligan.run_trial_sync(task, lambda messages: "no action", episodes=1).episodes[0]
+    >>> episode.won, episode.reward, episode.turns[0].valid
+    (False, 0.0, False)
+    """
 
     index: int
     """0 for the first episode of the trial."""
@@ -268,7 +309,13 @@ class Episode:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Trial(notebook.Shown):
-    """Up to N episodes on one task."""
+    """Up to N episodes on one task.
+
+    >>> task = mulligan.make_task("bandit", seed=3, params={"arms": 2})
+    >>> trial = mulligan.run_trial_sync(task, lambda messages: "no action", episodes=2)
+    >>> trial.solved_at is None, len(trial.rows())
+    (True, 2)
+    """
 
     task: Task
     episodes: tuple[Episode, ...]
@@ -313,7 +360,13 @@ class Trial(notebook.Shown):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """G trials of one task: what group-relative advantages compare."""
+    """G trials of one task: what group-relative advantages compare.
+
+    >>> task = mulligan.make_task("bandit", seed=3)
+    >>> trials = tuple(mulligan.run_trial_sync(task, lambda messages: "1", index=index) for index in range(2))
+    >>> len(mulligan.Group(task, trials).trials)
+    2
+    """
 
     task: Task
     trials: tuple[Trial, ...]

@@ -90,7 +90,18 @@ def names() -> list[str]:
 
 
 def register(env_class: EnvClass) -> EnvClass:
-    """Make a class an environment of its own name, in this process: ``@mulligan.register``."""
+    """Make a class an environment of its own name, in this process: ``@mulligan.register``.
+
+    >>> @mulligan.register
+    ... class Coin:
+    ...     defaults, turns = {}, 1
+    ...     def __init__(self, task): self.task = task
+    ...     def rules(self): return "Say heads or tails."
+    ...     def reset(self, chance=0): return "The coin is thrown."
+    ...     def step(self, reply): return mulligan.Step("heads", float("heads" in reply), True, "heads" in reply)
+    >>> mulligan.run_trial_sync(mulligan.make_task("Coin"), lambda messages: "heads").solved_at
+    0
+    """
     name = env_class.__name__
     if name in BUILTIN:
         raise UsageError(f"{name!r} is the name of a built-in environment; call the class something else")

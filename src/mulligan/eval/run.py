@@ -57,7 +57,12 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, repr=False)
 class EvalResult(notebook.Shown):
-    """What an evaluation found."""
+    """What an evaluation found.
+
+    >>> result = mulligan.evaluate("bandit", "expert", tasks=8, room=False)
+    >>> result.kind, sorted(result.controls), len(result.rows())
+    ('solve', ['independent'], 2)
+    """
 
     plan: EvalPlan
     """What was asked for; `main.trials` says how many tasks were played."""

@@ -49,6 +49,14 @@ class Journal:
     similarity    (task, texts of notes) -> how alike each is to the task, from 0 to 1; optional
 
     One journal may be used by any number of threads and processes at a time, forked ones too.
+
+    >>> with mulligan.Journal("sqlite:///agent.db", namespace="shop", hold_out=0) as journal:
+    ...     with journal.episode("refund for order 18", task_class="refund") as episode:
+    ...         shown = episode.context(max_tokens=500)  # nothing yet
+    ...         episode.finish(reward=1.0, outcome="refunded", reflection="plan: look up the order first")
+    ...     [report] = journal.classes("refund")
+    >>> shown, report.task_class
+    ('', 'refund')
     """
 
     log = logging.getLogger("mulligan.journal")

@@ -94,6 +94,10 @@ class EndpointPolicy:
     Without `base_url`, the address is what OPENAI_BASE_URL holds. The key is `api_key`, or what the variable
     `api_key_env` holds; without one, none is sent. Connections are shared by all conversations of an event loop, and
     closed by `aclose` or at that loop's end.
+
+    >>> policy = mulligan.EndpointPolicy("my-model", "http://127.0.0.1:8000/v1", concurrency=4)
+    >>> policy.name
+    'endpoint:my-model'
     """
 
     pays = True

@@ -173,6 +173,10 @@ def load_trials(path: str | os.PathLike[str], arm: str | None = None) -> list[Tr
     """The trials of a run folder, in the order of its tasks: ``mulligan.load_trials("runs/x")``.
 
     `arm` is main or a control; of a training run an update such as ``"update-00010"`` (by default the last one kept).
+
+    >>> result = mulligan.evaluate("bandit", "random", tasks=4, room=False, controls="off", run="runs/random")
+    >>> len(mulligan.load_trials("runs/random"))
+    4
     """
     run = RunFolder.open(path)
     return [trial for _, trial in sorted(run.trials(run.arm(arm)).items())]

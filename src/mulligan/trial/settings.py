@@ -16,7 +16,12 @@ MAX_REFLECTIONS = 5
 
 @dataclass(frozen=True, slots=True)
 class TrialSettings:
-    """Everything `run_trial` can be told. None means: as the environment or the style says."""
+    """Everything `run_trial` can be told. None means: as the environment or the style says.
+
+    >>> settings = mulligan.TrialSettings(episodes=2, memory="reflection")
+    >>> settings.memory_mode, settings.sampling.temperature
+    ('reflection', 0.7)
+    """
 
     episodes: Annotated[int, "Episodes a trial has at most; training with 1 is RL.", AT_LEAST_1] = 3
     announced: int | None = None

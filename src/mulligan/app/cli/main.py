@@ -102,9 +102,15 @@ def _dispatch(words: list[str]) -> int:
 
         raise UnknownName("command", words[0], COMMANDS)
     module = importlib.import_module(f"mulligan.app.cli.{words[0]}")
-    parser = Parser(prog=f"mulligan {words[0]}", description=module.__doc__)
+    return int(module.run(parser_of(words[0]), words[1:]) or 0)
+
+
+def parser_of(command: str) -> Parser:
+    """The parser of a command, with its options."""
+    module = importlib.import_module(f"mulligan.app.cli.{command}")
+    parser = Parser(prog=f"mulligan {command}", description=module.__doc__)
     module.add_options(parser)
-    return int(module.run(parser, words[1:]) or 0)
+    return parser
 
 
 def _help() -> str:

@@ -193,6 +193,10 @@ def as_gymnasium(task: Task) -> Any:
 
     The rules are in ``info["rules"]`` of every reset. A reply that is not valid costs a turn, as in a trial.
     ``reset(options={"chance": 1})`` redraws chance where there is any; its seed is not used: the task has its own.
+
+    >>> env = mulligan.as_gymnasium(mulligan.make_task("bandit", params={"arms": 2}))
+    >>> env.reset()[0]
+    'No arm pulled yet.'
     """
     gymnasium = library("gymnasium", "as_gymnasium")
 
