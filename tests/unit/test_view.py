@@ -270,6 +270,55 @@ def test_requests_of_other_pages_and_other_methods_are_refused(served):
     assert headers["x-content-type-options"] == "nosniff"
 
 
+BEGIN = {"run": "r", "arm": "main", "place": "0"}
+
+
+def test_changes_are_taken_from_this_page_alone(served):
+    _, address = served
+    url, ours = f"{address}/do/begin", {"Origin": address}
+    assert httpx.post(url, json=BEGIN, headers=ours).json()["moves"] == ["1", "2"]
+    wrong = (
+        {},  # no page sends a POST without its origin
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {**ours, "Host": "evil.example"},
+        {**ours, "Sec-Fetch-Site": "cross-site"},
+        {**ours, "Content-Type": "text/plain"},  # what a form of another page can send
+    )
+    for headers in wrong:
+        assert httpx.post(url, json=BEGIN, headers=headers).status_code == 403, headers
+    assert httpx.get(url, headers=ours).status_code == 405
+    for content in (b"[]", b"x", b'{"run": 1}', b"[" * 60_000):
+        answer = httpx.post(url, content=content, headers={**ours, "Content-Type": "application/json"})
+        assert answer.status_code == 400
+    assert httpx.post(url, json={"run": "x" * 70_000}, headers=ours).status_code == 413
+    assert httpx.post(f"{address}/do/nothing", json={}, headers=ours).status_code == 400
+    for run in ("../r", "x"):
+        assert httpx.post(url, json={**BEGIN, "run": run}, headers=ours).status_code == 400
+
+
+def test_games_of_people_are_played_by_the_rules_and_given_up_when_there_are_too_many(served):
+    _, address = served
+
+    def do(what: str, **given: str) -> httpx.Response:
+        return httpx.post(f"{address}/do/{what}", json=given, headers={"Origin": address})
+
+    first = do("begin", **BEGIN).json()
+    task = trial(0, "lw").task
+    paying = next(arm for arm in "12" if registry.build(task).step(f"<action>{arm}</action>").won)
+    mistyped = do("move", game=first["game"], text="nothing like that").json()
+    assert (mistyped["valid"], mistyped["turn"], mistyped["outcome"]) == (False, 1, "")
+    assert do("next", game=first["game"]).status_code == 400
+    lost = do("move", game=first["game"], text="12".replace(paying, "")).json()
+    assert (lost["outcome"], lost["moves"], lost["attempts"]) == ("out of turns", [], 3)
+    assert do("move", game=first["game"], text=paying).status_code == 400
+    assert do("next", game=first["game"]).json()["attempt"] == 2
+    assert do("move", game=first["game"], text=paying).json()["past"] == ["out of turns", "won"]
+    for _ in range(16):
+        do("begin", **BEGIN)
+    assert "begin it again" in do("move", game=first["game"], text=paying).json()["error"]
+
+
 def test_a_token_opens_the_pages_to_who_has_it(tmp_path):
     for _, address in serving(tmp_path, token="0123456789abcdef"):
         assert httpx.get(address).status_code == 401
@@ -280,6 +329,8 @@ def test_a_token_opens_the_pages_to_who_has_it(tmp_path):
             assert "token" not in str(answer.url)
             assert client.get(f"{address}/api/runs").json()["runs"][0]["id"] == "r"
         bearer = {"Authorization": "Bearer 0123456789abcdef"}
+        assert httpx.post(f"{address}/do/begin", json=BEGIN, headers={"Origin": address}).status_code == 401
+        assert httpx.post(f"{address}/do/begin", json=BEGIN, headers={"Origin": address, **bearer}).status_code == 200
         assert httpx.get(f"{address}/api/runs", headers=bearer).status_code == 200
 
 

@@ -70,6 +70,7 @@ def pages(arm: str) -> list[str]:
         "#/run?run=sweep",
         f"#/run?{urlencode({'run': PAYLOADS[1].replace('/', chr(0x2215)) + ' 1'})}",
         "#/curves?runs=run",
+        f"#/play?{urlencode(trial)}",
         f"#/trials?{urlencode({'run': 'run', 'arm': arm})}",
         f"#/trial?{urlencode(trial)}",
         f"#/trial?{urlencode({**trial, 'arm': 'validation-00001', 'episode': 1, 'turn': 'end'})}",
@@ -90,7 +91,7 @@ def test_nothing_that_is_shown_runs(kind: str, browser: Any, root: Path, tmp_pat
         look_at_all(browser, (tmp_path / "report.html").as_uri(), scripts=2)
     else:
         with serving(root) as address:
-            look_at_all(browser, address, scripts=13)
+            look_at_all(browser, address, scripts=14)
 
 
 def look_at_all(browser: Any, address: str, scripts: int | None) -> None:

@@ -47,6 +47,9 @@ class JournalPages:
             raise UsageError("no folder of runs is shown here; mulligan view FOLDER --journal DB shows both")
         return self.answers[question](params)
 
+    def change(self, change: str, given: Params) -> Any:
+        raise UsageError("a journal is only read here; mulligan journal changes one")
+
     def _about(self, params: Params) -> tuple[str, dict[str, Any]]:
         """The namespace that is asked for, and what every page says of the journal."""
         namespace = params.get("namespace") or self.namespaces[0]

@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mulligan.errors import ParameterError, UnknownName, UsageError
+from mulligan.report.run import trial_from_dict
+from mulligan.types import Trial
 from mulligan.view.curves import curves
 from mulligan.view.details import compared, detail, shared_tasks
 from mulligan.view.folder import inside
 from mulligan.view.index import TrialIndex
 from mulligan.view.models import Models
 from mulligan.view.noted import noted
+from mulligan.view.play import Games
 from mulligan.view.query import Wanted, page
 from mulligan.view.runs import card, run_cards, version
 from mulligan.view.trials import trial_page
@@ -37,6 +40,9 @@ class Answering(Protocol):
 
     def answer(self, question: str, params: Params) -> Any:
         """The answer as plain data; raises `MulliganError` where there is none."""
+
+    def change(self, change: str, given: Params) -> Any:
+        """What came of a change that somebody asked for."""
 
 
 class Library:
@@ -65,13 +71,26 @@ class Library:
             "version": lambda params: {"version": version(self.root, _several(params))},
             **(journal.answers if journal is not None else {}),
         }
+        games = Games()
+        self._changes: Mapping[str, Callable[[Params], Any]] = {
+            "begin": lambda given: games.begin(self._stored(given)),
+            "move": lambda given: games.move(_given(given, "game"), _given(given, "text")),
+            "next": lambda given: games.go_on(_given(given, "game")),
+        }
 
     def answer(self, question: str, params: Params) -> Any:
         """The answer as plain data; raises `MulliganError` where there is none."""
-        if question not in self._answers:
-            raise UnknownName("question", question, self._answers)
+        return self._called(self._answers, question, params)
+
+    def change(self, change: str, given: Params) -> Any:
+        """Do what a person asked for: what came of it; raises `MulliganError` where it cannot be done."""
+        return self._called(self._changes, change, given)
+
+    def _called(self, known: Mapping[str, Callable[[Params], Any]], question: str, params: Params) -> Any:
+        if question not in known:
+            raise UnknownName("question", question, known)
         try:
-            return self._answers[question](params)
+            return known[question](params)
         except (OSError, sqlite3.Error, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
             raise UsageError(
                 f"{params.get('run', question)} cannot be read: {type(error).__name__}: {error}"
@@ -99,6 +118,11 @@ class Library:
         index = self.index(name, arm)
         about = {"card": card(self.root, name), "isBehind": index.is_behind, "isLocal": self._models.knows(name)}
         return {**about, **trial_page(index, arm, _number(params, "place"))}
+
+    def _stored(self, given: Params) -> Trial:
+        """The trial that is named."""
+        index, arm = self.index(_given(given, "run"), _given(given, "arm")), _given(given, "arm")
+        return trial_from_dict(index.read(arm, _number(given, "place")))
 
     def _noted(self, params: Params) -> Any:
         name, arm = _given(params, "run"), _given(params, "arm")

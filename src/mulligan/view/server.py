@@ -1,7 +1,8 @@
-"""The pages over HTTP: they only read, for this machine alone unless a token is set.
+"""The pages over HTTP, for this machine alone unless a token is set.
 
 Refused are requests under another host name (a foreign page whose name was pointed here), from another origin, with
-another method than GET and HEAD, and, where a token is set, without it. There is nothing that a request could change.
+another method than GET, HEAD and POST, and, where a token is set, without it. GET changes nothing. A POST, which begins
+a game or plays a move, must say that it comes from this page, and holds JSON.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 _COOKIE = "mulligan_view"
+_LARGEST_BODY = 65_536
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -68,8 +70,39 @@ def application(library: Answering, hosts: tuple[str, ...] = LOOPBACK, token: st
             return JSONResponse({"error": str(error)}, status)
         return Response(json.dumps(finite(answer), separators=(",", ":")), media_type="application/json")
 
-    routes = [Route("/api/{question}", data), Route("/", static), Route("/{name}", static)]
+    async def change(request: Request) -> Response:
+        content = await _body(request)
+        if content is None:
+            return JSONResponse({"error": f"a request may have {_LARGEST_BODY:,} bytes"}, 413)
+        try:
+            given = json.loads(content)
+        except (ValueError, RecursionError):
+            given = None
+        if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()):
+            return JSONResponse({"error": "a request must be a JSON object of texts"}, 400)
+        try:
+            answer = await run_in_threadpool(library.change, request.path_params["change"], given)
+        except MulliganError as error:
+            return JSONResponse({"error": str(error)}, 500 if isinstance(error, RunFolderError) else 400)
+        return Response(json.dumps(finite(answer), separators=(",", ":")), media_type="application/json")
+
+    routes = [
+        Route("/api/{question}", data),
+        Route("/do/{change}", change, methods=["POST"]),
+        Route("/", static),
+        Route("/{name}", static),
+    ]
     return _Guard(Starlette(routes=routes), hosts, token)
+
+
+async def _body(request: Request) -> bytes | None:
+    """What was sent; None where it is too much."""
+    content = b""
+    async for part in request.stream():
+        content += part
+        if len(content) > _LARGEST_BODY:
+            return None
+    return content
 
 
 class _Guard:
@@ -93,9 +126,12 @@ class _Guard:
         if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
             return PlainTextResponse("Requests must come from this page.", 403)
         is_foreign = request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none")
-        if is_foreign and request.url.path.startswith("/api/"):  # a link to a page may stand anywhere
+        is_change = request.method == "POST" and request.url.path.startswith("/do/")
+        if is_foreign and (is_change or request.url.path.startswith("/api/")):  # a link to a page may stand anywhere
             return PlainTextResponse("Requests must come from this page.", 403)
-        if request.method not in ("GET", "HEAD"):
+        if is_change and (origin is None or request.headers.get("content-type") != "application/json"):
+            return PlainTextResponse("A change must come from this page.", 403)
+        if request.method not in ("GET", "HEAD") and not is_change:
             return PlainTextResponse("There is nothing to change here.", 405)
         return self._without_token(request) if self.token else None
 

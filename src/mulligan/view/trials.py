@@ -40,7 +40,7 @@ def trial_page(index: TrialIndex, arm: str, place: int) -> dict[str, Any]:
 def as_page(trial: Trial) -> dict[str, Any]:
     """The trial alone."""
     task = trial.task
-    draw = _drawer(task)
+    draw = drawer(task)
     return {
         "env": task.env,
         "class": task.task_class,
@@ -54,7 +54,7 @@ def as_page(trial: Trial) -> dict[str, Any]:
     }
 
 
-class _Drawer:
+class Drawer:
     """Draws with the environment of a task, or not at all."""
 
     def __init__(self, task: Task, draw: Any = None) -> None:
@@ -70,14 +70,14 @@ class _Drawer:
             return None
 
 
-def _drawer(task: Task) -> _Drawer:
+def drawer(task: Task) -> Drawer:
     """With the environment's own `draw`; not where its code would have to be imported from a file nobody named."""
     if task.env.partition(":")[0] in registry.ADAPTERS:
-        return _Drawer(task)
+        return Drawer(task)
     try:
-        return _Drawer(task, getattr(registry.spec(task.env).build, "draw", None))
+        return Drawer(task, getattr(registry.spec(task.env).build, "draw", None))
     except MulliganError:
-        return _Drawer(task)
+        return Drawer(task)
 
 
 def _plain(drawing: Drawing) -> dict[str, Any]:
@@ -91,10 +91,10 @@ def _plain(drawing: Drawing) -> dict[str, Any]:
     return {"rows": rows, "words": drawing.words[:500], "board": drawing.is_board}
 
 
-def _episode(episode: Episode, draw: _Drawer) -> dict[str, Any]:
+def _episode(episode: Episode, draw: Drawer) -> dict[str, Any]:
     observations = [turn.observation for turn in episode.turns] + [episode.final]
     first = observations[0]
-    opening = [{"role": each["role"], "text": _cut(each["content"])} for each in episode.opening]
+    opening = [{"role": each["role"], "text": cut(each["content"])} for each in episode.opening]
     note = episode.reflection
     return {
         "number": episode.index + 1,
@@ -110,25 +110,25 @@ def _episode(episode: Episode, draw: _Drawer) -> dict[str, Any]:
             _turn(turn, observations[number + 1], draw(observations[: number + 1]))
             for number, turn in enumerate(episode.turns)
         ],
-        "final": _cut(episode.final),
+        "final": cut(episode.final),
         "finalDrawing": draw(observations),
-        "note": None if note is None else {"text": _cut(note.text), "valid": note.valid, **_beside(note.completion)},
+        "note": None if note is None else {"text": cut(note.text), "valid": note.valid, **_beside(note.completion)},
     }
 
 
 def _turn(turn: Turn, after: str, drawing: dict[str, Any] | None) -> dict[str, Any]:
     actions = _ACTION.findall(turn.reply.text)
     return {
-        "seen": _cut(turn.observation),
+        "seen": cut(turn.observation),
         "drawing": drawing,
-        "wrote": _cut(turn.reply.text),
-        "action": _cut((actions[-1] if actions else turn.reply.text).strip()[:300]),
+        "wrote": cut(turn.reply.text),
+        "action": cut((actions[-1] if actions else turn.reply.text).strip()[:300]),
         **_beside(turn.reply),
         "valid": turn.valid,
         "fault": turn.fault.value.replace("_", " ") if turn.fault else "",
-        "feedback": _cut(turn.feedback),
+        "feedback": cut(turn.feedback),
         "reward": turn.reward,
-        "got": _cut(after),
+        "got": cut(after),
     }
 
 
@@ -137,9 +137,9 @@ def _beside(reply: Completion | None) -> dict[str, Any]:
     if reply is None:
         return {}
     parts: Mapping[str, Any] = {
-        "reasoning": _cut(reply.reasoning),
-        "refusal": _cut(reply.refusal),
-        "calls": [_cut(str(call)) for call in reply.tool_calls],
+        "reasoning": cut(reply.reasoning),
+        "refusal": cut(reply.refusal),
+        "calls": [cut(str(call)) for call in reply.tool_calls],
         "cutOff": reply.finish == "length",
     }
     return {name: value for name, value in parts.items() if value}
@@ -150,8 +150,8 @@ def _remembered(episode: Episode, first: str) -> str:
     if not episode.index or not episode.opening:
         return ""
     text = episode.opening[-1]["content"].removesuffix(first)
-    return _cut(_HEADING.sub("", _BEGINS.sub("", text)).strip())
+    return cut(_HEADING.sub("", _BEGINS.sub("", text)).strip())
 
 
-def _cut(text: str) -> str:
+def cut(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} … ({len(text):,} characters)"

@@ -94,5 +94,14 @@
     return ask(question, params);
   }
 
-  Object.assign(mulligan, { load, isStill, isReport: Boolean(answers), PAGE });
+  /** Ask the server to do something: begin a game, play a move. */
+  async function change(name, given) {
+    if (isStill) throw new Error("These pages are files; mulligan view can do this.");
+    const response = await fetch(`do/${name}`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(given) });
+    const answer = await response.json().catch(() => ({}));
+    if (!response.ok) throw new Error(answer.error || `The server answered ${response.status}.`);
+    return answer;
+  }
+
+  Object.assign(mulligan, { load, change, isStill, isReport: Boolean(answers), PAGE });
 })();

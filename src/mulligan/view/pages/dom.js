@@ -6,7 +6,7 @@ window.mulligan = { pages: {} };
   const { pages } = mulligan;
   const PLAIN = new Set(["class", "id", "title", "type", "value", "min", "max", "step", "for", "name", "scope", "role",
     "placeholder", "tabindex", "colspan", "download", "list", "label", "open", "checked", "selected", "disabled",
-    "rows", "width", "height", "datetime"]);
+    "rows", "maxlength", "width", "height", "datetime"]);
   const SVG = new Set(["viewBox", "d", "x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "r", "points", "transform", "class",
     "text-anchor", "stroke-dasharray", "fill-opacity", "width", "height", "role", "rx"]);
 

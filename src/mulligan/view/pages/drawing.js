@@ -22,6 +22,20 @@
     return figure;
   }
 
+  /** The picture with a button for each cell that names a move; `click` gets the move. */
+  function playable(drawing, moves, click) {
+    const known = new Map(moves.map((move) => [move.trim().toLowerCase(), move]));
+    const rows = drawing.rows.map((row) => el("div", { class: "drawn-row" }, row.map(([kind, text, name]) => {
+      const look = `cell k-${kind} ${kind === "open" && /^[1-8]$/.test(text) ? `near${text}` : ""}`;
+      const move = name ? known.get(name.trim().toLowerCase()) : undefined;
+      if (move === undefined) return el("span", { class: look, title: name || null }, text);
+      return el("button", { type: "button", class: `${look} playable`, title: name, "aria-label": `${name}${text ? `, ${text}` : `, ${kind}`}`, click: () => click(move) }, text);
+    })));
+    const figure = el("div", { class: `drawn ${drawing.board ? "board" : "pieces"}`, role: "group", "aria-label": drawing.words }, rows);
+    figure.style.setProperty("--across", String(Math.max(...drawing.rows.map((row) => row.length))));
+    return figure;
+  }
+
   /** What was seen: the picture if there is one, otherwise the text. */
   const world = (drawing, text, action, size) => (drawing ? picture(drawing, action, size)
     : el("pre", { class: `seen ${size || ""}`, tabindex: size ? null : "0" }, text));
@@ -37,5 +51,5 @@
         { w: "✓", d: "=", f: "!" }[letter] || "✗")));
   }
 
-  Object.assign(mulligan, { picture, world, attempts });
+  Object.assign(mulligan, { picture, playable, world, attempts });
 })();

@@ -77,7 +77,7 @@
     const step = (by) => { const all = moments(trial); const at = all.findIndex((each) => each.episode === moment.episode && each.turn === moment.turn); if (all[at + by]) go(all[at + by]); };
     const link = (to, text) => (to === null ? el("span", { class: "button off" }, text) : el("a", { class: "button", href: other(to) }, text));
     place.replaceChildren(...[
-      el("div", { class: "heading" }, el("h1", {}, verdict(trial)), el("span", { class: "row" }, link(trial.before, "‹ task before"), link(trial.after, "next task ›"))),
+      el("div", { class: "heading" }, el("h1", {}, verdict(trial)), el("span", { class: "row" }, isStill ? null : el("a", { class: "button", href: address("play", { run: params.run, arm: params.arm, place: params.place }) }, "Play it yourself"), link(trial.before, "‹ task before"), link(trial.after, "next task ›"))),
       el("p", { class: "soft" }, `Task ${trial.place + 1} · ${about(trial)} · ${armName(trial.arm)}`),
       slider(trial, params), line,
       el("div", { class: "row steps" }, el("button", { type: "button", click: () => step(-1) }, "‹ turn before"), el("button", { type: "button", class: "go", click: () => step(1) }, "next turn ›"),
