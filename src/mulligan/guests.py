@@ -79,7 +79,9 @@ class Seated:
         game, feedback = self.world.switched(self.host.params), ""
         for _ in range(_TRIES):
             self._tell(game, feedback, settings, style)
-            shown = prompts.last_turns(self.messages, self.replies, settings.window, self._system(game, style))
+            shown = prompts.last_turns(
+                self.messages, self.replies, settings.window, self._system(game, settings, style)
+            )
             contents = tuple((each["role"], each["content"]) for each in shown)
             text = _reply(self.name, settings.sampling, self.seed, contents)
             self.messages.append({"role": "assistant", "content": text})
@@ -94,14 +96,14 @@ class Seated:
             turns_left = max(1, game.task.turns - self.replies)
             content = prompts.turn(game.observe(), feedback, turns_left, style)
         else:
-            self.messages = self._system(game, style)
+            self.messages = self._system(game, settings, style)
             episodes, tell = settings.announced or settings.episodes, settings.memory_mode != "none"
             content = prompts.opening(game.observe(), 0, episodes, "", style, tell=tell)
         self.messages.append({"role": "user", "content": content})
 
     @staticmethod
-    def _system(game: TwoSided, style: prompts.Style) -> list[Message]:
-        text = prompts.system(game.rules(), style, game.task.turns)
+    def _system(game: TwoSided, settings: TrialSettings, style: prompts.Style) -> list[Message]:
+        text = prompts.system(game.rules(), style, game.task.turns, character=settings.character)
         return [{"role": "system", "content": text}] if text else []
 
 

@@ -6,7 +6,7 @@ nano | smollm2 | hf:MODEL
 
 A player is one of the environment's own; the optimal one plays any game that has a model. In a file, NAME is a function
 of the messages, a policy, or a class of policies that needs no arguments. RUN is a run folder, RUN@40 its checkpoint
-after 40 updates, RUN@best that of the best validation.
+after 40 updates, RUN@best that of the best validation. A population's RUN is its best agent, RUN/agent-3 that one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mulligan.errors import ParameterError, UnknownName, UsageError, extra_named
 from mulligan.policy.base import Policy, as_policy
 from mulligan.policy.scripted import ExpertPolicy, RandomPolicy
 from mulligan.policy.writer import Advised
-from mulligan.report.run import RunFolder
+from mulligan.report.run import RunFolder, policy_folder
 from mulligan.rollout.groups import Mixture
 from mulligan.trial.memory import shows_reflection
 from mulligan.trial.settings import TrialSettings, evaluated_episodes
@@ -209,7 +209,7 @@ def run_of(name: str) -> tuple[str, str] | None:
     folder, _, checkpoint = name.rpartition("@")
     for run in ((name, ""), (folder, checkpoint)):
         if run[0] and (Path(run[0]) / "config.toml").is_file():
-            return run
+            return policy_folder(run[0]), run[1]
     return None
 
 

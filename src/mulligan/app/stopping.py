@@ -39,7 +39,10 @@ def handling(handler: Callable[..., None]) -> Iterator[None]:
 def train_until_stopped(config: Config, run: Path, callbacks: Sequence[OnUpdate], *, resume: bool) -> bool:
     """Train into the folder `run`; returns whether that was interrupted with updates left to do."""
     with extra_named("training"):
-        from mulligan.training.loop import train
+        if config.population.agents:
+            from mulligan.population.loop import train
+        else:
+            from mulligan.training.loop import train
         from mulligan.training.metrics import MetricsFile
 
     has_begun = is_stopping = False

@@ -295,6 +295,11 @@ class KuhnPoker:
             other.before = self._summary(last._hand_text())
         return other
 
+    def position(self) -> Step:
+        """What the player is told now, with the chips of the whole match so far."""
+        done = self.over and self.hand == self.hands
+        return Step(self.observe(), self.chips, done, won=done and self.chips > 0, state_key=self._key())
+
     def _let_opponent_move(self) -> None:
         if not self.over and len(self.betting) % 2 != self.seat - 1:
             self.betting += ask_move("kuhn", self.opponent_name, self.opponents_move, MOVES)

@@ -23,7 +23,7 @@ from mulligan.calls import described
 from mulligan.envs.base import draw
 from mulligan.errors import MulliganError, OpponentFailed, ParameterError, UsageError
 from mulligan.seeding import generator
-from mulligan.types import ParamValue, Task
+from mulligan.types import ParamValue, Step, Task
 
 Move = TypeVar("Move")
 Result = TypeVar("Result")
@@ -59,14 +59,25 @@ class TwoSided(Protocol):
     def switched(self, params: Mapping[str, ParamValue]) -> Self:
         """The game as the opponent sees it, now that it is to move; `params` are those that it was trained with."""
 
+    def position(self) -> Step:
+        """What the player is told now; the reward is all that the episode has paid it so far."""
+
+    def legal(self) -> Sequence[str]: ...
+
 
 def is_guest(name: str) -> bool:
     """Whether an opponent is a policy rather than one of the game's own."""
     return "/" in name or ".py:" in name or name.startswith("endpoint:")
 
 
+seated: ContextVar[Callable[[TwoSided], Callable[[], Any]] | None] = ContextVar("seated", default=None)
+"""From a world to the moves of who sits at its other side; None where policies are seated by their names."""
+
+
 def guest_mover(world: TwoSided, name: str, chance: int) -> Callable[[], Any]:
     """The moves of a policy that plays the other side in one episode."""
+    if (seat := seated.get()) is not None:
+        return seat(world)
     move: Callable[[], Any] = importlib.import_module(GUESTS).mover(world, name, chance)
     return move
 

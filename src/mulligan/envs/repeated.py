@@ -246,6 +246,11 @@ class RepeatedGame:
         other.compact = params.get("view") == "compact"
         return other
 
+    def position(self) -> Step:
+        """What the player is told now, with what the rounds so far have paid."""
+        paid = sum(self.payoffs.reward(mine, theirs, self.rounds) for mine, theirs in self.played)
+        return Step(self.observe(), paid, self.over, self.won, state_key=self._key())
+
     def coming(self) -> int:
         """The opponent's next move, which only the omniscient player may look at."""
         if self._coming is None:

@@ -177,6 +177,11 @@ class TicTacToe:
         other.seat, other.mark = 3 - self.seat, " OX"[self.seat]
         return other
 
+    def position(self) -> Step:
+        """What the player is told now, with the result once there is one."""
+        reward = self.result or 0.0
+        return Step(self.observe(), reward, self.over, won=reward > 0, state_key=self.board)
+
     @property
     def board(self) -> str:
         return self.boards[-1]

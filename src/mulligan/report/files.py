@@ -34,6 +34,7 @@ _ATTEMPTS, _PAUSE = 20, 0.01
 """To lock a folder, which another process may hold for a moment only to see whether there is a run in it."""
 _OWN_FOLDER = re.compile(
     r"trials|paid|checkpoints|reference|tensorboard|evaluation(-.*)?|\.?(update|warmstart)-\d+(\.tmp)?|\d+-.+-seed\d+"
+    r"|agent-\d+|past"
 )
 """Names of the folders that are written in a run folder, or in a sweep's."""
 _BEGINNING = b"\x1f\x8b\x08\x00"

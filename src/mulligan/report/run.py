@@ -37,6 +37,8 @@ from mulligan.types import Completion, Episode, Reflection, Task, ToolCall, Tria
 SCHEMA_VERSION = 1
 _FLUSH_SECONDS = 0.5
 _HELD = ".held"
+POPULATION = "population.json"
+"""Of a population: how many agents it has, and which is the best."""
 
 
 class RunFolder:
@@ -146,6 +148,18 @@ class RunFolder:
 
 def _trial_line(index: int, trial: Trial) -> str:
     return json.dumps({"place": index, **trial_to_dict(trial)}, separators=(",", ":"))
+
+
+def policy_folder(path: str | os.PathLike[str]) -> str:
+    """The training run that a run folder's policy is from: of a population the best agent's, else itself."""
+    name, file = os.fspath(path), Path(path) / POPULATION
+    if not file.is_file():
+        return name
+    advice = "name one of the population's agents, such as RUN/agent-0"
+    try:
+        return f"{name.rstrip('/')}/agent-{int(read_json(file.read_bytes(), file, advice)['best'])}"
+    except (LookupError, TypeError, ValueError) as error:
+        raise RunFolderError(f"{file} names no best agent; {advice}") from error
 
 
 class TrialWriter:

@@ -306,6 +306,22 @@ def load_reference(run: Path, learner: Learner) -> None:
     learner.reference = {name: value.to(learner.device) for name, value in weights.items()}
 
 
+def drop_after(run: Path, update: int) -> None:
+    """Delete the checkpoints after more than `update` updates."""
+    _tidy(run, [path for path in kept(run) if _number(path) <= update])
+
+
+def settings_of(checkpoint: Path) -> Config:
+    """The settings that a checkpoint was made with."""
+    with _reading(checkpoint):
+        return from_tree(_state(checkpoint)["settings"])
+
+
+def by_update(run: Path) -> dict[int, Path]:
+    """Number of updates -> the complete checkpoint after them."""
+    return {_number(path): path for path in kept(run)}
+
+
 def newest(run: Path) -> Path | None:
     return next(reversed(kept(run)), None)
 

@@ -14,7 +14,7 @@ from functools import lru_cache, reduce
 from typing import Annotated, Any, Literal, cast, get_args
 
 from mulligan.errors import ParameterError, UnknownName
-from mulligan.settings import AT_LEAST_0, AT_LEAST_1, LESS_THAN_1, POSITIVE, SHARE, Setting, settings_of
+from mulligan.settings import AT_LEAST_0, AT_LEAST_1, LESS_THAN_1, POSITIVE, SHARE, Setting, settings_of, with_values
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Memory, ParamValue, Sampling
 
@@ -136,8 +136,8 @@ class AlgoConfig:
         "What a return is compared with: others of its group, the group, the agent's mean.",
     ] = "leave_one_out"
     scale: Annotated[
-        Literal["std", "none", "agent"],
-        "What advantages are divided by: the group's spread, nothing, the agent's own spread.",
+        Literal["std", "none", "agent", "population"],
+        "What advantages are divided by: the group's spread, nothing, the agent's own spread, the population's.",
     ] = "std"
     shaping: Annotated[float, "Weight of the environment's progress; never crosses an episode.", AT_LEAST_0] = 0.0
     invalid_penalty: Annotated[float, "Taken from a reply that names no legal action.", AT_LEAST_0] = 0.1
@@ -165,6 +165,22 @@ class OptimConfig:
 
 
 @dataclass(frozen=True)
+class PopulationConfig:
+    """Several agents in one run: who meets whom, and who is copied; see `docs/population.md`."""
+
+    agents: Annotated[int, "Agents of a population; 0: one agent, and none of this section counts.", AT_LEAST_0] = 0
+    others: Annotated[float, "Share of an agent's tasks that are games against another agent.", LESS_THAN_1] = 0.0
+    past: Annotated[float, "Share of its tasks that are games against its own snapshots.", LESS_THAN_1] = 0.0
+    matchmaking: Annotated[
+        Literal["uniform", "prioritised"], "prioritised: agents whose games are even, snapshots that are hard to beat."
+    ] = "uniform"
+    snapshot_every: Annotated[int, "Updates between two snapshots to play against.", AT_LEAST_1] = 10
+    vary: Annotated[str, "Settings in which agents differ."] = "optim.lr,algo.gamma_traj,algo.entropy_weight"
+    spread: Annotated[float, "Highest factor by which they differ from the settings given, at first.", AT_LEAST_1] = 1.0
+    characters: Annotated[str, "A word or a line for each agent's prompt, in turn: cautious;curious. Empty: none."] = ""
+
+
+@dataclass(frozen=True)
 class Config:
     """Everything a training run is told."""
 
@@ -177,6 +193,7 @@ class Config:
     warmstart: WarmstartConfig = WarmstartConfig()
     algo: AlgoConfig = AlgoConfig()
     optim: OptimConfig = OptimConfig()
+    population: PopulationConfig = PopulationConfig()
 
     def __post_init__(self) -> None:
         for key, setting in settings().items():  # NumPy's numbers become Python's, which files can hold
@@ -194,8 +211,25 @@ class Config:
             raise ParameterError("run.updates must be >= 1 without a warm start (got 0)")
         if self.run.group < 2 and self.algo.estimator != "ppo":
             raise ParameterError(f"run.group must be >= 2 for {self.algo.estimator}, which compares trials (got 1)")
+        population = self.population
+        if population.agents == 1:
+            raise ParameterError("population.agents must be >= 2, or 0 for one agent without a population (got 1)")
+        if not population.others + population.past < 1:
+            raise ParameterError(
+                "population.others + population.past must be < 1: the rest are games against scripted opponents, "
+                f"without which agents only learn each other's ways (got {population.others:g} + {population.past:g})"
+            )
         if self.run.group < 2 and self.run.random_trials:
             raise ParameterError("run.group must be >= 2 with run.random_trials: one trial is the agent's own (got 1)")
+
+
+def with_changes(config: Config, changes: Mapping[str, Any]) -> Config:
+    """`config` with other values at dotted keys."""
+    sections: dict[str, dict[str, Any]] = {}
+    for key, value in changes.items():
+        section, _, name = key.partition(".")
+        sections.setdefault(section, {})[name] = value
+    return replace(config, **{name: with_values(getattr(config, name), each) for name, each in sections.items()})
 
 
 @lru_cache(maxsize=1)

@@ -97,7 +97,7 @@ def train(
 
 
 @dataclass
-class _Playing:
+class Playing:
     """The trials of one update, under way."""
 
     task: asyncio.Future[list[Group]] = field(init=False)
@@ -118,8 +118,9 @@ class Trainer:
         *,
         loaded: Loaded | None = None,
         stop: Callable[[], bool] = lambda: False,
+        loop: EventLoop | None = None,
     ) -> None:
-        """`loaded`: a model to use instead of the one that the configuration names (for benchmarks)."""
+        """`loaded`: a model to use instead of the one that the configuration names. `loop`: one that is shared."""
         self.folder, self.on_update, self.stop = folder, on_update, stop
         # Sums of floats depend on how many threads share them: a resumed run keeps the number, wherever it goes on.
         config = replace(config, run=replace(config.run, threads=config.run.threads or torch.get_num_threads()))
@@ -151,8 +152,8 @@ class Trainer:
         )
         self.play_trial = self.worlds.play if self.worlds else run_trial
         self.history = History()
-        self.loop = EventLoop()
-        self.playing: dict[int, _Playing] = {}
+        self.loop = loop or EventLoop()
+        self.playing: dict[int, Playing] = {}
         """Update -> its trials, of updates whose trials have begun."""
         self.metrics = MetricsFile(folder.path / "metrics.jsonl")
         self.validation = None
@@ -190,11 +191,34 @@ class Trainer:
                 self.worlds.close()
 
     def _run(self) -> None:
-        start = 0
-        if (newest := checkpoint.newest(self.folder.path)) is not None:
-            start = checkpoint.restore(newest, self.learner, self.history)
-        elif not self._begin():
+        newest = checkpoint.newest(self.folder.path)
+        if newest is None and not self.begin():
             return
+        start = self.go_on(newest)
+        self.stop()  # from here on there is an update to finish
+        for update in range(start, self.config.run.updates):
+            metrics = self._update(update)
+            done = update + 1
+            metrics = self.note(done, metrics)
+            stopping = self.stop()
+            if self.is_saved(done) or stopping:
+                self.save(done)
+            self.on_update({"update": done, "updates": self.config.run.updates, **metrics})
+            if stopping:
+                return
+
+    def begin(self) -> bool:
+        """Warm start, then the first checkpoint; returns False where it was stopped before."""
+        if self.config.warmstart.steps and not warm_start(self):
+            return False
+        if self.config.algo.kl_weight:
+            checkpoint.save_reference(self.folder.path, self.learner)
+        self.save(0)
+        return True
+
+    def go_on(self, saved: Path | None) -> int:
+        """Go on from a checkpoint, or from the beginning; returns how many updates are done."""
+        start = checkpoint.restore(saved, self.learner, self.history) if saved else 0
         if self.config.algo.kl_weight:
             checkpoint.load_reference(self.folder.path, self.learner)
         self.metrics.cut(start)
@@ -203,34 +227,40 @@ class Trainer:
         self.has_warned_of_cuts = any(line.get("replies/cut", 0.0) >= WARN_FROM for line in self.metrics.read())
         if self.validation is not None and start == 0 and not self.metrics.read():
             self.metrics.write({"update": 0, **self._validate(0)})
-        self.stop()  # from here on there is an update to finish
-        for update in range(start, self.config.run.updates):
-            metrics = self._update(update)
-            done = update + 1
-            last = done == self.config.run.updates
-            if self.validation is not None and (done % self.config.run.validate_every == 0 or last):
-                metrics |= self._validate(done)
-            self.metrics.write({"update": done, **metrics})
-            stopping = self.stop()
-            if done % self.config.run.checkpoint_every == 0 or last or stopping:
-                checkpoint.save(self.folder.path, done, self.learner, self.history, self.config.run.keep)
-            self.on_update({"update": done, "updates": self.config.run.updates, **metrics})
-            if stopping:
-                return
+        return start
 
-    def _begin(self) -> bool:
-        """Warm start, then the first checkpoint; returns False where it was stopped before."""
-        if self.config.warmstart.steps and not warm_start(self):
-            return False
-        if self.config.algo.kl_weight:
-            checkpoint.save_reference(self.folder.path, self.learner)
-        checkpoint.save(self.folder.path, 0, self.learner, self.history, self.config.run.keep)
-        return True
+    def use(self, config: Config) -> None:
+        """Go on with other settings of the updates, and write them into the run folder."""
+        self.config = self.learner.config = config
+        if self.validation is not None:
+            self.validation.settings = config.trial
+        keep_settings(config, self.folder)
+
+    def note(self, done: int, metrics: dict[str, Any]) -> dict[str, Any]:
+        """Write the metrics of an update, with those of a validation where it is due; returns both."""
+        every = self.config.run.validate_every
+        if self.validation is not None and (done % every == 0 or done == self.config.run.updates):
+            metrics = {**metrics, **self._validate(done)}
+        self.metrics.write({"update": done, **metrics})
+        return metrics
+
+    def is_saved(self, done: int) -> bool:
+        """Whether a checkpoint is due after so many updates."""
+        return done % self.config.run.checkpoint_every == 0 or done == self.config.run.updates
+
+    def save(self, done: int) -> None:
+        checkpoint.save(self.folder.path, done, self.learner, self.history, self.config.run.keep)
 
     def _update(self, update: int) -> dict[str, Any]:
         began, tokens_before = time.perf_counter(), self.engine.tokens
         self.loaded.model.eval()
         groups, failures = self._played(update)
+        seconds = time.perf_counter() - began
+        speed = (self.engine.tokens - tokens_before) / max(1e-9, seconds)
+        return {**self.learn(update, groups, failures), "time/rollout": seconds, "time/engine_tokens_per_s": speed}
+
+    def learn(self, update: int, groups: list[Group], failures: Counter[str]) -> dict[str, Any]:
+        """Everything of an update that comes after its trials were played; returns its metrics."""
         played = time.perf_counter()
         batch = self._batch(groups)
         reflections_alone = bool(self.config.run.player)
@@ -260,9 +290,7 @@ class Trainer:
             "tokens/sampled": sum(len(span.ids) for row in rows for span in row.spans),
             "optim/tokens": self.learner.tokens,
             "warning": self._warning(losses, budget, groups, cut),
-            "time/rollout": played - began,
             "time/update": ended - played,
-            "time/engine_tokens_per_s": (self.engine.tokens - tokens_before) / max(1e-9, played - began),
         }
 
     def _learn(self, update: int, batch: StepBatch, rows: list[Row], steps: int) -> tuple[Advantages, dict[str, float]]:
@@ -315,7 +343,7 @@ class Trainer:
 
         return self.loop.run(finish)
 
-    async def _begin_ahead(self, update: int, before: _Playing) -> None:
+    async def _begin_ahead(self, update: int, before: Playing) -> None:
         """Begin the updates after `update` that staleness allows, each when all trials of the one before have begun."""
         run = self.config.run
         for number in range(update + 1, min(update + run.staleness, run.updates - 1) + 1):
@@ -324,37 +352,43 @@ class Trainer:
                 self.playing[number] = self._begin_playing(number)
             before = self.playing[number]
 
-    def _begin_playing(self, update: int) -> _Playing:
-        playing = _Playing()
-        playing.task = asyncio.ensure_future(self._play(update, playing))
+    def _begin_playing(self, update: int) -> Playing:
+        playing = Playing()
+        playing.task = asyncio.ensure_future(self.play(update, playing))
         # The error of an update that nobody awaits yet is raised when somebody does: it is marked as seen.
         playing.task.add_done_callback(lambda task: task.cancelled() or task.exception())
         return playing
 
-    async def _play(self, update: int, playing: _Playing) -> list[Group]:
-        run, settings = self.config.run, self.config.trial
-        related = settings.episodes - 1 if self.config.task.related else 0
-        # With RL, whose trials have one episode, agents are told of as many as policies are evaluated on.
-        announced = settings.episodes if settings.episodes > 1 else TrialSettings().episodes
-        draws = draw_tasks(self.mixture, run.tasks, seed=run.seed, update=update, related=related)
+    async def play(self, update: int, playing: Playing, tasks: int | None = None) -> list[Group]:
+        """The groups of an update, on as many tasks as an update has, or on `tasks` of them."""
+        run, tasks = self.config.run, self.config.run.tasks if tasks is None else tasks
+        related = self.config.trial.episodes - 1 if self.config.task.related else 0
+        draws = draw_tasks(self.mixture, tasks, seed=run.seed, update=update, related=related)
         groups = await play_groups(
             draws,
             run.group,
             self.policy,
-            replace(settings, announced=announced),
+            self.trial,
             seed=run.seed,
             update=update,
             stand_in=self.stand_in,
             stand_in_trials=self._random_trials(update),
             concurrency=self.concurrency,
             retries=RETRIES,
-            on_failure=lambda trial: playing.failures.update([_why_failed(trial)]),
+            on_failure=lambda trial: playing.failures.update([why_failed(trial)]),
             on_last=playing.all_begun.set,
             play=self.play_trial,
         )
         if all(trial.failed for group in self._own(groups, update) for trial in group.trials):
             raise MulliganError(f"every trial of update {update + 1} failed; the first failure: {_first_error(groups)}")
         return groups
+
+    @property
+    def trial(self) -> TrialSettings:
+        """How trials are played. With RL, whose trials have one episode, agents are told of as many as policies are
+        evaluated on."""
+        settings = self.config.trial
+        return replace(settings, announced=settings.episodes if settings.episodes > 1 else TrialSettings().episodes)
 
     def _random_trials(self, update: int) -> int:
         """How many of a group's trials random moves take part in; one at least is the agent's own."""
@@ -403,7 +437,7 @@ def _first_error(groups: list[Group]) -> str:
     return next(filter(None, errors), "no error")
 
 
-def _why_failed(trial: Trial) -> str:
+def why_failed(trial: Trial) -> str:
     """The first failure of a trial, which may go on after it and even be won."""
     stops = (episode.stop for episode in trial.episodes)
     return next((stop.value for stop in stops if stop.is_infrastructure), "unreflected")

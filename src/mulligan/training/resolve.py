@@ -91,7 +91,7 @@ def from_tree(tree: Mapping[str, Any]) -> Config:
 
 def from_run(folder: RunFolder) -> Config:
     tree = folder.config()
-    if tree.get("kind") != "train":
+    if tree.get("kind") not in ("train", "population"):
         raise RunFolderError(f"{folder.name} is not a training run")
     return from_tree(tree)
 
@@ -128,6 +128,8 @@ def checked(config: Config) -> Config:
                 f"run.random_trials must be 0 for {env}, which has no legal() to draw moves from "
                 f"(got {config.run.random_trials:g})"
             )
+    if config.algo.scale == "population" and not config.population.agents:
+        raise ParameterError("algo.scale must be std, none or agent without a population (got population)")
     evaluated = evaluated_params(config)
     if evaluated and "," in config.task.env:
         raise ParameterError(f"run.evaluate must be empty for a mixture of environments (got {config.run.evaluate!r})")

@@ -76,16 +76,34 @@ def style(name: str) -> Style:
     return STYLES[name]
 
 
-def system(rules: str, how: Style, turns: int, tools: Sequence[Tool] = (), *, calls_tools: bool = False) -> str:
-    """The first message: the game and how to answer; empty where nothing is said.
+CHARACTERS = {
+    "cautious": "You are cautious: you play what you know to be good.",
+    "balanced": "You try something new now and then, and otherwise play what you know to be good.",
+    "curious": "You are curious: you try what you have not tried yet, to find out what it is worth.",
+}
+"""A word for how somebody plays -> the line that says it."""
 
-    A model that `calls_tools` is told of them by its server or chat template, any other one here.
+
+def system(
+    rules: str,
+    how: Style,
+    turns: int,
+    tools: Sequence[Tool] = (),
+    *,
+    calls_tools: bool = False,
+    character: str = "",
+) -> str:
+    """The first message: the game, how to answer, and how to play; empty where nothing is said.
+
+    Style `bare` says of all that the word for how to play alone. A model that `calls_tools` is told of them by its
+    server or chat template, any other one here.
     """
     if how.bare:
-        return ""
+        return character
     instruction = how.tool_instruction if calls_tools else how.instruction
     listed = "" if calls_tools or not tools else f"\n\n{_in_words(tools)}"
-    return f"{rules}{listed}\n\nAn episode has at most {turns} turn{'s' if turns > 1 else ''}. {instruction}"
+    playing = f"\n{CHARACTERS.get(character, character)}" if character else ""
+    return f"{rules}{listed}\n\nAn episode has at most {turns} turn{'s' if turns > 1 else ''}. {instruction}{playing}"
 
 
 def _in_words(tools: Sequence[Tool]) -> str:

@@ -7,6 +7,7 @@ budget, the next episode goes on in the same list; otherwise it starts a new one
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import reprlib
@@ -259,7 +260,14 @@ class _TrialPlay:
 
     def _system(self) -> list[Message]:
         turns = self.env.task.turns
-        text = prompts.system(self.rules, self.style, turns, self.tools, calls_tools=self.calls_tools)
+        text = prompts.system(
+            self.rules,
+            self.style,
+            turns,
+            self.tools,
+            calls_tools=self.calls_tools,
+            character=self.settings.character,
+        )
         return [{"role": "system", "content": text}] if text else []
 
     async def _move_to(self, task: Task) -> None:
@@ -498,7 +506,9 @@ class _TrialPlay:
 async def _within(
     seconds: float | None, function: Callable[[Argument], Result], argument: Argument, is_slow: bool = False
 ) -> Result:
-    """Call the environment, in a thread if its answers have a time limit, or take long."""
+    """Call the environment, in a thread if its answers have a time limit, or take long; a coroutine is awaited here."""
+    if inspect.iscoroutinefunction(function):
+        return cast(Result, await function(argument))
     if seconds is None and not is_slow:
         return call(function, argument)
     return await call_in_thread(function, argument, seconds)

@@ -31,6 +31,7 @@ class TrialSettings:
     style: Annotated[str, "How agents are asked to answer: plain, note, zero-shot, react, reflexion or bare."] = "plain"
     stop: Annotated[Stop | None, "End the trial at the first success, or never; none: as the environment says."] = None
     restart: Annotated[Restart | None, "Repeat an episode exactly, or redraw chance; none: the environment's."] = None
+    character: Annotated[str, "How to play, in a word or a line of the prompt: cautious, curious, or one's own."] = ""
     memory_tokens: Annotated[int, "Token budget of the memory shown to an episode.", AT_LEAST_1] = 4096
     window: Annotated[int | None, "Show only this many last turns of an episode; none: all.", AT_LEAST_1] = None
     sampling: Sampling = Sampling()

@@ -59,7 +59,7 @@ _BLANK: Mapping[str, Any] = {
 def _card(path: Path) -> dict[str, Any]:
     config = toml_of(path / "config.toml")
     kind = config.get("kind")
-    if kind == "train":
+    if kind in ("train", "population"):
         return {**_BLANK, **_training_card(path, config)}
     result = json_of(path / "result.json")
     if kind == "eval" or isinstance(result, Mapping):

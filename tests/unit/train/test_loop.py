@@ -607,7 +607,7 @@ def test_checkpoints_are_policies(tmp_path):
 def test_with_staleness_the_next_update_begins_before_this_one_ends(tmp_path, monkeypatch):
     """With few places, the last trials of an update leave some empty: the next update's trials take them."""
     order: list[tuple[str, int]] = []
-    play, update = Trainer._play, Learner.update
+    play, update = Trainer.play, Learner.update
 
     async def noting(self, number, playing):
         order.append(("begins", number))
@@ -620,7 +620,7 @@ def test_with_staleness_the_next_update_begins_before_this_one_ends(tmp_path, mo
         return learn(self, data, update=update)
 
     learn = update
-    monkeypatch.setattr(Trainer, "_play", noting)
+    monkeypatch.setattr(Trainer, "play", noting)
     monkeypatch.setattr(Learner, "update", learning)
     base = brief()
     train(replace(base, run=replace(base.run, updates=3, staleness=1), engine=EngineConfig(slots=5)), tmp_path / "late")
@@ -636,14 +636,14 @@ def test_with_staleness_the_next_update_begins_before_this_one_ends(tmp_path, mo
 
 
 def test_what_goes_wrong_in_the_next_update_is_said_when_it_is_its_turn(tmp_path, monkeypatch):
-    play = Trainer._play
+    play = Trainer.play
 
     async def breaking(self, number, playing):
         if number == 1:
             raise MulliganError("the second update breaks")
         return await play(self, number, playing)
 
-    monkeypatch.setattr(Trainer, "_play", breaking)
+    monkeypatch.setattr(Trainer, "play", breaking)
     base = brief()
     with pytest.raises(MulliganError, match="the second update breaks"):
         train(replace(base, run=replace(base.run, staleness=1)), tmp_path / "run")

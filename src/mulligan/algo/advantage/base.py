@@ -19,7 +19,7 @@ from mulligan.algo.batch import PLAY, Samples, StepBatch
 from mulligan.algo.normalise import History
 
 BaselineName = Literal["leave_one_out", "group", "agent"]
-ScaleName = Literal["std", "none", "agent"]
+ScaleName = Literal["std", "none", "agent", "population"]
 
 SMALLEST_OWN_BASELINE = 3
 """Below so many survivors the group is not its own baseline."""
@@ -37,7 +37,8 @@ class Options:
     signal by 1 - 1/|S_n|. agent: the agent's own mean μ_a over earlier updates."""
     scale: ScaleName = "std"
     """std: standard deviation of the group, or of the batch where the group is small. none: leave it out (Dr. GRPO).
-    agent: σ_a, the spread of the agent's own returns over earlier updates (MAGE)."""
+    agent: σ_a, the spread of the agent's own returns over earlier updates (MAGE). population: the spread of the
+    returns of all agents of a population together, which is what σ_a is compared with."""
     step_weight: float = 1.0
     """w, what gigpo's step term weighs."""
     gae_lambda: float = 0.95
@@ -88,14 +89,14 @@ def divisors(samples: Samples, scale: ScaleName, history: History) -> FloatArray
     """What the advantage of every sample is divided by; 1 where nothing differs, since no spread is no scale. [sample].
 
     std: of S_n if |S_n| ≥ 4, else of all samples of the batch with the same (n, phase). agent: σ_a from earlier
-    updates, or the spread in this batch as long as there are none.
+    updates, population: that of all agents; or the spread in this batch as long as there are none.
     """
     if scale == "none":
         return np.ones(len(samples.value))
     ids, first = dense_ids(samples.episode, samples.phase)
     of_batch = deviation_by(ids, first, samples.value)[ids]
-    if scale == "agent":
-        earlier = history.agent_spread(samples)
+    if scale in ("agent", "population"):
+        earlier = history.agent_spread(samples, together=scale == "population")
         spread = np.where(np.isnan(earlier), of_batch, earlier)
     else:
         group = deviation_by(samples.key, samples.key_first, samples.value)[samples.key]

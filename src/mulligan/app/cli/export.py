@@ -16,10 +16,10 @@ def add_options(parser: Parser) -> None:
 
 
 def run(parser: Parser, words: list[str]) -> int:
-    from mulligan.report.run import RunFolder
+    from mulligan.report.run import RunFolder, policy_folder
 
     options = parser.parse_args(words)
-    run_folder = RunFolder.open(options.run)
+    run_folder = RunFolder.open(policy_folder(options.run))
     if run_folder.config().get("kind") != "train":
         raise UsageError(f"{options.run} is not the run folder of a training")
     target = Path(options.folder)

@@ -83,12 +83,15 @@ def work(order: Mapping[str, Any], report: Report, stop: Callable[[], bool] = la
     """Train and evaluate one arm; what earlier processes got done is not done again. `stop` ends it after an update."""
     from mulligan.report.files import read_json
     from mulligan.report.run import RunFolder, to_json
-    from mulligan.training.loop import train
     from mulligan.training.metrics import MetricsFile
     from mulligan.training.resolve import resolve
 
     folder = Path(order["folder"])
     config = resolve(order["preset"], None, order["settings"])
+    if config.population.agents:
+        from mulligan.population.loop import train
+    else:
+        from mulligan.training.loop import train
     is_begun = (folder / "config.toml").is_file()
     if stop():
         return

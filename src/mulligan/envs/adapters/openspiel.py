@@ -197,11 +197,17 @@ class SpielGame:
         return move, "" if move is not None else "The answer names none of the legal moves."
 
     def switched(self, params: Mapping[str, ParamValue]) -> Self:
-        """The game as the opponent sees it, which is to move."""
+        """The game as the opponent sees it; an example of a reply is one of its own moves, where it is to move."""
         other = copy(self)
         other.seat = 3 - self.seat
-        other.example = other.legal()[0]
+        if not self.over and (moves := other.legal()):
+            other.example = moves[0]
         return other
+
+    def position(self) -> Step:
+        """What the player is told now, with what the game has paid so far."""
+        total = self.total
+        return Step(self.observe(), total, self.over, self.over and total > 0, state_key=self._seen())
 
     @property
     def over(self) -> bool:

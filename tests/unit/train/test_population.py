@@ -1,0 +1,319 @@
+"""Populations on tiny worlds: who plays and learns, exact resume, agents that fail, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from mulligan.app.cli.main import main
+from mulligan.errors import MulliganError, ParameterError, UnknownName, UsageError
+from mulligan.models.load import load, save
+from mulligan.players import player_from, trained_with
+from mulligan.population import agents as members
+from mulligan.population.loop import Population, train
+from mulligan.population.matchmaker import matched, shares
+from mulligan.report.run import RunFolder
+from mulligan.training import checkpoint
+from mulligan.training.config import (
+    AlgoConfig,
+    Config,
+    ModelConfig,
+    PopulationConfig,
+    RunConfig,
+    TaskConfig,
+    WarmstartConfig,
+)
+from mulligan.training.loop import Trainer
+from mulligan.training.resolve import checked, resolve
+from small_runs import metrics, small, weights
+
+POPULATION = PopulationConfig(agents=3, others=0.5, past=0.25, snapshot_every=1, spread=2.0)
+
+
+def games(**population) -> Config:
+    return small(
+        task=TaskConfig(env="kuhn", params={"opponent": "seen"}),
+        run=RunConfig(updates=3, tasks=4, group=2, threads=1, checkpoint_every=1, keep=2),
+        population=replace(POPULATION, **population),
+    )
+
+
+def alone(**population) -> Config:
+    """Agents that never meet, on a bandit."""
+    return small(
+        run=RunConfig(updates=3, tasks=3, group=3, threads=1, checkpoint_every=1, keep=2),
+        population=replace(POPULATION, others=0.0, past=0.0, **population),
+    )
+
+
+def everything(run: Path) -> dict[str, object]:
+    """What two runs that are the same run have in common."""
+    logs = {name: (run / name).read_text() for name in ("lineage.jsonl", "matches.jsonl", "population.json")}
+    each = {path.name: (weights(path).tolist(), metrics(path)) for path in sorted(run.glob("agent-*"))}
+    return {**logs, **each, "settings": [trained_with(str(path)) for path in sorted(run.glob("agent-*"))]}
+
+
+def code(words: list[str]) -> int:
+    """The exit code of the command line."""
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    return int(str(ended.value.code))
+
+
+def lineage(run: Path) -> list[dict]:
+    return [json.loads(line) for line in (run / "lineage.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    return train(games(), tmp_path_factory.mktemp("runs") / "population")
+
+
+def test_agents_play_habits_each_other_and_themselves_and_all_learn(trained):
+    lines = [json.loads(line) for line in (trained / "matches.jsonl").read_text().splitlines()]
+    assert {line["update"] for line in lines} == {1, 2, 3}
+    for update in (1, 2, 3):
+        for agent in range(3):
+            met = {
+                line["opponent"]: line["games"] for line in lines if (line["update"], line["agent"]) == (update, agent)
+            }
+            rivals = sum(count for name, count in met.items() if name.startswith("agent/"))
+            past = {name: count for name, count in met.items() if name.startswith("past/")}
+            assert rivals == 2 * 2 * 3  # a task as the host and one as the guest, of 2 trials with 3 episodes each
+            assert list(past) in ([[]] if update == 1 else [[f"past/{agent}@{n}"] for n in range(1, update)])
+            assert sum(met.values()) == 4 * 2 * 3  # every agent plays the same number of games
+    first = weights(trained / "agent-0")
+    assert not torch.equal(first, weights(trained / "agent-1"))
+
+
+def test_each_agent_has_a_run_folder_of_its_own_and_settings_of_its_own(trained):
+    rates = {trained_with(str(trained / f"agent-{number}")).optim.lr for number in range(3)}
+    base = games().optim.lr
+    assert len(rates) == 3
+    assert all(base / 2 <= rate <= base * 2 for rate in rates)
+    assert [line["event"] for line in lineage(trained)] == ["begun"] * 3
+    best = json.loads((trained / "population.json").read_text())["best"]
+    assert player_from(str(trained / "agent-1")).name == str(trained / "agent-1")
+    assert trained_with(str(trained)) == trained_with(str(trained / f"agent-{best}"))
+
+
+def test_an_agent_plays_for_the_command_line_and_is_exported(trained, tmp_path, capsys):
+    words = ["eval", "kuhn", "--policy", f"{trained}/agent-1", "--tasks", "2", "--run", str(tmp_path / "eval")]
+    assert code([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["trials"] == 2
+    assert code(["export", f"{trained}/agent-1", str(tmp_path / "model")]) == 0
+    exported = load(f"hf:{tmp_path / 'model'}").model
+    assert torch.equal(
+        torch.cat([each.detach().flatten() for each in exported.parameters()]), weights(trained / "agent-1")
+    )
+
+
+def test_a_run_that_is_stopped_and_one_that_was_killed_between_two_checkpoints_go_on_exactly(trained, tmp_path):
+    """A kill between the agents' checkpoints leaves some with one that others lack, and longer logs."""
+    run = tmp_path / "again"
+    train(
+        games(),
+        run,
+        stop=lambda: (run / "matches.jsonl").exists() and '"update": 2' in (run / "matches.jsonl").read_text(),
+    )
+    assert checkpoint.by_update(run / "agent-0").keys() == {1, 2}
+    shutil.copytree(run, tmp_path / "killed")
+    train(None, run, resume=True)
+    assert everything(run) == everything(trained)
+    killed = tmp_path / "killed"
+    shutil.rmtree(killed / "agent-1" / "checkpoints" / "update-00002")
+    shutil.rmtree(killed / "agent-2" / "checkpoints" / "update-00002")
+    train(None, killed, resume=True)
+    assert everything(killed) == everything(trained)
+
+
+KILLED = """
+import os, signal, sys
+from mulligan.population.loop import train
+from mulligan.training.loop import Trainer
+from mulligan.training.resolve import from_tree
+import tomllib
+save, saves = Trainer.save, []
+def dying(self, done):
+    saves.append(done)
+    if len(saves) == int(sys.argv[3]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    save(self, done)
+Trainer.save = dying
+train(from_tree(tomllib.load(open(sys.argv[1], "rb"))), sys.argv[2])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("at", [2, 5, 9])
+def test_a_run_that_is_killed_goes_on_exactly(trained, tmp_path, at):
+    words = [sys.executable, "-c", KILLED, str(trained / "config.toml"), str(tmp_path / "run"), str(at)]
+    assert subprocess.run(words, check=False).returncode == -9
+    train(None, tmp_path / "run", resume=True)
+    assert everything(tmp_path / "run") == everything(trained)
+
+
+@pytest.mark.parametrize("mishap", ["diverges", "raises", "skips", "loops"])
+def test_an_agent_that_cannot_go_on_becomes_a_copy_and_the_others_lose_nothing(tmp_path, monkeypatch, mishap):
+    undisturbed = train(alone(), tmp_path / "undisturbed")
+    learn, at = Trainer.learn, 3 if mishap == "loops" else 2
+
+    def failing(self, update, groups, failures):
+        line = learn(self, update, groups, failures)
+        if self.folder.path.name == "agent-1" and (update + 1 == at or mishap == "loops"):
+            if mishap == "raises":
+                raise ValueError("no such thing")
+            if mishap == "diverges":
+                with torch.no_grad():
+                    next(iter(self.learner.weights().values())).fill_(float("nan"))
+            if mishap == "skips":
+                line["loss/skipped"] = 2.0
+            if mishap == "loops":
+                ended = [name for name in line if name.startswith("stop/")]
+                line = {name: value for name, value in line.items() if name not in ended} | {"stop/turn_limit": 9}
+        return line
+
+    monkeypatch.setattr(Trainer, "learn", failing)
+    warnings = []
+    run = train(alone(), tmp_path / "run", on_update=lambda line: warnings.append(line.get("warning")))
+    event = lineage(run)[-1]
+    assert (event["update"], event["agent"], event["event"]) == (at, 1, "replaced")
+    reasons = {"diverges": "not finite", "raises": "no such thing", "skips": "not finite", "loops": "came to an end"}
+    assert reasons[mishap] in event["why"]
+    assert any(event["why"] in (text or "") for text in warnings)
+    copied = trained_with(str(run / f"agent-{event['from']}")).optim.lr
+    factor = event["settings"]["optim.lr"] / copied
+    assert min(abs(factor - 1.25), abs(factor - 0.8)) < 1e-9
+    for other in ("agent-0", "agent-2"):
+        assert torch.equal(weights(run / other), weights(undisturbed / other))
+    assert torch.isfinite(weights(run / "agent-1")).all()
+
+
+def test_where_no_agent_can_go_on_the_run_ends_with_every_reason(tmp_path, monkeypatch):
+    monkeypatch.setattr(Trainer, "learn", lambda *_: 1 / 0)
+    with pytest.raises(MulliganError, match=r"after update 1: agent 0: .*division by zero.*agent 2: "):
+        train(alone(), tmp_path / "run")
+
+
+def test_a_copy_goes_on_as_its_source_would(tmp_path):
+    """Weights, optimiser and statistics: with equal settings and the same trials, both come to the same weights."""
+    folder = RunFolder.create(tmp_path / "run", {"kind": "population"})
+    population = Population(alone(spread=1.0), folder, lambda line: None, lambda: False)
+    population._begin()
+    source, target = (agent.trainer for agent in population.agents[:2])
+    groups = [source.loop.run(lambda u=update: source.play(u, population_playing())) for update in range(2)]
+    source.learn(0, groups[0], population_playing().failures)
+    members.copy_agent(source, target, target.config)
+    lines = [trainer.learn(1, groups[1], population_playing().failures) for trainer in (source, target)]
+    assert lines[0]["loss/loss"] == lines[1]["loss/loss"]
+    assert lines[0]["loss/grad_norm"] > 0
+    for mine, theirs in zip(source.learner.weights().values(), target.learner.weights().values(), strict=True):
+        assert mine is not theirs
+        assert torch.equal(mine, theirs)
+
+
+def population_playing():
+    from mulligan.training.loop import Playing
+
+    return Playing()
+
+
+def test_adapters_share_one_base_in_memory(tmp_path):
+    pytest.importorskip("peft")
+    save(load("nano:hidden=32,layers=1"), tmp_path / "base")
+    model = ModelConfig(name=f"hf:{tmp_path / 'base'}", lora_rank=2)
+    run = replace(alone().run, updates=1)
+    algo = AlgoConfig(entropy_weight=0.1)  # a fresh model earns nothing
+    config = replace(alone(), model=model, run=run, algo=algo, warmstart=WarmstartConfig())
+    folder = RunFolder.create(tmp_path / "run", {"kind": "population"})
+    population = Population(config, folder, lambda line: None, lambda: False)
+    first, *others = (dict(agent.trainer.loaded.model.named_parameters()) for agent in population.agents)
+    for other in others:
+        for name, weight in first.items():
+            assert (weight.data_ptr() == other[name].data_ptr()) == (not weight.requires_grad)
+    population.run()
+    adapters = [weights(tmp_path / "run" / f"agent-{number}") for number in range(3)]
+    assert not torch.equal(adapters[0], adapters[1])
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"population.agents": "1"}, "population.agents must be >= 2"),
+        (
+            {"population.agents": "2", "population.others": "0.6", "population.past": "0.4"},
+            "others + population.past must be < 1",
+        ),
+        ({"population.agents": "2", "population.others": "0.5"}, "minesweeper, where nobody plays the other side"),
+        (
+            {"population.agents": "2", "population.vary": "optim.rate"},
+            "unknown setting in population.vary 'optim.rate'",
+        ),
+        (
+            {"population.agents": "2", "population.vary": "run.tasks"},
+            "population.vary must name settings that are numbers",
+        ),
+        ({"population.agents": "2", "run.staleness": "1"}, "run.staleness must be 0 in a population"),
+        ({"algo.scale": "population"}, "algo.scale must be std, none or agent without a population"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(tmp_path, capsys, changes, words):
+    flags = [word for name, value in changes.items() for word in (f"--{name}", value)]
+    assert code(["train", "minesweeper", "--preset", "test", "--run", str(tmp_path / "run"), *flags]) == 2
+    message = capsys.readouterr().err.splitlines()[-1]
+    assert words in message
+    assert not (tmp_path / "run").exists()
+
+
+def test_shares_leave_scripted_opponents_to_everybody():
+    config = PopulationConfig(agents=4, others=0.34, past=0.16)
+    assert shares(12, config, has_snapshots=True) == (6, 4, 2)
+    assert shares(12, config, has_snapshots=False) == (8, 4, 0)
+    assert shares(2, PopulationConfig(agents=4, others=0.9), has_snapshots=True) == (2, 0, 0)
+
+
+def test_even_games_and_hard_snapshots_are_played_more_often():
+    """Agent 0 always wins against 1 and 2, and agents 1 and 2 play even; the snapshot at 20 is never beaten."""
+    import random
+
+    config = PopulationConfig(agents=4, others=0.5, past=0.25, matchmaking="prioritised")
+    rates = {"agent/1": 1.0, "agent/2": 1.0, "past/0@10": 1.0, "past/0@20": 0.0}
+
+    def win_rate(agent: int, name: str) -> float:
+        return rates.get(name, 0.5) if agent == 0 else 0.5
+
+    rng = random.Random(0)
+    pairings = [pair for _ in range(300) for pair in matched(config, 8, (10, 20), win_rate, rng).pairings]
+    met = [pair.other for pair in pairings if pair.agent == 0 and pair.snapshot is None]
+    snapshots = [pair.snapshot for pair in pairings if pair.agent == 0 and pair.snapshot is not None]
+    assert met.count(3) > 1.2 * max(met.count(1), met.count(2))
+    assert snapshots.count(20) > 10 * snapshots.count(10)
+
+
+def test_the_preset_is_a_population_and_its_agents_are_plain_runs():
+    config = checked(resolve("cpu-population", None, {}))
+    agents = members.agent_configs(config)
+    assert len(agents) == config.population.agents == 4
+    assert {agent.population.agents for agent in agents} == {0}
+    assert config.run.tasks * 4 == resolve("cpu-kuhn", None, {}).run.tasks
+
+
+def test_a_character_is_a_line_of_the_prompt():
+    config = replace(alone(), population=PopulationConfig(agents=3, characters="cautious;curious"))
+    assert [each.trial.character for each in members.agent_configs(config)] == ["cautious", "curious", "cautious"]
+
+
+def test_unknown_names_are_told():
+    with pytest.raises(UnknownName):
+        members.varied(replace(alone(), population=PopulationConfig(agents=2, vary="lr")))
+    with pytest.raises(ParameterError):
+        PopulationConfig(agents=2) and Config(population=PopulationConfig(agents=1))
+    with pytest.raises(UsageError):
+        members.varied(replace(alone(), population=PopulationConfig(agents=2, vary="algo.entropy_end")))
