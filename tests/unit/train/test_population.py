@@ -214,6 +214,7 @@ def test_a_copy_goes_on_as_its_source_would(tmp_path):
     lines = [trainer.learn(1, groups[1], population_playing().failures) for trainer in (source, target)]
     assert lines[0]["loss/loss"] == lines[1]["loss/loss"]
     assert lines[0]["loss/grad_norm"] > 0
+    population.loop.close()
     for mine, theirs in zip(source.learner.weights().values(), target.learner.weights().values(), strict=True):
         assert mine is not theirs
         assert torch.equal(mine, theirs)
