@@ -30,6 +30,7 @@ from mulligan.population import agents as members
 from mulligan.population import table
 from mulligan.population.matchmaker import Pairing, Round, matched, shares
 from mulligan.population.records import Log, Matches, matches_of
+from mulligan.population.selection import HeldOut, copies
 from mulligan.report.run import POPULATION, RunFolder
 from mulligan.rollout.groups import Mixture, draw_tasks
 from mulligan.seeding import derive, generator
@@ -45,7 +46,8 @@ from mulligan.types import Group, Task, Trial
 KEPT_SNAPSHOTS = 4
 """The newest snapshots that are played against."""
 STANDING = 10
-"""Updates whose mean return says how an agent stands, where nothing better is known of it."""
+"""Updates whose mean return says how an agent stands, where it has no score."""
+RATINGS = "ratings.json"
 
 
 def train(
@@ -82,6 +84,8 @@ def train(
 def check(config: Config) -> Config:
     """`config`, if a population can be trained with it."""
     members.varied(config)
+    if config.population.select_every:
+        HeldOut(config)  # raises where agents would be selected by what they train with
     if config.population.others + config.population.past:
         for env, _ in Mixture.parse(config.task.env, {}).weights:
             table.check(env)
@@ -111,6 +115,8 @@ class Agent:
     snapshots: members.Snapshots | None = None
     recent: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=STANDING))
     """Metrics of the last updates."""
+    score: float | None = None
+    """On held-out tasks, at the last selection; a copy has its source's."""
 
     @property
     def name(self) -> str:
@@ -118,7 +124,9 @@ class Agent:
 
     @property
     def standing(self) -> float:
-        """The mean return of the last episode, in the last updates."""
+        """The score of the last selection; without one, the mean return of the last episode in the last updates."""
+        if self.score is not None:
+            return self.score
         last = f"reward/{self.trainer.config.trial.episodes}"
         values = [line[last] for line in self.recent if line.get(last) is not None]
         return sum(values) / len(values) if values else 0.0
@@ -165,6 +173,7 @@ class Population:
         engine = replace(config.engine, context=first_config.engine.context)
         self.config = replace(config, engine=engine, run=replace(config.run, threads=first_config.run.threads))
         keep_settings(self.config, folder)
+        self.held_out = HeldOut(config) if config.population.select_every else None
         self.lineage, self.matches = Log(folder.path / "lineage.jsonl"), Matches(folder.path)
         self.metrics = MetricsFile(folder.path / "metrics.jsonl")
 
@@ -241,6 +250,11 @@ class Population:
             trainer.use(with_changes(trainer.config, {key: value_at(then, key) for key in self.keys}))
             trainer.go_on(each[start])
             agent.recent.extend(line for line in trainer.metrics.read() if line["update"])
+        for line in self.lineage.read():
+            if line["event"] == "scored":
+                self.agents[line["agent"]].score = line["value"]
+            elif "from" in line:
+                self.agents[line["agent"]].score = self.agents[line["from"]].score
         if not start and not self.lineage.read():
             begun = [{"agent": agent.number, "event": "begun", **self._settings(agent)} for agent in self.agents]
             self.lineage.write_all(0, begun)
@@ -283,6 +297,8 @@ class Population:
             for agent in self.agents:
                 assert agent.snapshots is not None, "a population with a past keeps snapshots"
                 agent.snapshots.save(done)
+        if self.held_out is not None and done % self.config.population.select_every == 0:
+            self._select(done, self.held_out)
         metrics = _mean([dict(agent.recent[-1]) for agent in self.agents])
         self.metrics.write({**metrics, "update": done})
         return {**metrics, "update": done}
@@ -380,11 +396,21 @@ class Population:
         for number, why in unfit.items():
             self._copy(done, best, self.agents[number], "replaced", {"why": why})
 
+    def _select(self, done: int, held_out: HeldOut) -> None:
+        """Score all agents on held-out tasks, and make the worst copies of the best."""
+        scores = {agent.number: held_out.score(agent.trainer) for agent in self.agents}
+        for agent in self.agents:
+            agent.score = scores[agent.number].value
+        self.lineage.write_all(done, [{"agent": n, "event": "scored", **each._asdict()} for n, each in scores.items()])
+        for best, worst in copies(scores):
+            self._copy(done, self.agents[best], self.agents[worst], "copied", {})
+
     def _copy(self, done: int, source: Agent, target: Agent, event: str, more: dict[str, Any]) -> None:
         rng = generator(self.config.run.seed, "population", "copy", done, target.number)
         changed = members.perturbed(source.trainer.config, self.keys, rng)
         config = with_changes(target.trainer.config, {key: value_at(changed, key) for key in self.keys})
         members.copy_agent(source.trainer, target.trainer, config)
+        target.score = source.score
         line = {"agent": target.number, "event": event, "from": source.number, **more, **self._settings(target)}
         self.lineage.write_all(done, [line])
 
@@ -393,6 +419,9 @@ class Population:
         standings = [agent.standing for agent in self.agents]
         data = {"agents": len(self.agents), "best": best.number, "update": done, "standings": standings}
         self.folder.write_text(POPULATION, json.dumps(data) + "\n")
+        if self.matches.ratings:
+            ratings = {name: rating._asdict() for name, rating in self.matches.ratings.items()}
+            self.folder.write_text(RATINGS, json.dumps({"update": done, "ratings": ratings}, indent=1) + "\n")
 
 
 def _is_of_agent(error: Exception) -> bool:

@@ -1,8 +1,8 @@
 """What a population writes beside its agents' folders; `docs/population.md` has the forms.
 
-``lineage.jsonl`` is who was copied from whom and why, ``matches.jsonl`` who met whom, ``population.json`` which agent
-is the best. Both logs are cut back to the checkpoint that a resumed run goes on from, and all that the population
-remembers of earlier rounds is read from them.
+``lineage.jsonl`` is who was copied from whom and why, ``matches.jsonl`` who met whom, ``ratings.json`` how strong
+everybody is, ``population.json`` which agent is the best. Both logs are cut back to the checkpoint that a resumed run
+goes on from, and all that the population remembers of earlier rounds is read from them.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from mulligan.population.rating import Rating, after
 from mulligan.report.files import append
 from mulligan.training.metrics import MetricsFile
 from mulligan.types import Group
@@ -37,15 +39,26 @@ class Matches:
     def __init__(self, path: Path) -> None:
         self.log = Log(path / "matches.jsonl")
         self.recent: list[dict[str, Any]] = []
+        self.ratings: dict[str, Rating] = {}
 
     def cut(self, updates: int) -> None:
+        """Keep the games of the first `updates` updates, and rate everybody by them anew."""
         self.log.cut(updates)
-        self.recent = [line for line in self.log.read() if line["update"] > updates - RECENT]
+        lines, self.ratings = self.log.read(), {}
+        for _, of_update in groupby(lines, lambda line: int(line["update"])):
+            self._rate(list(of_update))
+        self.recent = [line for line in lines if line["update"] > updates - RECENT]
 
     def add(self, update: int, lines: Sequence[Mapping[str, Any]]) -> None:
         self.log.write_all(update, lines)
+        if lines:
+            self._rate(lines)
         self.recent = [line for line in self.recent if line["update"] > update - RECENT]
         self.recent += [{"update": update, **line} for line in lines]
+
+    def _rate(self, lines: Sequence[Mapping[str, Any]]) -> None:
+        games = [(f"agent/{line['agent']}", line["opponent"], line["games"], line["score"]) for line in lines]
+        self.ratings = after(self.ratings, games)
 
     def win_rate(self, agent: int, opponent: str) -> float:
         """The agent's share of points in its recent games with that opponent, a draw being half of one."""

@@ -175,6 +175,13 @@ class PopulationConfig:
         Literal["uniform", "prioritised"], "prioritised: agents whose games are even, snapshots that are hard to beat."
     ] = "uniform"
     snapshot_every: Annotated[int, "Updates between two snapshots to play against.", AT_LEAST_1] = 10
+    select_every: Annotated[int, "Updates between two selections; 0: none.", AT_LEAST_0] = 0
+    score: Annotated[
+        Literal["last", "gain", "mean"],
+        "What selection goes by on held-out tasks: the last episode (p@N), its gain over the first, all episodes.",
+    ] = "last"
+    held_out: Annotated[str, "Parameters that differ in selection: opponent=validation. Empty: other worlds."] = ""
+    held_out_tasks: Annotated[int, "Tasks of a selection, of each environment.", AT_LEAST_1] = 128
     vary: Annotated[str, "Settings in which agents differ."] = "optim.lr,algo.gamma_traj,algo.entropy_weight"
     spread: Annotated[float, "Highest factor by which they differ from the settings given, at first.", AT_LEAST_1] = 1.0
     characters: Annotated[str, "A word or a line for each agent's prompt, in turn: cautious;curious. Empty: none."] = ""

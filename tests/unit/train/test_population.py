@@ -17,8 +17,9 @@ from mulligan.errors import MulliganError, ParameterError, UnknownName, UsageErr
 from mulligan.models.load import load, save
 from mulligan.players import player_from, trained_with
 from mulligan.population import agents as members
-from mulligan.population.loop import Population, train
+from mulligan.population.loop import Population, check, train
 from mulligan.population.matchmaker import matched, shares
+from mulligan.population.selection import HeldOut, Score
 from mulligan.report.run import RunFolder
 from mulligan.training import checkpoint
 from mulligan.training.config import (
@@ -34,7 +35,16 @@ from mulligan.training.loop import Trainer
 from mulligan.training.resolve import checked, resolve
 from small_runs import metrics, small, weights
 
-POPULATION = PopulationConfig(agents=3, others=0.5, past=0.25, snapshot_every=1, spread=2.0)
+POPULATION = PopulationConfig(
+    agents=3,
+    others=0.5,
+    past=0.25,
+    snapshot_every=1,
+    select_every=2,
+    held_out="opponent=validation",
+    held_out_tasks=8,
+    spread=2.0,
+)
 
 
 def games(**population) -> Config:
@@ -49,13 +59,15 @@ def alone(**population) -> Config:
     """Agents that never meet, on a bandit."""
     return small(
         run=RunConfig(updates=3, tasks=3, group=3, threads=1, checkpoint_every=1, keep=2),
-        population=replace(POPULATION, others=0.0, past=0.0, **population),
+        population=replace(POPULATION, others=0.0, past=0.0, select_every=0, held_out="", **population),
     )
 
 
 def everything(run: Path) -> dict[str, object]:
     """What two runs that are the same run have in common."""
-    logs = {name: (run / name).read_text() for name in ("lineage.jsonl", "matches.jsonl", "population.json")}
+    logs = {
+        name: (run / name).read_text() for name in ("lineage.jsonl", "matches.jsonl", "ratings.json", "population.json")
+    }
     each = {path.name: (weights(path).tolist(), metrics(path)) for path in sorted(run.glob("agent-*"))}
     return {**logs, **each, "settings": [trained_with(str(path)) for path in sorted(run.glob("agent-*"))]}
 
@@ -98,7 +110,7 @@ def test_each_agent_has_a_run_folder_of_its_own_and_settings_of_its_own(trained)
     base = games().optim.lr
     assert len(rates) == 3
     assert all(base / 2 <= rate <= base * 2 for rate in rates)
-    assert [line["event"] for line in lineage(trained)] == ["begun"] * 3
+    assert [line["event"] for line in lineage(trained)][:6] == ["begun"] * 3 + ["scored"] * 3
     best = json.loads((trained / "population.json").read_text())["best"]
     assert player_from(str(trained / "agent-1")).name == str(trained / "agent-1")
     assert trained_with(str(trained)) == trained_with(str(trained / f"agent-{best}"))
@@ -244,6 +256,21 @@ def test_adapters_share_one_base_in_memory(tmp_path):
     assert not torch.equal(adapters[0], adapters[1])
 
 
+def test_the_worst_becomes_a_copy_of_the_best_with_settings_a_little_apart(tmp_path, monkeypatch):
+    scores = iter([Score(0.1, 0.01, (0.1,)), Score(0.5, 0.01, (0.5,)), Score(0.3, 0.01, (0.3,))])
+    monkeypatch.setattr(HeldOut, "score", lambda *_: next(scores))
+    config = replace(games(), population=replace(games().population, others=0.0, past=0.0))
+    run = train(replace(config, run=replace(config.run, updates=2)), tmp_path / "run")
+    scored, copied = lineage(run)[3:6], lineage(run)[6:]
+    assert [line["value"] for line in scored] == [0.1, 0.5, 0.3]
+    assert [(line["update"], line["event"], line["agent"], line["from"]) for line in copied] == [(2, "copied", 0, 1)]
+    assert torch.equal(weights(run / "agent-0"), weights(run / "agent-1"))
+    assert not torch.equal(weights(run / "agent-0"), weights(run / "agent-2"))
+    rates = [trained_with(str(run / f"agent-{number}")).optim.lr for number in (0, 1)]
+    assert min(abs(rates[0] / rates[1] - factor) for factor in (1.25, 0.8)) < 1e-9
+    assert json.loads((run / "population.json").read_text())["standings"] == [0.5, 0.5, 0.3]
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -261,6 +288,7 @@ def test_adapters_share_one_base_in_memory(tmp_path):
             {"population.agents": "2", "population.vary": "run.tasks"},
             "population.vary must name settings that are numbers",
         ),
+        ({"population.agents": "2", "population.score": "training"}, "score must be one of last, gain, mean"),
         ({"population.agents": "2", "run.staleness": "1"}, "run.staleness must be 0 in a population"),
         ({"algo.scale": "population"}, "algo.scale must be std, none or agent without a population"),
     ],
@@ -271,6 +299,21 @@ def test_what_cannot_be_is_refused_in_one_line(tmp_path, capsys, changes, words)
     message = capsys.readouterr().err.splitlines()[-1]
     assert words in message
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("held_out", "evaluate", "words"),
+    [
+        ("", "", "other opponents than training"),
+        ("opponent=validation,drawn-3", "", "other opponents than training"),
+        ("opponent=unseen", "opponent=seen; opponent=unseen", "other opponents than opponent=unseen"),
+    ],
+)
+def test_selection_by_opponents_of_training_or_evaluation_is_refused(held_out, evaluate, words):
+    flags = {"population.held-out": held_out, "run.evaluate": evaluate}
+    with pytest.raises(ParameterError, match=words):
+        check(resolve("cpu-population", None, flags))
+    check(resolve("cpu-population", None, {"run.evaluate": "opponent=unseen"}))
 
 
 def test_shares_leave_scripted_opponents_to_everybody():

@@ -1,0 +1,64 @@
+"""Ratings, scores and who is copied, by hand-worked numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from mulligan.envs import registry
+from mulligan.population.rating import Rating, Result, after, rated
+from mulligan.population.selection import Score, copies, scored
+from mulligan.trial.runner import run_trial_sync
+from mulligan.types import Trial
+from scripted_play import ScriptedPolicy
+
+
+def test_glickmans_example():
+    """glicko2.pdf: a player of 1500 (200) beats 1400 (30) and loses to 1550 (100) and 1700 (300)."""
+    results = [Result(Rating(1400, 30), 1, 1.0), Result(Rating(1550, 100), 1, 0.0), Result(Rating(1700, 300), 1, 0.0)]
+    after_period = rated(Rating(1500, 200, 0.06), results)
+    assert after_period.value == pytest.approx(1464.06, abs=0.01)
+    assert after_period.deviation == pytest.approx(151.52, abs=0.01)
+    assert after_period.volatility == pytest.approx(0.05999, abs=0.00001)
+
+
+def test_many_games_with_a_share_of_points_count_as_so_many_games():
+    single = [Result(Rating(1400, 30), 1, score) for score in (1.0, 1.0, 0.0, 0.5)]
+    assert rated(Rating(), [Result(Rating(1400, 30), 4, 0.625)]) == pytest.approx(rated(Rating(), single))
+
+
+def test_ratings_of_both_sides_move_apart_and_grow_unsure_without_games():
+    ratings = after({}, [("agent/0", "agent/1", 10, 0.8)])
+    assert ratings["agent/0"].value - 1500 == pytest.approx(1500 - ratings["agent/1"].value)
+    assert ratings["agent/0"].value > 1600
+    later = after(ratings, [("agent/2", "agent/1", 1, 0.5)])
+    assert later["agent/0"].value == ratings["agent/0"].value
+    assert later["agent/0"].deviation > ratings["agent/0"].deviation
+
+
+def test_the_best_quarter_is_copied_to_the_worst_where_the_difference_is_no_luck():
+    values = [0.1, 0.9, 0.3, 0.5, 0.6, 0.2, 0.8, 0.4]
+    scores = {number: Score(value, 0.05, ()) for number, value in enumerate(values)}
+    assert copies(scores) == [(1, 0), (6, 5)]
+    assert copies({0: Score(0.5, 0.1, ()), 1: Score(0.6, 0.1, ())}) == []  # .1 apart, with an error of .14
+    assert copies({0: Score(0.5, 0.05, ()), 1: Score(0.6, 0.05, ())}) == [(1, 0)]
+    assert copies({0: Score(0.5, 0.0, ()), 1: Score(0.6, 0.0, ()), 2: Score(0.7, 0.0, ())}) == [(2, 0)]
+
+
+def test_a_score_is_the_last_episode_its_gain_or_the_mean():
+    """Two tasks of a bandit with four arms: one is solved at the second attempt, the other one never."""
+
+    def trial(arms: list[int], paying: int) -> Trial:
+        replies = [f"<action>{arm}</action>" for arm in arms]
+        seed = next(number for number in range(100) if registry.build(_task(number)).paying == paying)
+        return run_trial_sync(_task(seed), ScriptedPolicy(replies), episodes=3, memory="history")
+
+    trials = [trial([1, 2], 2), trial([1], 3)]
+    assert [len(each.episodes) for each in trials] == [2, 3]
+    assert scored(trials, 3, "last").episodes == (0.0, 0.5, 0.5)
+    assert scored(trials, 3, "last").value == scored(trials, 3, "gain").value == 0.5
+    assert scored(trials, 3, "mean").value == pytest.approx((2 / 3 + 0) / 2)
+    assert scored(trials, 3, "last").error == pytest.approx(0.5)  # (1, 0): spread .707, over the root of 2
+
+
+def _task(seed: int):
+    return registry.make_task("bandit", seed, arms=4)
