@@ -108,7 +108,7 @@ clean:
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Mulligan needs Python 3.11 or newer; set PYTHON=...")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,games,train,smollm2,webshop,gymnasium,textarena,plots,journal,postgresql,serve,view]"
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,games,train,smollm2,webshop,gymnasium,textarena,plots,journal,similarity,postgresql,serve,view]"
 	touch $(READY)
 
 # 93 MB, for its model file alone; what it depends on would need a compiler.

@@ -194,6 +194,17 @@ def test_what_an_outcome_taught_the_next_request_is_shown(proxy, upstream):
         assert running.finish(episode, reflection="look first").status_code == 200
 
 
+def test_a_similarity_orders_the_notes_of_the_proxy_too(proxy, upstream):
+    similarity = lambda task, texts: [float(task.split()[0] in text) for text in texts]  # noqa: E731
+    running = proxy(journal_options={"similarity": similarity})
+    with running.journal() as journal:
+        for word in ("refund", "invoice", "address"):
+            journal.add_note("default", plan=f"{word} needs a look at the order first")
+    for number in range(10):
+        running.ask(episode=f"e{number}")  # "refund 18"
+        assert "1. plan: refund needs" in upstream.asked[-1].body["messages"][0]["content"]
+
+
 def test_notes_of_another_process_are_shown_a_second_later(proxy, upstream, monkeypatch):
     monkeypatch.setattr("mulligan.serve.episodes.FRESH", 0.0)
     running = proxy()

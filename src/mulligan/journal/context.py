@@ -19,14 +19,19 @@ from mulligan.journal.notes import Note
 from mulligan.journal.proof import Floats
 
 Similarity = Callable[[str, Sequence[str]], Sequence[float]]
-"""The task and the texts of notes -> how alike each is to the task, from 0 to 1."""
+"""The task and texts -> how alike each is to the task, from 0 to 1.
+
+Texts are notes, and tasks that they were written after; a note is as alike as the more alike of its two.
+"""
 
 PRIOR = 4.0
 """A note without a record counts as if this many outcomes with it had been those of the class."""
 HALF_LIFE = 30 * 86_400.0
 """Seconds after which what is new about a note counts half."""
-RECENT, ALIKE = 0.25, 1.0
-"""What a note written now, and one that is entirely alike, gain in usefulness, in standard deviations of the reward."""
+RECENT, ALIKE = 0.25, 2.0
+"""What a note written now, and one that is entirely alike, gain in usefulness, in standard deviations of the reward.
+
+Two is as much as outcomes can prove where rewards are 0 and 1, each half the time (results/journal/similarity.md)."""
 
 HEAD = (
     "What earlier attempts at tasks of this kind ({task_class}) taught, most useful first. "
@@ -87,16 +92,28 @@ def ranked(
     gain, doubt, written = records or Records.of(notes, mean)
     likeness = [float(note.task == task and task != "") for note in notes]
     if similarity is not None:
-        likeness = [float(each) for each in similarity(task, [note.text for note in notes])]
-        if len(likeness) != len(notes):
-            raise ParameterError(f"similarity returned {len(likeness)} numbers for {len(notes)} notes")
+        likeness = _likeness(similarity, task, notes)
 
     seed = hashlib.blake2b(f"{episode_id}/context".encode(), digest_size=16).digest()
     rng = np.random.Generator(np.random.PCG64(int.from_bytes(seed, "big")))
+    spread = spread or 1.0  # while all rewards are equal, gains are 0, and the rest alone decides
     drawn = gain + spread * doubt * rng.standard_normal(len(notes))
     recency = np.exp2(-np.maximum(0.0, now - written) / HALF_LIFE)
     scores = drawn + spread * (RECENT * recency + ALIKE * np.array(likeness))
     return [notes[index] for index in np.argsort(-scores, kind="stable").tolist()]
+
+
+def _likeness(similarity: Similarity, task: str, notes: Sequence[Note]) -> list[float]:
+    """How alike each note is to the task: by its text, or by the task that it was written after."""
+    with_task = [index for index, note in enumerate(notes) if note.task]
+    texts = [*(note.text for note in notes), *(notes[index].task for index in with_task)]
+    alike = [float(each) for each in similarity(task, texts)]
+    if len(alike) != len(texts):
+        raise ParameterError(f"similarity returned {len(alike)} numbers for {len(texts)} texts")
+    likeness, by_task = alike[: len(notes)], alike[len(notes) :]
+    for index, value in zip(with_task, by_task, strict=True):
+        likeness[index] = max(likeness[index], value)
+    return likeness
 
 
 def shown_now(notes: Sequence[Note], may_try: Callable[[Note], bool]) -> list[Note]:

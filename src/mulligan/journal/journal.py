@@ -22,6 +22,7 @@ from mulligan.journal.process import has_died, machine, process
 from mulligan.journal.records import EpisodeRecord, EpisodeState, episode_page
 from mulligan.journal.report import ClassReport, class_reports
 from mulligan.journal.schema import CLASSES, EPISODES
+from mulligan.journal.similarity import similarity_named
 from mulligan.journal.snapshot import ClassSnapshot, snapshot_of
 from mulligan.journal.store import PAGE, Scope, Store
 from mulligan.policy.base import Policy, ReplyFunction
@@ -46,7 +47,8 @@ class Journal:
     allow         what may stand in notes beside plain text: some of urls, code, roles
     budget        how much of its episodes a class spends on exploration (`mulligan.journal.budget.Budget`)
     never_explore classes in which nothing is tried: always the best strategy so far
-    similarity    (task, texts of notes) -> how alike each is to the task, from 0 to 1; optional
+    similarity    "wordllama", which finds notes on tasks in other words (the extra `similarity`), or a function
+                  (task, texts of notes) -> how alike each is to the task, from 0 to 1; without it, none but the same
 
     One journal may be used by any number of threads and processes at a time, forked ones too.
 
@@ -73,7 +75,7 @@ class Journal:
         allow: Collection[str] = (),
         budget: Budget = Budget(),
         never_explore: Collection[str] = (),
-        similarity: Similarity | None = None,
+        similarity: Similarity | str | None = None,
     ) -> None:
         low, high = map(float, reward_range)
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
@@ -84,7 +86,8 @@ class Journal:
             if kind not in ALLOWABLE:
                 raise UnknownName("kind of text to allow in notes", kind, ALLOWABLE)
         self.namespace, self.agent = name_of("namespace", namespace), name_of("agent", agent, empty=True)
-        self.reflect, self.similarity = reflect, similarity
+        self.reflect = reflect
+        self.similarity = similarity_named(similarity) if isinstance(similarity, str) else similarity
         self.reward_range, self.hold_out = (low, high), float(hold_out)
         self.budget, self.never_explore = budget, frozenset(never_explore)
         self.allow = (allow,) if isinstance(allow, str) else tuple(allow)

@@ -141,7 +141,7 @@ class Episodes:
     async def _begin(self, named: Named, task: str) -> LiveEpisode:
         seen = await self._seen(named)
         if seen.row is not None:
-            return self._gone_on_with(named, seen)
+            return await self._gone_on_with(named, seen)
         id = named.episode or new_id()
         on, chance = arm(seen.snapshot.journal_on, named.namespace, named.task_class, id, self.keeper.hold_out)
         row = new_row(
@@ -154,31 +154,34 @@ class Episodes:
             journal_on=on,
             chance=chance,
         )
-        episode = self._with_notes(LiveEpisode(named.namespace, row, bool(named.episode)), seen)
+        episode = await self._with_notes(LiveEpisode(named.namespace, row, bool(named.episode)), seen)
         self.metrics.episodes.labels("begun").inc()
         self.keeper.put(episode)
         return episode
 
-    def _gone_on_with(self, named: Named, seen: Seen) -> LiveEpisode:
+    async def _gone_on_with(self, named: Named, seen: Seen) -> LiveEpisode:
         """An episode that began elsewhere, or before this proxy was started again."""
         assert seen.row is not None
         if seen.row["state"] == "finished":
             return LiveEpisode(named.namespace, seen.row, named=True, stored=True)
         threads = threads_of(seen.row["transcript"])
         episode = LiveEpisode(named.namespace, reopened(seen.row), named=True, stored=True, threads=threads)
-        return self._with_notes(episode, seen)
+        return await self._with_notes(episode, seen)
 
-    def _with_notes(self, episode: LiveEpisode, seen: Seen) -> LiveEpisode:
+    async def _with_notes(self, episode: LiveEpisode, seen: Seen) -> LiveEpisode:
         if episode.row["journal_on"]:
-            selection = seen.snapshot.selection(
+            similarity = self.keeper.similarity
+            select = partial(
+                seen.snapshot.selection,
                 task=episode.row["task"],
                 episode_id=episode.id,
                 untrusted=episode.row["untrusted"],
                 from_same_person=seen.from_same_person,
-                similarity=None,
+                similarity=similarity,
                 max_tokens=self.settings.context_tokens,
                 count=estimate_tokens,
             )
+            selection = select() if similarity is None else await asyncio.to_thread(select)
             episode.context, episode.note_ids = selection.text, tuple(note.id for note in selection.notes)
         return episode
 

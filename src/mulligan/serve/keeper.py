@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from mulligan.errors import JournalError
+from mulligan.journal.context import Similarity
 from mulligan.journal.journal import Journal
 from mulligan.serve.live import Exchange, LiveEpisode, write_batch
 from mulligan.serve.metrics import Metrics
@@ -53,6 +54,11 @@ class Keeper:
     def hold_out(self) -> float:
         """Of the journal, once it was read."""
         return next(iter(self._journals.values())).hold_out
+
+    @property
+    def similarity(self) -> Similarity | None:
+        """As `hold_out`."""
+        return next(iter(self._journals.values())).similarity
 
     @property
     def namespaces(self) -> list[str]:

@@ -47,7 +47,7 @@ def test_newer_notes_and_notes_on_the_same_task_come_first():
     assert counts["same"] > 340
     alike = first_of([note("far"), note("near")], similarity=lambda task, texts: ["near" in text for text in texts])
     assert alike["near"] > 160
-    with pytest.raises(ParameterError, match="similarity returned 1 numbers for 2 notes"):
+    with pytest.raises(ParameterError, match="similarity returned 1 numbers for 2 texts"):
         first_of([note("a"), note("b")], similarity=lambda task, texts: [1.0])
 
 

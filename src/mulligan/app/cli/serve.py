@@ -38,6 +38,7 @@ def add_options(parser: Parser) -> None:
     journal.add_argument("--hold-out", type=float, metavar="X", help="share of episodes without notes (0.1)")
     journal.add_argument("--reward-range", type=float, nargs=2, metavar=("LOW", "HIGH"), help="of outcomes (0 1)")
     journal.add_argument("--allow", action="append", metavar="KIND", help="let urls, code or roles into notes")
+    journal.add_argument("--similarity", metavar="NAME", help="wordllama: find notes on tasks in other words (none)")
     journal.add_argument(
         "--context-role",
         choices=("user", "system"),
@@ -102,7 +103,7 @@ def _proxy_app(options: argparse.Namespace, settings: ProxySettings) -> Any:
 def _opener(options: argparse.Namespace, namespace: str) -> Callable[[], Journal]:
     from mulligan.journal.journal import Journal
 
-    values: dict[str, Any] = {"allow": options.allow or ()}
+    values: dict[str, Any] = {"allow": options.allow or (), "similarity": options.similarity}
     if options.hold_out is not None:
         values["hold_out"] = options.hold_out
     if options.reward_range is not None:
