@@ -42,7 +42,7 @@ def test_a_task_in_other_words_finds_the_note_of_the_task(make):
         with plain.episode(task, "support") as ep:
             ep.finish(0.5, reflection={"plan": plan})
         plain.confirm(plain.notes()[0].id)
-    # By chance 1 of 4; with a likeness of about 1 against 0.1, whose weight is 2, against draws of 0.5 each, nearly all.
+    # By chance 1 of 4; with a likeness of about 1 against 0.1 at weight 2, and draws of 0.5 each, nearly all.
     assert first_notes(plain) < 0.5
     for task in OTHER_WORDS:
         plain.delete(task=task)
