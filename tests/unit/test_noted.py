@@ -11,14 +11,30 @@ import pytest
 from tests.small_runs import small, trial
 
 import mulligan
+from mulligan.algo.advantage import ESTIMATORS
+from mulligan.algo.batch import StepBatch
 from mulligan.errors import RunFolderError, UsageError
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.report.run import RunFolder
 from mulligan.training.config import TaskConfig
 from mulligan.training.loop import train
 from mulligan.trusted import trust
+from mulligan.types import Completion
 from mulligan.view.library import Library
 from mulligan.view.noted import moved
+from mulligan.view.tokens import pieces
+
+ESTIMATED: list[tuple[StepBatch, list[float]]] = []
+"""Batch and advantages of each update of the run."""
+
+
+def recorded(estimate):
+    def recording(batch, options, history):
+        advantages = estimate(batch, options, history)
+        ESTIMATED.append((batch, advantages.values.tolist()))
+        return advantages
+
+    return recording
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +43,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("noted") / "runs"
     params = {"rows": 4, "cols": 4, "mines": 2, "view": "compact", "turns": 4}
     settings = trial(episodes=3, memory="history", style="bare", max_tokens=1, reflection_tokens=3)
+    recording = pytest.MonkeyPatch()
+    recording.setattr("mulligan.training.loop.ESTIMATORS", {name: recorded(each) for name, each in ESTIMATORS.items()})
     train(small(task=TaskConfig(env="minesweeper", params=params), trial=settings), folder / "trained")
+    recording.undo()
     mulligan.evaluate("minesweeper", str(folder / "trained"), tasks=12, params=params, run=folder / "evaluated")
     return folder
 
@@ -67,6 +86,56 @@ def test_the_chance_of_what_was_played_is_that_with_which_it_was_sampled(folder,
         assert sum(about["chances"]["none"]) <= 1 + 1e-6
         assert about["memories"]["own"] != about["memories"]["foreign"]
         assert about["memories"]["own"] in trials[place].episodes[episode - 1].opening[-1]["content"]
+
+
+def test_tokens_have_their_probabilities_and_the_advantages_that_training_gave_them(folder):
+    batch, advantages = ESTIMATED[-1]
+    library = Library(folder, patience=60.0)
+    trials = RunFolder.open(folder / "trained").trials("update-00002")
+    learned = 0
+    for place in range(4):
+        about = library.answer("tokens", {"run": "trained", "arm": "update-00002", "place": str(place)})
+        assert about["whyNoAdvantage"] == ""
+        shown = [turn for episode in about["episodes"] for turn in episode["turns"]]
+        replies = [turn.reply for episode in trials[place].episodes for turn in episode.turns]
+        for turn, reply in zip(shown, replies, strict=True):
+            assert "".join(text for text, _ in turn["tokens"]) == reply.text
+            assert [chance for _, chance in turn["tokens"]] == pytest.approx(
+                [math.exp(each) for each in reply.logprobs]
+            )
+        of_place = [value for number, value in zip(batch.trial, advantages, strict=True) if number == place]
+        steps = [each for episode in about["episodes"] for each in (*episode["turns"], episode["note"]) if each]
+        assert [each["advantage"] for each in steps if each["advantage"] is not None] == pytest.approx(of_place)
+        learned += sum(value != 0 for value in of_place)
+    assert learned, "some steps had an advantage"
+    evaluated = library.answer("tokens", {"run": "evaluated", "arm": "main", "place": "0"})
+    assert "Only what training learned" in evaluated["whyNoAdvantage"]
+    validation = replace(trials[0], episodes=tuple(map(without_tokens, trials[0].episodes)))
+    RunFolder.open(folder / "evaluated").write_trials("bare", [validation])
+    with pytest.raises(UsageError, match="no tokens are kept"):
+        library.answer("tokens", {"run": "evaluated", "arm": "bare", "place": "0"})
+
+
+def without_tokens(episode):
+    turns = [replace(turn, reply=replace(turn.reply, ids=None, logprobs=None)) for turn in episode.turns]
+    return replace(episode, turns=tuple(turns))
+
+
+def test_characters_of_several_tokens_stand_together():
+    """Where a token ends within a character, it is shown with the next one; their probabilities are multiplied."""
+
+    class Bytes:
+        @staticmethod
+        def decode_reply(ids):
+            return bytes(ids).decode("utf-8", "replace")
+
+    ids = tuple("a\u00e9b".encode())  # é has two bytes
+    reply = Completion("a\u00e9b", ids=ids, logprobs=tuple(map(math.log, (0.5, 0.5, 0.4, 1.0))))
+    assert pieces(Bytes(), reply) == [
+        ("a", pytest.approx(0.5)),
+        ("\u00e9", pytest.approx(0.2)),
+        ("b", pytest.approx(1.0)),
+    ]
 
 
 def test_how_much_moved_counts_what_is_no_move_too():

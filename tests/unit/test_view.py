@@ -319,6 +319,36 @@ def test_games_of_people_are_played_by_the_rules_and_given_up_when_there_are_too
     assert "begin it again" in do("move", game=first["game"], text=paying).json()["error"]
 
 
+def test_tags_are_kept_beside_the_runs_and_wrong_ones_refused(served):
+    root, address = served
+
+    def tag(run: str, tags: str) -> httpx.Response:
+        return httpx.post(f"{address}/do/tag", json={"run": run, "tags": tags}, headers={"Origin": address})
+
+    assert tag("r", " good,first try , good").json() == {"tags": ["good", "first try"]}
+    assert httpx.get(f"{address}/api/runs").json()["runs"][0]["tags"] == ["good", "first try"]
+    assert httpx.get(f"{address}/api/run", params={"run": "r"}).json()["tags"] == ["good", "first try"]
+    for run, tags in (
+        ("x", "good"),
+        ("../r", "good"),
+        ("r", "x" * 41),
+        ("r", "a\nb"),
+        ("r", ",".join("abcdefghijklm")),
+    ):
+        assert tag(run, tags).status_code == 400, (run, tags)
+    assert json.loads((root / "tags.json").read_text()) == {"r": ["good", "first try"]}
+    assert tag("r", "").json() == {"tags": []}
+    assert json.loads((root / "tags.json").read_text()) == {}
+    (root / "tags.json").write_text('{"r": ["fine", 3, "a,b", ""], "q": 1}')
+    assert httpx.get(f"{address}/api/runs").json()["runs"][0]["tags"] == ["fine"]
+    (root / "tags.json").unlink()
+    (root / "elsewhere").write_text('{"r": ["theirs"]}')
+    (root / "tags.json").symlink_to(root / "elsewhere")
+    assert httpx.get(f"{address}/api/runs").json()["runs"][0]["tags"] == []
+    tag("r", "ours")
+    assert "theirs" in (root / "elsewhere").read_text(), "a link is replaced, not followed"
+
+
 def test_a_token_opens_the_pages_to_who_has_it(tmp_path):
     for _, address in serving(tmp_path, token="0123456789abcdef"):
         assert httpx.get(address).status_code == 401

@@ -29,6 +29,7 @@ def browser() -> Iterator[Any]:
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if chromium is None:
         pytest.skip(f"there is no chromium here; {WAY} where apt-get can")
+    driving.expect.set_options(timeout=30_000)  # machines are slow at times
     flags = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []  # chromium refuses it to root
     with driving.sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=chromium, args=flags)

@@ -80,6 +80,19 @@ def test_from_a_turn_to_the_chances_of_its_moves(open_tab, address, root):
     assert not barriers(tab)
 
 
+def test_tokens_are_shaded_by_probability_and_by_advantage(open_tab, address, root):
+    reply = RunFolder.open(root / "trained").trials("update-00002")[0].episodes[0].turns[0].reply
+    tab = open_tab()
+    tab.goto(f"{address}#/trial?run=trained&arm=update-00002&place=0")
+    tab.get_by_label("Shade tokens by").select_option("probability")
+    expect(tab.locator(".stage .token")).to_have_count(len(reply.ids))
+    expect(tab.locator(".stage .token").first).to_have_attribute("title", f"{100 * math.exp(reply.logprobs[0]):.1f} %")
+    tab.get_by_label("Shade tokens by").select_option("advantage")
+    expect(tab.locator(".stage .wrote small")).to_have_text(re.compile(r"advantage [+−]\d"))
+    tab.keyboard.press("Tab")
+    assert not barriers(tab)
+
+
 def test_it_is_read_on_a_phone_and_memories_are_text(open_tab, address, root):
     place, attempt = first_later_attempt(RunFolder.open(root / "evaluated").trials("main"))
     at = {"run": "evaluated", "arm": "hostile", "place": place, "episode": attempt, "turn": 1}

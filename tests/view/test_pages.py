@@ -105,6 +105,27 @@ def test_from_the_list_to_two_agents_on_one_task(open_tab, address):
     expect(tab.locator(".side").last.locator("h3").first).to_contain_text("Attempt 2, turn 1")
 
 
+def test_runs_are_tagged_and_found_by_their_tags(open_tab, address, root):
+    tab = open_tab()
+    tab.goto(f"{address}#/run?run=weak")
+    tab.get_by_label("Tags").fill("baseline, <b>old</b>")
+    tab.get_by_role("button", name="Save").click()
+    expect(tab.get_by_role("status").last).to_have_text("saved")
+    tab.goto(address)
+    tab.get_by_label("Choose strong").check()
+    tab.get_by_label("Tag", exact=True).first.fill("good")
+    tab.get_by_role("button", name="Add").click()
+    expect(tab.locator("tr", has_text="strong").locator(".tag")).to_have_text("good")
+    tab.locator(".filters").get_by_label("Tag").select_option("<b>old</b>")
+    expect(tab.locator(".runs tbody th")).to_have_text(["weak"])
+    tab.locator(".filters").get_by_label("Tag").select_option("")
+    tab.get_by_role("button", name="tags", exact=True).click()
+    tab.get_by_role("button", name="tags", exact=True).click()
+    expect(tab.locator(".runs tbody th").first).to_have_text("strong")
+    assert not barriers(tab)
+    (root / "tags.json").unlink()
+
+
 def test_trials_are_filtered_and_paged_with_the_keyboard_too(open_tab, address, root):
     solved = [trial.solved_at for trial in RunFolder.open(root / "weak").trials("main").values()]
     tab = open_tab()

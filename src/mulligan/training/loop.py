@@ -262,7 +262,7 @@ class Trainer:
     def learn(self, update: int, groups: list[Group], failures: Counter[str]) -> dict[str, Any]:
         """Everything of an update that comes after its trials were played; returns its metrics."""
         played = time.perf_counter()
-        batch = self._batch(groups)
+        batch = batch_of(self.config, groups)
         reflections_alone = bool(self.config.run.player)
         if reflections_alone:
             batch = batch.of_phase(REFLECT)
@@ -401,20 +401,6 @@ class Trainer:
         first = self._random_trials(update)
         return [replace(group, trials=group.trials[first:]) for group in groups]
 
-    def _batch(self, groups: list[Group]) -> StepBatch:
-        algo = self.config.algo
-        return batch_from_groups(
-            groups,
-            gamma_step=algo.gamma_step,
-            gamma_traj=algo.gamma_traj,
-            form=algo.form,
-            shaping_weight=algo.shaping,
-            invalid_penalty=algo.invalid_penalty,
-            length_penalty=algo.length_penalty,
-            length_limit=self.config.trial.sampling.max_tokens,
-            reflection_limit=self.config.trial.reflection_tokens,
-        )
-
     def _validate(self, updates: int) -> dict[str, float]:
         """Validate after so many updates, and keep some of the trials."""
         if self.validation is None:
@@ -430,6 +416,22 @@ class Trainer:
         if every and (update % every == 0 or update + 1 == self.config.run.updates):
             trials = [trial for group in groups for trial in group.trials]
             self.folder.write_trials(f"update-{update + 1:05d}", trials)
+
+
+def batch_of(config: Config, groups: Sequence[Group]) -> StepBatch:
+    """The steps of an update's trials, with the returns that these settings give them."""
+    algo = config.algo
+    return batch_from_groups(
+        groups,
+        gamma_step=algo.gamma_step,
+        gamma_traj=algo.gamma_traj,
+        form=algo.form,
+        shaping_weight=algo.shaping,
+        invalid_penalty=algo.invalid_penalty,
+        length_penalty=algo.length_penalty,
+        length_limit=config.trial.sampling.max_tokens,
+        reflection_limit=config.trial.reflection_tokens,
+    )
 
 
 def _first_error(groups: list[Group]) -> str:

@@ -21,6 +21,8 @@ from mulligan.view.noted import noted
 from mulligan.view.play import Games
 from mulligan.view.query import Wanted, page
 from mulligan.view.runs import card, run_cards, version
+from mulligan.view.tags import set_tags, tags_of
+from mulligan.view.tokens import tokens
 from mulligan.view.trials import trial_page
 
 if TYPE_CHECKING:
@@ -66,6 +68,7 @@ class Library:
             "trials": self._trials,
             "trial": self._trial,
             "noted": self._noted,
+            "tokens": self._tokens,
             "compare": lambda params: compared(self.root, _several(params)),
             "shared": self._shared,
             "version": lambda params: {"version": version(self.root, _several(params))},
@@ -75,6 +78,7 @@ class Library:
         self._changes: Mapping[str, Callable[[Params], Any]] = {
             "begin": lambda given: games.begin(self._stored(given)),
             "move": lambda given: games.move(_given(given, "game"), _given(given, "text")),
+            "tag": lambda given: {"tags": set_tags(self.root, _given(given, "run"), given.get("tags", ""))},
             "next": lambda given: games.go_on(_given(given, "game")),
         }
 
@@ -106,7 +110,7 @@ class Library:
 
     def _run(self, params: Params) -> Any:
         name = _given(params, "run")
-        return detail(self.root, name, self.index(name))
+        return {**detail(self.root, name, self.index(name)), "tags": tags_of(self.root).get(name, [])}
 
     def _trials(self, params: Params) -> Any:
         name, wanted = _given(params, "run"), Wanted.of(params)
@@ -129,6 +133,10 @@ class Library:
         at = (_number(params, "episode") - 1, _number(params, "turn") - 1)
         index = self.index(name, arm)
         return {"card": card(self.root, name), **noted(self._models, index, name, arm, _number(params, "place"), at)}
+
+    def _tokens(self, params: Params) -> Any:
+        name, arm = _given(params, "run"), _given(params, "arm")
+        return tokens(self._models, self.index(name, arm), name, arm, _number(params, "place"))
 
     def _shared(self, params: Params) -> Any:
         first, second = self._arm(params, ""), self._arm(params, "2")

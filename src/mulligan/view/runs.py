@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mulligan.view.folder import inside, is_folder, json_of, open_regular, run_names, stamp, sub_path, toml_of
+from mulligan.view.tags import tags_of
 
 _TAIL = 2**18
 """Bytes from the end of a metrics file: the last validation stands there."""
@@ -22,7 +23,8 @@ _ACT = ("RL", "meta-RL")
 
 def run_cards(root: Path) -> list[dict[str, Any]]:
     """A card for each run under `root`, the newest first."""
-    cards = [card(root, name) for name in run_names(root)]
+    tags = tags_of(root)
+    cards = [{**card(root, name), "tags": tags.get(name, [])} for name in run_names(root)]
     return sorted(cards, key=lambda each: (-each["began"], each["name"]))
 
 

@@ -49,6 +49,7 @@ def as_page(trial: Trial) -> dict[str, Any]:
         "opponent": task.opponent,
         "memory": trial.memory,
         "params": [[key, str(value)] for key, value in task.params],
+        "hasTokens": any(turn.reply.logprobs for episode in trial.episodes for turn in episode.turns),
         "solved": None if trial.solved_at is None else trial.solved_at + 1,
         "episodes": [_episode(episode, draw) for episode in trial.episodes],
     }

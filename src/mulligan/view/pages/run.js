@@ -1,7 +1,7 @@
 "use strict";
 /* A run's page, the curves of one or several, and comparisons. */
 (() => {
-  const { el, address, load, pages, lineChart, section, settings, notes, texts, table, ago, percent, isReport } = mulligan;
+  const { el, address, load, pages, lineChart, section, settings, notes, texts, table, ago, percent, change, isReport, isStill } = mulligan;
 
   const lastPart = (name) => name.split("/").at(-1);
 
@@ -89,12 +89,28 @@
     });
   }
 
+  /** The tags of a run, and a line to change them in. */
+  function tagLine(run, tags) {
+    if (isStill) return tags.length ? el("p", {}, mulligan.chips(tags)) : null;
+    const chips = el("span", {}, mulligan.chips(tags)), said = el("span", { class: "soft", role: "status" });
+    const save = async (event) => {
+      event.preventDefault();
+      try {
+        const saved = await change("tag", { run, tags: event.target.elements.tags.value });
+        chips.replaceChildren(...mulligan.chips(saved.tags));
+        said.textContent = "saved";
+      } catch (error) { said.textContent = error.message; }
+    };
+    return el("form", { class: "row", submit: save }, chips, el("label", {}, "Tags ", el("input", { type: "search", name: "tags", value: tags.join(", "), placeholder: "baseline, good" })),
+      el("button", {}, "Save"), said);
+  }
+
   pages.run = async (params, place) => {
     const about = await load("run", { run: params.run });
     const { card } = about;
     const curves = card.kind === "train" ? await load("curves", { run: params.run }) : null;
     place.replaceChildren(...[el("h1", {}, isReport ? finding(card) || card.name : card.name), isReport ? el("p", { class: "lead" }, card.name) : null, facts(card),
-      isReport ? null : el("p", { class: "lead" }, finding(card)),
+      isReport ? null : el("p", { class: "lead" }, finding(card)), tagLine(params.run, about.tags),
       card.method === "RL" && card.kind === "train" ? el("p", { class: "soft" }, "RL: trained on single episodes. It is validated with three attempts and memory, as everybody.") : null,
       followed(params.run, about.trials), about.sections.map((each) => section(each)),
       curves && curves.charts.length ? el("section", {}, el("h2", {}, "Curves"), el("div", { class: "charts" }, charts([curves]))) : null,

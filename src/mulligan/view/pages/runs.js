@@ -1,24 +1,27 @@
 "use strict";
 /* The list of runs: what, when, status, headline figure; filtered, sorted, and chosen for a comparison. */
 (() => {
-  const { el, address, ago, bars, load, pages, isReport } = mulligan;
+  const { el, address, ago, bars, load, change, pages, isReport, isStill } = mulligan;
   const chosen = new Set();
-  let wanted = { text: "", kind: "", sort: "began", isDown: true };
+  let wanted = { text: "", kind: "", tag: "", sort: "began", isDown: true };
   const KINDS = { train: "training", eval: "evaluation", sweep: "sweep", demo: "demonstration", unreadable: "cannot be read" };
-  const COLUMNS = [["name", "run"], ["kind", "kind"], ["what", "what"], ["began", "when"], ["status", "status"], ["figure", "solved"]];
+  const COLUMNS = [["name", "run"], ["kind", "kind"], ["what", "what"], ["tags", "tags"], ["began", "when"], ["status", "status"], ["figure", "solved"]];
 
-  const valueOf = (run, column) => (column === "figure" ? run.figures.at(-1) ?? -Infinity : run[column]);
+  const valueOf = (run, column) => (column === "figure" ? run.figures.at(-1) ?? -Infinity : column === "tags" ? run.tags.join(",") : run[column]);
 
   function sorted(runs) {
     const words = wanted.text.toLowerCase().split(/\s+/).filter(Boolean);
-    const kept = runs.filter((run) => (!wanted.kind || run.kind === wanted.kind)
-      && words.every((word) => `${run.name} ${run.env} ${run.what} ${run.status}`.toLowerCase().includes(word)));
+    const kept = runs.filter((run) => (!wanted.kind || run.kind === wanted.kind) && (!wanted.tag || run.tags.includes(wanted.tag))
+      && words.every((word) => `${run.name} ${run.env} ${run.what} ${run.status} ${run.tags.join(" ")}`.toLowerCase().includes(word)));
     const sign = wanted.isDown ? -1 : 1;
     return kept.sort((one, other) => {
       const [first, second] = [valueOf(one, wanted.sort), valueOf(other, wanted.sort)];
       return sign * (first > second ? 1 : first < second ? -1 : 0);
     });
   }
+
+  /** Tags as chips. */
+  mulligan.chips = (tags) => tags.map((tag) => el("span", { class: "badge tag" }, tag));
 
   function row(run, changed) {
     const pick = el("input", { type: "checkbox", "aria-label": `Choose ${run.name}`, checked: chosen.has(run.id),
@@ -29,6 +32,7 @@
       el("th", { scope: "row" }, el("a", { href: address("run", { run: run.id }) }, run.name)),
       el("td", {}, el("span", { class: `badge ${run.kind}` }, KINDS[run.kind] || run.kind)),
       el("td", {}, el("b", {}, run.env), run.env && run.what ? " · " : "", run.what),
+      el("td", {}, mulligan.chips(run.tags)),
       el("td", { title: run.began ? new Date(1000 * run.began).toLocaleString() : null }, ago(run.began)),
       el("td", {}, run.status === "running" ? el("span", { class: "pulse" }, "running", share === null ? "" : ` ${Math.round(100 * share)} %`) : run.status),
       el("td", { class: "figure" }, run.figures.length && !run.versus ? bars(run.figures, run.headline) : null, el("span", {}, run.headline)));
@@ -41,7 +45,7 @@
     const compare = el("div", { class: "choice" });
     const count = el("p", { class: "soft", role: "status" });
     const heads = COLUMNS.map(([name, title]) => el("th", { scope: "col" }, el("button", { type: "button", class: "sort", click: () => {
-      wanted = { ...wanted, sort: name, isDown: wanted.sort === name ? !wanted.isDown : name !== "name" };
+      wanted = { ...wanted, sort: name, isDown: wanted.sort === name ? !wanted.isDown : !["name", "tags"].includes(name) };
       refill();
     } }, title)));
 
@@ -52,7 +56,19 @@
         trains.length ? el("a", { class: "button", href: address("curves", { runs: trains.join("\n") }) }, "Curves") : "",
         ids.length > 1 ? el("a", { class: "button", href: address("compare", { runs: ids.join("\n") }) }, "Figures and differences") : "",
         ids.length === 2 ? el("a", { class: "button", href: address("pair", { run: ids[0], run2: ids[1] }) }, "Trials side by side") : "",
+        isStill ? "" : el("form", { submit: (event) => { event.preventDefault(); tag(ids, event.target.elements.tag.value); } },
+          el("label", {}, "Tag ", el("input", { type: "search", name: "tag", class: "narrow", maxlength: 40 })), " ", el("button", {}, "Add")),
         el("button", { type: "button", click: () => { chosen.clear(); refill(); } }, "None")] : []));
+    }
+
+    async function tag(ids, text) {
+      try {
+        for (const id of ids) {
+          const run = runs.find((each) => each.id === id);
+          run.tags = (await change("tag", { run: id, tags: [...run.tags, text].join(",") })).tags;
+        }
+        window.dispatchEvent(new HashChangeEvent("hashchange")); // a new tag can be chosen
+      } catch (error) { compare.append(el("span", { class: "bad", role: "alert" }, error.message)); }
     }
 
     function refill() {
@@ -63,6 +79,8 @@
       choices();
     }
 
+    const tags = [...new Set(runs.flatMap((run) => run.tags))].sort();
+    if (!tags.includes(wanted.tag)) wanted.tag = "";
     const kinds = [...new Set(runs.map((run) => run.kind))];
     place.replaceChildren(el("h1", {}, isReport ? "Report" : "Runs"),
       runs.length ? el("p", { class: "lead" }, `The runs in ${root}. Choose one to see its curves and to read its trials; tick two to compare them.`)
@@ -73,6 +91,8 @@
           input: (event) => { wanted.text = event.target.value; refill(); } })),
         kinds.length > 1 ? el("label", {}, "Kind ", el("select", { change: (event) => { wanted.kind = event.target.value; refill(); } },
           el("option", { value: "" }, "all"), kinds.map((kind) => el("option", { value: kind, selected: wanted.kind === kind }, KINDS[kind] || kind)))) : null,
+        tags.length ? el("label", {}, "Tag ", el("select", { change: (event) => { wanted.tag = event.target.value; refill(); } },
+          el("option", { value: "" }, "all"), tags.map((tag) => el("option", { value: tag, selected: wanted.tag === tag }, tag)))) : null,
         count),
       compare,
       el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Runs" }, el("table", { class: "runs" }, el("caption", { class: "hidden" }, "Runs"),

@@ -1,7 +1,7 @@
 "use strict";
 /* One moment of a trial: what the agent saw, wrote and got; and the whole trial, attempt after attempt. */
 (() => {
-  const { el, world } = mulligan;
+  const { el, world, percent, signed } = mulligan;
 
   /** The moments of a trial in order; the turn after an attempt's last one is its end. */
   const moments = (trial) => trial.episodes.flatMap((episode, number) =>
@@ -26,23 +26,39 @@
     return [part("thought", reply.reasoning, "thought"), part("refused", reply.refusal, "bad"), (reply.calls || []).map((call) => part("called a tool", call))];
   }
 
-  function turnWords(turn) {
-    return [beside(turn), part("It wrote", turn.wrote || "(nothing)", "wrote"),
+  /** A reply token by token: red where it was unlikely, or green and red by what training made of it. */
+  function shaded(given, shade) {
+    const share = (part) => Math.min(1, Math.max(0, part));
+    const heat = ([, chance]) => (shade.by === "advantage" ? share(Math.abs(given.advantage || 0) / shade.most) : 1 - chance);
+    const kind = shade.by === "advantage" && given.advantage > 0 ? "up" : "down";
+    const words = given.tokens.map((token) => {
+      const span = el("span", { class: `token ${kind}`, title: `${percent(token[1])} %` }, token[0] || "■");
+      span.style.setProperty("--heat", `${(55 * heat(token)).toFixed(0)}%`);
+      return span;
+    });
+    const least = given.tokens.reduce((low, token) => (token[1] < low[1] ? token : low), ["", 2]);
+    const said = shade.by === "advantage" ? (given.advantage === null ? "no advantage" : `advantage ${signed(given.advantage)}`)
+      : `probability ${percent(given.tokens.reduce((product, token) => product * token[1], 1))} %, of its least likely token ${percent(Math.min(1, least[1]))} %`;
+    return el("div", { class: "part wrote" }, el("h4", {}, "It wrote"), el("pre", {}, words), el("small", {}, said));
+  }
+
+  function turnWords(turn, tokens = null, shade = null) {
+    return [beside(turn), tokens ? shaded(tokens, shade) : part("It wrote", turn.wrote || "(nothing)", "wrote"),
       turn.cutOff && !turn.valid ? el("p", { class: "bad" }, "The token limit cut this reply.") : null,
       turn.valid ? null : el("p", { class: "bad" }, `This counted as no move${turn.fault && turn.fault !== "invalid" ? ` (${turn.fault})` : ""}.`),
       part("It was told", turn.feedback, turn.valid ? "" : "bad"), part("It got", turn.got, "got"),
       turn.reward ? el("p", {}, "Reward ", el("b", {}, reward(turn.reward))) : null];
   }
 
-  function endWords(episode) {
+  function endWords(episode, tokens = null, shade = null) {
     return [el("p", {}, "The attempt ended: ", el("b", { class: kindOf(episode) }, outcome(episode)), `, reward ${reward(episode.reward)}.`),
-      episode.error ? part("Error", episode.error, "bad") : null, noteOf(episode)];
+      episode.error ? part("Error", episode.error, "bad") : null, noteOf(episode, tokens, shade)];
   }
 
-  function noteOf(episode) {
+  function noteOf(episode, tokens = null, shade = null) {
     if (!episode.note) return null;
     return el("div", { class: "note" }, el("h4", {}, `Note after attempt ${episode.number}`),
-      beside(episode.note), el("pre", {}, episode.note.text || "(empty)"),
+      beside(episode.note), tokens ? shaded(tokens, shade) : el("pre", {}, episode.note.text || "(empty)"),
       episode.note.valid ? null : el("p", { class: "soft" }, "Not in the form that was asked for; the next attempt saw it all the same."));
   }
 
@@ -56,19 +72,20 @@
   }
 
   /** The stage at a moment: the world, and beside it the words. */
-  function stage(trial, moment, heading = "h2") {
+  function stage(trial, moment, heading = "h2", shade = null) {
     const episode = trial.episodes[moment.episode];
     if (!episode) return el("p", {}, "This trial has no attempt.");
     const turn = episode.turns[moment.turn];
     const title = `Attempt ${episode.number}, ${turn ? `turn ${moment.turn + 1} of ${episode.turns.length}` : "the end"}`;
     const drawing = turn ? turn.drawing : episode.finalDrawing;
+    const of = shade && shade.episodes[moment.episode], tokens = of && (turn ? of.turns[moment.turn] : of.note);
     const text = turn ? turn.seen : episode.final;
     return el("section", { class: "stage", "aria-label": title },
       el("div", { class: "world" }, el(heading, {}, title), world(drawing, text, turn && turn.valid ? turn.action : ""),
         turn ? el("p", { class: "does" }, turn.valid ? "It plays " : "It says ", el("code", {}, turn.action || "(nothing)")) : el("p", { class: `does ${kindOf(episode)}` }, outcome(episode))),
       el("div", { class: "words" }, moment.turn === 0 || !turn ? remembered(episode, true) : null,
         drawing && turn ? el("details", { class: "part" }, el("summary", {}, "It saw, in words"), el("pre", {}, text)) : null,
-        turn ? turnWords(turn) : endWords(episode), moment.turn === 0 ? given(episode) : null));
+        turn ? turnWords(turn, tokens, shade) : endWords(episode, tokens, shade), moment.turn === 0 ? given(episode) : null));
   }
 
   /** A button for each moment, a line for each attempt. */

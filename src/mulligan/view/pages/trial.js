@@ -50,6 +50,33 @@
     };
   }
 
+  let shadeBy = "";
+
+  /** What tokens are shaded by; the choice holds for the trials that follow. */
+  function shadeChooser(trial, params, changed) {
+    if (isStill || !trial.isLocal || !trial.hasTokens) return [null, () => null];
+    let known = null;
+    const said = el("span", { class: "soft", role: "status" });
+    const shade = () => {
+      if (!shadeBy || !known) return null;
+      const all = known.episodes.flatMap((episode) => [...episode.turns, episode.note]).filter((each) => each && each.advantage !== null);
+      return { by: shadeBy, episodes: known.episodes, most: Math.max(1e-9, ...all.map((each) => Math.abs(each.advantage))) };
+    };
+    const choose = async () => {
+      try {
+        if (shadeBy && !known) { said.textContent = "One moment, please."; known = await load("tokens", { run: params.run, arm: params.arm, place: params.place }); }
+        said.textContent = shadeBy === "advantage" && known.whyNoAdvantage ? known.whyNoAdvantage
+          : { probability: "Red: unlikely when it was drawn.", advantage: "Green: made likelier; red: less likely.", "": "" }[shadeBy];
+        changed();
+      } catch (error) { said.textContent = error.message; }
+    };
+    const option = (value, text) => el("option", { value, selected: value === shadeBy }, text);
+    const chooser = el("div", { class: "filters" }, el("label", {}, "Shade tokens by ", el("select", { change: (event) => { shadeBy = event.target.value; choose(); } },
+      option("", "nothing"), option("probability", "probability"), option("advantage", "advantage"))), said);
+    if (shadeBy) choose();
+    return [chooser, shade];
+  }
+
   const hints = (text) => el("p", { class: "soft keys" }, text);
 
   pages.trial = async (params, place) => {
@@ -66,13 +93,14 @@
     const refill = () => {
       const focus = document.activeElement && document.activeElement.classList.contains("moment");
       line.replaceChildren(timeline(trial, moment, go));
-      scene.replaceChildren(stage(trial, moment));
+      scene.replaceChildren(stage(trial, moment, "h2", shade()));
       const episode = trial.episodes[moment.episode];
       if (!isStill && trial.isLocal && episode && moment.episode && episode.remembered && episode.turns[moment.turn]) {
         scene.querySelector(".world").append(el("p", {}, el("a", { class: "button", href: address("noted", { run: params.run, arm: params.arm, place: params.place, ...written(trial, moment) }) }, "What the note changed here")));
       }
       if (focus) line.querySelector("[aria-current]").focus();
     };
+    const [chooser, shade] = shadeChooser(trial, params, () => refill());
     const other = (to) => to === null ? null : here({ place: to });
     const step = (by) => { const all = moments(trial); const at = all.findIndex((each) => each.episode === moment.episode && each.turn === moment.turn); if (all[at + by]) go(all[at + by]); };
     const link = (to, text) => (to === null ? el("span", { class: "button off" }, text) : el("a", { class: "button", href: other(to) }, text));
@@ -82,7 +110,7 @@
       slider(trial, params), line,
       el("div", { class: "row steps" }, el("button", { type: "button", click: () => step(-1) }, "‹ turn before"), el("button", { type: "button", class: "go", click: () => step(1) }, "next turn ›"),
         hints("Keys: ← → turns, ↑ ↓ attempts, n and p tasks. The address leads to this very turn.")),
-      scene, el("h2", {}, "The whole trial"), whole(trial, go)].filter(Boolean));
+      chooser, scene, el("h2", {}, "The whole trial"), whole(trial, go)].filter(Boolean));
     refill();
     if (params.over) document.getElementById("over")?.focus();
     const more = { n: () => trial.after !== null && (location.hash = other(trial.after)), p: () => trial.before !== null && (location.hash = other(trial.before)) };
