@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import html
 import re
 
 _INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters but for tab and line feed, marks that turn the direction of writing, halves of surrogate pairs."""
+
+
+_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+
+
+def escape(text: object) -> str:
+    """Text for HTML and XML; characters that XML does not allow become the replacement character."""
+    return html.escape(_NOT_XML.sub("\ufffd", str(text)))
 
 
 def storable(text: str) -> str:

@@ -396,6 +396,7 @@ def test_the_demonstration_in_small(small_demo):
     page = (out / "report.html").read_text()
     assert all(name in page for name in names)
     assert "how well 4 boards measure" in page
+    assert "of new boards within 3 attempts" in page
     assert "RL, 2x updates" in text
 
 
@@ -420,27 +421,24 @@ def test_the_second_act_in_small(small_demo):
     assert len(list(out.glob("*/arm.json"))) == 5  # `mulligan compare out` is about the boards
 
 
-def test_the_first_attempts_that_are_drawn_are_those_played():
-    """A sign that was read names the door on the map; a door that was opened is crossed out."""
-    task = mulligan.make_task("expedition", 3, params={"world": "signpost", "view": "compact", "turns": 1})
-    world = mulligan.make(task)
-    right = world.step("<action>s</action>").observation.removesuffix("=ok")
-    first, second, third, *_ = (door for door in world.view.names.places if door != right)
+def test_the_tasks_to_watch_are_those_that_one_agent_alone_solved():
+    """Four that the second solved after a failure, and two that the first solved; none that both did, or neither."""
+    task = mulligan.make_task("bandit", 3, params={"arms": 2, "turns": 1})
+    right = next(arm for arm in "12" if mulligan.make(task).step(f"<action>{arm}</action>").won)
+    wrong = "21"[int(right) - 1]
 
     def played(*replies: str) -> mulligan.Trial:
-        return mulligan.run_trial_sync(task, ScriptedPolicy(list(replies)), episodes=3, style="bare")
+        policy = ScriptedPolicy([f"<action>{reply}</action>" for reply in replies])
+        return mulligan.run_trial_sync(task, policy, episodes=2, memory="history")
 
-    lucky, unlucky, read = played(first, right, right), played(first, second, third), played("s", right, right)
-    myopic, meta = demo.first_attempts([lucky, unlucky], [read, read])
-    assert f"[x] {first}" in myopic["map"]
-    assert myopic["map"].count("[ ]") == 7
-    assert myopic["moves"] == [f"opens {first}", f"opens {second}", f"opens {third}"]
-    assert myopic["earned"] == [0.1, 0.1, 0.1]
-    assert f"[!] {right}" in meta["map"]
-    assert meta["map"].count("[ ]") == 7
-    assert meta["moves"] == ["reads the sign", f"opens {right}", f"opens {right}"]
-    assert meta["earned"] == [0, 1, 1]
-    assert demo.first_attempts([lucky, played("nowhere", second, third)], [read, read]) == []
+    at_once, late, never = played(right), played(wrong, right), played(wrong, wrong)
+    first = [never, late, never, at_once, never, never, never, never, at_once, late, late]
+    second = [late, late, at_once, late, never, late, late, late, never, never, never]
+    folders = {"RL": Path("demo/01-rl"), "meta-RL": Path("demo/02-meta")}
+    found = demo.pairs("board", ("RL", "meta-RL"), (first, second), folders)
+    assert [each["place"] for each in found] == [0, 5, 6, 7, 8, 9]
+    assert found[0]["runs"] == ["01-rl/evaluation", "02-meta/evaluation"]
+    assert found[0]["text"] == "board 1: RL does not solve it, meta-RL solves it at attempt 2"
 
 
 @pytest.mark.longest

@@ -1,1 +1,1 @@
-"""Run folders, tables, charts and pages: data first, then readers of it."""
+"""Run folders and tables: data first, then readers of it."""

@@ -1,8 +1,8 @@
 """RL and meta-RL from one warm start, in two acts: what memory is worth, and when exploring is learned.
 
 Trains a tiny language model from nothing, in six to eight minutes on two cores, and prints p@k on tasks it has never
-seen: boards of MineSweeper, then doors of which a sign names the right one. The report has the learning curves, two
-trials to read, and the two first attempts on the map."""
+seen: boards of MineSweeper, then doors of which a sign names the right one. The report has both findings, the
+learning curves, and trials of every agent to step through."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def run(parser: Parser, words: list[str]) -> int:
     options = parser.parse_args(words)
     began = time.perf_counter()
     from mulligan.app.sweep.arms import plan_work, refuse_edits
-    from mulligan.app.sweep.demo import demo_sweep, gather, gather_signpost, signpost_sweep
-    from mulligan.report.page import page
+    from mulligan.app.sweep.demo import READABLE, demo_sweep, gather, gather_signpost, signpost_sweep
     from mulligan.report.run import RunFolder, to_json
+    from mulligan.view.export import write_report
 
     folder = Path(options.run or new_run_path("demo", "minesweeper"))
     sweep = demo_sweep(
@@ -56,9 +56,9 @@ def run(parser: Parser, words: list[str]) -> int:
     command = shlex.join(["mulligan", "demo", *words])
     data |= {"minutes": minutes, "cores": available_cores(options.cores), "run": str(folder), "command": command}
     RunFolder(folder).write_text("demo.json", to_json(data))
-    RunFolder(folder).write_text("report.html", page(data))
+    write_report([folder], folder / "report.html", READABLE)
     if options.json:
-        sys.stdout.write(to_json({name: value for name, value in data.items() if name != "trials"}))
+        sys.stdout.write(to_json(data))
     else:
         _print(data["signpost"], "tasks", _about_signs(data["signpost"]), _about_run(data, folder))
     return 0
@@ -96,7 +96,7 @@ def _about_signs(signpost: dict[str, Any]) -> str:
 def _about_run(data: dict[str, Any], folder: Path) -> str:
     return (
         f"{data['minutes']:.1f} minutes on {data['cores']} core{'s' if data['cores'] > 1 else ''}. "
-        f"Curves{', two trials to read' if data['trials'] else ''} and the two first attempts: {folder / 'report.html'}"
+        f"To read and to send around: {folder / 'report.html'}; all of it in the browser: mulligan view {folder}"
     )
 
 

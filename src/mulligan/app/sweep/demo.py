@@ -25,21 +25,20 @@ import numpy as np
 
 from mulligan.api import evaluate
 from mulligan.app.sweep.arms import WARM_START, Arm, Sweep, Work
-from mulligan.envs.expedition.env import Expedition
 from mulligan.eval.intervals import difference, over_seeds
 from mulligan.players import as_trained
 from mulligan.policy.scripted import ExpertPolicy
-from mulligan.report.run import load_trials, trial_to_dict
+from mulligan.report.run import load_trials
 from mulligan.report.tables import optimum_name
 from mulligan.training.config import Config
 from mulligan.training.resolve import resolve
 from mulligan.types import Episode, Trial
 
 RL, META, MYOPIC, LONGER = "RL", "meta-RL", "meta-RL, gamma_traj 0", "RL, 2x updates"
-RULE = "The first board that RL did not solve in three attempts and meta-RL solved after a failure."
+READABLE = 24
+"""The report shows the trials of so many tasks of every arm; those that the pages point to are among them."""
 _AS_RL = {"trial.episodes": "1", "run.group": "24", "algo.entropy_end": "0.03"}
 """What preset cpu-rl changes of preset cpu."""
-SIGNPOST_RULE = "The first task that gamma_traj 0 did not solve in three attempts and gamma_traj 0.6 did, by the sign."
 SENTENCE = "Memory is learned by training with memory; exploring is learned by credit across attempts."
 SIGNPOST_ABOUT = (
     "All three agents start from one warm start. It imitated a player that reads the sign or opens a door, by the toss "
@@ -101,7 +100,6 @@ def gather(sweep: Sweep, work: Sequence[Work], results: Mapping[Path, Mapping[st
     trials = {name: load_trials(folders[name] / "evaluation") for name in (RL, META, MYOPIC)}
     solved = {name: [float(trial.solved_at is not None) for trial in each] for name, each in trials.items()}
     worlds = results[folders[META]]["main"]["worlds"]
-    shown_trials = _to_read(trials[RL], trials[META])
     return {
         "title": sweep.title,
         "seed": sweep.seeds[0],
@@ -118,8 +116,7 @@ def gather(sweep: Sweep, work: Sequence[Work], results: Mapping[Path, Mapping[st
         "validation_tasks": config.run.validation_tasks,
         "curves": {name: results[folders[name]]["curve"] for name in (RL, META, MYOPIC)},
         "training_minutes": sum(results[each.folder]["seconds"] for each in work) / 60,
-        "trials": shown_trials,
-        "rule": RULE if shown_trials else "",
+        "pairs": pairs("board", (RL, META), (trials[RL], trials[META]), folders),
         "about": [text.format(tasks=sweep.tasks) for text in ABOUT],
     }
 
@@ -162,13 +159,24 @@ def _gap(first: Sequence[float], second: Sequence[float], worlds: Sequence[int] 
     return {"points": 100 * gap, "ci": [100 * bound for bound in interval]}
 
 
-def _to_read(rl: Sequence[Trial], meta: Sequence[Trial]) -> list[dict[str, Any]]:
-    """Two trials at one board, by `RULE`; none where no board fits it."""
-    for failed, solved in zip(rl, meta, strict=True):
-        if failed.solved_at is None and solved.solved_at:
-            pair = ((RL, failed), (META, solved))
-            return [{"method": name, "task": str(t.task.seed), "trial": trial_to_dict(t)} for name, t in pair]
-    return []
+def pairs(
+    noun: str, names: tuple[str, str], trials: tuple[Sequence[Trial], Sequence[Trial]], folders: Mapping[str, Path]
+) -> list[dict[str, Any]]:
+    """Tasks to watch both agents at: up to four that the second one alone solved, after a failure, and up to two that
+    the first one alone solved; of the first `READABLE` tasks."""
+    chosen: dict[bool, list[dict[str, Any]]] = {True: [], False: []}
+    for place, (first, second) in enumerate(zip(*(each[:READABLE] for each in trials), strict=True)):
+        solved = first.solved_at, second.solved_at
+        if (solved[0] is None) == (solved[1] is None) or solved[1] == 0:
+            continue
+        outcomes = (
+            f"{name} {'does not solve it' if at is None else f'solves it at attempt {at + 1}'}"
+            for name, at in zip(names, solved, strict=True)
+        )
+        runs = [f"{folders[name].name}/evaluation" for name in names]
+        pair = {"place": place, "runs": runs, "text": f"{noun} {place + 1}: {', '.join(outcomes)}"}
+        chosen[solved[0] is None].append(pair)
+    return [*chosen[True][:4], *chosen[False][:2]]
 
 
 def gather_signpost(sweep: Sweep, work: Sequence[Work], results: Mapping[Path, Mapping[str, Any]]) -> dict[str, Any]:
@@ -194,8 +202,9 @@ def gather_signpost(sweep: Sweep, work: Sequence[Work], results: Mapping[Path, M
             name: sum(_reads_sign(trial.episodes[0]) for trial in trials[name]) / sweep.tasks
             for name in (RL, MYOPIC, META)
         },
-        "first_attempts": first_attempts(trials[MYOPIC], trials[META]),
-        "rule": SIGNPOST_RULE,
+        "pairs": pairs(
+            "world", (MYOPIC, META), (trials[MYOPIC], trials[META]), {each.name: each.folder for each in work}
+        ),
         "sentence": SENTENCE,
         "about": SIGNPOST_ABOUT,
     }
@@ -203,23 +212,3 @@ def gather_signpost(sweep: Sweep, work: Sequence[Work], results: Mapping[Path, M
 
 def _reads_sign(episode: Episode) -> bool:
     return episode.final.endswith("=ok")  # the compact view's word for what was shown
-
-
-def first_attempts(myopic: Sequence[Trial], meta: Sequence[Trial]) -> list[dict[str, Any]]:
-    """The first attempts of both agents at one task, drawn, by `SIGNPOST_RULE`; none where no task fits it."""
-    for failed, solved in zip(myopic, meta, strict=True):
-        episodes = [*failed.episodes, *solved.episodes]
-        valid = all(episode.turns and episode.turns[0].valid for episode in episodes)
-        if valid and failed.solved_at is None and solved.solved_at and _reads_sign(solved.episodes[0]):
-            return [_drawn(name, trial) for name, trial in ((MYOPIC, failed), (META, solved))]
-    return []
-
-
-def _drawn(name: str, trial: Trial) -> dict[str, Any]:
-    """The map after the first attempt, and what every attempt did and earned."""
-    replies = [episode.turns[0].reply.text.strip() for episode in trial.episodes]
-    moves = ["reads the sign" if reply == "s" else f"opens {reply}" for reply in replies]
-    world = Expedition(trial.task)
-    world.step(f"<action>{replies[0]}</action>")
-    earned = [episode.reward for episode in trial.episodes]
-    return {"method": name, "map": world.picture(), "moves": moves, "earned": earned}

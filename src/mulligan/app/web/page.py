@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from mulligan.app.web.stage import FOCUS, board_class
-from mulligan.report.charts import escape
+from mulligan.text import escape
 from mulligan.types import Message, Step
 
 _CSS = Path(__file__).with_name("page.css").read_text(encoding="utf-8")

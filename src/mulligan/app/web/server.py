@@ -22,7 +22,7 @@ from urllib.parse import parse_qs
 
 from mulligan.app.web.page import GOOD_BYE, WAIT, card
 from mulligan.errors import UsageError
-from mulligan.report.charts import escape
+from mulligan.text import escape
 
 ADDRESS = "127.0.0.1"
 LARGEST = 2_000_000

@@ -9,7 +9,7 @@ from __future__ import annotations
 from mulligan.envs.webshop.env import LONGEST_QUERY, WebShop
 from mulligan.envs.webshop.pages import BACK, BUY, LONGEST_TITLE, NEXT, PREVIOUS, Session, cut
 from mulligan.policy.base import World
-from mulligan.report.charts import escape
+from mulligan.text import escape
 
 _MOST_BUTTONS = 60
 """Buttons for legal moves."""

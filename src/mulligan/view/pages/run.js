@@ -12,6 +12,7 @@
 
   function finding(card) {
     const { figures } = card;
+    if (card.finding) return card.finding;
     if (["unreadable", "demo"].includes(card.kind)) return card.headline;
     if (!figures.length) return card.kind === "train" ? "Nothing is measured yet." : "";
     if (card.versus) return `It earns ${card.headline.replace("return ", "")}.`;
@@ -113,6 +114,9 @@
       isReport ? null : el("p", { class: "lead" }, finding(card)), tagLine(params.run, about.tags),
       card.method === "RL" && card.kind === "train" ? el("p", { class: "soft" }, "RL: trained on single episodes. It is validated with three attempts and memory, as everybody.") : null,
       followed(params.run, about.trials), about.sections.map((each) => section(each)),
+      (about.charts || []).length ? el("section", {}, el("h2", {}, "Over training"), el("div", { class: "charts" }, about.charts.map((chart) =>
+        lineChart({ title: chart.title, kind: chart.kind, series: chart.series.map((line) => ({ ...line, name: line.label, colour: COLOUR_OF[line.label] })) }))),
+        el("p", { class: "soft" }, "On validation boards, which are others than those of the table. They are few, so that single points are noisy; nothing is smoothed.")) : null,
       curves && curves.charts.length ? el("section", {}, el("h2", {}, "Curves"), el("div", { class: "charts" }, charts([curves]))) : null,
       armList(params.run, about.trials),
       curves && curves.warnings.length ? notes(curves.warnings.map((each) => `update ${each.update}: ${each.text}`)) : null,
