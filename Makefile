@@ -7,6 +7,7 @@ ORACLE := .venv/oracle
 SERVE := .venv/serve
 TINKER := .venv/tinker
 RAY := .venv/.ray
+VLLM := .venv/vllm
 BROWSER := .venv/.browser
 AXE := build/axe/.installed
 DOCS := .venv/.docs
@@ -14,7 +15,7 @@ DOCS := .venv/.docs
 .NOTPARALLEL: # several targets install into one .venv
 # Without compiled files, each process of pytest rewrites every test file anew: 11 processor seconds to begin, not 8.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: install demo test test-slow test-view screenshots test-hostile test-journal test-journal-full test-serve test-tinker test-scale test-seeds test-oracle check format bench results clean
+.PHONY: install demo test test-slow test-view screenshots test-hostile test-journal test-journal-full test-serve test-tinker test-scale test-vllm test-seeds test-oracle check format bench results clean
 
 install: $(READY)
 	@echo 'installed; now: source .venv/bin/activate'
@@ -23,7 +24,7 @@ demo: $(READY)
 	$(BIN)/mulligan demo
 
 test: $(READY)
-	$(BIN)/pytest -m "not slow and not seeds and not hostile and not journal and not journal_full and not serve and not view and not tinker and not scale" -n 2 --dist worksteal
+	$(BIN)/pytest -m "not slow and not seeds and not hostile and not journal and not journal_full and not serve and not view and not tinker and not scale and not vllm" -n 2 --dist worksteal
 
 test-slow: $(READY) $(SMOLLM2) $(BROWSER)
 	$(BIN)/pytest -m slow -n 2 --dist worksteal
@@ -72,6 +73,10 @@ test-tinker: $(TINKER)/.installed
 # Environments in workers of Ray; one minute, and one for pip.
 test-scale: $(READY) $(RAY)
 	$(BIN)/pytest -m scale tests/scale
+
+# vLLM on the CPU: greedy trials, new weights, a training run. Its libraries warn of each other.
+test-vllm: $(VLLM)/.installed
+	$(VLLM)/bin/pytest -m vllm tests/vllm
 
 # The demonstration with two more seeds.
 test-seeds: $(READY)
@@ -139,6 +144,14 @@ $(TINKER)/.installed: $(READY) tests/remote/requirements.txt
 $(RAY): $(READY)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[ray]"
 	touch $(RAY)
+
+# vLLM and the trainer in one environment, since vLLM is called in the trainer's process. Its builds for CPUs have a name of their own.
+$(VLLM)/.installed: $(READY) tests/vllm/requirements.txt
+	$(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(VLLM)/bin/pip install --quiet --disable-pip-version-check --no-deps --no-compile -r tests/vllm/requirements.txt
+	$(VLLM)/bin/pip install --quiet --disable-pip-version-check --no-deps -e .
+	touch $@
 
 # For the shop's page in a real browser; that test is skipped where there is none.
 $(BROWSER): $(READY)

@@ -10,10 +10,11 @@ from mulligan.engine.base import cache_heads
 from mulligan.engine.graphs import GraphEngine
 from mulligan.engine.llama_forward import why_not
 from mulligan.engine.slots import SlotEngine
+from mulligan.engine.vllm import VllmEngine
 from mulligan.errors import MemoryFull, UsageError, lacks_memory, lost_device
 from mulligan.models.memory import free_memory
 
-Kind = Literal["auto", "slots", "graphs"]
+Kind = Literal["auto", "slots", "graphs", "vllm"]
 SHARE_OF_MEMORY = 0.35
 """Of what is free, for keys and values."""
 SPARE_SLOTS = 2
@@ -29,11 +30,13 @@ def make_engine(
     kind: Kind = "auto",
     share: bool = True,
     reserved: int = 0,
-) -> SlotEngine | GraphEngine:
+) -> SlotEngine | GraphEngine | VllmEngine:
     """The engine for `model`: "auto" takes CUDA graphs on a GPU, where the model's family is known, else the slots.
 
     On a GPU the slots are as many of those asked for as fit its memory, less the bytes `reserved` for what comes later.
     """
+    if kind == "vllm":
+        return VllmEngine(model, slots=slots, context=context, reserved=reserved)
     weight = next(model.parameters())
     on_gpu = weight.device.type == "cuda"
     if on_gpu:

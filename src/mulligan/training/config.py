@@ -91,6 +91,9 @@ class ModelConfig:
 class EngineConfig:
     """How replies are sampled."""
 
+    kind: Annotated[
+        Literal["auto", "vllm"], "auto: by this process, from the weights it trains; vllm: by vLLM, which gets them."
+    ] = "auto"
     slots: Annotated[int, "Sequences at a time; on a GPU, at most as many as its memory holds.", AT_LEAST_1] = 256
     context: Annotated[int, "Longest sequence; 0: what a trial can need, fixed when the run begins.", AT_LEAST_0] = 0
 

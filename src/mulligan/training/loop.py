@@ -26,6 +26,7 @@ from mulligan.algo.build import batch_from_groups
 from mulligan.algo.loss import mismatch_warning
 from mulligan.algo.normalise import History
 from mulligan.engine.choose import make_engine
+from mulligan.engine.vllm import VllmEngine
 from mulligan.errors import MulliganError, StopReason, lost_device
 from mulligan.eval.passk import WARN_FROM, CutReplies, cut_replies
 from mulligan.models.load import Loaded
@@ -137,9 +138,9 @@ class Trainer:
         self.learner = Learner(self.loaded.model, config, critic)
         if loaded is None:
             checkpoint.take_masters(config, folder.path, self.learner)
-        slots, context = config.engine.slots, config.engine.context
+        slots, context, kind = config.engine.slots, config.engine.context, config.engine.kind
         reserved = bytes_to_come(self.loaded.model, config)
-        self.engine = make_engine(self.loaded.model, slots=slots, context=context, reserved=reserved)
+        self.engine = make_engine(self.loaded.model, slots=slots, context=context, kind=kind, reserved=reserved)
         self.policy = self._agent(LocalPolicy(self.engine, self.loaded.renderer, config.model.name))
         style = prompts.style(config.trial.style)
         self.stand_in = Demonstrated(RandomPolicy(), self.loaded.renderer, style.demonstrated, self.engine.context)
@@ -262,6 +263,8 @@ class Trainer:
     def learn(self, update: int, groups: list[Group], failures: Counter[str]) -> dict[str, Any]:
         """Everything of an update that comes after its trials were played; returns its metrics."""
         played = time.perf_counter()
+        if isinstance(self.engine, VllmEngine) and not self.config.run.staleness:  # nobody plays meanwhile
+            self.engine.sleep()
         batch = batch_of(self.config, groups)
         reflections_alone = bool(self.config.run.player)
         if reflections_alone:

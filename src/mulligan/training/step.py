@@ -95,7 +95,8 @@ class Learner:
         self.device = weight.device
         if uses_own_logp is None:
             # Trials that began before the last update were drawn from other weights, whatever the numerics.
-            uses_own_logp = weight.is_cuda or weight.dtype != torch.float32 or config.run.staleness > 0
+            other_numerics = weight.is_cuda or weight.dtype != torch.float32 or config.engine.kind == "vllm"
+            uses_own_logp = other_numerics or config.run.staleness > 0
         self.uses_own_logp = uses_own_logp
         self.budget = Budget(
             config.optim.tokens
