@@ -67,6 +67,8 @@ WORLDS: list[tuple[str, Callable[[Any], set[Hashable]]]] = [
     ("cpu", minesweeper),
     ("gpu-smollm2-minesweeper", minesweeper),
     ("gpu-smollm2-sokoban", sokoban),
+    ("gpu-smollm2-sokoban-dark", sokoban),
+    ("cpu-sokoban-dark", sokoban),
     ("gpu-smollm2-webshop", webshop),
     ("cpu-alfworld", alfworld),
     ("gpu-smollm2-alfworld", alfworld),
