@@ -51,7 +51,7 @@ def test_notes_are_mended_and_forgotten(journal, tmp_path, capsys):
     assert (states["ask twice"], states["ask three times"]) == ("superseded", "confirmed")
     capsys.readouterr()
     assert call("journal", "forget", "--person", "p3", *WHERE) == 0
-    assert capsys.readouterr().out == "deleted 1 episodes and 1 notes\n"
+    assert capsys.readouterr().out == "deleted 1 episode and 1 note\n"
     assert call("journal", "export", "shop.jsonl", *WHERE) == 0
     assert call("journal", "load", "shop.jsonl", "--trusted", "--journal", "copy.db", "--namespace", "other") == 0
     with mulligan.Journal(tmp_path / "copy.db", "other") as copy:

