@@ -145,7 +145,9 @@ def answers(library: Library, trials: int, names: Sequence[str] | None = None) -
         for arm in about["trials"]["arms"]:
             arm["trials"] = min(arm["trials"], trials)
         yield question("run", run=card["id"]), about
-        if card["kind"] == "train":
+        if card["kind"] == "population":
+            yield question("population", run=card["id"]), library.answer("population", {"run": card["id"]})
+        if card["kind"] in ("train", "population"):
             yield question("curves", run=card["id"]), library.answer("curves", {"run": card["id"]})
         yield from _trials(library, card["id"], arms, trials)
     if names is not None and len(names) > 1:

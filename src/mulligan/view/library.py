@@ -19,6 +19,7 @@ from mulligan.view.index import TrialIndex
 from mulligan.view.models import Models
 from mulligan.view.noted import noted
 from mulligan.view.play import Games
+from mulligan.view.population import population
 from mulligan.view.query import Wanted, page
 from mulligan.view.runs import card, run_cards, version
 from mulligan.view.tags import set_tags, tags_of
@@ -64,6 +65,7 @@ class Library:
                 "hasJournal": journal is not None,
             },
             "run": self._run,
+            "population": lambda params: population(self.root, _given(params, "run")),
             "curves": lambda params: curves(self.root, _given(params, "run")),
             "trials": self._trials,
             "trial": self._trial,

@@ -62,8 +62,10 @@ _BLANK: Mapping[str, Any] = {
 def _card(path: Path) -> dict[str, Any]:
     config = toml_of(path / "config.toml")
     kind = config.get("kind")
-    if kind in ("train", "population"):
+    if kind == "train":
         return {**_BLANK, **_training_card(path, config)}
+    if kind == "population":
+        return {**_BLANK, **_population_card(path, config)}
     result = json_of(path / "result.json")
     if kind == "eval" or isinstance(result, Mapping):
         return {**_BLANK, **_evaluation_card(config, result or {})}
@@ -111,6 +113,15 @@ def _training_card(path: Path, config: Mapping[str, Any]) -> dict[str, Any]:
         "figures": figures,
         "names": [f"p@{k}" for k in range(1, len(figures) + 1)],
     }
+
+
+def _population_card(path: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+    """As of a training run; its figures are the means over its agents."""
+    made, agents = _training_card(path, config), config["population"]["agents"]
+    best = (json_of(path / "population.json") or {}).get("best")
+    told = "" if best is None else f"best: agent {best}" + (f"; mean {made['headline']}" if made["headline"] else "")
+    what = f"{agents} agents · {config['model']['name']} · {config['algo']['estimator']}"
+    return {**made, "kind": "population", "what": what, "headline": told or made["headline"]}
 
 
 def _evaluation_card(config: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:

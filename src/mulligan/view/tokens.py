@@ -89,6 +89,8 @@ def _advantages(index: TrialIndex, player: Player, arm: str, place: int) -> tupl
     config = from_run(RunFolder.open(player.run))
     if config.algo.estimator == "ppo":
         return {}, "PPO's advantages need its critic's values of then, which are not kept."
+    if config.algo.scale == "population":
+        return {}, "These advantages compare with all agents of a population, whose returns stand in other folders."
     history, earlier = History(), _history(player.run, int(arm.rpartition("-")[2]) - 1)
     if earlier is not None:
         history.load_state_dict(earlier)

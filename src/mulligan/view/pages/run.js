@@ -14,7 +14,7 @@
     const { figures } = card;
     if (card.finding) return card.finding;
     if (["unreadable", "demo"].includes(card.kind)) return card.headline;
-    if (!figures.length) return card.kind === "train" ? "Nothing is measured yet." : "";
+    if (!figures.length) return ["train", "population"].includes(card.kind) ? "Nothing is measured yet." : "";
     if (card.versus) return `It earns ${card.headline.replace("return ", "")}.`;
     if (figures.length === 1) return `It solves ${percent(figures[0])} % of the tasks.`;
     const gain = 100 * (figures.at(-1) - figures[0]);
@@ -109,11 +109,12 @@
   pages.run = async (params, place) => {
     const about = await load("run", { run: params.run });
     const { card } = about;
-    const curves = card.kind === "train" ? await load("curves", { run: params.run }) : null;
+    const agents = card.kind === "population" ? await load("population", { run: params.run }) : null;
+    const curves = ["train", "population"].includes(card.kind) ? await load("curves", { run: params.run }) : null;
     place.replaceChildren(...[el("h1", {}, isReport ? finding(card) || card.name : card.name), isReport ? el("p", { class: "lead" }, card.name) : null, facts(card),
       isReport ? null : el("p", { class: "lead" }, finding(card)), tagLine(params.run, about.tags),
       card.method === "RL" && card.kind === "train" ? el("p", { class: "soft" }, "RL: trained on single episodes. It is validated with three attempts and memory, as everybody.") : null,
-      followed(params.run, about.trials), about.sections.map((each) => section(each)),
+      agents ? mulligan.populationOf(agents) : null, followed(params.run, about.trials), about.sections.map((each) => section(each)),
       (about.charts || []).length ? el("section", {}, el("h2", {}, "Over training"), el("div", { class: "charts" }, about.charts.map((chart) =>
         lineChart({ title: chart.title, kind: chart.kind, series: chart.series.map((line) => ({ ...line, name: line.label, colour: COLOUR_OF[line.label] })) }))),
         el("p", { class: "soft" }, "On validation boards, which are others than those of the table. They are few, so that single points are noisy; nothing is smoothed.")) : null,

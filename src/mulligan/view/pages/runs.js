@@ -4,7 +4,7 @@
   const { el, address, ago, bars, load, change, pages, isReport, isStill } = mulligan;
   const chosen = new Set();
   let wanted = { text: "", kind: "", tag: "", sort: "began", isDown: true };
-  const KINDS = { train: "training", eval: "evaluation", sweep: "sweep", demo: "demonstration", unreadable: "cannot be read" };
+  const KINDS = { train: "training", eval: "evaluation", sweep: "sweep", population: "population", demo: "demonstration", unreadable: "cannot be read" };
   const COLUMNS = [["name", "run"], ["kind", "kind"], ["what", "what"], ["tags", "tags"], ["began", "when"], ["status", "status"], ["figure", "solved"]];
 
   const valueOf = (run, column) => (column === "figure" ? run.figures.at(-1) ?? -Infinity : column === "tags" ? run.tags.join(",") : run[column]);
@@ -51,7 +51,7 @@
 
     function choices() {
       const ids = [...chosen]; // in the order in which they were ticked
-      const trains = ids.filter((id) => runs.find((run) => run.id === id).kind === "train");
+      const trains = ids.filter((id) => runs.find((run) => run.id === id).kind === "train" || runs.find((run) => run.id === id).kind === "population");
       compare.replaceChildren(...(ids.length ? [el("span", {}, `${ids.length} chosen: `),
         trains.length ? el("a", { class: "button", href: address("curves", { runs: trains.join("\n") }) }, "Curves") : "",
         ids.length > 1 ? el("a", { class: "button", href: address("compare", { runs: ids.join("\n") }) }, "Figures and differences") : "",
