@@ -11,6 +11,7 @@ VLLM := .venv/vllm
 BROWSER := .venv/.browser
 AXE := build/axe/.installed
 DOCS := .venv/.docs
+MIRRORS := .venv/mirrors
 
 .NOTPARALLEL: # several targets install into one .venv
 # Without compiled files, each process of pytest rewrites every test file anew: 11 processor seconds to begin, not 8.
@@ -46,6 +47,11 @@ test-view: $(READY) $(BROWSER) $(AXE)
 .PHONY: docs
 docs: $(DOCS)
 	$(BIN)/python docs/site/build.py
+
+# Runs in inspect_ai, TensorBoard and Weights & Biases (offline), read back with them; the environment sees .venv, too.
+.PHONY: test-mirrors
+test-mirrors: $(MIRRORS)/.installed
+	$(MIRRORS)/bin/python -m pytest -p no:unraisableexception tests/mirrors -rs
 
 # The pictures of docs/view.md: trains what they show, ten minutes on two cores.
 screenshots: $(READY) $(BROWSER)
@@ -159,6 +165,13 @@ $(BROWSER): $(READY)
 	command -v chromium || command -v chromium-browser || command -v google-chrome \
 		|| { apt-get update && apt-get install -y chromium; } || echo "no chromium here: its test will be skipped"
 	touch $(BROWSER)
+
+$(MIRRORS)/.installed: $(READY) tests/mirrors/requirements.txt
+	$(PYTHON) -m venv $(MIRRORS)
+	$(MIRRORS)/bin/pip install --quiet --disable-pip-version-check --no-compile -r tests/mirrors/requirements.txt
+	sites() { $$1/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; }; \
+		echo "import site; site.addsitedir('$$(sites .venv)')" > "$$(sites $(MIRRORS))/beside.pth"
+	touch $@
 
 $(DOCS): $(READY)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"

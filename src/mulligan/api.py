@@ -22,6 +22,7 @@ from mulligan.notebook import Shown, to_html
 from mulligan.players import Plays, advised_by, as_trained, player_from, trained_with, writer_from
 from mulligan.policy.base import Policy, ReplyFunction, as_policy
 from mulligan.policy.threads import run_async
+from mulligan.report.mirrors import mirroring
 from mulligan.report.run import RunFolder
 from mulligan.rollout import tasksets
 from mulligan.trial import runner
@@ -341,6 +342,8 @@ def train(
     resume: bool = False,
     on_update: OnUpdate | None = None,
     progress: bool | None = None,
+    wandb: Mapping[str, str | None] | None = None,
+    tensorboard: bool = False,
 ) -> TrainedRun:
     """Train a policy into the folder `run`: ``mulligan.train("minesweeper", params={"mines": 4}, run="runs/mine")``.
 
@@ -353,6 +356,8 @@ def train(
                Ctrl-C finishes and saves the update under way
     on_update  called with the metrics of each update; while demonstrations are played, in a notebook, in another thread
     progress   a line with the time left: None shows it on a terminal and in a notebook
+    wandb      mirror it to Weights & Biases: {} or some of ``{"project": …, "entity": …, "group": …, "id": …}``
+    tensorboard  mirror it into the run folder, for ``tensorboard --logdir RUN``
 
     >>> mulligan.train(preset="test", run="runs/small", settings={"run.updates": 1, "algo.gamma_traj": 0.9}).path.name
     'small'
@@ -365,7 +370,7 @@ def train(
         raise UsageError(f"train: {source}= brings its own settings; leave out {', '.join(surplus)}")
     run = Path(run)
     trust(env, params, settings, config)
-    from mulligan.training.resolve import flat, from_run, resolve, with_resume_flags
+    from mulligan.training.resolve import flat, from_run, resolve, to_tree, with_resume_flags
 
     changes = {"task.env": registry.environment_named(env)} if env else {}
     changes |= {key: str(value) for key, value in flat(settings or {}).items()}
@@ -377,8 +382,9 @@ def train(
             preset = "cpu"
         config = resolve(preset, None, changes)
     shown = nullcontext() if progress is False else update_progress(config.task.env, quiet=_is_quiet(progress))
-    with shown as show:
-        interrupted = train_until_stopped(config, run, [*filter(None, (on_update, show))], resume=resume)
+    mirrored = mirroring(run, to_tree(config), wandb=wandb, tensorboard=tensorboard)
+    with shown as show, mirrored as mirror:
+        interrupted = train_until_stopped(config, run, [*filter(None, (on_update, show)), mirror], resume=resume)
     if interrupted:
         env_file = f"{config.task.env!r}, " if flag(config.task.env) else ""  # what is named here is trusted
         command = f"mulligan.train({env_file}run={str(run)!r}, resume=True)"

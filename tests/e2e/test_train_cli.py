@@ -383,31 +383,8 @@ def test_only_a_training_is_resumed_or_exported(trainer, capsys):
         assert "looked" in capsys.readouterr().err
 
 
-def test_tensorboard_mirrors_the_updates(trainer, monkeypatch):
-    seen: list[tuple[str, float, int]] = []
-
-    class SummaryWriter:
-        def __init__(self, path: str) -> None:
-            assert path == "mine/tensorboard"
-
-        def add_scalar(self, name: str, value: float, step: int) -> None:
-            seen.append((name, value, step))
-
-        def close(self) -> None:
-            seen.append(("closed", 0.0, 0))
-
-    for name in ("torch", "torch.utils"):
-        _replace(monkeypatch, name)
-    _replace(monkeypatch, "torch.utils.tensorboard", SummaryWriter=SummaryWriter)
-    assert call("train", "--preset", "test", "--run", "mine", "--tensorboard") == 0
-    assert ("p@2", 0.5, 1) in seen
-    assert ("p@2", 0.5, 2) in seen
-    assert seen[-1][0] == "closed"
-    assert not [name for name, _, _ in seen if name in ("updates", "warmstart", "warning")]
-
-
-def test_wandb_mirrors_the_updates(trainer, monkeypatch, folder):
-    """Which keeps links to files of its own elsewhere in the run folder."""
+def test_wandb_keeps_links_in_the_run_folder(trainer, monkeypatch, folder):
+    """Its names are the user's; it keeps links to files of its own elsewhere in the run folder."""
     seen: list[object] = []
 
     def init(**options: object) -> SimpleNamespace:
@@ -417,15 +394,27 @@ def test_wandb_mirrors_the_updates(trainer, monkeypatch, folder):
             (logs / "debug-core.log").symlink_to(folder / "cache" / "wandb" / "core-debug.log")
             (logs.parent.parent / "latest-run").symlink_to("run-1")
         assert options["config"] == to_tree(resolve("test"))
-        assert (options["name"], options["resume"]) == ("mine", "allow")
+        assert (options["name"], options["id"], options["resume"]) == ("mine", "mine", "allow")
+        assert (options["project"], options["group"]) == ("doors", "seeds")
         return SimpleNamespace(
-            log=lambda metrics, step: seen.append((step, metrics["p@1"])), finish=lambda: seen.append("finished")
+            log=lambda metrics: seen.append((metrics["update"], metrics["p@1"])) if "p@1" in metrics else None,
+            define_metric=lambda *names, **more: None,
+            summary={},
+            finish=lambda: seen.append("finished"),
         )
 
-    _replace(monkeypatch, "wandb", init=init)
-    assert call("train", "--preset", "test", "--run", "mine", "--wandb") == 0
+    errors = SimpleNamespace(Error=RuntimeError)
+    _replace(monkeypatch, "wandb", init=init, errors=errors, api=SimpleNamespace(api_key="one"))
+    words = ("--wandb", "--wandb-project", "doors", "--wandb-group", "seeds")
+    assert call("train", "--preset", "test", "--run", "mine", *words) == 0
     assert seen == [(1, 0.25), (2, 0.25), "finished"]
-    assert call("train", "--resume", "mine", "--wandb") == 0
+    assert call("train", "--resume", "mine", *words) == 0
+
+
+def test_names_in_wandb_need_wandb(trainer, capsys, folder):
+    assert call("train", "--preset", "test", "--wandb-project", "doors") == 2
+    assert "--wandb, which is missing" in capsys.readouterr().err
+    assert not list(folder.iterdir())
 
 
 @pytest.mark.parametrize(("flag", "module"), [("--wandb", "wandb"), ("--tensorboard", "torch.utils.tensorboard")])

@@ -26,6 +26,7 @@ COMMANDS = {
     "view": "runs in the browser: figures, curves, trials turn by turn; live",
     "runs": "the runs of a folder, with their headline figures",
     "report": "runs as one HTML file that holds everything",
+    "send": "runs to TensorBoard or Weights & Biases",
     "show": "list the trials of a run, or read one",
     "check": "test an environment against the contract",
     "serve": "the journal as a proxy before a model's server, or a local model as a server",

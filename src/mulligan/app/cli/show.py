@@ -58,7 +58,7 @@ def run(parser: Parser, words: list[str]) -> int:
     from mulligan.report.run import RunFolder, to_json, trial_to_dict
 
     options = parser.parse_args(words)
-    folder = _evaluation_of(RunFolder.open(options.run), options.arm)
+    folder = evaluation_of(RunFolder.open(options.run), options.arm)
     arm = folder.arm(options.arm)
     wanted = {name: getattr(options, name) for name in ("result", "has", "task_class", "opponent")}
     if options.list or any(wanted.values()):
@@ -77,7 +77,7 @@ def run(parser: Parser, words: list[str]) -> int:
     return 0
 
 
-def _evaluation_of(folder: RunFolder, arm: str | None) -> RunFolder:
+def evaluation_of(folder: RunFolder, arm: str | None) -> RunFolder:
     """The evaluation inside a run that was trained and evaluated by a sweep, unless an arm of the run is asked for."""
     inside = folder.path / "evaluation"
     if arm is None and "main" not in folder.arms() and (inside / "config.toml").is_file():

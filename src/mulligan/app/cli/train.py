@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mulligan import trusted
 from mulligan.app.cli.options import Parser, new_run_path, print_tables
+from mulligan.app.cli.send import add_wandb_names, wandb_names
 from mulligan.app.progress import Metrics, OnUpdate, Status, is_versus, shares, update_progress
 from mulligan.app.stopping import train_until_stopped
-from mulligan.errors import MissingExtra, UsageError, extra_named
+from mulligan.errors import UsageError, extra_named
 from mulligan.text import visible
 
 if TYPE_CHECKING:
@@ -34,13 +34,16 @@ def add_options(parser: Parser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="print the resolved settings and stop")
     parser.add_argument("--settings", action="store_true", help="list every setting with its meaning and stop")
     parser.add_argument("--json", action="store_true", help="print the last update's metrics as JSON at the end")
-    parser.add_argument("--tensorboard", action="store_true", help="mirror the metrics into the run folder")
-    parser.add_argument("--wandb", action="store_true", help="mirror the metrics to Weights & Biases")
+    parser.add_argument("--tensorboard", action="store_true", help="mirror metrics and evaluations in the run folder")
+    parser.add_argument("--wandb", action="store_true", help="mirror metrics and evaluations to Weights & Biases")
+    add_wandb_names(parser)
 
 
 def run(parser: Parser, words: list[str]) -> int:
     from mulligan.report.files import refuse_links
+    from mulligan.report.mirrors import mirroring
     from mulligan.training.config import settings
+    from mulligan.training.resolve import to_tree
 
     if {"-h", "--help"} & set(words):
         parser.epilog = _overview()
@@ -60,27 +63,25 @@ def run(parser: Parser, words: list[str]) -> int:
     if not options.json:
         sys.stderr.write(visible(_heading(config, folder, options)))
     steps_and_updates: list[Metrics] = []
-    with ExitStack() as stack:
-        callbacks: list[OnUpdate] = [steps_and_updates.append]
-        if options.tensorboard or options.wandb:  # which write before the trainer looks at the folder
-            refuse_links(folder)
-        if options.tensorboard:
-            callbacks.append(_to_tensorboard(folder, stack))
-        if options.wandb:
-            callbacks.append(_to_wandb(folder, config, stack))
-        callbacks.append(stack.enter_context(update_progress(config.task.env, quiet=options.json)))
-        # What an environment prints must not get into the JSON.
-        stack.enter_context(redirect_stdout(sys.stderr if options.json else sys.stdout))
-        interrupted = train_until_stopped(config, folder, callbacks, resume=bool(options.resume))
-    if interrupted:
-        sys.stderr.write(f"interrupted: the run is in {folder}; continue with: mulligan train {resume_words}\n")
-        return 130
-    try:
-        with redirect_stdout(sys.stderr if options.json else sys.stdout):
-            evaluations = _evaluated(config, folder, options)
-    except KeyboardInterrupt:
-        sys.stderr.write(f"interrupted: the run is done; to evaluate it: mulligan train {resume_words}\n")
-        return 130
+    if options.tensorboard or options.wandb:  # which write before the trainer looks at the folder
+        refuse_links(folder)
+    names = wandb_names(options)
+    with mirroring(folder, to_tree(config), wandb=names, tensorboard=options.tensorboard) as mirror:
+        with ExitStack() as stack:
+            progress = stack.enter_context(update_progress(config.task.env, quiet=options.json))
+            # What an environment prints must not get into the JSON.
+            stack.enter_context(redirect_stdout(sys.stderr if options.json else sys.stdout))
+            callbacks: list[OnUpdate] = [steps_and_updates.append, mirror, progress]
+            interrupted = train_until_stopped(config, folder, callbacks, resume=bool(options.resume))
+        if interrupted:
+            sys.stderr.write(f"interrupted: the run is in {folder}; continue with: mulligan train {resume_words}\n")
+            return 130
+        try:
+            with redirect_stdout(sys.stderr if options.json else sys.stdout):
+                evaluations = _evaluated(config, folder, options)
+        except KeyboardInterrupt:
+            sys.stderr.write(f"interrupted: the run is done; to evaluate it: mulligan train {resume_words}\n")
+            return 130
     _report(config, folder, options, evaluations, was_trained=bool(steps_and_updates))
     return 0
 
@@ -206,48 +207,6 @@ def _warmed(last: Metrics, folder: Path, options: argparse.Namespace) -> str:
         f"warm start done{success and f'; on validation tasks: {success}'}\n"
         f"Weights: {weights}; other runs begin there with {''.join(given)}--model.name {folder} --warmstart.steps 0\n"
     )
-
-
-def _to_tensorboard(folder: Path, stack: ExitStack) -> OnUpdate:
-    """The callback that writes an update for TensorBoard, inside the run folder."""
-    writer = _import("torch.utils.tensorboard", "tensorboard").SummaryWriter(str(folder / "tensorboard"))
-    stack.callback(writer.close)
-
-    def log(numbers: dict[str, float], update: int) -> None:
-        for name, value in numbers.items():
-            writer.add_scalar(name, value, update)
-
-    return _numbers_to(log)
-
-
-def _to_wandb(folder: Path, config: Config, stack: ExitStack) -> OnUpdate:
-    """The callback that sends an update to Weights & Biases; a resumed run goes on there too."""
-    from mulligan.training.resolve import to_tree
-
-    wandb = _import("wandb", "wandb")
-    folder.mkdir(parents=True, exist_ok=True)
-    name, settings = folder.resolve().name, to_tree(config)
-    session = wandb.init(project="mulligan", name=name, id=name, resume="allow", dir=str(folder), config=settings)
-    stack.callback(session.finish)
-    return _numbers_to(lambda numbers, update: session.log(numbers, step=update))
-
-
-def _import(module: str, extra: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise MissingExtra(f"--{extra}", extra) from error
-
-
-def _numbers_to(log: Callable[[dict[str, float], int], None]) -> OnUpdate:
-    """Passes on the metrics of an update that can be plotted; none of the warm start's."""
-
-    def on_update(metrics: Metrics) -> None:
-        if "update" in metrics:
-            numbers = {name: each for name, each in metrics.items() if isinstance(each, int | float)}
-            log({name: each for name, each in numbers.items() if name != "updates"}, metrics["update"])
-
-    return on_update
 
 
 def _overview() -> str:
