@@ -28,11 +28,12 @@ from mulligan.report.run import RunFolder, policy_folder
 from mulligan.rollout.groups import Mixture
 from mulligan.trial.memory import shows_reflection
 from mulligan.trial.settings import TrialSettings, evaluated_episodes
-from mulligan.trusted import check_server
+from mulligan.trusted import check_server, check_url
 from mulligan.types import ParamValue, Sampling
 
 if TYPE_CHECKING:
     from mulligan.engine.choose import Kind
+    from mulligan.policy.local import LocalPolicy
     from mulligan.training.config import Config
 
 MODELS = ("nano", "smollm2", "hf")
@@ -244,7 +245,9 @@ def _local(name: str, device: str, engine: Mapping[str, Any], plays: Plays | Non
         from mulligan.policy.local import LocalPolicy
         from mulligan.training.checkpoint import load_model
         from mulligan.training.context import played_context, trained_context
-    run = run_of(name)
+    run, config = run_of(name), trained_with(name)
+    if run is not None and config is not None and config.backend.kind == "tinker":
+        return _on_server(name, run, config, engine)
     loaded = load_model(run[0], device, checkpoint=run[1]) if run else load(name, device=device)
     context = engine["context"]
     if not context and run:
@@ -252,7 +255,27 @@ def _local(name: str, device: str, engine: Mapping[str, Any], plays: Plays | Non
     elif not context and plays is not None:
         context = played_context(Mixture.parse(plays.env, plays.params), plays.settings, loaded)
     made = make_engine(loaded.model, **{**engine, "context": context})
-    policy = LocalPolicy(made, loaded.renderer, name=name.rstrip("/"))
-    if (config := trained_with(name)) and config.trial.episodes > 1:
+    return _as_trained(LocalPolicy(made, loaded.renderer, name=name.rstrip("/")), config)
+
+
+def _on_server(name: str, run: tuple[str, str], config: Config, engine: Mapping[str, Any]) -> Policy:
+    """The model of a run whose weights a Tinker server saved: it loads them again, and samples."""
+    from mulligan.models.load import load_without_weights
+    from mulligan.policy.local import LocalPolicy
+    from mulligan.training.checkpoint import find, saved_on_server
+    from mulligan.training.context import trained_context
+    from mulligan.training.remote import RemoteLearner
+
+    check_url(config.backend.url)
+    saved = saved_on_server(find(Path(run[0]), run[1]))
+    loaded = load_without_weights(config.model.name)
+    context = engine["context"] or trained_context(RunFolder.open(run[0]), loaded)
+    learner = RemoteLearner(config, context=context, slots=engine["slots"])
+    learner.load(saved["state"])
+    return _as_trained(LocalPolicy(learner.engine, loaded.renderer, name=name.rstrip("/")), config)
+
+
+def _as_trained(policy: LocalPolicy, config: Config | None) -> LocalPolicy:
+    if config is not None and config.trial.episodes > 1:
         policy.gamma_traj = config.algo.gamma_traj
     return policy

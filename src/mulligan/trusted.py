@@ -11,6 +11,7 @@ import os
 import re
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from mulligan.errors import UsageError
 
@@ -24,6 +25,7 @@ _SINGLE_FILE = re.compile(r"([^\0\n{}]+?\.py)(?::[^\0\n{}]*)?")
 _ENDPOINT = re.compile(r"endpoint:[^\s\0,;'\"=>]+")
 """A server's model that is an opponent."""
 _CLUSTER = re.compile(r"(?:ray://)?[\w.-]+:\d{2,5}\b")
+_URL = re.compile(r"https?://[^\s\0,;'\"<>]+")
 
 
 def trust(*names: object) -> None:
@@ -79,10 +81,31 @@ def check_cluster(address: str) -> None:
         )
 
 
+def check_url(url: str) -> None:
+    """Raise unless a person has named this server, or it is on this machine: it is sent prompts, and perhaps a key."""
+    if not _is_here(url) and not trusts_everything() and url not in _trusted():
+        raise UsageError(
+            f"{url} is a server that a run folder names, and you do not; to use it, name it on the command line "
+            f"(--backend.url {url}), or add --trust (in Python mulligan.trust({url!r}))"
+        )
+
+
+def _is_here(url: str) -> bool:
+    with suppress(ValueError):
+        return urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
+    return False
+
+
 def flag(*names: object) -> str:
     """What the command that continues a run needs besides, if a file or an endpoint is among what the run names."""
     texts = [str(name) for name in names]
-    named = any(_FILE.search(text) or _ENDPOINT.search(text) or text.startswith("endpoint") for text in texts)
+    named = any(
+        _FILE.search(text)
+        or _ENDPOINT.search(text)
+        or text.startswith("endpoint")
+        or not all(map(_is_here, _URL.findall(text)))
+        for text in texts
+    )
     return " --trust" if named else ""
 
 
@@ -90,7 +113,8 @@ def _trust_named(text: str) -> None:
     value = text.partition("=")[2]  # --task.env=FILE
     singles = map(_SINGLE_FILE.fullmatch, (text, value, *text.split(","), *value.split(",")))
     files = [*_FILE.findall(text), *(single[1] for single in singles if single)]
-    _add({str(Path(file).resolve()) for file in files} | {*_ENDPOINT.findall(text), *_CLUSTER.findall(text)})
+    paths = {str(Path(file).resolve()) for file in files}
+    _add(paths | {each for pattern in (_ENDPOINT, _CLUSTER, _URL) for each in pattern.findall(text)})
 
 
 def _add(names: set[str]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from e2e.command import call
 from mulligan.models.load import load, save
 from remote.servers import SkyRL
 
@@ -34,6 +35,31 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkyRL]:
     """One that no test kills."""
     skyrl = SkyRL(tmp_path_factory.mktemp("server"), base)
+    skyrl.start()
+    yield skyrl
+    skyrl.kill()
+
+
+@pytest.fixture(scope="session")
+def beginner(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that knows how to answer in a bandit, and hardly that a paying arm pays again."""
+    folder = tmp_path_factory.mktemp("beginner")
+    run = folder / "warm"
+    words = (
+        f"train bandit --env.arms 3 --model.name {TINY} --trial.style bare "
+        "--trial.memory history --trial.max-tokens 1 --run.updates 0 --warmstart.steps 60 --warmstart.trials 300 "
+        "--warmstart.skill 1 --warmstart.recall 0.3 --warmstart.batch 32 --warmstart.lr 6e-3 --warmstart.warmup 5 "
+        f"--run.threads 1 --run.validation-tasks 20 --run {run}"
+    )
+    assert call(*words.split()) == 0
+    assert call("export", str(run), str(folder / "base")) == 0
+    return folder / "base"
+
+
+@pytest.fixture(scope="session")
+def bandit_server(beginner: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkyRL]:
+    """One of the beginner, that no test kills."""
+    skyrl = SkyRL(tmp_path_factory.mktemp("server"), beginner)
     skyrl.start()
     yield skyrl
     skyrl.kill()

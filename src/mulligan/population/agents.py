@@ -94,14 +94,14 @@ def sharing_base(loaded: Loaded) -> Loaded:
 @torch.no_grad()
 def copy_agent(source: Trainer, target: Trainer, config: Config) -> None:
     """Make `target` what `source` is: weights, critic, optimiser and statistics; with the settings `config`."""
-    from_weights = source.learner.weights()
-    for name, weight in target.learner.weights().items():
+    from_weights = source.local_learner.weights()
+    for name, weight in target.local_learner.weights().items():
         weight.copy_(from_weights[name])
-    masters.follow(target.learner.model, target.learner.masters)
-    if source.learner.critic is not None and target.learner.critic is not None:
-        target.learner.critic.load_state_dict(source.learner.critic.state_dict())
-    target.learner.optimiser.load_state_dict(copy.deepcopy(source.learner.optimiser.state_dict()))
-    target.learner.bad_in_a_row = 0
+    masters.follow(target.local_learner.model, target.local_learner.masters)
+    if source.local_learner.critic is not None and target.local_learner.critic is not None:
+        target.local_learner.critic.load_state_dict(source.local_learner.critic.state_dict())
+    target.local_learner.optimiser.load_state_dict(copy.deepcopy(source.local_learner.optimiser.state_dict()))
+    target.local_learner.bad_in_a_row = 0
     target.history.load_state_dict(source.history.state_dict())
     target.use(config)
 
@@ -110,7 +110,7 @@ def why_unfit(trainer: Trainer, recent: Sequence[Mapping[str, Any]]) -> str | No
     """Why an agent cannot go on after an update, if it cannot; `recent` are its metrics, the newest last."""
     last = recent[-1]
     optim = trainer.config.optim
-    if not all(bool(torch.isfinite(weight).all()) for weight in trainer.learner.weights().values()):
+    if not all(bool(torch.isfinite(weight).all()) for weight in trainer.local_learner.weights().values()):
         return "its weights are not finite"
     if last.get("loss/skipped", 0.0) >= optim.epochs * optim.minibatches:
         return "the loss was not finite in any step"
@@ -141,7 +141,7 @@ class Snapshots:
     def save(self, update: int) -> None:
         """Keep the agent's weights; all snapshots stay, as a resumed run may need any of the last ones again."""
         self.folder.mkdir(exist_ok=True)
-        weights = {name: each.detach().contiguous() for name, each in self.trainer.learner.weights().items()}
+        weights = {name: each.detach().contiguous() for name, each in self.trainer.local_learner.weights().items()}
         temporary = self.path(update).with_suffix(".tmp")
         save_file(weights, temporary)
         sync(temporary)

@@ -228,7 +228,7 @@ class Population:
             checkpoint.load_weights(checkpoint.by_update(first.folder.path)[0], trainer.loaded.model)
             members.copy_agent(first, trainer, trainer.config)
             if trainer.config.algo.kl_weight:
-                checkpoint.save_reference(trainer.folder.path, trainer.learner)
+                checkpoint.save_reference(trainer.folder.path, trainer.local_learner)
             trainer.save(0)
         return True
 

@@ -2,8 +2,9 @@
 
 ``checkpoints/update-00080/`` holds ``weights.safetensors`` (the trained weights, and the critic), ``optimiser.pt``,
 ``state.json`` (the next update, the running statistics, the settings it was made with) and ``checksums.json`` (of the
-other files). All other randomness is derived from (seed, update). ``checkpoints/warmstart-00100/`` holds the same of a
-warm start that is not finished.
+other files). Where a server has the weights, ``server.json`` stands in place of the first two: what it calls those that
+it saved. All other randomness is derived from (seed, update). ``checkpoints/warmstart-00100/`` holds the same of a warm
+start that is not finished.
 
 A process may be killed between any two lines here. ``.update-00080.tmp`` is being written and never read. A folder that
 is being deleted lacks a file and is never read either; the next save deletes the rest of it.
@@ -36,6 +37,7 @@ from mulligan.report.run import RunFolder
 from mulligan.training.config import Config
 from mulligan.training.metrics import MetricsFile
 from mulligan.training.optimisers import Schedule
+from mulligan.training.remote import RemoteLearner
 from mulligan.training.resolve import changed_since, from_run, from_tree, to_tree
 from mulligan.training.step import Learner, out_of_memory
 
@@ -43,6 +45,7 @@ _CRITIC = "critic."
 _UPDATE, _WARM = "update", "warmstart"
 _CHECKSUMS = "checksums.json"
 _FILES = ("weights.safetensors", "optimiser.pt", "state.json")
+_ON_SERVER = "server.json"
 _MODELS = ("nano", "smollm2", "hf")
 _OURS = re.compile(rf"({_UPDATE}|{_WARM})-\d+|\.({_UPDATE}|{_WARM})-\d+\.tmp")
 
@@ -57,10 +60,11 @@ class Warmed:
     seconds: float = 0.0
 
 
-def save(run: Path, update: int, learner: Learner, history: History, keep: int) -> Path:
+def save(run: Path, update: int, learner: Learner | RemoteLearner, history: History, keep: int) -> Path:
     """Write the checkpoint after `update` updates and delete all but the newest `keep`."""
     state = {"update": update, "history": history.state_dict()}
-    target = _write(run, f"{_UPDATE}-{update:05d}", learner, learner.optimiser.state_dict(), state)
+    optimiser = None if isinstance(learner, RemoteLearner) else learner.optimiser.state_dict()
+    target = _write(run, f"{_UPDATE}-{update:05d}", learner, optimiser, state)
     _tidy(run, kept(run)[-keep:])
     return target
 
@@ -71,24 +75,24 @@ def save_warm_start(run: Path, warmed: Warmed, learner: Learner, optimisers: Seq
     _tidy(run, [_write(run, f"{_WARM}-{warmed.steps:05d}", learner, states, asdict(warmed))])
 
 
-def _write(run: Path, name: str, learner: Learner, optimiser: Any, state: Mapping[str, Any]) -> Path:
+def _write(run: Path, name: str, learner: Learner | RemoteLearner, optimiser: Any, state: Mapping[str, Any]) -> Path:
     target = run / "checkpoints" / name
     temporary = target.with_name(f".{name}.tmp")
-    weights: dict[str, torch.Tensor] = {name: each.detach().contiguous() for name, each in learner.weights().items()}
-    if learner.critic is not None:
-        weights |= {_CRITIC + name: value.detach() for name, value in learner.critic.state_dict().items()}
-    state = {
-        **state,
-        "budget": learner.budget.state_dict(),
-        "bad_in_a_row": learner.bad_in_a_row,
-        "settings": to_tree(learner.config),
-        "planned": learner.schedule.updates,
-    }
+    weights: dict[str, torch.Tensor] = {}
+    state = {**state, "settings": to_tree(learner.config), "planned": learner.schedule.updates}
+    if isinstance(learner, Learner):
+        weights |= {name: each.detach().contiguous() for name, each in learner.weights().items()}
+        if learner.critic is not None:
+            weights |= {_CRITIC + name: value.detach() for name, value in learner.critic.state_dict().items()}
+        state |= {"budget": learner.budget.state_dict(), "bad_in_a_row": learner.bad_in_a_row}
     shutil.rmtree(temporary, ignore_errors=True)
     with _writing(temporary, weights):
         temporary.mkdir(parents=True)
-        save_file(weights, temporary / "weights.safetensors")
-        torch.save(optimiser, temporary / "optimiser.pt")
+        if isinstance(learner, Learner):
+            save_file(weights, temporary / "weights.safetensors")
+            torch.save(optimiser, temporary / "optimiser.pt")
+        else:
+            (temporary / _ON_SERVER).write_text(json.dumps(learner.saved(name)), encoding="utf-8")
         (temporary / "state.json").write_text(json.dumps(state), encoding="utf-8")
         _write_checksums(temporary)
         for path in (*temporary.iterdir(), temporary):
@@ -99,14 +103,18 @@ def _write(run: Path, name: str, learner: Learner, optimiser: Any, state: Mappin
     return target
 
 
-def restore(checkpoint: Path, learner: Learner, history: History) -> int:
+def restore(checkpoint: Path, learner: Learner | RemoteLearner, history: History) -> int:
     """Put a checkpoint of a run back into a learner and its history; returns how many updates it had.
 
     Folders that a killed `save` left half written or half deleted are deleted.
     """
     run = checkpoint.parent.parent
     with _reading(checkpoint):
-        state = _put_back(checkpoint, learner, [learner.optimiser])
+        if isinstance(learner, RemoteLearner):
+            state = _state(checkpoint)
+            learner.load(saved_on_server(checkpoint)["state"])
+        else:
+            state = _put_back(checkpoint, learner, [learner.optimiser])
         history.load_state_dict(state["history"])
         learner.schedule = Schedule(_planned(state) or learner.config.run.updates)
         update = int(state["update"])
@@ -137,6 +145,13 @@ def _put_back(checkpoint: Path, learner: Learner, optimisers: Sequence[torch.opt
     learner.budget.load_state_dict(state["budget"])
     learner.bad_in_a_row = state["bad_in_a_row"]
     return state
+
+
+def saved_on_server(checkpoint: Path) -> dict[str, str]:
+    """What a server calls the weights of a checkpoint: "state" with the optimiser, "sampler" without."""
+    with _reading(checkpoint):
+        names = json.loads(_verified(checkpoint / _ON_SERVER).read_text(encoding="utf-8"))
+        return {name: str(names[name]) for name in ("state", "sampler")}
 
 
 def check_settings(config: Config, run: Path) -> None:
@@ -239,7 +254,7 @@ def _instead_of(checkpoint: Path) -> str:
 def _is_usable(checkpoint: Path) -> bool:
     try:
         with _reading(checkpoint, "it is left out"):
-            return all(_verified(checkpoint / file) for file in _FILES)
+            return all(_verified(checkpoint / file) for file in _files_of(checkpoint))
     except RunFolderError:
         return False
 
@@ -361,6 +376,8 @@ def load_model(run: str | Path, device: str = "cpu", dtype: Precision = "auto", 
     folder = RunFolder.open(run)
     checkpoint_path = find(folder.path, checkpoint)
     config = from_run(folder)
+    if config.backend.kind == "tinker":
+        raise UsageError(f"the weights of {run} are on a server; mulligan export {run} DIR fetches them, as hf:DIR")
     if dtype != "auto":  # before the weights are loaded, which are saved in full precision
         config = replace(config, model=replace(config.model, dtype=dtype))
     loaded = load_base(config, device, folder.path)
@@ -443,7 +460,15 @@ def _is_run(folder: Path) -> bool:
 def kept(run: Path, kind: str = _UPDATE) -> list[Path]:
     """Every complete checkpoint of a kind, the oldest first."""
     folders = (path for path in (run / "checkpoints").glob(f"{kind}-*") if _OURS.fullmatch(path.name))
-    return sorted((path for path in folders if all((path / file).is_file() for file in _FILES)), key=_number)
+    return sorted((path for path in folders if _is_complete(path)), key=_number)
+
+
+def _is_complete(checkpoint: Path) -> bool:
+    return all((checkpoint / file).is_file() for file in _files_of(checkpoint))
+
+
+def _files_of(checkpoint: Path) -> tuple[str, ...]:
+    return (_ON_SERVER, "state.json") if (checkpoint / _ON_SERVER).exists() else _FILES
 
 
 def _number(checkpoint: Path) -> int:

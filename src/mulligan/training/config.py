@@ -88,6 +88,17 @@ class ModelConfig:
 
 
 @dataclass(frozen=True)
+class BackendConfig:
+    """Where the model is that samples and is trained."""
+
+    kind: Annotated[
+        Literal["local", "tinker"], "tinker: a server that speaks Tinker's protocol; model.name is its base model."
+    ] = "local"
+    url: Annotated[str, "Of that server, e.g. http://127.0.0.1:8000."] = ""
+    rank: Annotated[int, "Rank of the adapter that it trains; 0: all weights, where it can.", AT_LEAST_0] = 32
+
+
+@dataclass(frozen=True)
 class EngineConfig:
     """How replies are sampled."""
 
@@ -198,6 +209,7 @@ class Config:
     task: TaskConfig = field(default_factory=TaskConfig)
     trial: TrialSettings = TrialSettings(sampling=Sampling(temperature=1.0))
     model: ModelConfig = ModelConfig()
+    backend: BackendConfig = BackendConfig()
     engine: EngineConfig = EngineConfig()
     ray: RayConfig = RayConfig()
     warmstart: WarmstartConfig = WarmstartConfig()

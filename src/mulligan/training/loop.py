@@ -26,10 +26,13 @@ from mulligan.algo.build import batch_from_groups
 from mulligan.algo.loss import mismatch_warning
 from mulligan.algo.normalise import History
 from mulligan.engine.choose import make_engine
+from mulligan.engine.graphs import GraphEngine
+from mulligan.engine.slots import SlotEngine
+from mulligan.engine.tinker import TinkerEngine
 from mulligan.engine.vllm import VllmEngine
 from mulligan.errors import MulliganError, StopReason, lost_device
 from mulligan.eval.passk import WARN_FROM, CutReplies, cut_replies
-from mulligan.models.load import Loaded
+from mulligan.models.load import Loaded, load_without_weights
 from mulligan.models.memory import leave_room
 from mulligan.policy.base import Policy
 from mulligan.policy.local import Demonstrated, LocalPolicy
@@ -43,6 +46,7 @@ from mulligan.training import checkpoint
 from mulligan.training.config import Config
 from mulligan.training.context import bytes_to_come, fixed_context, keep_settings
 from mulligan.training.metrics import MetricsFile, describe_groups
+from mulligan.training.remote import RemoteLearner
 from mulligan.training.resolve import checked, from_run, to_tree
 from mulligan.training.rows import Row, rows_of
 from mulligan.training.step import Learner, UpdateData
@@ -51,7 +55,7 @@ from mulligan.training.warmstart import warm_start
 from mulligan.trial import prompts
 from mulligan.trial.runner import run_trial
 from mulligan.trial.settings import TrialSettings
-from mulligan.trusted import check_server
+from mulligan.trusted import check_server, check_url
 from mulligan.types import Group, Trial
 
 OnUpdate = Callable[[dict[str, Any]], None]
@@ -128,19 +132,18 @@ class Trainer:
         torch.set_num_threads(config.run.threads)
         device = config.model.device
         self.device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+        is_remote = config.backend.kind == "tinker"
+        if is_remote:
+            self.device, loaded = "cpu", load_without_weights(config.model.name)
         self.loaded = loaded or checkpoint.load_base(config, self.device, folder.path)
         config, notice = fixed_context(config, self.loaded)
         self.config = config
         self.notices = [notice] if notice else []
         """Warnings for the next update, each given once in a run."""
         self.has_warned_of_cuts = False
-        critic = heads(config.algo.form) if config.algo.estimator == "ppo" else 0
-        self.learner = Learner(self.loaded.model, config, critic)
-        if loaded is None:
-            checkpoint.take_masters(config, folder.path, self.learner)
-        slots, context, kind = config.engine.slots, config.engine.context, config.engine.kind
-        reserved = bytes_to_come(self.loaded.model, config)
-        self.engine = make_engine(self.loaded.model, slots=slots, context=context, kind=kind, reserved=reserved)
+        self.learner: Learner | RemoteLearner
+        self.engine: SlotEngine | GraphEngine | VllmEngine | TinkerEngine
+        self.learner, self.engine = self._remote() if is_remote else self._local(is_given=loaded is not None)
         self.policy = self._agent(LocalPolicy(self.engine, self.loaded.renderer, config.model.name))
         style = prompts.style(config.trial.style)
         self.stand_in = Demonstrated(RandomPolicy(), self.loaded.renderer, style.demonstrated, self.engine.context)
@@ -160,6 +163,30 @@ class Trainer:
         self.validation = None
         if config.run.validate_every or not config.run.updates:  # a warm start alone is validated once
             self.validation = Validation(config, self.mixture, self.policy, self.loop.run, self.play_trial)
+
+    @property
+    def local_learner(self) -> Learner:
+        """The learner of a model in this process, whose weights can be read and copied."""
+        assert isinstance(self.learner, Learner), "the weights are on a server"
+        return self.learner
+
+    def _local(self, *, is_given: bool) -> tuple[Learner, SlotEngine | GraphEngine | VllmEngine]:
+        """The model in this process: its learner, and the engine that samples from it."""
+        config, model = self.config, self.loaded.model
+        critic = heads(config.algo.form) if config.algo.estimator == "ppo" else 0
+        learner = Learner(model, config, critic)
+        if not is_given:
+            checkpoint.take_masters(config, self.folder.path, learner)
+        slots, context, kind = config.engine.slots, config.engine.context, config.engine.kind
+        reserved = bytes_to_come(model, config)
+        return learner, make_engine(model, slots=slots, context=context, kind=kind, reserved=reserved)
+
+    def _remote(self) -> tuple[RemoteLearner, TinkerEngine]:
+        """A server's model: what trains it, and what samples from it."""
+        check_url(self.config.backend.url)
+        learner = RemoteLearner(self.config, context=self.config.engine.context)
+        learner.begin(len(self.loaded.tokenizer))
+        return learner, learner.engine
 
     def _agent(self, trained: LocalPolicy) -> Policy:
         """Who plays: the model itself, or a frozen player that it advises."""
@@ -190,6 +217,8 @@ class Trainer:
             self.loop.close()
             if self.worlds is not None:
                 self.worlds.close()
+            if isinstance(self.learner, RemoteLearner):
+                self.learner.close()
 
     def _run(self) -> None:
         newest = checkpoint.newest(self.folder.path)
@@ -213,7 +242,7 @@ class Trainer:
         if self.config.warmstart.steps and not warm_start(self):
             return False
         if self.config.algo.kl_weight:
-            checkpoint.save_reference(self.folder.path, self.learner)
+            checkpoint.save_reference(self.folder.path, self.local_learner)
         self.save(0)
         return True
 
@@ -221,7 +250,7 @@ class Trainer:
         """Go on from a checkpoint, or from the beginning; returns how many updates are done."""
         start = checkpoint.restore(saved, self.learner, self.history) if saved else 0
         if self.config.algo.kl_weight:
-            checkpoint.load_reference(self.folder.path, self.learner)
+            checkpoint.load_reference(self.folder.path, self.local_learner)
         self.metrics.cut(start)
         if start:  # an earlier process has given them
             self.notices = []

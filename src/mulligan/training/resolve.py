@@ -33,7 +33,8 @@ Changes = dict[str, tuple[Any, Any]]
 MAY_CHANGE = frozenset((
     "run.updates", "run.threads", "run.checkpoint_every", "run.keep", "run.save_trials_every", "run.validate_every",
     "run.validation_tasks", "run.diversity_tasks", "run.evaluate", "trial.env_timeout", "model.device",
-    "model.gradient_checkpointing", "engine.slots", "ray.workers", "ray.address", "warmstart.processes", "optim.tokens",
+    "model.gradient_checkpointing", "backend.url", "engine.slots", "ray.workers", "ray.address", "warmstart.processes",
+    "optim.tokens",
 ))  # fmt: skip
 """How long a run goes on, what it keeps and measures, and how it is computed: not what it learns from, nor how."""
 
@@ -115,6 +116,8 @@ def checked(config: Config) -> Config:
     shown_memories(config)
     if config.run.player:
         _check_advised(config)
+    if config.backend.kind == "tinker":
+        _check_remote(config)
     for env, _ in Mixture.parse(config.task.env, {}).weights:
         if config.warmstart.steps and not hasattr(registry.spec(env).build, "player"):
             raise ParameterError(
@@ -157,6 +160,31 @@ def _check_advised(config: Config) -> None:
         raise ParameterError("run.player needs an estimator without a critic (got algo.estimator = ppo)")
     if config.run.random_trials:
         raise ParameterError("run.random_trials must be 0 where run.player plays")
+
+
+def _check_remote(config: Config) -> None:
+    """Raise where a Tinker server cannot do what is asked for."""
+    if not config.backend.url:
+        raise ParameterError("backend.url must name a server where backend.kind = tinker, e.g. http://127.0.0.1:8000")
+    if config.model.name.partition(":")[0] in ("nano", "smollm2"):
+        raise ParameterError(
+            f"model.name must be the server's base model where backend.kind = tinker (got {config.model.name})"
+        )
+    if config.algo.estimator == "ppo":
+        raise ParameterError("backend.kind = tinker needs an estimator without a critic (got algo.estimator = ppo)")
+    refused: dict[str, tuple[Any, Any, str]] = {
+        "algo.kl_weight": (config.algo.kl_weight, 0, "its servers compute no KL to a reference"),
+        "algo.entropy_weight": (config.algo.entropy_weight, 0, "its servers give no entropy bonus"),
+        "algo.entropy_end": (config.algo.entropy_end or 0, 0, "its servers give no entropy bonus"),
+        "trial.temperature": (config.trial.sampling.temperature, 1, "its log-probabilities are those at 1"),
+        "warmstart.steps": (config.warmstart.steps, 0, "begin with a model that was warmed up before"),
+        "run.random_trials": (config.run.random_trials, 0, "all trials are the agent's own"),
+        "population.agents": (config.population.agents, 0, "agents copy each other's weights here"),
+        "model.lora_rank": (config.model.lora_rank, 0, "backend.rank is the adapter's rank"),
+    }
+    for key, (value, only, reason) in refused.items():
+        if value != only:
+            raise ParameterError(f"{key} must be {only} where backend.kind = tinker: {reason} (got {value:g})")
 
 
 def read_toml(path: Path, content: str) -> dict[str, Any]:

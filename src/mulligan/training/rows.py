@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from mulligan.algo.build import own_reflection
 from mulligan.errors import UsageError
+from mulligan.seeding import generator
 from mulligan.types import Completion, Trial
 
 SETTLING_ROWS, SETTLING_ROW, SETTLING_ALIKE = 7, 157, 37
@@ -79,6 +80,16 @@ def rows_of(trials: Sequence[Trial], *, reflections_alone: bool = False) -> tupl
             row.ids += reply.ids
             step += 1
     return rows, step
+
+
+def dealt(rows: Sequence[Row], count: int, seed: int, update: int) -> list[list[Row]]:
+    """The rows of each of `count` optimiser steps: trials are dealt out, and their rows stay together."""
+    if count == 1:
+        return [list(rows)]
+    trials = sorted({row.spans[0].trial for row in rows})
+    generator(seed, "minibatches", update).shuffle(trials)
+    step_of = {trial: number % count for number, trial in enumerate(trials)}
+    return [[row for row in rows if step_of[row.spans[0].trial] == step] for step in range(count)]
 
 
 def settling_rows(count_alike: int) -> list[Row]:

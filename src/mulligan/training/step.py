@@ -22,12 +22,11 @@ from mulligan.algo.loss import Tokens, policy_loss, summarise, value_loss
 from mulligan.errors import DeviceLost, MulliganError, lacks_memory
 from mulligan.models.attention import compile_layers, is_never_padded, use_plans
 from mulligan.models.load import is_checkpointed
-from mulligan.seeding import generator
 from mulligan.training import masters, optimisers
 from mulligan.training.config import Config
 from mulligan.training.head import Head, Scores
 from mulligan.training.pack import Budget, MicroBatch, note, pack, token_budget
-from mulligan.training.rows import SETTLING_ALIKE, Row, settling_rows
+from mulligan.training.rows import SETTLING_ALIKE, Row, dealt, settling_rows
 
 Result = TypeVar("Result")
 SMALLEST_BUDGET = 64
@@ -233,14 +232,7 @@ class Learner:
         return {**metrics, "skipped": skipped, "lr": self.optimiser.param_groups[0]["lr"]}
 
     def _minibatches(self, rows: Sequence[Row], update: int) -> list[list[Row]]:
-        """The rows of each optimiser step: trials are dealt out, and their rows stay together."""
-        count = self.config.optim.minibatches
-        if count == 1:
-            return [list(rows)]
-        trials = sorted({row.spans[0].trial for row in rows})
-        generator(self.config.run.seed, "minibatches", update).shuffle(trials)
-        step_of = {trial: number % count for number, trial in enumerate(trials)}
-        return [[row for row in rows if step_of[row.spans[0].trial] == step] for step in range(count)]
+        return dealt(rows, self.config.optim.minibatches, self.config.run.seed, update)
 
     def _later_rows(self, rows: Sequence[Row], update: int) -> list[Row]:
         """The rows after the update's first step."""

@@ -63,7 +63,7 @@ def warm_start(trainer: Trainer) -> bool:
     `trainer.on_update` gets the number of steps done, the loss and a warning after each step; before the first, the
     trainer's notices and how many demonstrations were played.
     """
-    config, learner, folder, on_update = trainer.config, trainer.learner, trainer.folder, trainer.on_update
+    config, learner, folder, on_update = trainer.config, trainer.local_learner, trainer.folder, trainer.on_update
     warm, began = config.warmstart, time.perf_counter()
     optimisers = learner.warm_optimisers()
     before = checkpoint.restore_warm_start(folder.path, learner, optimisers)

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mulligan.app.cli.options import Parser
 from mulligan.errors import UsageError, extra_named
+from mulligan.trusted import check_url
+
+if TYPE_CHECKING:
+    from mulligan.training.config import Config
 
 
 def add_options(parser: Parser) -> None:
@@ -26,12 +31,33 @@ def run(parser: Parser, words: list[str]) -> int:
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UsageError(f"{target} is not an empty folder; choose another one")
     with extra_named("export"):
-        from mulligan.models.load import save
+        from mulligan.models.load import load, load_without_weights, save
         from mulligan.training.checkpoint import load_model
         from mulligan.training.context import trained_context
-    loaded = load_model(run_folder.path)
+        from mulligan.training.resolve import from_run
+    config = from_run(run_folder)
+    is_remote = config.backend.kind == "tinker"
+    loaded = load_without_weights(config.model.name) if is_remote else load_model(run_folder.path)
     context = trained_context(run_folder, loaded)
     loaded.tokenizer.model_max_length = context  # where transformers, vLLM and `mulligan eval` look for it
-    save(loaded, target, merge=options.merge)
+    if is_remote:
+        fetch(run_folder.path, config, target)
+        loaded.tokenizer.save_pretrained(target)
+        if options.merge:
+            save(load(f"hf:{target}"), target, merge=True)
+    else:
+        save(loaded, target, merge=options.merge)
     sys.stdout.write(f"Model: {target} (context: {context:,} tokens)\n")
     return 0
+
+
+def fetch(run: Path, config: Config, target: Path) -> None:
+    """Download the weights of a run's newest checkpoint from its server."""
+    from mulligan.engine.tinker import connect
+    from mulligan.training.adapter import download
+    from mulligan.training.checkpoint import find, saved_on_server
+
+    check_url(config.backend.url)
+    saved = saved_on_server(find(run))["sampler"]
+    target.mkdir(parents=True, exist_ok=True)
+    download(connect(config.backend.url), saved, target, config.model.name.removeprefix("hf:"))

@@ -56,7 +56,8 @@ def run(parser: Parser, words: list[str]) -> int:
         sys.stdout.write(_written(config, as_json=options.json))
         return 0
     folder = Path(options.resume or options.run or new_run_path("train", config.task.env))
-    resume_words = f"--resume {folder}{trusted.flag(config.task.env, config.task.params, config.run.player)}"
+    named = (config.task.env, config.task.params, config.run.player, config.backend.url)
+    resume_words = f"--resume {folder}{trusted.flag(*named)}"
     if not options.resume and (folder / "config.toml").exists():  # before anything heavy is imported
         raise UsageError(f"{folder} already holds a run; choose another folder, or continue it with {resume_words}")
     _warn_without_gpu(config)
@@ -136,7 +137,7 @@ def _warn_without_gpu(config: Config) -> None:
     with extra_named("training"):
         import torch
     name = config.model.name
-    is_large = name.partition(":")[0] in ("smollm2", "hf")
+    is_large = name.partition(":")[0] in ("smollm2", "hf") and config.backend.kind == "local"
     if is_large and config.model.device == "auto" and not torch.cuda.is_available():
         sys.stderr.write(
             f"warning: torch sees no GPU: {name} is trained on the CPU, many times more slowly; the presets cpu… are "
