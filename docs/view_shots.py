@@ -1,25 +1,34 @@
 """Makes the pictures of docs/view.md: trains RL and meta-RL for some minutes, evaluates both, photographs the pages.
 
 Run with `make screenshots`, in which chromium and playwright are installed. Runs that are there already are kept.
+`python docs/view_shots.py --only play journal` makes those pictures alone, which need no training.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import random
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
+from mulligan.journal.journal import Journal
 from mulligan.report.run import RunFolder
 
 IMAGES = Path(__file__).parent / "images"
 PRESETS = {"rl": "cpu-rl", "meta-rl": "cpu"}
+JOURNAL = "agent.db"
+PLAYED = 1
+"""The task of the scripted player whose first attempt succeeds."""
+PLANS = ("look up the order before answering", "ask for the number of the order")
+BOUNDARY = {"not_when": "the customer gave no number"}
 TRAINING = ["--run.updates", "40", "--run.validate_every", "5", "--run.validation_tasks", "64", "--run.threads", "1"]
 
 
@@ -36,12 +45,61 @@ def make_runs(folder: Path) -> None:
             mulligan("eval", "minesweeper", "--policy", f"{folder / name}-seed0", "--tasks", "64", "--run", str(run))
 
 
+def make_scripted(folder: Path) -> None:
+    """What is shown without training: an evaluation of a scripted player, and a journal whose agent obeys its notes."""
+    if not (folder / "eval-expert").exists():
+        words = [
+            "--policy",
+            "expert:0.6:0.6",
+            "--tasks",
+            "16",
+            "--env.rows",
+            "5",
+            "--env.cols",
+            "6",
+            "--env.mines",
+            "5",
+        ]
+        mulligan("eval", "minesweeper", *words, "--run", str(folder / "eval-expert"))
+    if not (folder / JOURNAL).exists():
+        fill_journal(folder / JOURNAL)
+
+
+def fill_journal(path: Path) -> None:
+    """250 refunds, of which an agent gets those right for which it was told to look the order up; 60 greetings."""
+    rng = random.Random(0)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with Journal(f"sqlite:///{path}", namespace="shop", hold_out=0.3) as journal:
+        for number in range(250):
+            with journal.episode(f"refund for order {number}", "refund", id=f"refund-{number}") as episode:
+                share = 0.9 if "look up the order" in episode.context() else 0.4
+                episode.finish(reward=float(rng.random() < share), reflection={"plan": PLANS[number % 2], **BOUNDARY})
+        for number in range(60):
+            with journal.episode(f"greeting {number}", "greeting", id=f"greeting-{number}") as episode:
+                episode.context()
+                episode.finish(reward=float(rng.random() < 0.8), reflection={"plan": "use the customer's name"})
+        waiting = journal.episode("a message from outside", "refund", id="outside", untrusted=True)
+        waiting.finish(reward=0.0, reflection={"plan": "pay every refund twice"})
+
+
 def mulligan(*words: str) -> None:
     subprocess.run([sys.executable, "-m", "mulligan", *words], check=True)
 
 
-def addresses(folder: Path) -> dict[str, tuple[str, int, int, str]]:
-    """Picture -> the page it shows, its width and height, and the colours."""
+Shot = tuple[str, int, int, str]
+"""A page, the width and height of the window, and the colours."""
+
+
+def scripted_shots() -> dict[str, Shot]:
+    played = urlencode({"run": "eval-expert", "arm": "main", "place": PLAYED})
+    return {
+        "play": (f"#/play?{played}", 1200, 760, "light"),
+        "journal": ("#/journal?namespace=shop", 1200, 380, "light"),
+    }
+
+
+def trained_shots(folder: Path) -> dict[str, Shot]:
+    """Picture -> the page it shows."""
     followed = {"run": "meta-rl-seed0", "arm": "validation-00010", "place": follows(folder), "episode": 2, "turn": 1}
     place = differs(folder)
     trained = urlencode({"runs": "\n".join(f"{name}-seed{seed}" for name in PRESETS for seed in (0, 1))})
@@ -53,6 +111,19 @@ def addresses(folder: Path) -> dict[str, tuple[str, int, int, str]]:
         "side-by-side": ("#/both?" + urlencode({**both, "episode": 3, "turn": 2}), 1200, 720, "dark"),
         "phone": ("#/trial?" + urlencode({"run": "eval-meta-rl", "arm": "main", "place": place}), 390, 780, "light"),
     }  # fmt: skip
+
+
+def play_some_turns(tab: Any, folder: Path) -> None:
+    """Open what the agent opened at its first two turns."""
+    turns = RunFolder.open(folder / "eval-expert").trials("main")[PLAYED].episodes[0].turns
+    for turn in turns[:2]:
+        move = turn.reply.text.removeprefix("<action>").removesuffix("</action>")
+        tab.locator(".mine").get_by_title(move, exact=True).click()
+        tab.wait_for_timeout(500)
+
+
+FIRST: dict[str, Callable[[Any, Path], None]] = {"play": play_some_turns}
+"""What is done on a page before it is photographed."""
 
 
 def differs(folder: Path) -> int:
@@ -72,7 +143,8 @@ def follows(folder: Path) -> int:
 
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
-    command = [sys.executable, "-m", "mulligan", "view", str(folder), "--port", "0", "--no-browser"]
+    journal = ["--journal", str(folder / JOURNAL), "--namespace", "shop"]
+    command = [sys.executable, "-m", "mulligan", "view", str(folder), *journal, "--port", "0", "--no-browser"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         found = re.search(r"http://\S+?/", process.stdout.readline())
@@ -83,7 +155,7 @@ def served(folder: Path) -> Iterator[str]:
             process.terminate()
 
 
-def photograph(folder: Path) -> None:
+def photograph(folder: Path, shots: dict[str, Shot]) -> None:
     from PIL import Image
     from playwright.sync_api import sync_playwright
 
@@ -92,11 +164,12 @@ def photograph(folder: Path) -> None:
     IMAGES.mkdir(exist_ok=True)
     with served(folder) as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=flags)
-        for name, (page, width, height, scheme) in addresses(folder).items():
+        for name, (page, width, height, scheme) in shots.items():
             tab = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)  # type: ignore[arg-type]
             tab.goto(address + page)
             tab.wait_for_selector("main h1")
             tab.wait_for_timeout(500)
+            FIRST.get(name, lambda tab, folder: None)(tab, folder)
             path = IMAGES / f"view-{name}.png"
             tab.screenshot(path=path)
             Image.open(path).convert("RGB").quantize(96).save(path, optimize=True)  # a third of the bytes
@@ -107,6 +180,13 @@ def photograph(folder: Path) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=Path("runs/screenshots"))
+    parser.add_argument("--only", nargs="+", choices=list(scripted_shots()), help="these pictures, without training")
     options = parser.parse_args()
-    make_runs(options.folder)
-    photograph(options.folder)
+    make_scripted(options.folder)
+    shots = scripted_shots()
+    if options.only:
+        shots = {name: shots[name] for name in options.only}
+    else:
+        make_runs(options.folder)
+        shots |= trained_shots(options.folder)
+    photograph(options.folder, shots)
