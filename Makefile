@@ -8,6 +8,7 @@ SERVE := .venv/serve
 TINKER := .venv/tinker
 RAY := .venv/.ray
 VLLM := .venv/vllm
+SCALE := .venv/scale
 BROWSER := .venv/.browser
 AXE := build/axe/.installed
 DOCS := .venv/.docs
@@ -76,9 +77,10 @@ test-serve: $(SERVE)/.installed
 test-tinker: $(TINKER)/.installed
 	$(BIN)/pytest -p no:unraisableexception -m tinker tests/remote
 
-# Environments in workers of Ray; one minute, and one for pip.
-test-scale: $(READY) $(RAY)
-	$(BIN)/pytest -m scale tests/scale
+# Environments in workers of Ray, training in several processes, and trials as an environment of verifiers: six minutes.
+test-scale: $(READY) $(RAY) $(SCALE)/.installed
+	$(BIN)/pytest -m scale tests/scale --ignore tests/scale/test_verifiers.py
+	$(SCALE)/bin/pytest -p no:unraisableexception -m scale tests/scale/test_verifiers.py
 
 # vLLM on the CPU: greedy trials, new weights, a training run. Its libraries warn of each other.
 test-vllm: $(VLLM)/.installed
@@ -145,6 +147,12 @@ $(TINKER)/.installed: $(READY) tests/remote/requirements.txt
 	$(PYTHON) -m venv $(TINKER)
 	$(TINKER)/bin/pip install --quiet --disable-pip-version-check --no-compile -r tests/remote/requirements.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[tinker]"
+	touch $@
+
+$(SCALE)/.installed: $(READY) tests/scale/requirements.txt
+	$(PYTHON) -m venv $(SCALE)
+	$(SCALE)/bin/pip install --quiet --disable-pip-version-check --no-compile -r tests/scale/requirements.txt
+	$(SCALE)/bin/pip install --quiet --disable-pip-version-check --no-deps -e .
 	touch $@
 
 $(RAY): $(READY)

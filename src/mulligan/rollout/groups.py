@@ -178,12 +178,15 @@ async def play_groups(
     update: int,
     stand_in: Policy | None = None,
     stand_in_trials: int = 0,
+    numbers: Sequence[int] | None = None,
     **options: Any,
 ) -> list[Group]:
     """`group` trials of each task, all at once; `options` are those of `collect`.
 
-    `stand_in` plays episodes of the first `stand_in_trials` of a task.
+    `stand_in` plays episodes of the first `stand_in_trials` of a task. `numbers` are the tasks' among all of the
+    update, where others play the rest.
     """
+    numbers = range(len(draws)) if numbers is None else numbers
     jobs = [
         Job(
             draw.task,
@@ -192,7 +195,7 @@ async def play_groups(
             related=draw.related,
             stand_in=stand_in if index < stand_in_trials else None,
         )
-        for number, draw in enumerate(draws)
+        for number, draw in zip(numbers, draws, strict=True)
         for index in range(group)
     ]
     trials: dict[int, Trial] = {}

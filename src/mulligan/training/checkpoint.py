@@ -34,6 +34,7 @@ from mulligan.errors import RunFolderError, UsageError, lost_device
 from mulligan.models.load import Loaded, Precision, load, use_checkpointing
 from mulligan.report.files import sync
 from mulligan.report.run import RunFolder
+from mulligan.training import optimiser_parts
 from mulligan.training.config import Config
 from mulligan.training.metrics import MetricsFile
 from mulligan.training.optimisers import Schedule
@@ -44,7 +45,8 @@ from mulligan.training.step import Learner, out_of_memory
 _CRITIC = "critic."
 _UPDATE, _WARM = "update", "warmstart"
 _CHECKSUMS = "checksums.json"
-_FILES = ("weights.safetensors", "optimiser.pt", "state.json")
+_FILES = ("weights.safetensors", "state.json")
+_OPTIMISER = "optimiser.pt"
 _ON_SERVER = "server.json"
 _MODELS = ("nano", "smollm2", "hf")
 _OURS = re.compile(rf"({_UPDATE}|{_WARM})-\d+|\.({_UPDATE}|{_WARM})-\d+\.tmp")
@@ -63,44 +65,69 @@ class Warmed:
 def save(run: Path, update: int, learner: Learner | RemoteLearner, history: History, keep: int) -> Path:
     """Write the checkpoint after `update` updates and delete all but the newest `keep`."""
     state = {"update": update, "history": history.state_dict()}
-    optimiser = None if isinstance(learner, RemoteLearner) else learner.optimiser.state_dict()
+    optimiser = None if isinstance(learner, RemoteLearner) else learner.optimiser
     target = _write(run, f"{_UPDATE}-{update:05d}", learner, optimiser, state)
-    _tidy(run, kept(run)[-keep:])
+    learner.processes.each(lambda: _tidy(run, kept(run)[-keep:]), first_alone=True)
     return target
 
 
 def save_warm_start(run: Path, warmed: Warmed, learner: Learner, optimisers: Sequence[torch.optim.Optimizer]) -> None:
     """Write how far the warm start is, and delete what was written of it before."""
-    states = [optimiser.state_dict() for optimiser in optimisers]
-    _tidy(run, [_write(run, f"{_WARM}-{warmed.steps:05d}", learner, states, asdict(warmed))])
+    target = _write(run, f"{_WARM}-{warmed.steps:05d}", learner, optimisers, asdict(warmed))
+    learner.processes.each(lambda: _tidy(run, [target]), first_alone=True)
 
 
 def _write(run: Path, name: str, learner: Learner | RemoteLearner, optimiser: Any, state: Mapping[str, Any]) -> Path:
+    """All processes together: each writes its part of a divided optimiser, and the first one all else."""
     target = run / "checkpoints" / name
     temporary = target.with_name(f".{name}.tmp")
     weights: dict[str, torch.Tensor] = {}
     state = {**state, "settings": to_tree(learner.config), "planned": learner.schedule.updates}
     if isinstance(learner, Learner):
-        weights |= {name: each.detach().contiguous() for name, each in learner.weights().items()}
-        if learner.critic is not None:
-            weights |= {_CRITIC + name: value.detach() for name, value in learner.critic.state_dict().items()}
+        weights |= _weights_of(learner)
         state |= {"budget": learner.budget.state_dict(), "bad_in_a_row": learner.bad_in_a_row}
-    shutil.rmtree(temporary, ignore_errors=True)
-    with _writing(temporary, weights):
-        temporary.mkdir(parents=True)
-        if isinstance(learner, Learner):
-            save_file(weights, temporary / "weights.safetensors")
-            torch.save(optimiser, temporary / "optimiser.pt")
-        else:
-            (temporary / _ON_SERVER).write_text(json.dumps(learner.saved(name)), encoding="utf-8")
-        (temporary / "state.json").write_text(json.dumps(state), encoding="utf-8")
-        _write_checksums(temporary)
-        for path in (*temporary.iterdir(), temporary):
-            sync(path)
-        shutil.rmtree(target, ignore_errors=True)  # one that is half deleted
-        os.replace(temporary, target)
-        sync(target.parent)
+
+    def begin() -> None:
+        shutil.rmtree(temporary, ignore_errors=True)
+        with _writing(temporary, weights):
+            temporary.mkdir(parents=True)
+
+    def divided() -> None:
+        with _writing(temporary, weights):
+            if isinstance(learner, Learner) and learner.shards is not None:
+                optimiser_parts.save(temporary, learner.shards, optimiser)
+
+    def finish() -> None:
+        with _writing(temporary, weights):
+            if isinstance(learner, RemoteLearner):
+                (temporary / _ON_SERVER).write_text(json.dumps(learner.saved(name)), encoding="utf-8")
+            else:
+                save_file(weights, temporary / "weights.safetensors")
+                if learner.shards is None:
+                    states = [each.state_dict() for each in optimiser] if isinstance(optimiser, Sequence) else None
+                    torch.save(optimiser.state_dict() if states is None else states, temporary / _OPTIMISER)
+            (temporary / "state.json").write_text(json.dumps(state), encoding="utf-8")
+            _write_checksums(temporary)
+            for path in (*temporary.iterdir(), temporary):
+                sync(path)
+            shutil.rmtree(target, ignore_errors=True)  # one that is half deleted
+            os.replace(temporary, target)
+            sync(target.parent)
+
+    for work, first_alone in ((begin, True), (divided, False), (finish, True)):
+        learner.processes.each(work, first_alone=first_alone)
     return target
+
+
+def _weights_of(learner: Learner) -> dict[str, torch.Tensor]:
+    """What a checkpoint holds of them; nothing but in the first of several processes, which writes it."""
+    with learner.whole_weights() as whole:
+        weights = {name: each.detach().contiguous() for name, each in whole.items()}
+        if learner.shards is not None:
+            weights = {name: each.clone() for name, each in weights.items()} if learner.processes.is_first else {}
+    if learner.critic is not None:
+        weights |= {_CRITIC + name: value.detach() for name, value in learner.critic.state_dict().items()}
+    return weights
 
 
 def restore(checkpoint: Path, learner: Learner | RemoteLearner, history: History) -> int:
@@ -118,7 +145,7 @@ def restore(checkpoint: Path, learner: Learner | RemoteLearner, history: History
         history.load_state_dict(state["history"])
         learner.schedule = Schedule(_planned(state) or learner.config.run.updates)
         update = int(state["update"])
-    _tidy(run, kept(run)[-learner.config.run.keep :])
+    learner.processes.each(lambda: _tidy(run, kept(run)[-learner.config.run.keep :]), first_alone=True)
     return update
 
 
@@ -127,6 +154,7 @@ def restore_warm_start(run: Path, learner: Learner, optimisers: Sequence[torch.o
     for checkpoint in kept(run, _WARM)[-1:]:
         with _reading(checkpoint):
             state = _put_back(checkpoint, learner, optimisers)
+            learner.processes.meet()  # the next one replaces it
             return Warmed(state["steps"], state["loss"], state["seconds"])
     return Warmed()
 
@@ -135,6 +163,13 @@ def _put_back(checkpoint: Path, learner: Learner, optimisers: Sequence[torch.opt
     """Put a checkpoint into the learner and these optimisers; returns the rest of its state."""
     _fill_masters(learner, load_weights(checkpoint, learner.model, learner.critic))
     state = _state(checkpoint)
+    learner.budget.load_state_dict(state["budget"])
+    learner.bad_in_a_row = state["bad_in_a_row"]
+    if "update" in state:
+        learner.divide()
+    if optimiser_parts.of(checkpoint) or learner.shards is not None:
+        optimiser_parts.load(checkpoint, learner, _verified)
+        return state
     # On the CPU: moments then move to where their parameter is, and the step counts stay where AdamW keeps them.
     saved = torch.load(_verified(checkpoint / "optimiser.pt"), map_location="cpu", weights_only=True)
     for optimiser, optimiser_state in zip(optimisers, saved if isinstance(saved, list) else [saved], strict=True):
@@ -142,8 +177,6 @@ def _put_back(checkpoint: Path, learner: Learner, optimisers: Sequence[torch.opt
         for weight, moments in optimiser.state.items():
             if any(moment.shape not in ((), weight.shape) for moment in moments.values()):
                 raise ValueError("optimiser.pt is of another model")
-    learner.budget.load_state_dict(state["budget"])
-    learner.bad_in_a_row = state["bad_in_a_row"]
     return state
 
 
@@ -303,6 +336,12 @@ def _verified(path: Path) -> Path:
 
 def save_reference(run: Path, learner: Learner) -> None:
     """Keep the weights that training starts from: KL is measured to them, also after a resume."""
+    if learner.processes.is_first:
+        _save_reference(run, learner)
+    learner.processes.meet()
+
+
+def _save_reference(run: Path, learner: Learner) -> None:
     target = run / "reference"
     weights = learner.reference_weights()
     shutil.rmtree(target, ignore_errors=True)
@@ -467,8 +506,11 @@ def _is_complete(checkpoint: Path) -> bool:
     return all((checkpoint / file).is_file() for file in _files_of(checkpoint))
 
 
-def _files_of(checkpoint: Path) -> tuple[str, ...]:
-    return (_ON_SERVER, "state.json") if (checkpoint / _ON_SERVER).exists() else _FILES
+def _files_of(checkpoint: Path) -> list[str]:
+    """What a complete checkpoint holds; where several processes wrote it, each one's part of the optimiser."""
+    if (checkpoint / _ON_SERVER).exists():
+        return [_ON_SERVER, "state.json"]
+    return [*_FILES, *(optimiser_parts.of(checkpoint) or [_OPTIMISER])]
 
 
 def _number(checkpoint: Path) -> int:

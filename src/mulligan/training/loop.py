@@ -12,6 +12,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -46,6 +47,7 @@ from mulligan.training import checkpoint
 from mulligan.training.config import Config
 from mulligan.training.context import bytes_to_come, fixed_context, keep_settings
 from mulligan.training.metrics import MetricsFile, describe_groups
+from mulligan.training.processes import Processes, joined
 from mulligan.training.remote import RemoteLearner
 from mulligan.training.resolve import checked, from_run, to_tree
 from mulligan.training.rows import Row, rows_of
@@ -78,23 +80,28 @@ def train(
     True, the run is saved and ends, and a later `resume` continues it. It is called before the first one too, where the
     answer does not count: a process finishes at least that.
     """
+    processes = joined()
     if resume:
         folder = RunFolder.open(run)
         config = config or from_run(folder)
     else:
         config = checkpoint.as_kept(checked(config or Config()), Path(run))
-        folder = RunFolder.create(run, {"kind": "train", **to_tree(config)})
-    with folder.held():
+        created = RunFolder.create(run, {"kind": "train", **to_tree(config)}) if processes.is_first else None
+        processes.meet()
+        folder = created or RunFolder.open(run)
+    with folder.held() if processes.is_first else nullcontext():
         try:
             if resume:
                 checkpoint.check_settings(config, folder.path)
-            trainer = Trainer(config, folder, on_update or (lambda metrics: None), stop=stop)
-            keep_settings(trainer.config, folder)
+            trainer = Trainer(config, folder, on_update or (lambda metrics: None), stop=stop, processes=processes)
+            if processes.is_first:
+                keep_settings(trainer.config, folder)
         except BaseException:
-            if not resume:  # a run that cannot begin leaves no folder behind
+            if not resume and processes.is_first:  # a run that cannot begin leaves no folder behind
                 folder.discard()
             raise
         trainer.run()
+    processes.leave()
     del trainer
     gc.collect()
     torch.cuda.empty_cache()  # whoever goes on in this process, or shares the GPU, may need the memory
@@ -124,14 +131,19 @@ class Trainer:
         loaded: Loaded | None = None,
         stop: Callable[[], bool] = lambda: False,
         loop: EventLoop | None = None,
+        processes: Processes | None = None,
     ) -> None:
         """`loaded`: a model to use instead of the one that the configuration names. `loop`: one that is shared."""
-        self.folder, self.on_update, self.stop = folder, on_update, stop
+        self.processes = processes = processes or Processes()
+        processes.check(config)
+        self.folder, self.on_update = folder, on_update
+        self.stop: Callable[[], bool] = lambda: any(processes.gathered(stop()))
         # Sums of floats depend on how many threads share them: a resumed run keeps the number, wherever it goes on.
         config = replace(config, run=replace(config.run, threads=config.run.threads or torch.get_num_threads()))
         torch.set_num_threads(config.run.threads)
         device = config.model.device
         self.device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+        self.device = processes.device(self.device)
         is_remote = config.backend.kind == "tinker"
         if is_remote:
             self.device, loaded = "cpu", load_without_weights(config.model.name)
@@ -162,7 +174,7 @@ class Trainer:
         self.metrics = MetricsFile(folder.path / "metrics.jsonl")
         self.validation = None
         if config.run.validate_every or not config.run.updates:  # a warm start alone is validated once
-            self.validation = Validation(config, self.mixture, self.policy, self.loop.run, self.play_trial)
+            self.validation = Validation(config, self.mixture, self.policy, self.loop.run, self.play_trial, processes)
 
     @property
     def local_learner(self) -> Learner:
@@ -174,7 +186,7 @@ class Trainer:
         """The model in this process: its learner, and the engine that samples from it."""
         config, model = self.config, self.loaded.model
         critic = heads(config.algo.form) if config.algo.estimator == "ppo" else 0
-        learner = Learner(model, config, critic)
+        learner = Learner(model, config, critic, processes=self.processes)
         if not is_given:
             checkpoint.take_masters(config, self.folder.path, learner)
         slots, context, kind = config.engine.slots, config.engine.context, config.engine.kind
@@ -251,12 +263,14 @@ class Trainer:
         start = checkpoint.restore(saved, self.learner, self.history) if saved else 0
         if self.config.algo.kl_weight:
             checkpoint.load_reference(self.folder.path, self.local_learner)
-        self.metrics.cut(start)
+        self.processes.each(lambda: self.metrics.cut(start), first_alone=True)
+        if isinstance(self.learner, Learner):
+            self.learner.divide()
         if start:  # an earlier process has given them
             self.notices = []
         self.has_warned_of_cuts = any(line.get("replies/cut", 0.0) >= WARN_FROM for line in self.metrics.read())
-        if self.validation is not None and start == 0 and not self.metrics.read():
-            self.metrics.write({"update": 0, **self._validate(0)})
+        if self.validation is not None and start == 0 and not any(self.processes.gathered(self.metrics.read())):
+            self._write({"update": 0, **self._validate(0)})
         return start
 
     def use(self, config: Config) -> None:
@@ -271,7 +285,7 @@ class Trainer:
         every = self.config.run.validate_every
         if self.validation is not None and (done % every == 0 or done == self.config.run.updates):
             metrics = {**metrics, **self._validate(done)}
-        self.metrics.write({"update": done, **metrics})
+        self._write({"update": done, **metrics})
         return metrics
 
     def is_saved(self, done: int) -> bool:
@@ -281,10 +295,14 @@ class Trainer:
     def save(self, done: int) -> None:
         checkpoint.save(self.folder.path, done, self.learner, self.history, self.config.run.keep)
 
+    def _write(self, metrics: dict[str, Any]) -> None:
+        if self.processes.is_first:
+            self.metrics.write(metrics)
+
     def _update(self, update: int) -> dict[str, Any]:
         began, tokens_before = time.perf_counter(), self.engine.tokens
         self.loaded.model.eval()
-        groups, failures = self._played(update)
+        groups, failures = self._gathered(update, *self._played(update))
         seconds = time.perf_counter() - began
         speed = (self.engine.tokens - tokens_before) / max(1e-9, seconds)
         return {**self.learn(update, groups, failures), "time/rollout": seconds, "time/engine_tokens_per_s": speed}
@@ -375,6 +393,15 @@ class Trainer:
 
         return self.loop.run(finish)
 
+    def _gathered(
+        self, update: int, own_groups: list[Group], own_failures: Counter[str]
+    ) -> tuple[list[Group], Counter[str]]:
+        """The groups and failures of all processes: every one computes the same advantages from them."""
+        parts = self.processes.gathered((own_groups, own_failures))
+        groups = self.processes.dealt([part for part, _ in parts])
+        self._check_played(update, groups)
+        return groups, sum((failures for _, failures in parts), Counter())
+
     async def _begin_ahead(self, update: int, before: Playing) -> None:
         """Begin the updates after `update` that staleness allows, each when all trials of the one before have begun."""
         run = self.config.run
@@ -396,8 +423,9 @@ class Trainer:
         run, tasks = self.config.run, self.config.run.tasks if tasks is None else tasks
         related = self.config.trial.episodes - 1 if self.config.task.related else 0
         draws = draw_tasks(self.mixture, tasks, seed=run.seed, update=update, related=related)
+        share = self.processes.share
         groups = await play_groups(
-            draws,
+            share(draws),
             run.group,
             self.policy,
             self.trial,
@@ -410,10 +438,15 @@ class Trainer:
             on_failure=lambda trial: playing.failures.update([why_failed(trial)]),
             on_last=playing.all_begun.set,
             play=self.play_trial,
+            numbers=share(range(tasks)),
         )
+        if self.processes.count == 1:
+            self._check_played(update, groups)
+        return groups
+
+    def _check_played(self, update: int, groups: list[Group]) -> None:
         if all(trial.failed for group in self._own(groups, update) for trial in group.trials):
             raise MulliganError(f"every trial of update {update + 1} failed; the first failure: {_first_error(groups)}")
-        return groups
 
     @property
     def trial(self) -> TrialSettings:
@@ -439,13 +472,13 @@ class Trainer:
             return {}
         self.loaded.model.eval()
         metrics, trials = self.validation.play()
-        if trials:
+        if trials and self.processes.is_first:
             self.folder.write_trials(f"validation-{updates:05d}", trials)
         return metrics
 
     def _keep_trials(self, update: int, groups: list[Group]) -> None:
         every = self.config.run.save_trials_every
-        if every and (update % every == 0 or update + 1 == self.config.run.updates):
+        if self.processes.is_first and every and (update % every == 0 or update + 1 == self.config.run.updates):
             trials = [trial for group in groups for trial in group.trials]
             self.folder.write_trials(f"update-{update + 1:05d}", trials)
 

@@ -24,8 +24,13 @@ def copies(model: Any) -> dict[str, Parameter]:
     }
 
 
+def without_values(masters: Mapping[str, Parameter]) -> dict[str, Parameter]:
+    """Copies that take gradients and hold nothing else: a single number each, whatever their shape."""
+    return {name: Parameter(torch.zeros((), device=each.device).expand(each.shape)) for name, each in masters.items()}
+
+
 @torch.no_grad()
-def follow(model: Any, masters: Mapping[str, Parameter]) -> None:
+def follow(model: Any, masters: Mapping[str, Tensor]) -> None:
     if masters:
         parameters = dict(model.named_parameters())
         torch._foreach_copy_([parameters[name] for name in masters], list(masters.values()))

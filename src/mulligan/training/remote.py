@@ -38,6 +38,7 @@ from mulligan.engine.tinker import PATIENCE, TinkerEngine, connect, first_line, 
 from mulligan.errors import MulliganError, UsageError
 from mulligan.training.config import Config
 from mulligan.training.optimisers import BETA1, Schedule
+from mulligan.training.processes import Processes
 from mulligan.training.rows import Row, Span, dealt
 from mulligan.training.step import GRAD_CLIP, UpdateData
 
@@ -57,6 +58,8 @@ class RemoteLearner:
     tokens = 0
     """Micro-batches are the server's."""
     critic = None
+    processes = Processes()
+    """One alone: the server divides what is large."""
 
     def __init__(self, config: Config, *, context: int, slots: int = 0) -> None:
         """A new model on the server; `context` and `slots` are the engine's. `begin` or `load` comes next."""

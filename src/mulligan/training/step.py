@@ -8,14 +8,15 @@ back from a GPU until the micro-batches of a step are done.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 from torch.utils._triton import has_triton
 
 from mulligan.algo.loss import Tokens, policy_loss, summarise, value_loss
@@ -26,6 +27,7 @@ from mulligan.training import masters, optimisers
 from mulligan.training.config import Config
 from mulligan.training.head import Head, Scores
 from mulligan.training.pack import Budget, MicroBatch, note, pack, token_budget
+from mulligan.training.processes import Processes, Shards
 from mulligan.training.rows import SETTLING_ALIKE, Row, dealt, settling_rows
 
 Result = TypeVar("Result")
@@ -51,6 +53,13 @@ class UpdateData:
     """[step, head] of the critic."""
 
 
+class _Counts(NamedTuple):
+    """What is in an optimiser step."""
+
+    tokens: int
+    spans: int
+
+
 @dataclass(slots=True)
 class _Minibatch:
     """Rows of one optimiser step, packed once for all passes over them."""
@@ -72,6 +81,7 @@ class Learner:
         config: Config,
         heads: int = 0,
         *,
+        processes: Processes | None = None,
         compiles: bool | None = None,
         backend: str | Callable[..., Any] = "inductor",
         shares_openings: bool | None = None,
@@ -87,7 +97,7 @@ class Learner:
         for layer in model.modules():  # the sampled and the trained policy must be the same
             if isinstance(layer, torch.nn.Dropout):
                 layer.p = 0.0
-        self.model, self.config = model, config
+        self.model, self.config, self.processes = model, config, processes or Processes()
         self.schedule = optimisers.Schedule(config.run.updates)
         """A checkpoint replaces it by the one that the run began with."""
         weight = next(model.parameters())
@@ -114,6 +124,8 @@ class Learner:
             torch.nn.init.zeros_(parameter)
         self.reference: dict[str, Tensor] = {}
         self.masters = masters.copies(model)
+        self.shards: Shards | None = None
+        """What is stepped instead of weights or masters, where several processes share the optimiser."""
         self.optimiser = optimisers.for_updates(self.weights(), self.critic, config, fused=self.device.type == "cuda")
         if compiled:
             self._compile()
@@ -156,6 +168,23 @@ class Learner:
             name: self.masters.get(name, each) for name, each in self.model.named_parameters() if each.requires_grad
         }
 
+    def divide(self) -> None:
+        """From now on several processes share the optimiser, and step together; before, each does the same alone."""
+        if self.processes.count == 1 or self.shards is not None:
+            return
+        self.shards = Shards(self.weights(), self.processes)
+        self.masters = masters.without_values(self.masters)
+        self.optimiser = optimisers.for_updates(self.shards.parts, None, self.config, fused=False)
+
+    @contextmanager
+    def whole_weights(self) -> Iterator[Mapping[str, Tensor]]:
+        """Inside, the trained weights by name, in the precision in which they are stepped."""
+        if self.shards is None:
+            yield self.weights()
+            return
+        with self.shards.whole() as weights:
+            yield weights
+
     def warm_optimisers(self) -> list[torch.optim.Optimizer]:
         """The optimisers of the warm start; updates begin with a fresh one."""
         fused = self.device.type == "cuda"
@@ -179,6 +208,7 @@ class Learner:
         self.model.eval()
         temperature, critic = self.config.trial.sampling.temperature, self.critic
         later = self._later_rows(rows, update) if self.uses_own_logp else []
+        rows = self._own(rows)
         values = None if critic is None else torch.zeros(steps, critic.out_features, device=self.device)
         packed = self._packed(rows if critic is not None or self.config.algo.kl_weight else later)
         if later or critic is not None:
@@ -232,7 +262,12 @@ class Learner:
         return {**metrics, "skipped": skipped, "lr": self.optimiser.param_groups[0]["lr"]}
 
     def _minibatches(self, rows: Sequence[Row], update: int) -> list[list[Row]]:
-        return dealt(rows, self.config.optim.minibatches, self.config.run.seed, update)
+        return [self._own(part) for part in dealt(rows, self.config.optim.minibatches, self.config.run.seed, update)]
+
+    def _own(self, rows: Sequence[Row]) -> list[Row]:
+        """The rows that this process trains on: trials are dealt out among the processes."""
+        rank, count = self.processes.rank, self.processes.count
+        return [row for row in rows if row.spans[0].trial % count == rank]
 
     def _later_rows(self, rows: Sequence[Row], update: int) -> list[Row]:
         """The rows after the update's first step."""
@@ -243,16 +278,38 @@ class Learner:
 
         Returns its metrics; none where there are more minibatches than trials, and this one has no rows.
         """
-        sums, mismatch, value_part = self._fitting(lambda: self._gradients(minibatch, data, entropy_weight))
-        if not sums:
+        counts = self._counts(minibatch.rows)
+        if not counts.tokens:
             return {}
+        sums, mismatch, value_part = self._fitting(lambda: self._gradients(minibatch, data, entropy_weight, counts))
+        if self.shards is not None:
+            self.shards.take_gradients(self._carriers())
+            sums, mismatch = self._of_all(sums, mismatch)
         applied = self._apply(torch.stack([each["loss"] for each in sums]).sum(), [self.optimiser])
         metrics = summarise(sums)
         # Before the first step of an update both have the same weights: the rest is what their numerics differ by.
-        metrics["mismatch"] = float(mismatch) / sum(len(batch.target) for batch in minibatch.packed)
+        metrics["mismatch"] = float(mismatch) / counts.tokens
         if self.critic is not None:
             metrics["value_loss"] = float(value_part)
         return {**metrics, **applied}
+
+    def _counts(self, rows: Sequence[Row]) -> _Counts:
+        """Of the rows of a minibatch, in all processes."""
+        spans = [span for row in rows for span in row.spans]
+        counts = self.processes.gathered((sum(len(span.ids) for span in spans), len(spans)))
+        return _Counts(*(sum(each) for each in zip(*counts, strict=True)))
+
+    def _carriers(self) -> dict[str, torch.nn.Parameter]:
+        """Where the gradients of each weight are."""
+        return {**dict(self.model.named_parameters()), **self.masters}
+
+    def _of_all(self, sums: list[dict[str, Tensor]], mismatch: Tensor) -> tuple[list[dict[str, Tensor]], Tensor]:
+        """The sums of all processes, of which some may have no rows."""
+        own = ([{name: float(value) for name, value in each.items()} for each in sums], float(mismatch))
+        gathered = self.processes.gathered(own)
+        everyones = [each for parts, _ in gathered for each in parts]
+        as_tensors = [{name: torch.tensor(value) for name, value in each.items()} for each in everyones]
+        return as_tensors, torch.tensor(sum(value for _, value in gathered))
 
     def _fitting(self, work: Callable[[], Result]) -> Result:
         """`work`, repeated with smaller micro-batches for as long as memory runs out."""
@@ -270,7 +327,7 @@ class Learner:
 
     def _no_gradient(self) -> None:
         self.optimiser.zero_grad(set_to_none=True)
-        for parameter in self.model.parameters():
+        for parameter in (*self.model.parameters(), *self.masters.values()):
             parameter.grad = None
 
     def _packed(self, rows: Sequence[Row]) -> list[MicroBatch]:
@@ -296,10 +353,10 @@ class Learner:
         return minibatch.old[number]
 
     def _gradients(
-        self, minibatch: _Minibatch, data: UpdateData, entropy_weight: float
+        self, minibatch: _Minibatch, data: UpdateData, entropy_weight: float, counts: _Counts
     ) -> tuple[list[dict[str, Tensor]], Tensor, Tensor]:
         """The gradients of a minibatch. Returns the sums of `policy_loss` for each micro-batch, Σ |logp_new -
-        logp_sampler|, and the critic's loss.
+        logp_sampler|, and the critic's loss. `counts` are those of all processes, which step together.
         """
         self.model.train(is_checkpointed(self.model))  # only checkpointing needs it
         self._no_gradient()
@@ -307,8 +364,6 @@ class Learner:
             minibatch.old = []  # of a first pass that was not finished
         self._pack(minibatch)
         sums: list[dict[str, Tensor]] = []
-        token_count = sum(len(batch.target) for batch in minibatch.packed)
-        span_count = sum(len(batch.spans) for batch in minibatch.packed)
         value_part = mismatch = torch.zeros((), device=self.device)
         with masters.taking_gradients(self.model, self.masters):
             for number, batch in enumerate(minibatch.packed):
@@ -322,7 +377,7 @@ class Learner:
                     logp_new=scores.logp,
                     logp_old=logp_sampler if logp_old is None else logp_old,
                     advantage=data.advantages[batch.step],
-                    share=1.0 / token_count,  # all tokens count alike, as in LaMer's and MAGE's scripts
+                    share=1.0 / counts.tokens,  # all tokens count alike, as in LaMer's and MAGE's scripts
                     logp_ref=batch.logp_ref,
                     logp_sampler=None if logp_old is None else logp_sampler,
                     entropy=self._entropy(batch, scores, entropy_weight),
@@ -330,7 +385,7 @@ class Learner:
                 loss, loss_sums = policy_loss(tokens, self.config.algo.kl_weight, entropy_weight)
                 if self.critic is not None and data.targets is not None:
                     values, targets = self.critic(scores.hidden[batch.first].float()), data.targets
-                    critic_loss = value_loss(values, targets[batch.step[batch.first]], 1.0 / span_count)
+                    critic_loss = value_loss(values, targets[batch.step[batch.first]], 1.0 / counts.spans)
                     value_part = value_part + critic_loss.detach()
                     loss = loss + VALUE_WEIGHT * critic_loss
                 mismatch = mismatch + (logp_now - logp_sampler).abs().sum()
@@ -355,13 +410,18 @@ class Learner:
         parameters = [p for optimiser in optimisers for group in optimiser.param_groups for p in group["params"]]
         try:
             clipped = torch.nn.utils.clip_grad_norm_(parameters, GRAD_CLIP)
+            clipped = clipped.full_tensor().to(loss.device) if isinstance(clipped, DTensor) else clipped
             loss_value, norm = torch.stack([loss.float(), clipped.float()]).tolist()
             if math.isfinite(loss_value) and math.isfinite(norm):
                 for optimiser in optimisers:
                     optimiser.step()
-                for parameter in parameters:  # fused steps do not count a write, by which engines notice new weights
-                    torch.autograd.graph.increment_version(parameter)
-                masters.follow(self.model, self.masters)
+                if self.shards is not None:
+                    with self.shards.whole() as weights:
+                        masters.follow(self.model, weights)
+                else:
+                    for parameter in parameters:  # fused steps count no write, by which engines notice new weights
+                        torch.autograd.graph.increment_version(parameter)
+                    masters.follow(self.model, self.masters)
                 self.bad_in_a_row = 0
                 return {"grad_norm": norm, "skipped": 0.0}
         except RuntimeError as error:

@@ -15,6 +15,7 @@ from mulligan.rollout.groups import Mixture
 from mulligan.rollout.tasksets import next_alike, tasks_of
 from mulligan.seeding import derive
 from mulligan.training.config import Config
+from mulligan.training.processes import Processes
 from mulligan.trial.runner import run_trial
 from mulligan.trial.settings import evaluated_episodes
 from mulligan.types import Completion, Episode, Trial
@@ -38,11 +39,12 @@ class Validation:
         policy: Policy,
         run: Callable[[Callable[[], Any]], Any],
         play: Callable[..., Awaitable[Trial]] = run_trial,
+        processes: Processes | None = None,
     ) -> None:
         """`run` runs a coroutine to its end, and `play` is what plays a trial. Too few tasks are an error only where
         validation was asked for."""
         self.config, self.policy, self.run, self.play_trial = config.run, policy, run, play
-        self.settings = config.trial
+        self.settings, self.processes = config.trial, processes or Processes()
         self.episodes = evaluated_episodes(config.trial.episodes)  # as evaluations have, so that both agree
         related = self.episodes - 1 if config.task.related else 0
         self.jobs: dict[str, list[Job]] = {}
@@ -85,11 +87,11 @@ class Validation:
             yield from list(islice(remaining, len(jobs)))[:KEPT_TASKS]
 
     def _played(self, jobs: list[Job], episodes: int) -> list[Trial]:
-        trials: dict[int, Trial] = {}
+        jobs, trials = list(self.processes.share(jobs)), dict[int, Trial]()
         settings = replace(self.settings, episodes=episodes, announced=self.episodes)
         playing = partial(collect, jobs, self.policy, settings, concurrency=TRIALS_AT_A_TIME, retries=RETRIES)
         self.run(partial(playing, on_trial=trials.__setitem__, play=self.play_trial))
-        return [trials[index] for index in sorted(trials)]
+        return self.processes.dealt(self.processes.gathered([trials[index] for index in sorted(trials)]))
 
 
 def without_tokens(trial: Trial) -> Trial:

@@ -92,7 +92,8 @@ def warm_start(trainer: Trainer) -> bool:
     solved = sum(trial.solved_at is not None for trial in trials) / len(trials)
     seconds = before.seconds + time.perf_counter() - began
     figures = {"loss": loss, "demonstrated": solved, "rows": float(len(rows)), "seconds": seconds}
-    folder.write_text("warmstart.json", json.dumps(figures, indent=2) + "\n")
+    if trainer.processes.is_first:
+        folder.write_text("warmstart.json", json.dumps(figures, indent=2) + "\n")
     return True
 
 

@@ -447,6 +447,8 @@ class _TrialPlay:
 
     def _goes_on(self) -> bool:
         """Whether history can simply stay in the context: nothing digests it, and it fits the budget."""
+        if getattr(self.conversation, "separate_episodes", False):
+            return False  # whoever plays wants a list of its own for each
         if self.reflections is not None:
             return False  # a control: what is shown is not what stands in the list
         if not remembering.shows_history(self.memory) or self.digest is not None or self.settings.window is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack, redirect_stdout
@@ -55,7 +56,14 @@ def run(parser: Parser, words: list[str]) -> int:
     if options.dry_run:
         sys.stdout.write(_written(config, as_json=options.json))
         return 0
+    rank = os.environ.get("RANK") if int(os.environ.get("WORLD_SIZE", "1")) > 1 else None
+    if rank is not None and not (options.resume or options.run):
+        raise UsageError("train: with torchrun, --run DIR must name the folder, which is the same for all processes")
     folder = Path(options.resume or options.run or new_run_path("train", config.task.env))
+    if rank is not None and config.population.agents:
+        raise UsageError("train: population.agents are trained by one process; leave out torchrun")
+    if rank not in (None, "0"):  # the first process says it all
+        return 130 if train_until_stopped(config, folder, [], resume=bool(options.resume)) else 0
     named = (config.task.env, config.task.params, config.run.player, config.backend.url)
     resume_words = f"--resume {folder}{trusted.flag(*named)}"
     if not options.resume and (folder / "config.toml").exists():  # before anything heavy is imported
