@@ -71,7 +71,7 @@
       } catch (error) { said.textContent = error.message; }
     };
     const option = (value, text) => el("option", { value, selected: value === shadeBy }, text);
-    const chooser = el("div", { class: "filters" }, el("label", {}, "Shade tokens by ", el("select", { change: (event) => { shadeBy = event.target.value; choose(); } },
+    const chooser = el("div", { class: "filters live-only" }, el("label", {}, "Shade tokens by ", el("select", { change: (event) => { shadeBy = event.target.value; choose(); } },
       option("", "nothing"), option("probability", "probability"), option("advantage", "advantage"))), said);
     if (shadeBy) choose();
     return [chooser, shade];
@@ -96,7 +96,7 @@
       scene.replaceChildren(stage(trial, moment, "h2", shade()));
       const episode = trial.episodes[moment.episode];
       if (!isStill && trial.isLocal && episode && moment.episode && episode.remembered && episode.turns[moment.turn]) {
-        scene.querySelector(".world").append(el("p", {}, el("a", { class: "button", href: address("noted", { run: params.run, arm: params.arm, place: params.place, ...written(trial, moment) }) }, "What the note changed here")));
+        scene.querySelector(".world").append(el("p", { class: "live-only" }, el("a", { class: "button", href: address("noted", { run: params.run, arm: params.arm, place: params.place, ...written(trial, moment) }) }, "What the note changed here")));
       }
       if (focus) line.querySelector("[aria-current]").focus();
     };
@@ -105,7 +105,7 @@
     const step = (by) => { const all = moments(trial); const at = all.findIndex((each) => each.episode === moment.episode && each.turn === moment.turn); if (all[at + by]) go(all[at + by]); };
     const link = (to, text) => (to === null ? el("span", { class: "button off" }, text) : el("a", { class: "button", href: other(to) }, text));
     place.replaceChildren(...[
-      el("div", { class: "heading" }, el("h1", {}, verdict(trial)), el("span", { class: "row" }, isStill ? null : el("a", { class: "button", href: address("play", { run: params.run, arm: params.arm, place: params.place }) }, "Play it yourself"), link(trial.before, "‹ task before"), link(trial.after, "next task ›"))),
+      el("div", { class: "heading" }, el("h1", {}, verdict(trial)), el("span", { class: "row" }, isStill ? null : el("a", { class: "button live-only", href: address("play", { run: params.run, arm: params.arm, place: params.place }) }, "Play it yourself"), link(trial.before, "‹ task before"), link(trial.after, "next task ›"))),
       el("p", { class: "soft" }, `Task ${trial.place + 1} · ${about(trial)} · ${armName(trial.arm)}`),
       slider(trial, params), line,
       el("div", { class: "row steps" }, el("button", { type: "button", click: () => step(-1) }, "‹ turn before"), el("button", { type: "button", class: "go", click: () => step(1) }, "next turn ›"),
