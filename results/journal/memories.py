@@ -227,12 +227,19 @@ def _watched(runs: list[dict[str, Any]]) -> dict[str, str]:
     alarms = [run.get(f"alarm {kind}", math.inf) - CHANGE for run in runs for kind in CLASSES]
     false = sum(f"false alarm {kind}" in run for run in runs for kind in CLASSES)
     return {
-        "distracting class off": f"{sum(map(math.isfinite, offs))} of {len(offs)}, median episode {np.median(offs):g}",
+        "distracting class off": _often(offs, "median episode"),
         "others off": f"{sum(others)} of {len(others)}",
-        "alarm after the change": f"{sum(map(math.isfinite, alarms))} of {len(alarms)}, "
-        f"median {np.median(alarms):g} episodes later",
+        "alarm after the change": _often(alarms, "median episodes later"),
         "alarm before it": f"{false} of {len(alarms)}",
     }
+
+
+def _often(episodes: Sequence[float], words: str) -> str:
+    """In how many cases something happened, and when, where it happened in most."""
+    middle = float(np.median(episodes))
+    return f"{sum(map(math.isfinite, episodes))} of {len(episodes)}" + (
+        f", {words} {middle:g}" if middle < math.inf else ""
+    )
 
 
 def main() -> None:
