@@ -46,9 +46,9 @@ def beginner(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("beginner")
     run = folder / "warm"
     words = (
-        f"train bandit --env.arms 3 --model.name {TINY} --trial.style bare "
-        "--trial.memory history --trial.max-tokens 1 --run.updates 0 --warmstart.steps 60 --warmstart.trials 300 "
-        "--warmstart.skill 1 --warmstart.recall 0.3 --warmstart.batch 32 --warmstart.lr 6e-3 --warmstart.warmup 5 "
+        f"train bandit --env.arms 2 --model.name {TINY} --trial.style bare "
+        "--trial.memory history --trial.max-tokens 1 --run.updates 0 --warmstart.steps 150 --warmstart.trials 400 "
+        "--warmstart.skill 1 --warmstart.recall 0.6 --warmstart.batch 32 --warmstart.lr 6e-3 --warmstart.warmup 5 "
         f"--run.threads 1 --run.validation-tasks 20 --run {run}"
     )
     assert call(*words.split()) == 0

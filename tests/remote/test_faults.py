@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 import mulligan
+from e2e.command import call
+from mulligan.errors import MulliganError
 from mulligan.training.config import AlgoConfig, BackendConfig, Config, ModelConfig, OptimConfig, RunConfig, TaskConfig
 from mulligan.training.loop import train
 from remote.faulty_way import DROPPED, FaultyWay
+from remote.servers import SkyRL
 from small_runs import metrics, trial
 
 pytestmark = pytest.mark.tinker
@@ -21,7 +24,7 @@ def config(base: Path, url: str, **run) -> Config:
     """Three updates, each saved, of 2 × 4 trials."""
     return Config(
         run=RunConfig(**{"updates": UPDATES, "tasks": 2, "group": 4, "threads": 1, "checkpoint_every": 1, **run}),
-        task=TaskConfig(env="bandit", params={"arms": 3}),
+        task=TaskConfig(env="bandit", params={"arms": 2}),
         trial=trial(episodes=3, memory="history", style="bare", max_tokens=1, stop="never"),
         model=ModelConfig(name=str(base)),
         backend=BackendConfig(kind="tinker", url=url, rank=8),
@@ -51,6 +54,16 @@ def assert_as_undisturbed(run: Path, undisturbed: list[dict]) -> None:
     assert len(lines) == UPDATES
     for line, expected in zip(lines, undisturbed, strict=True):
         assert line == pytest.approx(expected, rel=1e-3, abs=1e-5)
+
+
+def test_trials_that_began_before_the_last_update_are_weighed(beginner, bandit_server, tmp_path):
+    """`run.staleness`: an update waits for the replies under way, and the trials go on with its weights."""
+    run = train(config(beginner, bandit_server.url, staleness=1), tmp_path / "run")
+    lines = metrics(run)
+    assert [line["replies"] for line in lines] == [2 * 4 * 3] * UPDATES
+    assert lines[0]["loss/sampler/mismatch"] < 1e-3
+    assert max(line["loss/sampler/mismatch"] for line in lines[1:]) > 1e-3, "some were drawn with older weights"
+    assert not any("warning" in line for line in lines)
 
 
 def test_a_server_that_is_away_for_a_while_costs_nothing(beginner, bandit_server, undisturbed, tmp_path):
@@ -100,6 +113,26 @@ def test_a_sample_that_is_cut_off_is_drawn_again_with_its_trial(beginner, bandit
     assert len(list(mulligan.load_trials(run, "update-00001"))) == 2 * 4
 
 
+def test_gradients_that_were_acknowledged_and_lost_do_no_step(beginner, bandit_server, undisturbed, tmp_path):
+    steps_before = []
+
+    def losing(call, body):
+        # Two are of the measurement with which a run begins, one of each update: the second update's is lost.
+        if call == "forward_backward" and way.calls[call] == 4:
+            steps_before.append(way.calls["optim_step"])
+            return 200, {"future_id": "987654321", "request_id": "987654321", "status": "pending"}
+        return None
+
+    with FaultyWay(bandit_server.url, before=losing) as way:
+        with pytest.raises(MulliganError, match=r"lost forward_backward .* continue with --resume") as lost:
+            train(config(beginner, way.url), tmp_path / "run")
+        assert way.calls["optim_step"] == steps_before[0], "no step without its gradients"
+    assert "\n" not in str(lost.value)
+    assert len(metrics(tmp_path / "run")) == 1
+    assert call("train", "--resume", str(tmp_path / "run"), "--backend.url", bandit_server.url) == 0
+    assert_as_undisturbed(tmp_path / "run", undisturbed)
+
+
 def test_a_sampler_with_old_weights_is_told_and_weighed(beginner, bandit_server, undisturbed, tmp_path):
     def stale(call, body):
         if call == "asample":  # the base model's weights, which are those before the first update
@@ -115,3 +148,38 @@ def test_a_sampler_with_old_weights_is_told_and_weighed(beginner, bandit_server,
     assert "sampler and trainer differ by" in lines[-1]["warning"]
     assert "\n" not in lines[-1]["warning"]
     assert abs(lines[-1]["loss/sampler/weight"] - 1.0) > 1e-3
+
+
+def test_a_run_goes_on_after_its_server_was_killed_in_the_middle_of_an_update(
+    beginner, undisturbed, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("mulligan.training.remote.PATIENCE", 5.0)
+    monkeypatch.setattr("mulligan.training.remote.LOOK_EVERY", 1.0)
+    server = SkyRL(tmp_path, beginner)
+    server.start()
+
+    def kill(call, body):
+        # Two steps are of the measurement, one of each update: between the second update's gradients and its step.
+        if call == "optim_step" and way.calls[call] == 4:
+            server.kill()
+
+    try:
+        lost = pytest.raises(MulliganError, match=r"lost optim_step .* continue with --resume")
+        with FaultyWay(server.url, before=kill) as way, lost:
+            train(config(beginner, way.url), tmp_path / "run")
+        assert len(metrics(tmp_path / "run")) == 1
+        server.start()
+        assert call("train", "--resume", str(tmp_path / "run"), "--backend.url", server.url) == 0
+        assert_as_undisturbed(tmp_path / "run", undisturbed)
+        # And what the run came to can be played and taken away.
+        result = mulligan.evaluate(
+            "bandit", str(tmp_path / "run"), params={"arms": 2}, tasks=4, controls=(), room=False
+        )
+        assert result.main.trials == 4
+        assert call("export", str(tmp_path / "run"), str(tmp_path / "exported")) == 0
+    finally:
+        server.kill()
+    exported = mulligan.evaluate(
+        "bandit", f"hf:{tmp_path / 'exported'}", params={"arms": 2}, tasks=4, controls=(), room=False
+    )
+    assert exported.main.trials == 4
