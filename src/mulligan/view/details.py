@@ -90,7 +90,7 @@ def _boards(demo: Mapping[str, Any], run: str) -> dict[str, Any]:
         lead.append(f"Without memory of its earlier attempts, the same meta-RL agent solves {alone[-1]:.1f} %.")
     return {
         **_act(demo, run),
-        "finding": "Later attempts are worth more to the agent that was trained on them",
+        "finding": _claimed("Later attempts are worth more to the agent that was trained on them", demo["gap"]),
         "lead": lead,
     }
 
@@ -108,7 +108,16 @@ def _doors(act: Mapping[str, Any], run: str) -> dict[str, Any]:
         str(act["sentence"]),
         str(act["about"]),
     ]
-    return {**_act(act, run), "finding": "Finding out first is learned where later attempts count", "lead": lead}
+    return {
+        **_act(act, run),
+        "finding": _claimed("Finding out first is learned where later attempts count", act["gap"]),
+        "lead": lead,
+    }
+
+
+def _claimed(finding: str, gap: Mapping[str, Any]) -> str:
+    """The finding as a title, where the interval carries it; empty otherwise."""
+    return finding if gap["ci"][0] > 0 else ""
 
 
 def _points(gap: Mapping[str, Any]) -> str:
