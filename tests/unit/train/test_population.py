@@ -32,6 +32,7 @@ from mulligan.training.config import (
     WarmstartConfig,
 )
 from mulligan.training.loop import Trainer
+from mulligan.training.loop import train as train_one
 from mulligan.training.resolve import checked, resolve
 from small_runs import metrics, small, weights
 
@@ -150,6 +151,7 @@ KILLED = """
 import os, signal, sys
 from mulligan.population.loop import train
 from mulligan.training.loop import Trainer
+from mulligan.training.loop import train as train_one
 from mulligan.training.resolve import from_tree
 import tomllib
 save, saves = Trainer.save, []
@@ -236,6 +238,18 @@ def population_playing():
     from mulligan.training.loop import Playing
 
     return Playing()
+
+
+def test_a_population_begins_with_the_weights_of_another_run(tmp_path):
+    """As arms of a sweep do; the agents, a folder deeper, name it too."""
+    alone_run = replace(alone(), run=replace(alone().run, updates=1), population=PopulationConfig())
+    start = train_one(alone_run, tmp_path / "start")
+    config = replace(alone(), model=ModelConfig(name=str(start)), warmstart=WarmstartConfig())
+    run = train(replace(config, run=replace(config.run, updates=1)), tmp_path / "run")
+    assert trained_with(str(run / "agent-1")).model.name == "../../start"
+    assert player_from(str(run / "agent-1")).name == str(run / "agent-1")
+    shutil.move(tmp_path, tmp_path.with_name("moved"))
+    assert player_from(str(tmp_path.with_name("moved") / "run" / "agent-2"))
 
 
 def test_adapters_share_one_base_in_memory(tmp_path):
