@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from e2e.command import call
 from mulligan.models.load import load
 from mulligan.training.adapter import download
 from mulligan.training.config import BackendConfig, Config, ModelConfig, OptimConfig, RunConfig
@@ -16,6 +17,7 @@ from mulligan.training.remote import RemoteLearner
 from mulligan.training.rows import rows_of
 from mulligan.training.step import GRAD_CLIP, Learner, UpdateData
 from remote.servers import SkyRL
+from small_runs import metrics
 from small_updates import play
 
 pytestmark = pytest.mark.tinker
@@ -81,3 +83,22 @@ def test_an_update_is_ours(base, server, tmp_path):
     assert torch.cat([each.flatten() for each in moved]).max() > LR
     assert torch.cat([each.flatten() for each in apart]).max() < 0.1 * LR
     assert torch.cat([each.flatten() for each in apart]).mean() < 1e-3 * LR
+
+
+def test_mulligan_train_learns_a_bandit_through_a_server(beginner, bandit_server, tmp_path):
+    run = tmp_path / "run"
+    words = (
+        "train bandit --env.arms 2 --trial.style bare --trial.memory history --trial.max-tokens 1 --trial.stop never "
+        f"--backend.kind tinker --backend.url {bandit_server.url} --model.name {beginner} --run.updates 12 "
+        "--run.tasks 12 --run.group 8 --run.checkpoint-every 6 --algo.estimator grpo --algo.gamma-traj 0.9 "
+        f"--optim.lr 6e-3 --optim.warmup 2 --optim.epochs 2 --optim.lr-end 0.5 --run {run}"
+    )
+    assert call(*words.split()) == 0
+    lines = metrics(run)
+    assert [line["update"] for line in lines] == list(range(1, 13))
+    last = lines[-3:]
+    assert sum(line["won/3"] for line in last) / 3 >= 0.9
+    gain = sum(line["won/3"] - line["won/1"] for line in last) / 3
+    assert gain > 0.2, "which arm pays is found out, and then remembered"
+    assert all(line["loss/sampler/mismatch"] < 1e-3 for line in lines), "the sampler has the trainer's weights"
+    assert "warning" not in lines[-1]
