@@ -288,6 +288,8 @@ def _strategy(setting: Setting) -> st.SearchStrategy[Any]:
         return st.sampled_from(["plain", "bare"])
     if setting.name == "population.spread":  # the one number that must be 1 or more
         return st.floats(1.0, 1e6)
+    if setting.name in ("population.others", "population.past"):  # together below 1
+        return st.floats(0.0, 0.49)
     return {
         int: st.integers(2, 10**12),
         float: st.floats(1e-300, 1.0, exclude_max=True),  # within every range
