@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import io
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -90,7 +91,9 @@ class WeightsAndBiases:
 
     def _check_login(self) -> None:
         mode = os.environ.get("WANDB_MODE", "online")
-        if mode in ("online", "run") and not self._wandb.api.api_key:
+        with contextlib.redirect_stderr(io.StringIO()):  # where it warns of how it is asked
+            has_login = mode not in ("online", "run") or bool(self._wandb.api.api_key)
+        if not has_login:
             raise UsageError(
                 "Weights & Biases has no login here: 'wandb login' or WANDB_API_KEY gives one; with WANDB_MODE=offline "
                 "nothing is sent before 'wandb sync', and 'mulligan send RUN --wandb' sends a run later"
