@@ -141,7 +141,7 @@ class Attempts:
         self.traces: list[Any] = []
         """[attempt]"""
         self.interaction: Any = None
-        self.said = 0
+        self.messages_sent = 0
         """Messages of the list that the attempt under way has seen or written."""
 
     async def __aenter__(self) -> Attempts:
@@ -154,10 +154,10 @@ class Attempts:
         return self
 
     async def reply(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
-        if self.interaction is None or len(messages) <= self.said:
+        if self.interaction is None or len(messages) <= self.messages_sent:
             await self._begin([message for message in messages if message["role"] == "system"])
         segment = await self.interaction.turn(messages[-1]["content"])
-        self.said = len(messages) + 1
+        self.messages_sent = len(messages) + 1
         if segment.terminated:
             raise ContextFull("verifiers ended the run: a limit of its agent was reached")
         return Completion(segment.last_reply)
@@ -167,8 +167,8 @@ class Attempts:
         await self.stack.aclose()
         agent = getattr(self.agents, f"attempt{len(self.traces) + 1}")
         rules = "\n\n".join(message["content"] for message in system)
-        told = self.task.with_data(prompt=None, system_prompt=rules or None)
-        self.interaction = await self.stack.enter_async_context(agent.interaction(told))
+        briefed_task = self.task.with_data(prompt=None, system_prompt=rules or None)
+        self.interaction = await self.stack.enter_async_context(agent.interaction(briefed_task))
         self.traces.append(self.interaction.trace)
 
     def close(self) -> None:

@@ -108,11 +108,11 @@ def test_stop_tokens_end_a_reply_and_belong_to_it(engine):
 def test_what_was_read_is_not_read_again(engine):
     """Turns 2 and 3 find all whole blocks of what came before, by vLLM's own count."""
     prompt = [number + 20 for number in range(100)]
-    read, found = engine.tokens, engine.found
+    read, cached = engine.tokens, engine.cached_tokens
     (before, _), *_ = ask(engine, [prompt], most=10, turns=3)
     assert len(before) == 100 + 2 * 13
     # Blocks of 32 tokens: 96 of turn 1's 100 (109 cached), 96 again of turn 2's 113; turn 3 asks with 126.
-    assert engine.found - found == 96 + 96
+    assert engine.cached_tokens - cached == 96 + 96
     assert engine.tokens - read == 100 + 10 + (113 - 96) + 10 + (126 - 96) + 10
 
 

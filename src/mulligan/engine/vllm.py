@@ -74,7 +74,7 @@ class VllmEngine:
         self.numbers = count()
         self.tokens = 0
         """Tokens that the model took in since the engine was made."""
-        self.found = 0
+        self.cached_tokens = 0
         """Tokens of prompts that were in the prefix cache."""
         self.folder = Path(tempfile.mkdtemp(prefix="mulligan-vllm-"))
         self.loop = asyncio.new_event_loop()
@@ -204,7 +204,7 @@ class VllmEngine:
         if drawn.finish_reason not in ("stop", "length"):
             raise DeviceLost(f"vLLM gave up a reply ({drawn.finish_reason})")
         ids = tuple(drawn.token_ids)
-        self.found += answer.num_cached_tokens or 0
+        self.cached_tokens += answer.num_cached_tokens or 0
         self.tokens += len(answer.prompt_token_ids) - (answer.num_cached_tokens or 0) + len(ids)
         chosen = zip(drawn.logprobs, ids, strict=True)
         return Sampled(ids, tuple(each[token].logprob for each, token in chosen), drawn.finish_reason)

@@ -151,17 +151,17 @@ class Population:
         self.agents: list[Agent] = []
         slots = config.engine.slots
         for number, each in enumerate(members.agent_configs(config)):
-            own = self._own_folder(number, each)
-            saved = checkpoint.kept(own.path)
+            agent_folder = self._own_folder(number, each)
+            saved = checkpoint.kept(agent_folder.path)
             if saved:  # by which settings have been copied and perturbed
                 then = checkpoint.settings_of(saved[-1])
                 each = with_changes(each, {key: value_at(then, key) for key in self.keys})
-                checkpoint.check_settings(each, own.path)
+                checkpoint.check_settings(each, agent_folder.path)
             first = self.agents[0].trainer.loaded if self.agents else None
             loaded = members.sharing_base(first) if first is not None else None
             spare = None
-            trainer = Trainer(each, own, on_update, loaded=loaded, stop=stop, loop=self.loop)
-            keep_settings(trainer.config, own)
+            trainer = Trainer(each, agent_folder, on_update, loaded=loaded, stop=stop, loop=self.loop)
+            keep_settings(trainer.config, agent_folder)
             agent = Agent(number, trainer, asyncio.Semaphore(max(1, slots // 2)))
             self.agents.append(agent)
             if config.population.past:

@@ -114,8 +114,8 @@ class _Sample:
             seen = episode.turns[index + 1].observation if index + 1 < len(episode.turns) else episode.final
             text = "\n".join(filter(None, (turn.feedback, seen)))
             self._say([{"role": "user", "content": text, "source": "input"}])
-            told = {"observation": seen, "reward": turn.reward, "valid": turn.valid, "feedback": turn.feedback}
-            self._event("info", span, source="world", data=told)
+            turn_fields = {"observation": seen, "reward": turn.reward, "valid": turn.valid, "feedback": turn.feedback}
+            self._event("info", span, source="world", data=turn_fields)
         outcome = {"value": episode.reward, "answer": episode.stop.value, "explanation": episode.error or None}
         self._event("score", span, score=outcome, intermediate=True)
         self._end(span)
@@ -128,8 +128,8 @@ class _Sample:
         self._begin(span, "reflection")
         if reflection.completion is not None:
             self._answer(reflection.completion, span)
-        told = {"reflection": reflection.text, "valid": reflection.valid, "fields": dict(reflection.fields)}
-        self._event("info", span, source="reflection", data=told)
+        note_fields = {"reflection": reflection.text, "valid": reflection.valid, "fields": dict(reflection.fields)}
+        self._event("info", span, source="reflection", data=note_fields)
         self._end(span)
 
     def _say(self, messages: Sequence[Data]) -> None:

@@ -54,13 +54,15 @@ class Models:
             return self._trained(path, arm)
         policy = str(config.get("policy", ""))
         run, _, checkpoint = policy.partition("@")
-        found = self._find(path, run)
-        if found is None:
+        trained_run = self._find(path, run)
+        if trained_run is None:
             raise UsageError(
                 f"{name} was played by {policy or 'nobody'}, which is no training run in {self.root.name}: only of a "
                 "model in this folder the chances of each move can be computed"
             )
-        return Player(found, checkpoint, _settings(config), f"{found.name}{f'@{checkpoint}' if checkpoint else ''}")
+        return Player(
+            trained_run, checkpoint, _settings(config), f"{trained_run.name}{f'@{checkpoint}' if checkpoint else ''}"
+        )
 
     def knows(self, name: str) -> bool:
         """Whether the run was played by a model of this folder, as far as its files tell."""

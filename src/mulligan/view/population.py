@@ -53,9 +53,9 @@ def _is_match(line: Mapping[str, Any]) -> bool:
 
 
 def _agent(path: Path, name: str, number: int, standing: Mapping[str, Any], lineage: Lines) -> dict[str, Any]:
-    own = [line for line in lineage if line["agent"] == number and isinstance(line.get("settings"), Mapping)]
+    own_lines = [line for line in lineage if line["agent"] == number and isinstance(line.get("settings"), Mapping)]
     standings = standing.get("standings") or []
-    settings = own[-1]["settings"] if own else {}
+    settings = own_lines[-1]["settings"] if own_lines else {}
     return {
         "number": number,
         "run": sub_path(name, f"agent-{number}") if is_folder(path / f"agent-{number}") else None,

@@ -119,9 +119,11 @@ def _population_card(path: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     """As of a training run; its figures are the means over its agents."""
     made, agents = _training_card(path, config), config["population"]["agents"]
     best = (json_of(path / "population.json") or {}).get("best")
-    told = "" if best is None else f"best: agent {best}" + (f"; mean {made['headline']}" if made["headline"] else "")
+    best_agent = (
+        "" if best is None else f"best: agent {best}" + (f"; mean {made['headline']}" if made["headline"] else "")
+    )
     what = f"{agents} agents · {config['model']['name']} · {config['algo']['estimator']}"
-    return {**made, "kind": "population", "what": what, "headline": told or made["headline"]}
+    return {**made, "kind": "population", "what": what, "headline": best_agent or made["headline"]}
 
 
 def _evaluation_card(config: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:

@@ -49,11 +49,11 @@ def set_tags(root: Path, name: str, text: str) -> list[str]:
     if len(tags) > MOST:
         raise ParameterError(f"a run can have {MOST} tags at most (got {len(tags)})")
     with _WRITING:
-        known = {each: given for each, given in tags_of(root).items() if each != name}
+        tags_by_run = {each: given for each, given in tags_of(root).items() if each != name}
         if tags:
-            known[name] = tags
+            tags_by_run[name] = tags
         try:
-            replace_file(root / FILE, (json.dumps(known, indent=1, sort_keys=True) + "\n").encode())
+            replace_file(root / FILE, (json.dumps(tags_by_run, indent=1, sort_keys=True) + "\n").encode())
         except OSError as error:
             raise RunFolderError(f"{root / FILE} cannot be written: {error.strerror or error}") from error
     return tags

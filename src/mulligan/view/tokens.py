@@ -64,16 +64,16 @@ def pieces(renderer: Renderer, reply: Completion) -> list[tuple[str, float]]:
     The token that ends a reply has no text.
     """
     ids, logprobs = (reply.ids or ())[:_LONGEST], (reply.logprobs or ())[:_LONGEST]
-    found: list[tuple[str, float]] = []
+    tokens: list[tuple[str, float]] = []
     shown, held = "", 0.0
     for number, logprob in enumerate(logprobs, 1):
         text = renderer.decode_reply(ids[:number])
         held += logprob
         if text.endswith(_TORN) and number < len(ids):
             continue
-        found.append((text[len(shown) :], math.exp(held)))
+        tokens.append((text[len(shown) :], math.exp(held)))
         shown, held = text, 0.0
-    return found
+    return tokens
 
 
 def _advantages(index: TrialIndex, player: Player, arm: str, place: int) -> tuple[Advantages, str]:

@@ -29,7 +29,7 @@ class Explorer:
     def __init__(self, world: Sokoban, kind: str, rng: random.Random, skill: float, recall: float) -> None:
         self.world, self.kind, self.rng, self.recall = world, kind, rng, recall
         self.skill = 1.0 if kind == "omniscient" else skill
-        self.found = 0
+        self.cells_found = 0
         """Bit set of the cells that were seen in the episodes before this one."""
         self.remembered = (1 << len(world.level.cells)) - 1 if kind == "omniscient" else 0
         """Bit set of the cells that it knows without having seen them in this episode."""
@@ -37,31 +37,31 @@ class Explorer:
     def act(self) -> str:
         world = self.world
         # a cell that was not seen in this episode is as it was at the start: boxes are not moved unseen
-        known = dark.masked(world.key(), world.seen_cells | self.remembered)
+        known_cells = dark.masked(world.key(), world.seen_cells | self.remembered)
         if self.rng.random() < self.skill:
-            moves = _plan(world, known)
+            moves = _plan(world, known_cells)
         elif self.kind == "hasty" and self.rng.random() >= AT_RANDOM:
-            moves = _one_known_box(world, known) or _explore(world, known)
+            moves = _one_known_box(world, known_cells) or _explore(world, known_cells)
         else:
             moves = ""
         return say(moves[: world.moves]) if moves else self.rng.choice(world.legal())
 
     def see(self, step: Step) -> None:
         if step.done and self.kind != "omniscient":
-            self.found |= self.world.seen_cells
-            self.remembered = self.found if self.rng.random() < self.recall else 0
+            self.cells_found |= self.world.seen_cells
+            self.remembered = self.cells_found if self.rng.random() < self.recall else 0
 
     def reflect(self, episode: Episode) -> Completion:
         """The level as all episodes together have shown it; with advice also how to begin, once all is known."""
         world = self.world
-        self.found |= world.map_seen(episode)
-        start = dark.masked(world.level.cells, self.found)
+        self.cells_found |= world.map_seen(episode)
+        start = dark.masked(world.level.cells, self.cells_found)
         advised = world.task.text("advice") != "none" and knows_all(world, start)
         plan = (world.verdict(start).moves or "") if advised else ""
         if world.view == "board":
-            return Completion(_report(world, episode, self.found, plan))
+            return Completion(_report(world, episode, self.cells_found, plan))
         first = f"{player_at(start, world.cols)}: {move_names(plan[: world.moves])}" if plan else ""
-        lines = "\n".join(filter(None, (world.map_of(self.found), first)))
+        lines = "\n".join(filter(None, (world.map_of(self.cells_found), first)))
         return Completion(f"<reflection>{lines}</reflection>")
 
 
