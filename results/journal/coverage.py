@@ -19,7 +19,7 @@ import math
 from typing import Any
 
 import numpy as np
-from tables import Rows, write
+from journal_tables import Rows, write
 
 from mulligan.journal.budget import Budget, Tally, _evidence, choose, values
 from mulligan.journal.proof import (

@@ -26,8 +26,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+from journal_tables import Rows, write
 from memory_forms import LastTranscripts, Lesson, Memory, Nothing, OurJournal, Playbook, ReasoningBank, Reflexion
-from tables import Rows, write
 
 import mulligan
 from mulligan.envs import registry

@@ -9,7 +9,7 @@ is open, as the journal takes them.
 from __future__ import annotations
 
 import numpy as np
-from tables import write
+from journal_tables import write
 
 from mulligan.journal.proof import Proof
 

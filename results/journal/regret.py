@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from tables import Rows, write
+from journal_tables import Rows, write
 
 from mulligan.eval.intervals import student
 from mulligan.journal.budget import Budget, Tally, choose

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from zlib import crc32
 
 import numpy as np
-from tables import Rows, write
+from journal_tables import Rows, write
 
 from mulligan.journal.context import Similarity
 from mulligan.journal.journal import Journal

@@ -12,6 +12,11 @@ from typing import Any
 
 import pytest
 
+import mulligan
+from mulligan.api import run_trial_sync
+from mulligan.policy.base import Policy
+from mulligan.types import Trial
+
 AXE = Path(__file__).parents[2] / "build" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 WAY = "make test-view installs it"
 
@@ -104,3 +109,9 @@ def barriers(tab: Any) -> list[tuple[str, str, list[Any]]]:
 def across(tab: Any) -> int:
     """How wide the page is, in pixels."""
     return int(tab.evaluate("() => document.documentElement.scrollWidth"))
+
+
+def played(count: int, policy: Policy, env: str = "minesweeper") -> list[Trial]:
+    params = {"rows": 4, "cols": 5, "mines": 4, "view": "compact"} if env == "minesweeper" else {}
+    tasks = [mulligan.make_task(env, seed, params=params) for seed in range(count)]
+    return [run_trial_sync(task, policy, episodes=3, memory="reflection") for task in tasks]

@@ -10,26 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.view.conftest import WAY, across, barriers, serving
+from tests.view.conftest import WAY, across, barriers, played, serving
 
-import mulligan
-from mulligan.api import run_trial_sync
 from mulligan.app.cli import main
-from mulligan.policy.base import Policy
 from mulligan.policy.scripted import ExpertPolicy
 from mulligan.report.run import RunFolder
-from mulligan.types import Trial
 from mulligan.view.export import export_site, write_report
 from mulligan.view.library import Library
 
 expect = pytest.importorskip("playwright.sync_api", reason=f"playwright is not installed; {WAY}").expect
 GAMES = ("sokoban", "tictactoe", "leduc", "rps", "expedition", "alfworld")
-
-
-def played(count: int, policy: Policy, env: str = "minesweeper") -> list[Trial]:
-    params = {"rows": 4, "cols": 5, "mines": 4, "view": "compact"} if env == "minesweeper" else {}
-    tasks = [mulligan.make_task(env, seed, params=params) for seed in range(count)]
-    return [run_trial_sync(task, policy, episodes=3, memory="reflection") for task in tasks]
 
 
 def training_run(folder: Path, seed: int) -> None:

@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.view.conftest import WAY, across, barriers, serving
-from tests.view.test_pages import played
+from tests.view.conftest import WAY, across, barriers, played, serving
 
 from mulligan.envs import registry
 from mulligan.policy.scripted import ExpertPolicy

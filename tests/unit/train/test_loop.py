@@ -437,16 +437,16 @@ def test_training_survives_worlds_that_raise_and_hang(warm, tmp_path, monkeypatc
     monkeypatch.setattr(mulligan.envs.registry, "_load", lambda name: Faulty)
     monkeypatch.setattr("mulligan.training.loop.RETRIES", 1)  # with more, hardly a trial would fail for good
     seen = []
-    real = Trainer._batch
+    real = loop.batch_of
 
-    def watched(self, groups):
-        batch = real(self, groups)
+    def watched(config, groups):
+        batch = real(config, groups)
         for number, index in batch.source:
             assert not groups[number].trials[index].failed
         seen.extend(trial.failed for group in groups for trial in group.trials)
         return batch
 
-    monkeypatch.setattr(Trainer, "_batch", watched)
+    monkeypatch.setattr(loop, "batch_of", watched)
     config = warmed(warm, run=replace(small().run, updates=2, tasks=4), trial=replace(small().trial, env_timeout=0.3))
     run = train(config, tmp_path / "run")
     lines = metrics(run)

@@ -11,6 +11,7 @@ from mulligan.errors import UsageError, extra_named
 from mulligan.trusted import check_url
 
 if TYPE_CHECKING:
+    from mulligan.report.run import RunFolder
     from mulligan.training.config import Config
 
 
@@ -31,24 +32,34 @@ def run(parser: Parser, words: list[str]) -> int:
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UsageError(f"{target} is not an empty folder; choose another one")
     with extra_named("export"):
-        from mulligan.models.load import load, load_without_weights, save
+        from mulligan.models.load import save
         from mulligan.training.checkpoint import load_model
         from mulligan.training.context import trained_context
         from mulligan.training.resolve import from_run
     config = from_run(run_folder)
-    is_remote = config.backend.kind == "tinker"
-    loaded = load_without_weights(config.model.name) if is_remote else load_model(run_folder.path)
-    context = trained_context(run_folder, loaded)
-    loaded.tokenizer.model_max_length = context  # where transformers, vLLM and `mulligan eval` look for it
-    if is_remote:
-        fetch(run_folder.path, config, target)
-        loaded.tokenizer.save_pretrained(target)
-        if options.merge:
-            save(load(f"hf:{target}"), target, merge=True)
+    if config.backend.kind == "tinker":
+        context = _export_from_server(run_folder, config, target, merge=options.merge)
     else:
+        loaded = load_model(run_folder.path)
+        context = trained_context(run_folder, loaded)
+        loaded.tokenizer.model_max_length = context  # where transformers, vLLM and `mulligan eval` look for it
         save(loaded, target, merge=options.merge)
     sys.stdout.write(f"Model: {target} (context: {context:,} tokens)\n")
     return 0
+
+
+def _export_from_server(run_folder: RunFolder, config: Config, target: Path, *, merge: bool) -> int:
+    """Write the adapter that a server holds, or the merged weights, with the tokenizer; returns the context."""
+    from mulligan.models.load import load, load_without_weights, save
+    from mulligan.training.context import trained_context
+
+    loaded = load_without_weights(config.model.name)
+    context = loaded.tokenizer.model_max_length = trained_context(run_folder, loaded)
+    fetch(run_folder.path, config, target)
+    loaded.tokenizer.save_pretrained(target)
+    if merge:
+        save(load(f"hf:{target}"), target, merge=True)
+    return context
 
 
 def fetch(run: Path, config: Config, target: Path) -> None:
