@@ -149,6 +149,10 @@ class JournalError(MulliganError):
     """A journal's database that cannot be opened, read or written now."""
 
 
+class OtherVersion(JournalError):
+    """A journal whose tables are those of an earlier or a later Mulligan."""
+
+
 class DamagedFile(UserWarning):
     """A file of a run folder of which a part was left out."""
 

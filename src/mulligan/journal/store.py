@@ -19,7 +19,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from mulligan.errors import JournalError, MissingExtra, ParameterError
+from mulligan.errors import JournalError, MissingExtra, OtherVersion, ParameterError
 from mulligan.journal import schema
 
 BUSY_SECONDS = 60
@@ -54,7 +54,7 @@ class Store:
             self._create_or_migrate()
 
     def __str__(self) -> str:
-        return self.url.render_as_string(hide_password=True)
+        return self.url.set(query={}).render_as_string(hide_password=True)  # a query may hold a password too
 
     @contextmanager
     def writing(self, namespace: str) -> Iterator[Scope]:
@@ -106,11 +106,12 @@ class Store:
     def _check_version(self) -> None:
         with self.reading("") as scope:
             version = _version(scope._connection)
+        if version is None:
+            raise JournalError(f"journal {self}: no journal")
         if version != schema.VERSION:
-            is_newer = version is not None and version > schema.VERSION
+            is_newer = version > schema.VERSION
             way_on = "made by a newer Mulligan" if is_newer else "mulligan journal report brings it up to date"
-            kind = "no journal" if version is None else f"schema version {version}, and {schema.VERSION} is read here"
-            raise JournalError(f"journal {self}: {kind}" + ("" if version is None else f"; {way_on}"))
+            raise OtherVersion(f"journal {self}: schema version {version}, and {schema.VERSION} is read here; {way_on}")
 
     def _create_or_migrate(self) -> None:
         with self._connected() as connection:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from mulligan.errors import MissingExtra, RunFolderError, UsageError
+from mulligan.report.files import refuse_links
 from mulligan.report.run import RunFolder
 
 Row = list[str | float | None]
@@ -173,6 +174,7 @@ def send(
     W&B adds what is sent twice a second time; another ``"id"`` makes another run there.
     """
     folder = RunFolder.open(run)
+    refuse_links(folder.path)
     with mirroring(folder.path, folder.config(), wandb=wandb, tensorboard=tensorboard) as on_update:
         for line in _lines(folder.path / "metrics.jsonl"):
             on_update(line)

@@ -45,7 +45,10 @@ class JournalPages:
             return {"root": "", "runs": [], "hasJournal": True}
         if question not in self.answers:
             raise UsageError("no folder of runs is shown here; mulligan view FOLDER --journal DB shows both")
-        return self.answers[question](params)
+        try:
+            return self.answers[question](params)
+        except (OverflowError, ValueError) as error:
+            raise UsageError(f"{question}: {error}") from error
 
     def change(self, change: str, given: Params) -> Any:
         raise UsageError("a journal is only read here; mulligan journal changes one")
@@ -55,7 +58,11 @@ class JournalPages:
         namespace = params.get("namespace") or self.namespaces[0]
         if namespace not in self.namespaces:
             raise UnknownName("namespace of this page (--namespace)", namespace, self.namespaces)
-        return namespace, {"address": str(self.store), "namespace": namespace, "namespaces": self.namespaces}
+        return namespace, {
+            "address": str(self.store),
+            "namespace": namespace,
+            "namespaces": self.namespaces,
+        }
 
     def _overview(self, params: Params) -> dict[str, Any]:
         namespace, about = self._about(params)

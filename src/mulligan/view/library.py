@@ -3,13 +3,12 @@ give the same answers."""
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mulligan.errors import ParameterError, UnknownName, UsageError
+from mulligan.errors import MulliganError, ParameterError, UnknownName, UsageError
 from mulligan.report.run import trial_from_dict
 from mulligan.types import Trial
 from mulligan.view.curves import curves
@@ -97,7 +96,9 @@ class Library:
             raise UnknownName("question", question, known)
         try:
             return known[question](params)
-        except (OSError, sqlite3.Error, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+        except MulliganError:
+            raise
+        except Exception as error:  # of files that may be anybody's: whatever fails is told on the page
             raise UsageError(
                 f"{params.get('run', question)} cannot be read: {type(error).__name__}: {error}"
             ) from error

@@ -135,13 +135,17 @@ class Models:
         """Raise where loading the run would open something else than runs of this folder."""
         from mulligan.training.checkpoint import find_start
 
-        config = toml_of(run / "config.toml")
-        name = str(config.get("model", {}).get("name", ""))
         if trusts_everything():
             return
-        if name.startswith("hf") or not depth or config.get("run", {}).get("player"):
-            raise UsageError(f"{run.name} names other models ({name}); add --trust to mulligan view to load them")
-        if (start := find_start(name, run)) is not None:
+        config = toml_of(without_links(run) / "config.toml")
+        name = str(config.get("model", {}).get("name", ""))
+        start = find_start(name, run) if depth else None
+        is_remote = config.get("backend", {}).get("kind", "local") != "local"
+        is_ours = start is not None or name.partition(":")[0] in ("nano", "smollm2")
+        if is_remote or not is_ours or config.get("run", {}).get("player"):
+            named = str(config["backend"].get("url", "")) if is_remote else name
+            raise UsageError(f"{run.name} names other models ({named}); add --trust to mulligan view to load them")
+        if start is not None:
             self._check_start(self._allowed(start), depth - 1)
 
 

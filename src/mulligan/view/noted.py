@@ -17,7 +17,7 @@ from mulligan.view.index import TrialIndex
 from mulligan.view.models import Models
 from mulligan.view.query import Wanted, page
 from mulligan.view.trials import as_page
-from mulligan.view.worlds import moves_at
+from mulligan.view.worlds import moves_at, refuse_others
 
 _BEGINS = re.compile(r"Episode \d+ of \d+ begins\.\n\Z")
 _TAGS = re.compile(r"</?action>")
@@ -40,6 +40,7 @@ def noted(models: Models, index: TrialIndex, name: str, arm: str, place: int, at
     opening = opening_of(trial, episode)
     if not 0 <= turn < len(trial.episodes[episode].turns):
         raise UsageError(f"attempt {episode + 1} has {len(trial.episodes[episode].turns)} turns (got {turn + 1})")
+    refuse_others(trial.task)
     player = models.player(name, arm)
     is_bare = trial.episodes[episode].opening[0]["role"] != "system"
     style = prompts.style("bare" if is_bare else "plain")  # all others say the same between two turns

@@ -13,7 +13,7 @@ from mulligan.envs.base import Env
 from mulligan.errors import UsageError
 from mulligan.types import Step, Trial
 from mulligan.view.trials import Drawer, cut, drawer
-from mulligan.view.worlds import first_observation, legal_replies, step, world_of
+from mulligan.view.worlds import first_observation, legal_replies, refuse_others, step, world_of
 
 MOST_GAMES = 16
 """Beyond these, the one that was played least lately is given up."""
@@ -50,6 +50,7 @@ class Game:
     @classmethod
     def of(cls, trial: Trial) -> Game:
         task = trial.task
+        refuse_others(task)
         spec, world = registry.spec(task.env), world_of(task)
         game = cls(
             trial, max(ATTEMPTS, len(trial.episodes)), spec.restart == "fresh", world, drawer(task), spec.timeout_reward

@@ -12,6 +12,7 @@ from mulligan.view.folder import inside, is_folder, json_lines, json_of, sub_pat
 
 RECENT = 20
 """Updates whose games stand in the table of agents and opponents."""
+_MOST_AGENTS = 256
 _MOST_EVENTS = 500
 _MOST_OPPONENTS = 40
 Lines = Sequence[Mapping[str, Any]]
@@ -27,6 +28,7 @@ def population(root: Path, name: str) -> dict[str, Any]:
     lineage = [line for line in json_lines(path / "lineage.jsonl") if isinstance(line.get("agent"), int)]
     matches = [line for line in json_lines(path / "matches.jsonl") if _is_match(line)]
     count = int(standing.get("agents", 0)) or 1 + max((line["agent"] for line in lineage), default=-1)
+    count = min(count, _MOST_AGENTS)
     return {
         "agents": [_agent(path, name, number, standing, lineage) for number in range(count)],
         "best": standing.get("best"),

@@ -16,7 +16,7 @@ _TAIL = 2**18
 """Bytes from the end of a metrics file: the last validation stands there."""
 _CARDS: dict[tuple[Any, ...], dict[str, Any]] = {}
 """Cards by the stamps of the files that they were made from."""
-_FILES = ("config.toml", "metrics.jsonl", "result.json", "arm.json", "table.json", "demo.json")
+_FILES = ("config.toml", "metrics.jsonl", "result.json", "arm.json", "table.json", "demo.json", "population.json")
 _MOST_CARDS = 20_000
 _ACT = ("RL", "meta-RL")
 

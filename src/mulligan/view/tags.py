@@ -49,6 +49,8 @@ def set_tags(root: Path, name: str, text: str) -> list[str]:
     if len(tags) > MOST:
         raise ParameterError(f"a run can have {MOST} tags at most (got {len(tags)})")
     with _WRITING:
+        if (root / FILE).exists():
+            json_of(root / FILE)  # raises where it is damaged: it would be lost
         tags_by_run = {each: given for each, given in tags_of(root).items() if each != name}
         if tags:
             tags_by_run[name] = tags

@@ -39,19 +39,23 @@ def tokens(models: Models, index: TrialIndex, name: str, arm: str, place: int) -
     episodes = [
         {
             "turns": [
-                {"tokens": pieces(renderer, turn.reply), "advantage": advantages.get((number, False, t))}
+                _shaded(renderer, turn.reply, advantages.get((number, False, t)))
                 for t, turn in enumerate(episode.turns)
             ],
             "note": None
             if episode.reflection is None or episode.reflection.completion is None
-            else {
-                "tokens": pieces(renderer, episode.reflection.completion),
-                "advantage": advantages.get((number, True, 0)),
-            },
+            else _shaded(renderer, episode.reflection.completion, advantages.get((number, True, 0))),
         }
         for number, episode in enumerate(trial.episodes)
     ]
     return {"place": place, "arm": arm, "whyNoAdvantage": why_none, "episodes": episodes}
+
+
+def _shaded(renderer: Renderer, reply: Completion, advantage: float | None) -> dict[str, Any] | None:
+    """None of a reply without tokens: a stand-in's, which is shown as plain text."""
+    if not (reply.ids and reply.logprobs):
+        return None
+    return {"tokens": pieces(renderer, reply), "advantage": advantage}
 
 
 def has_tokens(trial: Trial) -> bool:

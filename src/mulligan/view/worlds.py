@@ -6,6 +6,7 @@ unless the command line says ``--trust``.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from mulligan.calls import call_within, described, text_of
@@ -14,7 +15,7 @@ from mulligan.envs.base import Env
 from mulligan.envs.opponents import asks_policy
 from mulligan.errors import MulliganError, UsageError
 from mulligan.trusted import trusts_everything
-from mulligan.types import Step, Task, Trial
+from mulligan.types import ParamValue, Step, Task, Trial
 
 SECONDS = 10.0
 """That a world may take for an answer."""
@@ -22,21 +23,34 @@ MOST_MOVES = 256
 """Legal moves that are looked at."""
 
 
-def world_of(task: Task) -> Env:
-    """The world of a task, built; `UsageError` where that would open what the task alone names."""
+def refuse_others(task: Task) -> None:
+    """`UsageError` where building the task's world would open what the task alone names."""
     if task.env.partition(":")[0] in registry.ADAPTERS or task.env not in registry.names():
         raise UsageError(f"{task.env} is not an environment of this installation; mulligan play plays it by name")
     if asks_policy(task):
         raise UsageError(f"its opponent {task.opponent} is a policy; mulligan play plays against it by name")
-    paths = [f"{key}={value}" for key, value in task.params if isinstance(value, str) and set(value) & {"/", "\\"}]
+    defaults = registry.spec(task.env).defaults
+    paths = [f"{key}={value}" for key, value in task.params if value != defaults.get(key) and _names_file(value)]
     if paths and not trusts_everything():
         raise UsageError(f"the task names a file ({paths[0][:100]}); add --trust to mulligan view to open it")
+
+
+def world_of(task: Task) -> Env:
+    """The world of a task, built; see `refuse_others`."""
+    refuse_others(task)
     try:
         return call_within(SECONDS, registry.build, task)
     except MulliganError:
         raise
     except Exception as error:
         raise UsageError(f"the world of {task.env}, seed {task.seed}, cannot be built: {described(error)}") from error
+
+
+def _names_file(value: ParamValue) -> bool:
+    """Whether an environment could open it: it has a slash, or something is called so here."""
+    if not isinstance(value, str) or not value:
+        return False
+    return bool(set(value) & {"/", "\\"}) or value.startswith("~") or os.path.lexists(value)
 
 
 def first_observation(world: Env, chance: int) -> str:

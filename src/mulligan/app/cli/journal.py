@@ -8,11 +8,12 @@ import math
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mulligan.app.cli.options import Parser, print_tables
-from mulligan.errors import UnknownName, UsageError, extra_named
+from mulligan.errors import OtherVersion, UnknownName, UsageError, extra_named
 from mulligan.text import visible
 
 if TYPE_CHECKING:
@@ -21,6 +22,15 @@ if TYPE_CHECKING:
     from mulligan.journal.report import ClassReport
 
 _FORGET = ("note", "episode", "task", "class", "person", "everything")
+_OPTIONS = ("task_class", "state", "trusted", "json", *(name for name in _FORGET if name != "class"))
+_HEEDED = {
+    "report": ("task_class", "json"),
+    "notes": ("task_class", "state", "json"),
+    "add": ("task_class",),
+    "forget": ("task_class", *_FORGET),
+    "load": ("trusted",),
+}
+"""Which of `_OPTIONS` an action reads; what it would ignore is refused."""
 _CREATES = ("add", "load")
 """Actions that may begin a journal; the others want one that is there."""
 Options = argparse.Namespace
@@ -57,9 +67,16 @@ def run(parser: Parser, words: list[str]) -> int:
         raise UsageError(f"the action is: mulligan journal {usage}")
     with extra_named("mulligan journal", "journal"):
         from mulligan.journal.journal import Journal
+        from mulligan.journal.store import Store
     file = options.journal.removeprefix("sqlite:///")
     if options.action not in _CREATES and "://" not in file and not Path(file).exists():
         raise UsageError(f"there is no journal {options.journal}; name it with --journal")
+    for option in _OPTIONS:
+        if getattr(options, option) and option not in _HEEDED.get(options.action, ()):
+            raise UsageError(f"{options.action} does not heed --{option.replace('task_class', 'class')}")
+    if options.action not in _CREATES:
+        with suppress(OtherVersion):
+            Store(options.journal, read_only=True)  # in a database without a journal none is to begin
     bounds = tuple(options.reward_range) if options.reward_range else (0.0, 1.0)
     with Journal(options.journal, options.namespace, reward_range=bounds) as journal:
         act(journal, options)
@@ -137,11 +154,15 @@ def _notes(journal: Journal, options: Options) -> None:
 
 def _parts(words: Sequence[str]) -> dict[str, str]:
     """``PART=TEXT`` as a dictionary; an empty text removes the part."""
+    from mulligan.journal.notes import check_fields
+
     pairs = [word.partition("=") for word in words]
     for word, (_, equals, _) in zip(words, pairs, strict=True):
         if not equals:
             raise UsageError(f"a part of a note is PART=TEXT, such as plan='look up the order first' (got {word!r})")
-    return {name: text for name, _, text in pairs}
+    parts = {name: text for name, _, text in pairs}
+    check_fields(parts)
+    return parts
 
 
 def _add(journal: Journal, options: Options) -> None:

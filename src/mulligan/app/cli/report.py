@@ -29,6 +29,10 @@ def run(parser: Parser, words: list[str]) -> int:
     from mulligan.view.export import write_report
 
     options = parser.parse_args(words)
+    if options.trials < 1:
+        raise UsageError(f"report: --trials must be >= 1 (got {options.trials})")
+    if options.inspect and options.out:
+        raise UsageError("report: --inspect FILE writes no report, so that --out has nothing to name")
     if options.inspect:
         return _inspect(options)
     if options.arm:

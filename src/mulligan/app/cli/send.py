@@ -6,7 +6,9 @@ W&B adds what is sent twice a second time: give another --id."""
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+from pathlib import Path
 
 from mulligan.app.cli.options import Parser
 from mulligan.errors import UsageError
@@ -45,8 +47,11 @@ def run(parser: Parser, words: list[str]) -> int:
     names = wandb_names(options)
     if names is None and not options.tensorboard:
         raise UsageError("send: where to? Give --tensorboard, --wandb or both")
-    if len(options.runs) > 1 and names and names["id"]:
-        raise UsageError("send: --wandb-id is the id of one run; send several without it")
+    if len(options.runs) > 1 and names:
+        if names["id"] or os.environ.get("WANDB_RUN_ID"):
+            raise UsageError("send: --wandb-id and WANDB_RUN_ID are the id of one run; send several without them")
+        if len({Path(run).resolve().name for run in options.runs}) < len(options.runs):
+            raise UsageError("send: folders of one name would become one run there; send each with a --wandb-id")
     for folder in options.runs:
         send(folder, wandb=names, tensorboard=options.tensorboard)
         targets = ["tensorboard"] * options.tensorboard + ["Weights & Biases"] * options.wandb

@@ -1,6 +1,7 @@
 """See runs in a browser: what they reached, their curves, and their trials turn by turn; live while they go on.
 
-The pages only read. --export writes them as files that open from disk or from any web server."""
+The pages change nothing but tags (tags.json beside the runs). --export writes them as files that open from disk or from
+any web server."""
 
 from __future__ import annotations
 
