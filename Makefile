@@ -86,7 +86,7 @@ test-scale: $(READY) $(RAY) $(SCALE)/.installed
 test-vllm: $(VLLM)/.installed
 	$(VLLM)/bin/pytest -m vllm tests/vllm
 
-# The demonstration with two more seeds.
+# The demonstration with two more seeds, and what each agent of a population needs its own scale for.
 test-seeds: $(READY)
 	$(BIN)/pytest -m seeds
 

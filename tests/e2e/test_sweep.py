@@ -466,4 +466,3 @@ def test_meta_rl_beats_rl_where_it_counts(seed, tmp_path, monkeypatch, capsys):
     for name in ("RL", "meta-RL, gamma_traj 0"):
         assert act["reads_first"][name] <= 0.1
         assert doors[name][2] <= 0.5
-    assert len(act["first_attempts"]) == 2

@@ -74,8 +74,9 @@ def learned(run: Path, monkeypatch, scale: str, seed: int, *params: dict[str, fl
     return [sum(line.get("won/1", 0.0) for line in metrics(run / f"agent-{agent}")[-3:]) / 3 for agent in range(2)]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize(
+    "seed", [pytest.param(0, marks=pytest.mark.slow), *(pytest.param(n, marks=pytest.mark.seeds) for n in (1, 2))]
+)
 def test_rewards_that_differ_by_a_factor_of_100(tmp_path, monkeypatch, seed):
     params = {"worth": 1.0}, {"worth": 100.0}
     own = learned(tmp_path / "own", monkeypatch, "agent", seed, *params)
@@ -86,7 +87,7 @@ def test_rewards_that_differ_by_a_factor_of_100(tmp_path, monkeypatch, seed):
     assert small_one < 0.6
 
 
-@pytest.mark.slow
+@pytest.mark.seeds
 def test_an_opponent_that_is_ten_times_as_noisy(tmp_path, monkeypatch):
     """The noise of the one holds back the other. The noisy one itself learns little in so few updates, by either."""
     params = {"worth": 1.0, "luck": 0.5}, {"worth": 1.0, "luck": 5.0}
