@@ -30,6 +30,7 @@ PERTURB = 1.25
 """Factor by which a copied setting becomes larger or smaller, as in Jaderberg et al. (arXiv 1711.09846)."""
 LOOPS = 3
 """Updates in a row in which not one episode came to its end, after which an agent counts as one that loops."""
+_OF_UPDATES = ("algo.", "optim.", "trial.temperature")
 _UNFINISHED = ("stop/turn_limit", "stop/context_full")
 
 
@@ -41,6 +42,11 @@ def varied(config: Config) -> list[str]:
             raise UnknownName("setting in population.vary", key, settings())
         if settings()[key].kind is not float or value_at(config, key) is None:
             raise ParameterError(f"population.vary must name settings that are numbers with a fraction (got {key})")
+        if not key.startswith(_OF_UPDATES):
+            raise ParameterError(
+                "population.vary must name settings of algo or optim, or trial.temperature: updates read them "
+                f"(got {key})"
+            )
     return keys
 
 
@@ -68,9 +74,12 @@ def agent_configs(config: Config) -> list[Config]:
 
 
 def scaled(config: Config, key: str, factor: float) -> float:
-    """A setting times a factor, within its range."""
-    allowed, value = settings()[key].range, float(value_at(config, key)) * factor
-    return value if allowed is None else min(max(value, allowed.low), allowed.high)
+    """A setting times a factor, within its range; as it was where that ends at a value that it may not have."""
+    allowed, before = settings()[key].range, float(value_at(config, key))
+    if allowed is None:
+        return before * factor
+    value = min(max(before * factor, allowed.low), allowed.high)
+    return value if value in allowed else before
 
 
 def perturbed(config: Config, keys: Sequence[str], rng: random.Random) -> Config:
@@ -106,21 +115,31 @@ def copy_agent(source: Trainer, target: Trainer, config: Config) -> None:
     target.use(config)
 
 
-def why_unfit(trainer: Trainer, recent: Sequence[Mapping[str, Any]]) -> str | None:
-    """Why an agent cannot go on after an update, if it cannot; `recent` are its metrics, the newest last."""
-    last = recent[-1]
+def why_unfit(trainer: Trainer, last: Mapping[str, Any]) -> str | None:
+    """Why an agent cannot go on after an update with these metrics, if it cannot."""
     optim = trainer.config.optim
     if not all(bool(torch.isfinite(weight).all()) for weight in trainer.local_learner.weights().values()):
         return "its weights are not finite"
     if last.get("loss/skipped", 0.0) >= optim.epochs * optim.minibatches:
         return "the loss was not finite in any step"
+    return None
+
+
+def why_looping(recent: Sequence[Mapping[str, Any]]) -> str | None:
+    """Why an agent counts as one that loops, if it does; `recent` are its metrics, the newest last. An update after
+    which it was replaced has no metrics of episodes, and says nothing."""
     latest = recent[-LOOPS:]
-    if len(latest) == LOOPS and all(sum(line.get(name, 0) for name in _UNFINISHED) == _ended(line) for line in latest):
+    if len(latest) == LOOPS and all(_episodes(line) and not finishes(line) for line in latest):
         return f"no episode of {LOOPS} updates came to an end before its turns or its context ran out"
     return None
 
 
-def _ended(line: Mapping[str, Any]) -> int:
+def finishes(line: Mapping[str, Any]) -> bool:
+    """Whether any episode of an update came to its end."""
+    return _episodes(line) > sum(line.get(name, 0) for name in _UNFINISHED)
+
+
+def _episodes(line: Mapping[str, Any]) -> int:
     return sum(count for name, count in line.items() if name.startswith("stop/"))
 
 

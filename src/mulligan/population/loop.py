@@ -137,6 +137,8 @@ class Played:
     """What an agent played in a round."""
 
     groups: list[Group] = field(default_factory=list)
+    as_guest: list[Group] = field(default_factory=list)
+    """Games whose host is another agent, which logs them; it learns from them too."""
     playing: Playing = field(default_factory=Playing)
     error: Exception | None = None
 
@@ -217,6 +219,9 @@ class Population:
         warm start, in which it reads that line.
         """
         first = self.agents[0].trainer
+        saved = [checkpoint.newest(agent.trainer.folder.path) for agent in self.agents]
+        if saved[0] is not None and not all(saved):  # the run was killed in here: the others begin as the first one did
+            checkpoint.restore(saved[0], first.learner, first.history)
         for agent in self.agents:
             trainer = agent.trainer
             if checkpoint.newest(trainer.folder.path) is not None:
@@ -279,14 +284,17 @@ class Population:
                     "time/rollout": seconds,
                     "time/engine_tokens_per_s": (agent.trainer.engine.tokens - before) / max(1e-9, seconds),
                 }
-                why = members.why_unfit(agent.trainer, [*agent.recent, line])
+                why = members.why_unfit(agent.trainer, line)
             except Exception as error:
                 if not _is_of_agent(error):
                     raise
                 line, why = {}, described(error)
             if why is not None:
-                unfit[agent.number], line = why, {"warning": f"agent {agent.number} is replaced: {why}"}
+                unfit[agent.number] = why
             lines.append(line)
+        unfit |= self._looping([agent for agent in self.agents if agent.number not in unfit], lines)
+        for number, why in unfit.items():
+            lines[number] = {"warning": f"agent {number} is replaced: {why}"}
         self._replace(done, unfit)
         for agent, line in zip(self.agents, lines, strict=True):
             agent.recent.append({"update": done, **agent.trainer.note(done, line)})
@@ -303,10 +311,16 @@ class Population:
         self.metrics.write({**metrics, "update": done})
         return {**metrics, "update": done}
 
+    def _looping(self, fit: Sequence[Agent], lines: Sequence[dict[str, Any]]) -> dict[int, str]:
+        """Why agents are replaced that finish no episode. Where none does, as beginners may not, all go on."""
+        recent = {agent.number: [*agent.recent, lines[agent.number]] for agent in fit}
+        looping = {number: why for number, each in recent.items() if (why := members.why_looping(each)) is not None}
+        return looping if any(members.finishes(lines[agent.number]) for agent in fit) else {}
+
     def _learned(self, agent: Agent, update: int, played: Played) -> dict[str, Any]:
         if played.error is not None:
             raise played.error
-        return agent.trainer.learn(update, played.groups, played.playing.failures)
+        return agent.trainer.learn(update, [*played.groups, *played.as_guest], played.playing.failures)
 
     # What is played ------------------------------------------------------------------------------------------------
 
@@ -347,8 +361,9 @@ class Population:
         for pairing, (group, other, failures) in zip(plan.pairings, await asyncio.gather(*games), strict=True):
             sides = [(pairing.agent, group)] + ([(pairing.other, other)] if pairing.snapshot is None else [])
             for number, each in sides:
-                played[number].groups.append(each)
-                played[number].playing.failures.update(failures)
+                into = played[number]
+                (into.groups if each is group else into.as_guest).append(each)
+                into.playing.failures.update(failures)
         return played
 
     async def _paired(

@@ -43,7 +43,7 @@ from mulligan.policy.writer import Advised
 from mulligan.report.run import RunFolder
 from mulligan.rollout.groups import Mixture, draw_tasks, play_groups
 from mulligan.rollout.ray_worlds import RayWorlds
-from mulligan.training import checkpoint
+from mulligan.training import checkpoint, optimisers
 from mulligan.training.config import Config
 from mulligan.training.context import bytes_to_come, fixed_context, keep_settings
 from mulligan.training.metrics import MetricsFile, describe_groups
@@ -276,6 +276,8 @@ class Trainer:
     def use(self, config: Config) -> None:
         """Go on with other settings of the updates, and write them into the run folder."""
         self.config = self.learner.config = config
+        if isinstance(self.learner, Learner):
+            optimisers.use(self.learner.optimiser, config.optim)
         if self.validation is not None:
             self.validation.settings = config.trial
         keep_settings(config, self.folder)

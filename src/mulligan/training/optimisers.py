@@ -59,6 +59,13 @@ def for_updates(
     return torch.optim.AdamW(groups, lr=optim.lr, betas=(BETA1, optim.beta2), fused=fused)
 
 
+def use(optimiser: torch.optim.Optimizer, optim: OptimConfig) -> None:
+    """Give an optimiser of `for_updates` other settings; its learning rate comes with every update."""
+    for group in optimiser.param_groups:
+        group["betas"] = (BETA1, optim.beta2)
+    optimiser.param_groups[0]["weight_decay"] = optim.weight_decay
+
+
 def for_warm_start(
     model: Any, weights: Mapping[str, torch.nn.Parameter], config: Config, *, fused: bool
 ) -> list[torch.optim.Optimizer]:

@@ -99,9 +99,11 @@ def test_agents_play_habits_each_other_and_themselves_and_all_learn(trained):
             }
             rivals = sum(count for name, count in met.items() if name.startswith("agent/"))
             past = {name: count for name, count in met.items() if name.startswith("past/")}
-            assert rivals == 2 * 2 * 3  # a task as the host and one as the guest, of 2 trials with 3 episodes each
+            assert rivals == 2 * 3  # one task as the host, of 2 trials with 3 episodes; the guest's side logs nothing
             assert list(past) in ([[]] if update == 1 else [[f"past/{agent}@{n}"] for n in range(1, update)])
-            assert sum(met.values()) == 4 * 2 * 3  # every agent plays the same number of games
+            assert sum(met.values()) == 3 * 2 * 3  # every agent plays the same number of games
+    steps = [metrics(trained / f"agent-{agent}")[0]["replies"] for agent in range(3)]
+    assert all(replies >= 4 * 2 * 3 for replies in steps)  # and learns from the task that it is the guest in, too
     first = weights(trained / "agent-0")
     assert not torch.equal(first, weights(trained / "agent-1"))
 
@@ -210,6 +212,46 @@ def test_an_agent_that_cannot_go_on_becomes_a_copy_and_the_others_lose_nothing(t
     assert torch.isfinite(weights(run / "agent-1")).all()
 
 
+def test_beginners_that_all_run_out_of_turns_go_on(tmp_path, monkeypatch):
+    learn = Trainer.learn
+
+    def unfinished(self, *played):
+        line = {name: value for name, value in learn(self, *played).items() if not name.startswith("stop/")}
+        return line | {"stop/turn_limit": 9}
+
+    monkeypatch.setattr(Trainer, "learn", unfinished)
+    run = train(alone(), tmp_path / "run")
+    assert {line["event"] for line in lineage(run)} == {"begun"}
+
+
+def test_updates_after_which_an_agent_was_replaced_do_not_make_it_one_that_loops():
+    loops, replaced = {"stop/turn_limit": 9, "stop/success": 0}, {"warning": "agent 1 is replaced"}
+    assert members.why_looping([loops] * 3) is not None
+    assert members.why_looping([loops, loops, {"stop/turn_limit": 8, "stop/success": 1}]) is None
+    assert members.why_looping([replaced] * 3) is None
+    assert members.why_looping([replaced, loops, loops]) is None
+
+
+def test_a_setting_keeps_its_value_where_its_range_ends_before():
+    config = replace(alone(), optim=replace(alone().optim, beta2=0.95))
+    assert members.scaled(config, "optim.beta2", 1.25) == 0.95  # 1 is no decay
+    assert members.scaled(config, "optim.beta2", 0.8) == pytest.approx(0.76)
+    assert members.scaled(config, "algo.gamma_traj", 10.0) == 1.0
+
+
+def test_a_copy_steps_with_its_own_decay(tmp_path):
+    config = alone(vary="optim.weight_decay,optim.beta2", spread=2.0)
+    config = replace(config, optim=replace(config.optim, weight_decay=0.1, beta2=0.4))
+    folder = RunFolder.create(tmp_path / "run", {"kind": "population"})
+    population = Population(config, folder, lambda line: None, lambda: False)
+    population._begin()
+    for agent in population.agents:
+        optim, group = agent.trainer.config.optim, agent.trainer.local_learner.optimiser.param_groups[0]
+        assert (group["weight_decay"], group["betas"][1]) == (optim.weight_decay, optim.beta2)
+    assert len({agent.trainer.config.optim.weight_decay for agent in population.agents}) == 3
+    population.loop.close()
+
+
 def test_where_no_agent_can_go_on_the_run_ends_with_every_reason(tmp_path, monkeypatch):
     monkeypatch.setattr(Trainer, "learn", lambda *_: 1 / 0)
     with pytest.raises(MulliganError, match=r"after update 1: agent 0: .*division by zero.*agent 2: "):
@@ -302,6 +344,7 @@ def test_the_worst_becomes_a_copy_of_the_best_with_settings_a_little_apart(tmp_p
             {"population.agents": "2", "population.vary": "run.tasks"},
             "population.vary must name settings that are numbers",
         ),
+        ({"population.agents": "2", "population.vary": "warmstart.lr"}, "updates read them (got warmstart.lr)"),
         ({"population.agents": "2", "population.score": "training"}, "score must be one of last, gain, mean"),
         ({"population.agents": "2", "run.staleness": "1"}, "run.staleness must be 0 in a population"),
         ({"algo.scale": "population"}, "algo.scale must be std, none or agent without a population"),
