@@ -136,11 +136,11 @@ def why_looping(recent: Sequence[Mapping[str, Any]]) -> str | None:
 
 def finishes(line: Mapping[str, Any]) -> bool:
     """Whether any episode of an update came to its end."""
-    return _episodes(line) > sum(line.get(name, 0) for name in _UNFINISHED)
+    return _episodes(line) > sum(int(line.get(name, 0)) for name in _UNFINISHED)
 
 
 def _episodes(line: Mapping[str, Any]) -> int:
-    return sum(count for name, count in line.items() if name.startswith("stop/"))
+    return sum(int(count) for name, count in line.items() if name.startswith("stop/"))
 
 
 class Snapshots:
