@@ -59,6 +59,8 @@ def cross_episode_advantages(
         raise ParameterError(f"groups must name the task of each trial (got {len(groups)} for {len(trials)} trials)")
     if estimator not in (usable := sorted({*ESTIMATORS} - {"ppo", "gigpo"})):
         raise UnknownName("estimator of plain rewards", estimator, usable)  # the others read a critic, or states
+    if not trials:
+        return []
     history = History() if history is None else history
     batch = _batch(trials, groups, gamma_step, gamma_traj, _known(form))
     values = ESTIMATORS[estimator](batch, Options(baseline, scale), history).values

@@ -79,9 +79,14 @@ class TinkerEngine:
         self.client = client
 
     def settle(self) -> None:
-        """Wait until the server has answered every request."""
-        wait(list(self.under_way), timeout=PATIENCE)
-        self.under_way = {future for future in self.under_way if not future.done()}
+        """Wait until the server has answered every request; raise where it does not."""
+        answered, left = wait(list(self.under_way), timeout=PATIENCE)
+        self.under_way -= answered  # in place: those that are answered from now on leave it by themselves
+        if left:
+            raise RequestFailed(
+                f"the Tinker server has not answered {len(left)} requests in {PATIENCE:g} s; see whether it still "
+                "runs, and continue with --resume (in Python resume=True)"
+            )
 
     def _seat(self) -> Stream | None:
         if self.live == self.slots:

@@ -23,8 +23,17 @@ from typing import Any
 
 import torch
 
+from mulligan.algo.normalise import History
 from mulligan.calls import described
-from mulligan.errors import DeviceLost, MulliganError, ParameterError, RunFolderError, UsageError, lacks_memory
+from mulligan.errors import (
+    DeviceLost,
+    MulliganError,
+    ParameterError,
+    RunFolderError,
+    UsageError,
+    lacks_memory,
+    lost_device,
+)
 from mulligan.policy.threads import EventLoop
 from mulligan.population import agents as members
 from mulligan.population import table
@@ -36,7 +45,7 @@ from mulligan.rollout.groups import Mixture, draw_tasks
 from mulligan.seeding import derive, generator
 from mulligan.training import checkpoint
 from mulligan.training.config import Config, value_at, with_changes
-from mulligan.training.context import keep_settings
+from mulligan.training.context import fixed_context, keep_settings
 from mulligan.training.loop import OnUpdate, Playing, Trainer, why_failed
 from mulligan.training.metrics import MetricsFile
 from mulligan.training.resolve import checked, from_run, to_tree
@@ -61,7 +70,7 @@ def train(
     """Train a population into the folder `run`; as `mulligan.training.loop.train`."""
     if resume:
         folder = RunFolder.open(run)
-        config = config or from_run(folder)
+        config = check(config or from_run(folder))
     else:
         config = checkpoint.as_kept(check(checked(config or Config())), Path(run))
         folder = RunFolder.create(run, {"kind": "population", **to_tree(config)})
@@ -98,7 +107,7 @@ def check(config: Config) -> Config:
                 f"run.tasks must be larger for shares of {config.population.others:g} and {config.population.past:g} "
                 f"(got {config.run.tasks}, of which none is a game against another agent)"
             )
-    for key, expected in (("run.player", ""), ("run.staleness", 0)):
+    for key, expected in (("run.player", ""), ("run.staleness", 0), ("ray.workers", 0), ("engine.kind", "auto")):
         if value_at(config, key) != expected:
             raise ParameterError(f"{key} must be {expected!r} in a population (got {value_at(config, key)!r})")
     return config
@@ -147,6 +156,7 @@ class Population:
     """A population under way."""
 
     def __init__(self, config: Config, folder: RunFolder, on_update: OnUpdate, stop: Callable[[], bool]) -> None:
+        config = _with_one_context(config, folder)
         self.config, self.folder, self.on_update, self.stop = config, folder, on_update, stop
         self.loop = EventLoop()
         self.keys = members.varied(config)
@@ -169,8 +179,6 @@ class Population:
             if config.population.past:
                 spare = members.sharing_base(trainer.loaded)
                 agent.snapshots = members.Snapshots(folder.path / "past", number, trainer, spare)
-        for agent in self.agents:
-            agent.trainer.history.peers.extend(other.trainer.history for other in self.agents if other is not agent)
         first_config = self.agents[0].trainer.config
         engine = replace(config.engine, context=first_config.engine.context)
         self.config = replace(config, engine=engine, run=replace(config.run, threads=first_config.run.threads))
@@ -191,6 +199,10 @@ class Population:
         gc.freeze()
         try:
             self._run()
+        except RuntimeError as error:
+            if (lost := lost_device(error, "training")) is None:
+                raise
+            raise lost from error
         finally:
             gc.unfreeze()
             self.loop.close()
@@ -272,6 +284,7 @@ class Population:
     def _round(self, update: int) -> dict[str, Any]:
         """One update of every agent; returns the mean of their metrics."""
         began, done = time.perf_counter(), update + 1
+        self._share_returns()
         tokens = [agent.trainer.engine.tokens for agent in self.agents]
         played = self.loop.run(partial(self._play, update, self._plan(update)))
         seconds = time.perf_counter() - began
@@ -310,6 +323,12 @@ class Population:
         metrics = _mean([dict(agent.recent[-1]) for agent in self.agents])
         self.metrics.write({**metrics, "update": done})
         return {**metrics, "update": done}
+
+    def _share_returns(self) -> None:
+        """Tell each agent the others' returns as they are before the round, so that all divide by the same spread."""
+        before = [History(agents=agent.trainer.history.agents.joined([])) for agent in self.agents]
+        for agent in self.agents:
+            agent.trainer.history.peers[:] = [each for number, each in enumerate(before) if number != agent.number]
 
     def _looping(self, fit: Sequence[Agent], lines: Sequence[dict[str, Any]]) -> dict[int, str]:
         """Why agents are replaced that finish no episode. Where none does, as beginners may not, all go on."""
@@ -437,6 +456,15 @@ class Population:
         if self.matches.ratings:
             ratings = {name: rating._asdict() for name, rating in self.matches.ratings.items()}
             self.folder.write_text(RATINGS, json.dumps({"update": done, "ratings": ratings}, indent=1) + "\n")
+
+
+def _with_one_context(config: Config, folder: RunFolder) -> Config:
+    """`config` with the longest context that any agent needs, where each has a line of its own in its prompt."""
+    if config.engine.context or not config.population.characters:
+        return config
+    loaded = checkpoint.load_base(config, "cpu", folder.path)
+    longest = max(fixed_context(each, loaded)[0].engine.context for each in members.agent_configs(config))
+    return replace(config, engine=replace(config.engine, context=longest))
 
 
 def _is_of_agent(error: Exception) -> bool:

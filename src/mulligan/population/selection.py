@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mulligan.envs import registry
+from mulligan.envs.opponents import chances_of
 from mulligan.errors import MulliganError, ParameterError
 from mulligan.eval.passk import solved_within
 from mulligan.rollout.collect import Job, collect
@@ -17,7 +18,7 @@ from mulligan.rollout.tasksets import tasks_of
 from mulligan.training.config import Config, Params, evaluated_params, named_params
 from mulligan.training.loop import Trainer
 from mulligan.training.validation import RETRIES, TRIALS_AT_A_TIME
-from mulligan.trial.settings import TrialSettings
+from mulligan.trial.settings import evaluated_episodes
 from mulligan.types import Task, Trial
 
 SHARE = 0.25
@@ -49,7 +50,7 @@ class HeldOut:
     def score(self, trainer: Trainer) -> Score:
         """Play the tasks with an agent as it is now; always with the same luck."""
         config, trials = trainer.config, dict[int, Trial]()
-        episodes = config.trial.episodes if config.trial.episodes > 1 else TrialSettings().episodes
+        episodes = evaluated_episodes(config.trial.episodes)
         settings = replace(trainer.trial, episodes=episodes, announced=episodes)
         jobs = [Job(task, number) for number, task in enumerate(self.tasks)]
         trainer.loaded.model.eval()
@@ -111,6 +112,15 @@ def _check_opponents(config: Config, tasks: Sequence[Task]) -> None:
 
 
 def _opponents(config: Config, params: Params) -> set[str]:
+    """Whom tasks may be played against: all that a world names, however rare they are, and those of a sample."""
     mixture = Mixture.parse(config.task.env, {**config.task.params, **params})
-    drawn = [draw.task.opponent for draw in draw_tasks(mixture, _SAMPLED, seed=0, update=0)]
-    return set(filter(None, drawn))
+    names = {draw.task.opponent for draw in draw_tasks(mixture, _SAMPLED, seed=0, update=0)}
+    for env, _ in mixture.weights:
+        if "pool" in registry.spec(env).defaults:  # a pool given by hand is what agents expect, not who plays
+            task = registry.task_of(env, 0, {**mixture.own_params(env), "pool": ""})
+            world: Any = registry.build(task)
+            if hasattr(world, "expected"):
+                names.update(world.expected())
+            elif hasattr(world, "check_opponent"):
+                names.update(chances_of(env, task.text("pool"), world.check_opponent))
+    return {name for name in names if name}

@@ -48,11 +48,14 @@ def load(checkpoint: Path, learner: Learner, verified: Callable[[Path], Path]) -
     """Put the moments back into the optimiser of one process, or of several, whoever wrote them."""
     weights = learner.weights() if learner.shards is None else learner.shards.parts
     moments = _from_parts(checkpoint, verified) if of(checkpoint) else _from_one(checkpoint, learner, verified)
+    is_fused = bool(learner.optimiser.param_groups[0].get("fused"))
     for name, weight in weights.items():
         for entry in ("exp_avg", "exp_avg_sq", _WHOLE):
             value = moments(name, entry)
             if value is None:  # no step was made yet
                 continue
+            if entry == _WHOLE and is_fused:  # its steps are counted beside the weights
+                value = value.to(weight.device, torch.float32)
             if entry != _WHOLE:
                 if value.shape != weight.shape:
                     raise ValueError("its optimiser is of another model")

@@ -172,6 +172,8 @@ def _check_remote(config: Config) -> None:
         )
     if config.algo.estimator == "ppo":
         raise ParameterError("backend.kind = tinker needs an estimator without a critic (got algo.estimator = ppo)")
+    if config.engine.kind != "auto":
+        raise ParameterError(f"engine.kind must be auto where backend.kind = tinker (got {config.engine.kind})")
     refused: dict[str, tuple[Any, Any, str]] = {
         "algo.kl_weight": (config.algo.kl_weight, 0, "its servers compute no KL to a reference"),
         "algo.entropy_weight": (config.algo.entropy_weight, 0, "its servers give no entropy bonus"),

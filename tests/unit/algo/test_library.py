@@ -53,6 +53,10 @@ def test_small_groups_are_compared_with_earlier_updates():
     assert [trial[0][0] for trial in first] == pytest.approx([1 - 2, 3 - 2])
 
 
+def test_no_trials_have_no_advantages():
+    assert cross_episode_advantages([], []) == []
+
+
 def test_what_cannot_be_is_said():
     with pytest.raises(UnknownName, match=r"form of returns 'papers'.*paper"):
         cross_episode_returns([[1]], form="papers")

@@ -11,7 +11,7 @@ import pytest
 
 from mulligan.engine.base import Stream
 from mulligan.engine.tinker import TinkerEngine, checked, connect
-from mulligan.errors import UsageError
+from mulligan.errors import RequestFailed, UsageError
 
 
 def stream_with_room(room: int, stop=(9,)) -> Stream:
@@ -45,7 +45,7 @@ def test_a_sample_that_lacks_a_part_is_no_reply(sequences, reason):
         checked(sequences, stream_with_room(3))
 
 
-def test_an_update_waits_for_replies_that_nobody_waits_for_any_more():
+def test_an_update_waits_for_replies_that_nobody_waits_for_any_more(monkeypatch):
     """A trial that is cancelled leaves its request with the server, where it would meet other weights."""
     pytest.importorskip("tinker")
     requested: list[Future] = []
@@ -68,6 +68,9 @@ def test_an_update_waits_for_replies_that_nobody_waits_for_any_more():
     asyncio.run(abandon())
     assert not requested[0].cancelled()
     assert engine.under_way == set(requested)
+    monkeypatch.setattr("mulligan.engine.tinker.PATIENCE", 0.01)
+    with pytest.raises(RequestFailed, match="has not answered 1 requests"):
+        engine.settle()
     requested[0].set_result(None)
     engine.settle()
     assert not engine.under_way

@@ -31,9 +31,10 @@ from mulligan.training.config import (
     TaskConfig,
     WarmstartConfig,
 )
+from mulligan.training.context import fixed_context
 from mulligan.training.loop import Trainer
 from mulligan.training.loop import train as train_one
-from mulligan.training.resolve import checked, resolve
+from mulligan.training.resolve import checked, from_run, resolve
 from small_runs import metrics, small, weights
 
 POPULATION = PopulationConfig(
@@ -346,6 +347,8 @@ def test_the_worst_becomes_a_copy_of_the_best_with_settings_a_little_apart(tmp_p
         ),
         ({"population.agents": "2", "population.vary": "warmstart.lr"}, "updates read them (got warmstart.lr)"),
         ({"population.agents": "2", "population.score": "training"}, "score must be one of last, gain, mean"),
+        ({"population.agents": "2", "ray.workers": "2"}, "ray.workers must be 0 in a population (got 2)"),
+        ({"population.agents": "2", "engine.kind": "vllm"}, "engine.kind must be 'auto' in a population (got 'vllm')"),
         ({"population.agents": "2", "run.staleness": "1"}, "run.staleness must be 0 in a population"),
         ({"algo.scale": "population"}, "algo.scale must be std, none or agent without a population"),
     ],
@@ -371,6 +374,43 @@ def test_selection_by_opponents_of_training_or_evaluation_is_refused(held_out, e
     with pytest.raises(ParameterError, match=words):
         check(resolve("cpu-population", None, flags))
     check(resolve("cpu-population", None, {"run.evaluate": "opponent=unseen"}))
+
+
+def test_a_held_out_opponent_that_training_hardly_ever_meets_is_refused():
+    flags = {"env.opponent": "seen:1000,soft-conservative:0.001", "population.held-out": "opponent=soft-conservative"}
+    with pytest.raises(ParameterError, match="soft-conservative is in both"):
+        check(resolve("cpu-population", None, flags))
+
+
+def test_agents_whose_prompts_differ_in_length_have_one_context_and_the_run_goes_on(tmp_path):
+    config = alone(characters="brief;" + "patient, curious and never the first to give up, " * 40)
+    model = ModelConfig(name="nano:hidden=32,layers=1,context=2048")
+    config = replace(config, model=model, warmstart=replace(config.warmstart, steps=2))
+    run = train(replace(config, run=replace(config.run, updates=1)), tmp_path / "run")
+    contexts = {trained_with(str(run / f"agent-{number}")).engine.context for number in range(3)}
+    assert contexts == {trained_with(str(run)).engine.context}
+    kept = trained_with(str(run / "agent-0"))
+    own = fixed_context(replace(kept, engine=replace(kept.engine, context=0)), load(kept.model.name))[0]
+    assert own.engine.context < max(contexts)
+    train(from_run(RunFolder.open(run)), run, resume=True)
+
+
+def test_all_agents_divide_by_the_spread_before_the_round(tmp_path, monkeypatch):
+    seen, learn = [], Trainer.learn
+
+    def looking(self, *played):
+        every = self.history.agents.joined([peer.agents for peer in self.history.peers])
+        keys = sorted(every.state_dict())
+        seen.append((keys, every.spread(keys).round(9).tolist()))
+        return learn(self, *played)
+
+    monkeypatch.setattr(Trainer, "learn", looking)
+    config = replace(alone(), algo=AlgoConfig(scale="population"))
+    train(config, tmp_path / "run")
+    assert not seen[0][0]
+    assert seen[3][0]
+    for first in (0, 3, 6):
+        assert repr(seen[first]) == repr(seen[first + 1]) == repr(seen[first + 2])
 
 
 def test_shares_leave_scripted_opponents_to_everybody():

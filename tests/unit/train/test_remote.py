@@ -14,6 +14,7 @@ from mulligan.training.resolve import resolve
         ({"algo.kl_weight": "0.1"}, "algo.kl_weight must be 0 where backend.kind = tinker: its servers compute no KL"),
         ({"algo.entropy_weight": "0.01"}, "algo.entropy_weight must be 0"),
         ({"algo.estimator": "ppo"}, "needs an estimator without a critic"),
+        ({"engine.kind": "vllm"}, "engine.kind must be auto where backend.kind = tinker (got vllm)"),
         ({"trial.temperature": "0.7"}, "trial.temperature must be 1"),
         ({"population.agents": "2"}, "population.agents must be 0"),
         ({"warmstart.steps": "10"}, "warmstart.steps must be 0"),
