@@ -75,9 +75,10 @@ test-serve: $(SERVE)/.installed
 
 # A real Tinker server, SkyRL on JAX and the CPU, in an environment of its own; its client leaves sockets open, as above.
 test-tinker: $(TINKER)/.installed
+	$(BIN)/pytest -p no:unraisableexception tests/unit/engine/test_tinker.py
 	$(BIN)/pytest -p no:unraisableexception -m tinker tests/remote
 
-# Environments in workers of Ray, training in several processes, and trials as an environment of verifiers: six minutes.
+# Environments in workers of Ray, training in several processes, and trials as an environment of verifiers: four minutes.
 test-scale: $(READY) $(RAY) $(SCALE)/.installed
 	$(BIN)/pytest -m scale tests/scale --ignore tests/scale/test_verifiers.py
 	$(SCALE)/bin/pytest -p no:unraisableexception -m scale tests/scale/test_verifiers.py

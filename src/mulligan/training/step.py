@@ -305,8 +305,8 @@ class Learner:
 
     def _of_all(self, sums: list[dict[str, Tensor]], mismatch: Tensor) -> tuple[list[dict[str, Tensor]], Tensor]:
         """The sums of all processes, of which some may have no rows."""
-        own = ([{name: float(value) for name, value in each.items()} for each in sums], float(mismatch))
-        gathered = self.processes.gathered(own)
+        sums_here = ([{name: float(value) for name, value in each.items()} for each in sums], float(mismatch))
+        gathered = self.processes.gathered(sums_here)
         everyones = [each for parts, _ in gathered for each in parts]
         as_tensors = [{name: torch.tensor(value) for name, value in each.items()} for each in everyones]
         return as_tensors, torch.tensor(sum(value for _, value in gathered))
