@@ -87,8 +87,11 @@ def player_from(
 
 def _player_of(name: str, config: Config) -> str:
     """Who plays for the run `name`, which trained a writer; raises where that is a run that is not there."""
-    player = config.run.player
-    run, played = run_of(name), run_of(player)
+    from mulligan.training.checkpoint import player_of
+
+    run = run_of(name)
+    player = player_of(config.run.player, Path(run[0])) if run else config.run.player
+    played = run_of(player)
     if run is not None and played is not None and Path(run[0]).resolve() == Path(played[0]).resolve():
         raise UsageError(f"{name} names itself as its player (run.player)")
     if played is None and "/" in player and ".py:" not in player:

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import mulligan
+from mulligan.envs.adapters.leduc_habits import DRAWN, GROUPS, UNSEEN, VALIDATION, Chances, habit
+from mulligan.envs.adapters.openspiel import load_game
 from mulligan.envs.leduc import GAME, LeducPoker
 from mulligan.envs.registry import make, make_task
 from mulligan.errors import MulliganError, UnknownName
@@ -209,3 +211,24 @@ def test_trials_remember_and_reflect_on_what_was_seen() -> None:
         assert episode.reflection is not None
         assert f"reward: {episode.reward:g}" in str(episode.reflection)
         assert env.digest(episode).startswith("You acted first. Your card: ")
+
+
+def test_groups_of_habits_are_for_training_and_for_evaluation() -> None:
+    expected = world(1, opponent="seen:5,drawn").expected()
+    assert expected.keys() == {*GROUPS["seen"], *GROUPS["drawn"]}
+    assert expected["rock"] == pytest.approx(5 * expected["drawn-0"])
+    assert set(GROUPS["seen"]) == set(HABITS)
+    for one, other in itertools.product({**DRAWN, **VALIDATION}.values(), UNSEEN.values()):
+        assert max(abs(a - b) for a, b in zip(one, other, strict=True)) >= 0.1
+    assert not set(DRAWN.values()) & set(VALIDATION.values())
+
+
+def test_a_habit_that_tosses_coins_plays_by_its_chances() -> None:
+    """With J and an open Q: raised into, it folds half of the time, and raises a quarter of the rest."""
+    answer = habit(Chances(raises_strong=1.0, raises_weak=0.25, folds_weak=0.5))
+    state = load_game("leduc", GAME).new_initial_state()
+    for action in (2, 0):  # a King for the first player, a Jack for the second
+        state.apply_action(action)
+    assert answer(state) == {2: 1.0}
+    state.apply_action(2)
+    assert answer(state) == {0: 0.5, 1: 0.375, 2: 0.125}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ from mulligan.rollout.tasksets import tasks_of, world_key
 
 ROOT = Path(__file__).parents[2]
 TABLES = sorted((ROOT / "results").glob("*/table.json"))
-TABLES = [path for path in TABLES if path.parent.name != "exploration"]  # of another kind: test_exploration.py
+OTHERS = ("exploration", "opponents")  # of another kind: test_exploration.py, and below
+TABLES = [path for path in TABLES if path.parent.name not in OTHERS]
 SWEEPS = sorted((ROOT / "results").glob("*/*.toml"))
 
 
@@ -40,6 +42,17 @@ def test_shares_are_those_of_the_outcomes(table: Path) -> None:
 @pytest.mark.parametrize("table", TABLES, ids=named(TABLES))
 def test_a_table_is_what_compare_makes_of_its_rows(table: Path) -> None:
     assert markdown(compare(read_rows([table]))) == (table.parent / "table.md").read_text()
+
+
+def test_the_table_of_opponents_is_what_its_script_makes_of_its_rows() -> None:
+    folder = ROOT / "results" / "opponents"
+    script = runpy.run_path(str(folder / "collect.py"))
+    rows = script["read"]([folder / "table.json"])
+    assert script["text"](rows) == (folder / "table.md").read_text()
+    for row in rows:
+        if row["share"] is not None:
+            room = row["optimal"] - row["static"]
+            assert row["share"] == pytest.approx((row["value"] - row["static"]) / room)
 
 
 @pytest.mark.parametrize("table", TABLES, ids=named(TABLES))

@@ -9,7 +9,7 @@ Parameters (`--env.NAME`):
 opponent  ``conservative``, ``intermediate``, ``aggressive`` (MAGE's habits), ``soft-conservative`` and so on (which
           toss coins), ``always-bet``, ``always-pass``, ``random``, or ``cfr``, which plays the equilibrium; or several,
           or one that changes (`mulligan.envs.opponents`). ``seen`` is MAGE's three, ``unseen`` the soft ones with
-          always-bet and always-pass, and ``drawn`` 32 more to train with, ``drawn-0`` to ``drawn-31``
+          always-bet and always-pass, and ``drawn`` 128 more to train with, ``drawn-0`` to ``drawn-127``
 pool      what the opponent was drawn from, which is filled in
 seat      1 moves first, 2 second; 0 lets the seed decide
 hands     of an episode: with more than one it is a match, with four turns for each hand
@@ -86,23 +86,28 @@ HABITS: Mapping[str, Mapping[str, tuple[float, float, float]]] = {
 }
 """Opponent -> betting so far -> chance that it bets (or calls) with J, Q and K; it passes (or folds) otherwise."""
 UNSEEN = ("soft-conservative", "soft-intermediate", "soft-aggressive", "always-bet", "always-pass")
-_DRAWN = 32
+_DRAWN = 128
 """Habits of the group ``drawn``."""
-_VALIDATION = 8
+_VALIDATION = 16
 """Habits of the group ``validation``, drawn in the same way from other numbers."""
 _APART = 0.1
 """What a habit of ``drawn`` differs by, in some chance, from each of ``unseen``."""
+_READINESS = (-0.5, 1.5)
+"""Chances to bet with a Queen that habits are drawn from, before they are cut off at 0 and 1."""
 
 
 def drawn_habit(number: int) -> Mapping[str, tuple[float, float, float]]:
-    """A habit to train with, by its number: with better cards it bets and calls more often; about half of its chances
-    are 0 or 1."""
+    """A habit to train with, by its number: how readily it bets, how readily it calls, and how much each goes by its
+    card. Who bets readily mostly calls readily. Four numbers, so that two hands tell something of the third."""
     rng = generator(number, "kuhn habit")
     while True:
-        draws = {
-            betting: sorted(min(1.0, max(0.0, rng.uniform(-0.5, 1.5))) for _ in CARDS) for betting in HABITS["cfr"]
-        }
-        habit = {betting: (low, middle, high) for betting, (low, middle, high) in draws.items()}
+        temper = rng.uniform(*_READINESS)
+        habit: dict[str, tuple[float, float, float]] = {}
+        for bettings in (("", "p"), ("b", "pb")):
+            readiness = 0.7 * temper + 0.3 * rng.uniform(*_READINESS)
+            by_card = rng.uniform(0.0, 1.0)
+            low, middle, high = (min(1.0, max(0.0, readiness + by_card * (card - 1))) for card in range(3))
+            habit |= dict.fromkeys(bettings, (low, middle, high))
         if not any(_is_near(habit, HABITS[name]) for name in UNSEEN):
             return habit
 

@@ -6,8 +6,9 @@ Parameters (`--env.NAME`):
 
 opponent  ``caller``, ``maniac`` (raises), ``rock`` (raises what is strong and folds the rest), ``bluffer`` (raises what
           is weak and calls with the rest), ``random``, ``cfr`` (the equilibrium); ``station``, ``trapper``,
-          ``brawler``, ``thief`` (the same kinds, for evaluation); or several, or one that changes
-          (`mulligan.envs.opponents`)
+          ``brawler``, ``thief`` (the same kinds, for evaluation); ``seen`` (the first five), ``unseen`` (the last
+          four), ``drawn`` (96 to train with that toss coins, ``drawn-0`` to ``drawn-95``); or several, or one that
+          changes (`mulligan.envs.opponents`)
 pool      what the opponent was drawn from, which is filled in
 seat      1 moves first, 2 second; 0 lets the seed decide
 """
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
@@ -24,9 +25,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mulligan.envs import drawing
+from mulligan.envs.adapters.leduc_habits import FOLD, GROUPS, ranks
 from mulligan.envs.adapters.openspiel import SpielGame
 from mulligan.envs.adapters.spiel_hand import Children, HandTree, Numbers, ending_key, hand_tree
-from mulligan.envs.adapters.spiel_opponents import FOLD, habits_of, leduc_ranks, shown_card
+from mulligan.envs.adapters.spiel_opponents import shown_card
 from mulligan.envs.base import ORDER, Player, pick, reflection_text
 from mulligan.envs.model import Outcome
 from mulligan.envs.opponents import at_any_episode, at_episode, at_next_episode, chances_of, check_models
@@ -35,8 +37,6 @@ from mulligan.types import Episode, ParamValue, Step
 
 GAME = "leduc_poker(suit_isomorphism=true)"
 RANKS, MOVES = "JQK", ("fold", "call", "raise")
-SEEN = ("caller", "maniac", "rock", "bluffer", "random")
-"""Habits to train with. A player of one of them expects these; against another one it expects any."""
 SYNONYMS = {"check": "call", "bet": "raise"}
 """Words for moves where there is no raise to answer."""
 
@@ -63,6 +63,10 @@ class LeducPoker(SpielGame):
         "brawler": "raises with everything, and folds what is weak to a raise",
         "thief": "raises with what is weak but folds it to a raise, and calls with a King or a pair",
     }
+
+    @classmethod
+    def members(cls, part: str) -> Sequence[str]:
+        return GROUPS.get(part, (part,))
 
     def rules(self) -> str:
         return (
@@ -97,7 +101,7 @@ class LeducPoker(SpielGame):
     def expected(self) -> dict[str, float]:
         """The opponents that the task was drawn from, with their probabilities."""
         spec = self.task.text("pool") or self.task.text("opponent")
-        return chances_of(self.name, spec, self.check_opponent)
+        return chances_of(self.name, spec, self.check_opponent, self.members)
 
     def observation_in(self, state: Any) -> str:
         """What the player would see in a state of OpenSpiel's game."""
@@ -150,7 +154,7 @@ class LeducPoker(SpielGame):
         )
 
     def observe(self) -> str:
-        card, public = leduc_ranks(self.state, self.seat - 1)
+        card, public = ranks(self.state, self.seat - 1)
         lines = [f"Your card: {RANKS[card]}", f"Open card: {'none yet' if public is None else RANKS[public]}"]
         for number, moves in enumerate(self.betting(), 1):
             texts = [f"{'you' if mine else 'opponent'} {MOVES[move]}" for mine, move in moves]
@@ -249,7 +253,8 @@ class LeducPlayer:
         self.world, self.kind, self.rng, self.skill, self.recall = world, kind, rng, skill, recall
         expected = {name: each for name, each in at_any_episode(world.expected()).items() if world.habit_named(name)}
         if len(expected) <= 1:
-            expected = dict.fromkeys(SEEN if set(expected) <= set(SEEN) else habits_of(GAME), 1.0)
+            seen, unseen = GROUPS["seen"], GROUPS["unseen"]
+            expected = dict.fromkeys(seen if set(expected) <= set(seen) else (*seen, *unseen), 1.0)
         self.names = tuple(expected)
         self.tree = hand_tree(GAME, world.seat, self.names)
         self.prior: Numbers = np.array([*expected.values()]) / sum(expected.values())
@@ -295,7 +300,7 @@ class LeducPlayer:
         result = "not finished" if not world.over else "won" if episode.won else "lost" if world.total else "drawn"
         last = mine[-1] if mine and world.over else "no action"
         return reflection_text(
-            strategy=f"{' then '.join(mine) or 'no action'} with {RANKS[leduc_ranks(world.state, world.seat - 1)[0]]}",
+            strategy=f"{' then '.join(mine) or 'no action'} with {RANKS[ranks(world.state, world.seat - 1)[0]]}",
             outcome=result,
             reward=f"{episode.reward:g}",
             failed_at="none" if episode.won else f"turn {len(episode.turns)}, {last}",

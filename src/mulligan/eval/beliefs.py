@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import fsum
 from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
@@ -34,8 +35,8 @@ OVER = -1
 """In place of a belief's number: the trial is over."""
 MOST_OUTCOMES = 10_000_000
 """Outcomes that are looked at before a game is refused: some minutes of one core, about a gigabyte."""
-_DIGITS = 12
-"""Decimals by which beliefs are told apart: reached in two ways, the same belief may differ in the last ones."""
+_DIGITS = 13
+"""Decimals of chances: reached in two ways, the same belief may differ in later ones."""
 _KEPT = 1 << 18
 """Answers of a model that are kept: about a hundred megabytes at the most."""
 _TIE = 1e-9
@@ -134,9 +135,13 @@ class TrialRules:
 
 
 def _normal(pairs: Mapping[tuple[Hashable, Hashable], float]) -> Belief:
-    """Weights as a belief: their sum is 1, and what is impossible is left out."""
-    total = sum(pairs.values())
-    return tuple((world, state, weight / total) for (world, state), weight in pairs.items() if weight > 0.0)
+    """Weights as a belief: their sum is 1, and what is impossible is left out.
+
+    In one order and rounded, so that what follows from a belief is the same numbers whichever way led to it.
+    """
+    total = fsum(pairs.values())
+    chances = ((pair, round(pairs[pair] / total, _DIGITS)) for pair in sorted(pairs, key=hash))
+    return tuple((world, state, chance) for (world, state), chance in chances if chance > 0.0)
 
 
 @dataclass(frozen=True)

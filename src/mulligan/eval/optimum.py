@@ -48,6 +48,8 @@ _LEAST = 1e-9
 """A value below it is 0 but for rounding."""
 _STEPS = 50
 """The threshold is sought between so many γ_traj from 0 to 1."""
+_EXACT = 11
+"""Decimals of figures: chances of beliefs are rounded two decimals later."""
 
 
 @dataclass(frozen=True)
@@ -242,6 +244,7 @@ def _graph(task: Task, episodes: int, stop: Stop, most_worlds: int, most_outcome
 
 def _play(figures: Figures) -> Play:
     """The figures of a start [figure, attempt], by name."""
+    figures = figures.round(_EXACT)
     return Play(figures[RETURN].tolist(), figures[WON].tolist(), (1.0 - figures[UNSOLVED]).clip(0.0, 1.0).tolist())
 
 

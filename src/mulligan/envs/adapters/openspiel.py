@@ -131,7 +131,12 @@ class SpielGame:
 
     @classmethod
     def settle(cls, params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:
-        return settle_opponent(cls.name, settle_seat(cls.name, params, seed), seed, cls.check_opponent)
+        return settle_opponent(cls.name, settle_seat(cls.name, params, seed), seed, cls.check_opponent, cls.members)
+
+    @classmethod
+    def members(cls, part: str) -> Sequence[str]:
+        """The opponents that a part of a pool stands for: itself, or those of a group."""
+        return (part,)
 
     @classmethod
     def check_opponent(cls, opponent: str) -> None:
