@@ -176,7 +176,7 @@ def test_theory_beside_the_shares(tables, world):
         shares
         == {
             # alone 3 · .2125 of 2, myopic (.2125 + .325 + .4375) of 2
-            "signpost": ["31.9 to 48.7", "48.7", "100.0", "100.0"],
+            "signpost": ["31.9 to 48.8", "48.8", "100.0", "100.0"],
             # retries 1 − .75³ of .75
             "bandit, 4 arms": ["77.1 to 100.0", "100.0", "100.0", "100.0"],
         }[world]
