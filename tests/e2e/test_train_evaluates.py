@@ -8,7 +8,7 @@ import pytest
 
 from mulligan.app.cli import ending, main
 
-WORDS = ("--run.updates", "1", "--env.opponent", "always-bet,always-pass")
+WORDS = ("--run.updates", "1", "--env.opponent", "always-bet,always-pass", "--trial.max-tokens", "2")
 EVALUATE = "opponent=always-bet,always-pass; opponent=cfr"
 
 

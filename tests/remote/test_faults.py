@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 import mulligan
 from e2e.command import call
-from mulligan.errors import MulliganError
+from mulligan.errors import MulliganError, RunFolderError
 from mulligan.training.config import AlgoConfig, BackendConfig, Config, ModelConfig, OptimConfig, RunConfig, TaskConfig
 from mulligan.training.loop import train
 from remote.faulty_way import DROPPED, FaultyWay
@@ -113,22 +114,75 @@ def test_a_sample_that_is_cut_off_is_drawn_again_with_its_trial(beginner, bandit
     assert len(list(mulligan.load_trials(run, "update-00001"))) == 2 * 4
 
 
-def test_gradients_that_were_acknowledged_and_lost_do_no_step(beginner, bandit_server, undisturbed, tmp_path):
-    steps_before = []
+LOST = {"future_id": "987654321", "request_id": "987654321", "status": "pending"}
+"""The answer to a call that was acknowledged, and of which the server then knows nothing."""
+SECOND_UPDATE = 5
+"""Which call it belongs to: three are of the measurement with which a run begins, one of each update."""
+
+
+def test_gradients_that_were_acknowledged_and_lost_are_computed_again(beginner, bandit_server, undisturbed, tmp_path):
+    """The server has added them up, which nobody is told: with the next ones they would count twice."""
+    steps = []
+
+    def losing(call, body, answer):
+        if call == "forward_backward" and way.calls[call] == SECOND_UPDATE:
+            steps.append(way.calls["optim_step"])
+            return LOST
+        if call == "load_weights" and len(steps) == 1:
+            steps.append(way.calls["optim_step"])
+        return answer
+
+    with FaultyWay(bandit_server.url, after=losing) as way:
+        run = train(config(beginner, way.url), tmp_path / "run")
+    assert steps[1] == steps[0] + 1, "no step without its gradients, but the one that uses up what was left"
+    assert_as_undisturbed(run, undisturbed)
+    first, second, third = (line.get("warning") for line in metrics(run))
+    assert first is third is None
+    assert "lost forward_backward" in second
+    assert second.endswith("; the run went on from its checkpoint after 1 updates")
+    assert "\n" not in second
+
+
+def test_gradients_that_are_lost_each_time_end_the_run(beginner, bandit_server, undisturbed, tmp_path, monkeypatch):
+    monkeypatch.setattr("mulligan.training.loop.LOSSES", 1)
+    lost = []
 
     def losing(call, body):
-        # Two are of the measurement with which a run begins, one of each update: the second update's is lost.
-        if call == "forward_backward" and way.calls[call] == 4:
-            steps_before.append(way.calls["optim_step"])
-            return 200, {"future_id": "987654321", "request_id": "987654321", "status": "pending"}
+        # The second update's, and after that the first one of the model that takes its place.
+        if call == "forward_backward" and way.calls[call] in (SECOND_UPDATE, SECOND_UPDATE + 2):
+            lost.append(way.calls["optim_step"])
+            return 200, LOST
         return None
 
-    with FaultyWay(bandit_server.url, before=losing) as way:
-        with pytest.raises(MulliganError, match=r"lost forward_backward .* continue with --resume") as lost:
-            train(config(beginner, way.url), tmp_path / "run")
-        assert way.calls["optim_step"] == steps_before[0], "no step without its gradients"
-    assert "\n" not in str(lost.value)
+    with (
+        FaultyWay(bandit_server.url, before=losing) as way,
+        pytest.raises(MulliganError, match=r"lost forward_backward .* continue with --resume") as error,
+    ):
+        train(config(beginner, way.url), tmp_path / "run")
+    assert len(lost) == 2
+    assert way.calls["optim_step"] == lost[1] == lost[0] + 1
+    assert "\n" not in str(error.value)
     assert len(metrics(tmp_path / "run")) == 1
+    assert call("train", "--resume", str(tmp_path / "run"), "--backend.url", bandit_server.url) == 0
+    assert_as_undisturbed(tmp_path / "run", undisturbed)
+
+
+def test_a_full_disk_at_a_checkpoint_ends_the_run_which_then_goes_on(
+    beginner, bandit_server, undisturbed, tmp_path, monkeypatch
+):
+    written, full = Path.write_text, []
+
+    def write_text(path, *text, **options):
+        if path.name == "server.json" and "update-00002" in str(path) and not full:
+            full.append(path)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return written(path, *text, **options)
+
+    monkeypatch.setattr(Path, "write_text", write_text)
+    with pytest.raises(RunFolderError, match=r"cannot be written .* No space left .* --resume") as error:
+        train(config(beginner, bandit_server.url), tmp_path / "run")
+    assert len(full) == 1
+    assert "\n" not in str(error.value)
     assert call("train", "--resume", str(tmp_path / "run"), "--backend.url", bandit_server.url) == 0
     assert_as_undisturbed(tmp_path / "run", undisturbed)
 
@@ -159,8 +213,8 @@ def test_a_run_goes_on_after_its_server_was_killed_in_the_middle_of_an_update(
     server.start()
 
     def kill(call, body):
-        # Two steps are of the measurement, one of each update: between the second update's gradients and its step.
-        if call == "optim_step" and way.calls[call] == 4:
+        # Between the second update's gradients and its step.
+        if call == "optim_step" and way.calls[call] == SECOND_UPDATE:
             server.kill()
 
     try:

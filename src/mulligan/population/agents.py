@@ -23,6 +23,8 @@ from mulligan.seeding import generator
 from mulligan.training import masters
 from mulligan.training.config import Config, PopulationConfig, settings, value_at, with_changes
 from mulligan.training.loop import Trainer
+from mulligan.training.remote import RemoteLearner
+from mulligan.training.step import Learner
 
 SEEDS = 1000
 """Agents of a run with seed 7 have the seeds 7000, 7001 and so on."""
@@ -100,25 +102,33 @@ def sharing_base(loaded: Loaded) -> Loaded:
     return replace(loaded, model=copy.deepcopy(loaded.model, dict(kept)))
 
 
-@torch.no_grad()
 def copy_agent(source: Trainer, target: Trainer, config: Config) -> None:
     """Make `target` what `source` is: weights, critic, optimiser and statistics; with the settings `config`."""
-    from_weights = source.local_learner.weights()
-    for name, weight in target.local_learner.weights().items():
-        weight.copy_(from_weights[name])
-    masters.follow(target.local_learner.model, target.local_learner.masters)
-    if source.local_learner.critic is not None and target.local_learner.critic is not None:
-        target.local_learner.critic.load_state_dict(source.local_learner.critic.state_dict())
-    target.local_learner.optimiser.load_state_dict(copy.deepcopy(source.local_learner.optimiser.state_dict()))
-    target.local_learner.bad_in_a_row = 0
+    if isinstance(source.learner, RemoteLearner) and isinstance(target.learner, RemoteLearner):
+        target.learner.copy_from(source.learner)
+    else:
+        _copy_weights(source.local_learner, target.local_learner)
     target.history.load_state_dict(source.history.state_dict())
     target.use(config)
+
+
+@torch.no_grad()
+def _copy_weights(source: Learner, target: Learner) -> None:
+    from_weights = source.weights()
+    for name, weight in target.weights().items():
+        weight.copy_(from_weights[name])
+    masters.follow(target.model, target.masters)
+    if source.critic is not None and target.critic is not None:
+        target.critic.load_state_dict(source.critic.state_dict())
+    target.optimiser.load_state_dict(copy.deepcopy(source.optimiser.state_dict()))
+    target.bad_in_a_row = 0
 
 
 def why_unfit(trainer: Trainer, last: Mapping[str, Any]) -> str | None:
     """Why an agent cannot go on after an update with these metrics, if it cannot."""
     optim = trainer.config.optim
-    if not all(bool(torch.isfinite(weight).all()) for weight in trainer.local_learner.weights().values()):
+    weights = trainer.learner.weights().values() if isinstance(trainer.learner, Learner) else ()  # or on a server
+    if not all(bool(torch.isfinite(weight).all()) for weight in weights):
         return "its weights are not finite"
     if last.get("loss/skipped", 0.0) >= optim.epochs * optim.minibatches:
         return "the loss was not finite in any step"

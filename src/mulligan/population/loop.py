@@ -34,6 +34,7 @@ from mulligan.errors import (
     lacks_memory,
     lost_device,
 )
+from mulligan.models.load import load_without_weights
 from mulligan.policy.threads import EventLoop
 from mulligan.population import agents as members
 from mulligan.population import table
@@ -48,7 +49,9 @@ from mulligan.training.config import Config, value_at, with_changes
 from mulligan.training.context import fixed_context, keep_settings
 from mulligan.training.loop import OnUpdate, Playing, Trainer, why_failed
 from mulligan.training.metrics import MetricsFile
+from mulligan.training.remote import RemoteLearner, UpdateLost
 from mulligan.training.resolve import checked, from_run, to_tree
+from mulligan.training.step import Learner
 from mulligan.training.validation import RETRIES
 from mulligan.types import Group, Task, Trial
 
@@ -169,7 +172,7 @@ class Population:
                 then = checkpoint.settings_of(saved[-1])
                 each = with_changes(each, {key: value_at(then, key) for key in self.keys})
                 checkpoint.check_settings(each, agent_folder.path)
-            first = self.agents[0].trainer.loaded if self.agents else None
+            first = self.agents[0].trainer.loaded if self.agents and config.backend.kind == "local" else None
             loaded = members.sharing_base(first) if first is not None else None
             spare = None
             trainer = Trainer(each, agent_folder, on_update, loaded=loaded, stop=stop, loop=self.loop)
@@ -206,6 +209,13 @@ class Population:
         finally:
             gc.unfreeze()
             self.loop.close()
+            self.close()
+
+    def close(self) -> None:
+        """Free the memory that a server has for the agents."""
+        for agent in self.agents:
+            if isinstance(agent.trainer.learner, RemoteLearner):
+                agent.trainer.learner.close()
 
     def _run(self) -> None:
         if not self._begin():
@@ -242,7 +252,8 @@ class Population:
                 if not trainer.begin():
                     return False
                 continue
-            checkpoint.load_weights(checkpoint.by_update(first.folder.path)[0], trainer.loaded.model)
+            if isinstance(first.learner, Learner):
+                checkpoint.load_weights(checkpoint.by_update(first.folder.path)[0], trainer.loaded.model)
             members.copy_agent(first, trainer, trainer.config)
             if trainer.config.algo.kl_weight:
                 checkpoint.save_reference(trainer.folder.path, trainer.local_learner)
@@ -462,14 +473,15 @@ def _with_one_context(config: Config, folder: RunFolder) -> Config:
     """`config` with the longest context that any agent needs, where each has a line of its own in its prompt."""
     if config.engine.context or not config.population.characters:
         return config
-    loaded = checkpoint.load_base(config, "cpu", folder.path)
+    is_remote = config.backend.kind == "tinker"
+    loaded = load_without_weights(config.model.name) if is_remote else checkpoint.load_base(config, "cpu", folder.path)
     longest = max(fixed_context(each, loaded)[0].engine.context for each in members.agent_configs(config))
     return replace(config, engine=replace(config.engine, context=longest))
 
 
 def _is_of_agent(error: Exception) -> bool:
-    """Whether an error is an agent's own affair, rather than the machine's or the caller's."""
-    return not (isinstance(error, (UsageError, DeviceLost, RunFolderError)) or lacks_memory(str(error)))
+    """Whether an error is an agent's own affair, rather than the machine's, a server's or the caller's."""
+    return not (isinstance(error, (UsageError, DeviceLost, RunFolderError, UpdateLost)) or lacks_memory(str(error)))
 
 
 def _mean(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -452,27 +452,46 @@ def load_base(config: Config, device: str, run: Path) -> Loaded:
 
 
 def as_kept(config: Config, run: Path) -> Config:
-    """`config` as the folder `run` keeps it: where it starts from a run folder beside it, that is named
+    """`config` as the folder `run` keeps it: a run folder beside it, from which it starts or which plays, is named
     ``../NAME``, so that folders which are moved together still fit. A run that plays is named with its checkpoint:
     it stays as it is, however long it is trained further."""
-    config = _with_frozen_player(config)
+    config = _with_frozen_player(config, run)
     name = config.model.name
     is_kept_already = name.startswith("../") and _is_run(run.parent / name.removeprefix("../"))
     if _is_model(name) or is_kept_already or not _is_run(Path(name)):
         return config
-    start = Path(os.path.abspath(name))
-    is_beside = start.parent.resolve() == Path(run).resolve().parent  # as seen through a link, too
-    return replace(config, model=replace(config.model, name=f"../{start.name}" if is_beside else str(start)))
+    return replace(config, model=replace(config.model, name=_seen_from(run, name)))
 
 
-def _with_frozen_player(config: Config) -> Config:
-    """`config` with the whole path of a run that plays, and the number of updates it has had."""
-    player, (folder, _, number) = config.run.player, config.run.player.rpartition("@")
-    run, number = (player, "") if _is_run(Path(player)) else (folder, number)
-    if not run or not _is_run(Path(run)):
+def _with_frozen_player(config: Config, run: Path) -> Config:
+    """`config` with a run that plays as `run` sees it, and the number of updates it has had."""
+    folder, number = _player_folder(config.run.player, run)
+    if folder is None:
         return config
-    update = number or str(_number(find(Path(run))))
-    return replace(config, run=replace(config.run, player=f"{os.path.abspath(run)}@{update}"))
+    update = number or str(_number(find(folder)))
+    return replace(config, run=replace(config.run, player=f"{_seen_from(run, folder)}@{update}"))
+
+
+def _seen_from(run: Path, folder: str | Path) -> str:
+    """``../NAME`` where the folder is beside `run`, as seen through a link, too; else its whole path."""
+    absolute = Path(os.path.abspath(folder))
+    return f"../{absolute.name}" if absolute.parent.resolve() == Path(run).resolve().parent else str(absolute)
+
+
+def player_of(name: str, run: Path) -> str:
+    """The player that the run folder `run` calls `name`, as it is called from anywhere."""
+    folder, number = _player_folder(name, run)
+    return name if folder is None else f"{os.path.abspath(folder)}{'@' if number else ''}{number}"
+
+
+def _player_folder(name: str, run: Path) -> tuple[Path | None, str]:
+    """The run folder that plays for `run`, and its checkpoint; None where `name` is no run folder."""
+    folder, _, number = name.rpartition("@")
+    for called, checkpoint in ((name, ""), (folder, number)):
+        for path in (Path(os.path.abspath(Path(run) / called)), Path(called)):  # the folder may not be there yet
+            if called and _is_run(path) and path.resolve() != Path(run).resolve():
+                return path, checkpoint
+    return None, ""
 
 
 def find_start(name: str, run: Path) -> Path | None:

@@ -48,7 +48,7 @@ from mulligan.training.config import Config
 from mulligan.training.context import bytes_to_come, fixed_context, keep_settings
 from mulligan.training.metrics import MetricsFile, describe_groups
 from mulligan.training.processes import Processes, joined
-from mulligan.training.remote import RemoteLearner
+from mulligan.training.remote import RemoteLearner, UpdateLost
 from mulligan.training.resolve import checked, from_run, to_tree
 from mulligan.training.rows import Row, rows_of
 from mulligan.training.step import Learner, UpdateData
@@ -63,6 +63,9 @@ from mulligan.types import Group, Trial
 OnUpdate = Callable[[dict[str, Any]], None]
 RANDOM_UNTIL = 0.7
 """Share of the updates in which `run.random_trials` counts; from then on all trials are the agent's own."""
+
+LOSSES = 3
+"""Times that a server may lose one update before the run ends."""
 
 
 def train(
@@ -211,7 +214,8 @@ class Trainer:
             "mulligan.players"
         )  # by its name: a player may be a run, which it reads with `training`
         plays = players.Plays(task.env, task.params, self.config.trial)
-        player = players.player_from(run.player, device=self.device, slots=self.config.engine.slots, plays=plays)
+        name = checkpoint.player_of(run.player, self.folder.path)
+        player = players.player_from(name, device=self.device, slots=self.config.engine.slots, plays=plays)
         return Advised(player, trained)
 
     def run(self) -> None:
@@ -236,18 +240,52 @@ class Trainer:
         newest = checkpoint.newest(self.folder.path)
         if newest is None and not self.begin():
             return
-        start = self.go_on(newest)
+        update = self.go_on(newest)
         self.stop()  # from here on there is an update to finish
-        for update in range(start, self.config.run.updates):
-            metrics = self._update(update)
-            done = update + 1
-            metrics = self.note(done, metrics)
-            stopping = self.stop()
-            if self.is_saved(done) or stopping:
-                self.save(done)
-            self.on_update({"update": done, "updates": self.config.run.updates, **metrics})
-            if stopping:
-                return
+        losses: Counter[int] = Counter()
+        stopping = False
+        while update < self.config.run.updates and not stopping:
+            try:
+                stopping = self._finished(update)
+                update += 1
+            except UpdateLost as lost:
+                losses[update] += 1
+                if losses[update] > LOSSES:
+                    raise
+                update = self._back_at_checkpoint(lost)
+
+    def _finished(self, update: int) -> bool:
+        """Do an update with all that belongs to it; returns whether the run is to stop."""
+        done, metrics = update + 1, self._update(update)
+        metrics = self.note(done, metrics)
+        stopping = self.stop()
+        if self.is_saved(done) or stopping:
+            self.save(done)
+        self.on_update({"update": done, "updates": self.config.run.updates, **metrics})
+        return stopping
+
+    def _back_at_checkpoint(self, lost: UpdateLost) -> int:
+        """Go on from the newest checkpoint, as a resumed run would, where the server can; returns the updates done."""
+        newest = checkpoint.newest(self.folder.path)
+        assert isinstance(self.learner, RemoteLearner), "only a server loses updates"
+        if newest is None:
+            raise lost
+        self.loop.run(self._stop_playing)
+        try:
+            self.learner.renew()
+            start = self.go_on(newest)
+        except MulliganError:
+            raise lost from None
+        self.notices.append(f"{lost.loss}; the run went on from its checkpoint after {start} updates")
+        return start
+
+    async def _stop_playing(self) -> None:
+        """End all trials under way: a resumed run plays them again, with the same seeds."""
+        tasks = [playing.task for playing in self.playing.values()]
+        self.playing.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def begin(self) -> bool:
         """Warm start, then the first checkpoint; returns False where it was stopped before."""

@@ -9,7 +9,8 @@ divides each row's sum by the row's length and the step's sum by its number of r
 Which of the two a server does is measured when a run begins (`_measured_reduction`).
 
 Before the first step of an update the server computes logp_old (`forward`). Each `forward_backward` is awaited before
-the step is asked for: where gradients were lost the run ends, and goes on from its last checkpoint.
+the step is asked for: where gradients were lost there is no step (`UpdateLost`), and the run goes on from its last
+checkpoint with another model of the server (`renew`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import TimeoutError as NotYet
 from contextlib import suppress
+from itertools import count
 from typing import Any, Literal
 
 import httpx
@@ -35,7 +37,7 @@ from mulligan.algo.loss import (
     summarise,
 )
 from mulligan.engine.tinker import PATIENCE, TinkerEngine, connect, first_line, retry_config
-from mulligan.errors import MulliganError, UsageError
+from mulligan.errors import MulliganError, RequestFailed, UsageError
 from mulligan.training.config import Config
 from mulligan.training.optimisers import BETA1, Schedule
 from mulligan.training.processes import Processes
@@ -50,6 +52,17 @@ LONGEST = 3600.0
 """Seconds after which an answer no longer comes: the request was lost."""
 EPS = 1e-8
 """AdamW's, as in torch."""
+
+
+class UpdateLost(MulliganError):
+    """The server lost a part of an update, so that only what was saved before counts."""
+
+    def __init__(self, loss: str) -> None:
+        """loss: what was lost, and why."""
+        self.loss = loss
+        super().__init__(
+            f"{loss}; the weights are those of the last checkpoint: continue with --resume (in Python resume=True)"
+        )
 
 
 class RemoteLearner:
@@ -69,12 +82,28 @@ class RemoteLearner:
         self.client = self._created()
         self.engine = TinkerEngine(None, slots=slots or config.engine.slots, context=context)
         self.reduction: Reduction = "sum"
+        self.vocabulary = 0
+        """Tokens that a model has, for probes; 0 before the run begins."""
+        self.copies = count()
+        """Numbers of copies: a server takes each name of a model once."""
 
     def begin(self, vocabulary: int) -> None:
         """Measure how the server adds up losses, with tokens below `vocabulary`, and leave the weights as they were."""
+        self.vocabulary = vocabulary
         start = self.saved("start")["state"]
-        self.reduction = self._measured_reduction(vocabulary)
+        self._clear_gradients()
+        self.reduction = self._measured_reduction()
         self.load(start)
+
+    def renew(self) -> None:
+        """Take another model of the server in place of one that lost an update. `load` comes next."""
+        with suppress(RequestFailed):
+            self.engine.settle()
+        self.engine.under_way.clear()
+        self.close()
+        self.service = connect(self.url)
+        self.client = self._created()
+        self._clear_gradients()
 
     def close(self) -> None:
         """Free the server's memory: it would keep the model for minutes, and some servers have room for few."""
@@ -183,11 +212,8 @@ class RemoteLearner:
             except Exception as error:
                 raise self._lost(call, first_line(error)) from error
 
-    def _lost(self, call: str, reason: str) -> MulliganError:
-        return MulliganError(
-            f"the Tinker server at {self.url} lost {call} ({reason}); the weights are those of the last checkpoint: "
-            "continue with --resume (in Python resume=True)"
-        )
+    def _lost(self, call: str, reason: str) -> UpdateLost:
+        return UpdateLost(f"the Tinker server at {self.url} lost {call} ({reason})")
 
     def publish(self) -> None:
         """Have the sampler draw from the weights as they are now."""
@@ -204,27 +230,27 @@ class RemoteLearner:
         sampler = self._answer(self.client.save_weights_for_sampler(name), "save_weights_for_sampler")
         return {"state": str(state.path), "sampler": str(sampler.path)}
 
+    def copy_from(self, other: RemoteLearner) -> None:
+        """Take the weights and the optimiser of another model of the server."""
+        self.load(other.saved(f"copied-{next(other.copies)}")["state"])
+
     def load(self, path: str) -> None:
         """Have the server load weights and optimiser that it has saved, and draw from them."""
         self._answer(self.client.load_state_with_optimizer(path), "load_state")
         self.publish()
 
-    def _measured_reduction(self, vocabulary: int) -> Reduction:
+    def _clear_gradients(self) -> None:
+        """Use up what an earlier model may have left: SkyRL on JAX frees its place, and keeps the place's gradients."""
+        self._probed(8)
+
+    def _measured_reduction(self) -> Reduction:
         """Whether losses are added up: the gradient of one token then stays as it is in a longer row.
 
         A row of 8 tokens, then of 24, beside one of 16 without advantage; averaged within rows the second gradient is a
         third of the first. A server that tells no norm of gradients is taken at its protocol's word.
         """
-        from tinker import types
-
-        norms = []
-        ids = [number % vocabulary for number in range(25)]
-        for length in (8, 24):
-            rows = [_probe(ids[: length + 1], 1.0, vocabulary), _probe(ids[:17], 0.0, vocabulary)]
-            self._passed("forward_backward", rows)
-            output = self._answer(self.client.optim_step(types.AdamParams(learning_rate=0.0)), "optim_step")
-            norms.append(_gradient_norm(output).get("grad_norm", 1.0))
-        ratio = norms[0] / norms[1] if norms[1] else math.nan
+        short, long = self._probed(8), self._probed(24)
+        ratio = short / long if long else math.nan
         if abs(ratio - 1.0) < 0.05:
             return "sum"
         if abs(ratio - 3.0) < 0.15:
@@ -233,6 +259,16 @@ class RemoteLearner:
             f"the Tinker server at {self.url} averages gradients in a way that is not known: that of one token is "
             f"{ratio:.3g} times as large in a row of 8 as in one of 24 (1 for sums of tokens, 3 for means of rows)"
         )
+
+    def _probed(self, length: int) -> float:
+        """The norm of the gradients of a row of so many tokens, after a step of rate 0; 1 where no norm is told."""
+        from tinker import types
+
+        ids = [number % self.vocabulary for number in range(25)]
+        rows = [_probe(ids[: length + 1], 1.0, self.vocabulary), _probe(ids[:17], 0.0, self.vocabulary)]
+        self._passed("forward_backward", rows)
+        output = self._answer(self.client.optim_step(types.AdamParams(learning_rate=0.0)), "optim_step")
+        return _gradient_norm(output).get("grad_norm", 1.0)
 
 
 def datum(row: Row, advantages: Sequence[float]) -> Any:

@@ -174,6 +174,8 @@ def _check_remote(config: Config) -> None:
         raise ParameterError("backend.kind = tinker needs an estimator without a critic (got algo.estimator = ppo)")
     if config.engine.kind != "auto":
         raise ParameterError(f"engine.kind must be auto where backend.kind = tinker (got {config.engine.kind})")
+    if config.population.agents and "trial.temperature" in config.population.vary:
+        raise ParameterError("population.vary must not name trial.temperature where backend.kind = tinker")
     refused: dict[str, tuple[Any, Any, str]] = {
         "algo.kl_weight": (config.algo.kl_weight, 0, "its servers compute no KL to a reference"),
         "algo.entropy_weight": (config.algo.entropy_weight, 0, "its servers give no entropy bonus"),
@@ -181,7 +183,7 @@ def _check_remote(config: Config) -> None:
         "trial.temperature": (config.trial.sampling.temperature, 1, "its log-probabilities are those at 1"),
         "warmstart.steps": (config.warmstart.steps, 0, "begin with a model that was warmed up before"),
         "run.random_trials": (config.run.random_trials, 0, "all trials are the agent's own"),
-        "population.agents": (config.population.agents, 0, "agents copy each other's weights here"),
+        "population.past": (config.population.past, 0, "a server may have one copy of an agent's weights"),
         "model.lora_rank": (config.model.lora_rank, 0, "backend.rank is the adapter's rank"),
     }
     for key, (value, only, reason) in refused.items():

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from typing import Any
 
+from mulligan.envs import registry
+from mulligan.errors import UsageError
+from mulligan.eval.optimum import mean_optimum
 from mulligan.eval.passk import DIVERSITY_TRIALS, diversity, pass_at
 from mulligan.policy.base import Policy
 from mulligan.rollout.collect import Job, collect
@@ -25,6 +28,8 @@ RETRIES = 2
 KEPT_TASKS = 16
 """Tasks of each environment whose trials a run folder keeps at every validation: the same ones, so that the play of one
 task can be followed from update to update."""
+MOST_OPTIMUM = (100, 200_000)
+"""Most worlds of a game, and most outcomes of its beliefs, whose optimum is computed: a few seconds, once a run."""
 TRIALS_AT_A_TIME = 1024
 """Trials under way of each update. The engine's slots set the pace; this bounds the conversations in memory."""
 
@@ -70,6 +75,9 @@ class Validation:
         metrics = {f"validation/p@{k}": share for k, share in enumerate(pass_at(trials, self.episodes), 1)}
         if failed := sum(trial.failed for trial in trials):  # they count as not solved
             metrics["validation/failed"] = float(failed)
+        if self.optimum:
+            reached = [sum(episode.value for episode in trial.episodes) for trial in trials]
+            metrics["validation/share_of_optimum"] = sum(reached) / len(reached) / self.optimum
         if self.config.diversity_tasks:
             again = [
                 replace(job, seed=derive(job.seed, "diversity", number), index=number)
@@ -79,6 +87,26 @@ class Validation:
             ]
             metrics["validation/diversity"] = diversity(self._played(again, 1))
         return metrics, [without_tokens(trial) for trial in self._to_keep(trials)]
+
+    @cached_property
+    def optimum(self) -> float | None:
+        """The highest sum of the attempts' returns that any agent can expect, the mean over the tasks; None where it is
+        not known: the game has no model or too large a one, or later episodes are of other tasks.
+
+        Of games against opponents it is not taken: luck would hide the share on as few tasks as validation has.
+        """
+        settings, value, count = replace(self.settings, episodes=self.episodes), 0.0, 0
+        for name, jobs in self.jobs.items():
+            if not jobs:
+                continue
+            if registry.spec(name).kind == "versus" or jobs[0].related:
+                return None
+            try:
+                play = mean_optimum([job.task for job in jobs], settings, 1.0, MOST_OPTIMUM)
+            except UsageError:
+                return None
+            value, count = value + play.value() * len(jobs), count + len(jobs)
+        return value / count
 
     def _to_keep(self, trials: list[Trial]) -> Iterator[Trial]:
         """`trials` are in the order of the jobs."""

@@ -324,6 +324,29 @@ def test_diversity_is_looked_at_where_it_is_asked_for(tmp_path):
     assert all(0.0 < nats < 3.47 for nats in shown)
 
 
+def test_validation_tells_the_share_of_the_optimum(tmp_path):
+    """Of four arms one pays 1, and a trial ends with it: three attempts are worth .25 + .25 + .25 at most."""
+    run = replace(small().run, validate_every=1, validation_tasks=20)
+    folder = train(brief(run=run, task=TaskConfig(env="bandit", params={"arms": 4})), tmp_path / "run")
+    for line in metrics(folder):
+        assert line["validation/share_of_optimum"] == pytest.approx(line["validation/p@3"] / 0.75)
+
+
+def test_games_without_a_known_optimum_have_no_share_of_it(tmp_path):
+    """6x6 MineSweeper has too many boards; of rock-paper-scissors luck would hide it; related tasks change."""
+    for number, task in enumerate(
+        (
+            TaskConfig(env="minesweeper", params={"turns": 1}),
+            TaskConfig(env="rps", params={"throws": 1}),
+            TaskConfig(env="bandit", params={"arms": 4}, related=True),
+        )
+    ):
+        run = replace(small().run, updates=0, validation_tasks=2)
+        (line,) = metrics(train(brief(run=run, task=task), tmp_path / str(number)))
+        assert "validation/p@1" in line
+        assert "validation/share_of_optimum" not in line
+
+
 def test_the_same_validation_trials_are_kept_at_every_validation(tmp_path, monkeypatch):
     """By these one task is followed from update to update: few, and without their tokens."""
     monkeypatch.setattr(validation, "KEPT_TASKS", 2)

@@ -149,7 +149,7 @@ def test_nothing_to_imitate_is_said_at_once(tmp_path, monkeypatch):
 def test_a_warm_start_alone_is_validated_once(tmp_path):
     run = train(small(run=RunConfig(updates=0, threads=1, validation_tasks=6)), tmp_path / "warm")
     (line,) = metrics(run)
-    assert list(line) == ["update", "validation/p@1", "validation/p@2", "validation/p@3"]
+    assert list(line) == ["update", *(f"validation/{name}" for name in ("p@1", "p@2", "p@3", "share_of_optimum"))]
     assert line["update"] == 0
     assert checkpoint.newest(run).name == "update-00000"
     train(None, run, resume=True)  # not twice
