@@ -10,6 +10,7 @@ Each round asks for every person's locker. Whoever runs the lockers says afterwa
 from __future__ import annotations
 
 import os
+import secrets
 import sys
 
 import httpx
@@ -21,11 +22,12 @@ LOCKERS = {"Maria": "17", "Tom": "42", "Ana": "86", "Ken": "63", "Lea": "25", "B
 def run(base_url: str, model: str = "m", rounds: int = 3, people: int = len(LOCKERS)) -> list[float]:
     """Ask for the lockers of the first `people` persons, `rounds` times; returns the share of right answers a round."""
     client = OpenAI(base_url=base_url, api_key=os.environ.get("OPENAI_API_KEY", "none"), timeout=600)
+    this_run = secrets.token_hex(4)  # an episode ends once, so that each run has its own
     shares = []
     for number in range(rounds):
         right = 0
         for name, locker in list(LOCKERS.items())[:people]:
-            episode = f"{name}-{number}"
+            episode = f"{name}-{number}-{this_run}"
             answered = client.chat.completions.create(
                 model=model,
                 messages=[{"role": "user", "content": f"What is the locker number of {name}?"}],

@@ -2,7 +2,7 @@
 
 Two kinds of stream. In the first, classes have four strategies with unknown chances; the best differs from class to
 class and changes half-way. In one class more the notes only distract: with any, whatever they say, most of the chance
-of success is lost. In the second kind, games of this package are played: the same worlds come
+of success is lost. In the second kind, games of this package are played (`memory_games.py`): the same worlds come
 again (controlled), or each comes once (naive).
 
 The player is a script. It counts votes: each line of what it is shown speaks for what it calls good, and against what
@@ -28,22 +28,20 @@ from typing import Any
 import numpy as np
 from journal_tables import Rows, write
 from memory_forms import LastTranscripts, Lesson, Memory, Nothing, OurJournal, Playbook, ReasoningBank, Reflexion
+from memory_games import GAMES, play
 
-import mulligan
-from mulligan.envs import registry
 from mulligan.eval.intervals import student
 from mulligan.journal.budget import Budget
 from mulligan.journal.note_store import class_totals
 from mulligan.policy.base import estimate_tokens
 
-SEEDS, EPISODES, CHANGE = 20, 80, 40
+SEEDS, EPISODES, CHANGE = 20, 160, 80
 CLASSES, DISTRACTING = ("refund", "invoice"), "distracting"
 STRATEGIES = ("ask", "look", "wait", "escalate")
 GOOD, POOR = 0.8, 0.3
 DISTRACTED = 0.6
 """What any notes cost in the distracting class, where every strategy is good for 0.75."""
 WORLDS, TIMES = 8, 3
-GAMES = {"bandit": {"arms": 6}, "minesweeper": {"rows": 3, "cols": 3, "mines": 2, "view": "compact"}}
 FORMS: dict[str, Callable[[Path], Memory]] = {
     "nothing": lambda folder: Nothing(),
     "last transcripts": lambda folder: LastTranscripts(),
@@ -146,32 +144,13 @@ def games(memory: Memory, seed: int, env: str, controlled: bool) -> float:
     for number, place in enumerate(order.tolist()):
         world = place % WORLDS if controlled else place
         rng = np.random.default_rng([seed, number, 8])
-        rewards.append(_play(memory, env, seed * 1_000 + world, f"board {world}", rng))
+        name = f"board {world}"
+        rewards.append(play(memory, env, seed * 1_000 + world, name, partial(_chosen, name, rng)))
     return fmean(rewards)
 
 
-def _play(memory: Memory, env: str, seed: int, place: str, rng: np.random.Generator) -> float:
-    task = mulligan.make_task(env, seed=seed, params=GAMES[env])
-    world = registry.spec(env).build(task)
-    world.reset()
-    legal = [_plain(reply) for reply in world.legal()]
-    text, told = memory.read(f"{env} {place}", env, legal)
-    done: list[str] = []
-    for _ in range(task.turns):
-        options = [_plain(reply) for reply in world.legal()]
-        name = picked(text, told if not done else "", place, options, rng)
-        step = world.step(f"<action>{name}</action>")
-        is_bad = (step.done or env == "bandit") and not step.won
-        done.append(f"{name} was {'bad' if is_bad else 'good'}")
-        if step.done:
-            break
-    advice = "; ".join(re.sub(r"(\w+) was good", r"use \1", re.sub(r"(\w+) was bad", r"not \1", each)) for each in done)
-    memory.write(f"{env} {place}", env, Lesson(advice, "; ".join(done), place, float(step.won)))
-    return float(step.won)
-
-
-def _plain(reply: str) -> str:
-    return re.sub(r"</?action>", "", reply)
+def _chosen(place: str, rng: np.random.Generator, text: str, options: Sequence[str]) -> str:
+    return picked(text, "", place, options, rng)
 
 
 def one(form: str, seed: int) -> dict[str, Any]:

@@ -71,7 +71,7 @@ def _counted(journal: Journal) -> list[dict[str, object]]:
     [
         ("sqlite", 3, 16, 3),
         pytest.param("postgresql", 4, 200, 20, marks=pytest.mark.journal),
-        pytest.param("sqlite", 8, 2_000, 40, marks=pytest.mark.journal),
+        pytest.param("sqlite", 8, 250, 20, marks=pytest.mark.journal),
         pytest.param("sqlite", 8, 10_000, 200, marks=pytest.mark.journal_full),
     ],
     indirect=["database"],

@@ -264,13 +264,13 @@ def test_a_class_in_which_notes_hurt_is_switched_off_and_says_so(make, caplog):
     store_outcomes(journal, [True, False] * 30, [0.0, 1.0] * 30, chance=0.5)
     with caplog.at_level(logging.WARNING, "mulligan.journal"):
         play(journal, 1.0)
-    assert "class refund: the journal is off since" in caplog.text
+    assert "class refund: the journal has been off for" in caplog.text
     journal.add_note("refund", plan="misleading")
     later = [journal.episode("a", "refund", id=str(number)) for number in range(12)]
     assert sum(ep.journal_on for ep in later) <= 4  # still tried in the hold-out, which is reversed now
     assert {ep.context() != "" for ep in later if ep.journal_on} <= {True}
     off = next(ep for ep in later if not ep.journal_on)
-    assert "the journal is off since" in off.why()
+    assert "the journal has been off for" in off.why()
     assert next(journal.episodes(id=off.id)).chance == pytest.approx(0.1)
 
 

@@ -57,3 +57,30 @@ def test_every_memory_learns_within_its_budget(memories, tmp_path):
             memory.write(f"refund {episode}", "refund", lesson)
         memories._close(memory)
         assert (right >= 15) == (name != "nothing"), (name, right)
+
+
+@pytest.mark.parametrize("env", ["bandit", "minesweeper", "alfworld", "webshop"])
+def test_a_lesson_about_the_same_world_makes_the_player_win_more_often(memories, env):
+    """Eight attempts at each of four worlds, by a player that is shown all earlier lessons about it, or none."""
+
+    class All(memories.Nothing):
+        def __init__(self) -> None:
+            self.lines: dict[str, list[str]] = {}
+
+        def read(self, task, kind, options):
+            return "\n".join(self.lines.get(task, [])), ""
+
+        def write(self, task, kind, lesson):
+            self.lines.setdefault(task, []).append(lesson.advice)
+
+    def wins(memory) -> float:
+        total = 0.0
+        for attempt in range(8):
+            for world in range(4):
+                rng = np.random.default_rng([attempt, world])
+                place = f"board {world}"
+                choose = memories.partial(memories._chosen, place, rng)
+                total += memories.play(memory, env, world, place, choose)
+        return total
+
+    assert wins(All()) > wins(memories.Nothing()) + 3

@@ -62,6 +62,24 @@ def test_some_arms_and_some_seeds_can_be_chosen():
         chosen(work, ["metaRL"], [0])
 
 
+NOTED = {"trial.memory": "reflection"}
+
+
+def test_the_player_of_a_writer_is_an_earlier_arm_or_the_warm_start_and_is_named_as_seen_from_the_arm():
+    first, second = Arm("first", NOTED, player="meta-RL"), Arm("second", NOTED, player="warm start")
+    work = _plan(Arm("meta-RL", NOTED), first, second, seeds=(0, 1))
+    by_name = {(each.name, each.seed): each for each in work}
+    for seed in (0, 1):
+        warm, player = by_name["warm start", seed].folder, by_name["meta-RL", seed].folder
+        assert by_name["first", seed].needs == [warm, player]
+        assert by_name["second", seed].needs == [warm, warm]
+        assert by_name["first", seed].settings["run.player"] == f"../{player.name}"
+        assert by_name["second", seed].settings["run.player"] == f"../{warm.name}"
+    assert "run.player" not in by_name["warm start", 0].settings
+    part = chosen(work, ["first"], [1])  # what its player starts from comes along
+    assert [(each.name, each.seed) for each in part] == [("warm start", 1), ("meta-RL", 1), ("first", 1)]
+
+
 def test_all_arms_are_evaluated_on_trials_as_long_as_the_longest_that_one_trains_on():
     work = _plan(Arm("RL", {"trial.episodes": "1"}), Arm("meta-RL", {"trial.episodes": "4"}))
     assert [each.evaluation["episodes"] for each in work] == [4, 4, 4]  # the warm start, RL, meta-RL
@@ -97,6 +115,9 @@ def test_without_a_warm_start_an_arm_starts_by_itself():
         ("seeds = [true]\n[arms.a]", ParameterError, "seeds"),
         ("tasks = true\n[arms.a]", ParameterError, "tasks"),
         ("[also.'!']\n[arms.a]", ParameterError, "further"),
+        ("[arms.a]\nplayer = 3", ParameterError, "player"),
+        ("[arms.a]\nplayer = 'b'\n[arms.b]", UnknownName, "player .an earlier arm. of arm 'a' 'b'"),
+        ("[arms.a]\nplayer = 'a'", UnknownName, "known: warm start"),
         ("[also.'x, y']\n[also.z]\n[arms.a]\nalso = ['q']", UnknownName, "known: 'x, y', 'z'"),
     ],
 )
@@ -128,6 +149,10 @@ def test_a_wrong_setting_is_found_before_anything_runs(tmp_path):
         (Sweep([Arm("a", also=["b"])], tasks=4, also={"b": {"episodes": 4.5}}), "episodes"),
         (Sweep([Arm("a", also=["b"])], tasks=4, also={"b": {"episodes": True}}), "episodes"),
         (Sweep([Arm("a", also=["b"])], tasks=4, also={"b": {"temperature": -1}}), "temperature"),
+        (Sweep([Arm("a", player="warm start")]), r"run\.player needs .* trial\.memory = reflection"),
+        (Sweep([Arm("a", NOTED | {"warmstart.steps": "0"}, player="warm start")]), r"its warm start is to play"),
+        (Sweep([Arm("a", also=["b"])], tasks=4, also={"b": {"writer": "expert"}}), r"\(got 'expert' and history\)"),
+        (Sweep([Arm("a", NOTED, also=["b"])], tasks=4, also={"b": {"writer": 3}}), r"\(got 3 and reflection\)"),
         (Sweep([Arm("a", {"task.env": "minesweeper:2,sokoban:1"})]), r"task\.env"),
     ],
 )

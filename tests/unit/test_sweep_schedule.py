@@ -125,6 +125,12 @@ while not (folder.parent / "told").exists():
 """
 
 
+AFTER_THE_PLAYER = """
+import pathlib, sys
+assert (pathlib.Path(sys.argv[1]).parent / "player" / "arm.json").exists()
+"""
+
+
 @pytest.fixture
 def begin(monkeypatch):
     """Have each worker run the program of its name."""
@@ -160,6 +166,24 @@ def test_an_arm_that_fails_costs_the_others_nothing(tmp_path, begin, monkeypatch
     assert [name for name in ("a", "b", "last") if (tmp_path / name / "arm.json").exists()] == ["a", "b", "last"]
     assert not (tmp_path / "lost").exists()
     assert "the others go on" in told.text
+
+
+def test_a_writer_waits_for_its_player_and_is_given_up_with_it(tmp_path, begin, capsys):
+    """Also where the player itself could not begin: what it starts from failed."""
+    begin({"warm": TRAINED, "bad": DEAF, "player": TRAINED, "writer": TRAINED})
+    warm, bad, player = (tmp_path / name for name in ("warm", "bad", "player"))
+    work = [
+        _work(tmp_path, "warm"),
+        _work(tmp_path, "bad"),
+        Work("player", 0, player, {}, "test", bad, {}),
+        Work("writer", 0, tmp_path / "writer", {}, "test", warm, {}, player=player),
+    ]
+    with pytest.raises(MulliganError, match="not begun without it: 'player' with seed 0, 'writer' with seed 0"):
+        run_work(work, 4, _ignore)
+    assert not (tmp_path / "writer").exists()
+    begin({"player": TRAINED, "writer": AFTER_THE_PLAYER + TRAINED})
+    played = Work("player", 0, player, {}, "test", warm, {})
+    assert len(run_work([work[0], played, work[3]], 4, _ignore)) == 3
 
 
 def test_all_that_failed_are_named(tmp_path, begin):

@@ -342,12 +342,12 @@ def harms(
 def _words(switches: Sequence[int], episodes: int) -> str:
     if not switches:
         return "the journal is on: nothing shows that it hurts"
-    ago = episodes - switches[-1]
-    if len(switches) % 2:
-        return (
-            f"the journal is off since {ago} episodes: outcomes with it were worse; it is still tried in the hold-out"
-        )
-    return f"the journal is on again since {ago} episodes: outcomes with it were better in the hold-out"
+    ago, is_off = episodes - switches[-1], len(switches) % 2
+    what = "off" if is_off else "on again"
+    since = f"is {what} from now on" if not ago else f"has been {what} for {ago} episode{'s' * (ago > 1)}"
+    if is_off:
+        return f"the journal {since}: outcomes with it were worse; it is still tried in the hold-out"
+    return f"the journal {since}: outcomes with it were better in the hold-out"
 
 
 @dataclass(frozen=True, slots=True)

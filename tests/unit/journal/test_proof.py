@@ -238,7 +238,9 @@ def test_an_interval_below_zero_switches_off():
     verdict = harms(on, rewards, [0.5] * 100)
     assert verdict.switches[0] <= below
     assert not verdict.on
-    assert verdict.words.startswith(f"the journal is off since {100 - verdict.switches[0]} episodes")
+    assert verdict.words.startswith(f"the journal has been off for {100 - verdict.switches[0]} episodes: ")
+    then = verdict.switches[0]
+    assert harms(on[:then], rewards[:then], [0.5] * then).words.startswith("the journal is off from now on: ")
 
 
 def test_every_switch_needs_more_evidence_than_the_one_before():

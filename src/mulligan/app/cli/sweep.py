@@ -36,6 +36,9 @@ _EPILOG = """The file:
   "run.group" = 24
   also = ["4 mines"]                 # takes part in it
   [arms."meta-RL"]
+  [arms."writer for meta-RL"]        # the arm "meta-RL" plays, frozen; this one trains who writes its notes
+  player = "meta-RL"                 # or "warm start"; trial.memory must be reflection or both
+  also = ["scripted writer"]         # [also."scripted writer"] writer = "expert:1:1", or any policy, or "untrained"
 
 Results: RUN/table.json and RUN/table.md, as `mulligan compare RUN` shows them. The same command continues an
 interrupted sweep. Arms that were begun keep their settings and their place in the file; new ones come at its end."""

@@ -21,9 +21,10 @@ from mulligan.rollout.tasksets import tasks_of
 from mulligan.settings import settings_of, with_values
 from mulligan.training.config import Config, shown_memories
 from mulligan.training.resolve import differences, flat, flat_settings, in_words, read_toml, resolve
+from mulligan.trial.memory import shows_reflection
 from mulligan.trial.settings import TrialSettings, evaluated_episodes
 
-WARM_START = "warm start"
+WARM_START, UNTRAINED = "warm start", "untrained"
 ORDER, RESULT = "order.json", "arm.json"
 """What an arm has in its folder when it is begun, and when it is done."""
 
@@ -37,6 +38,8 @@ class Arm:
     """Dotted keys, as on the command line, on top of the sweep's own."""
     also: Sequence[str] = ()
     """Further evaluations of the sweep that it takes part in."""
+    player: str = ""
+    """An earlier arm, or "warm start", that plays in this one, frozen: the arm trains who writes its notes."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +57,8 @@ class Sweep:
     settings: Mapping[str, str] = field(default_factory=dict)
     """Of all arms."""
     also: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Further evaluations, by name: settings of trials or parameters of the environment that they change, and
-    `controls`."""
+    """Further evaluations, by name: settings of trials or parameters of the environment that they change, `controls`,
+    and `writer`, who writes the notes: any policy, or "untrained", the weights that the arm starts from."""
 
     def __post_init__(self) -> None:
         if {type(seed) for seed in self.seeds} != {int} or len(set(self.seeds)) < len(self.seeds):
@@ -80,6 +83,9 @@ class Sweep:
             for name in arm.also:
                 if name not in self.also:
                     raise UnknownName("further evaluation", name, self.also)
+            earlier = [WARM_START, *names[: names.index(arm.name)]]
+            if arm.player and arm.player not in earlier:
+                raise UnknownName(f"player (an earlier arm) of arm {arm.name!r}", arm.player, earlier)
 
 
 @dataclass(frozen=True)
@@ -96,6 +102,13 @@ class Work:
     """Folder of its warm start."""
     evaluation: Mapping[str, Any]
     threads: int = 1
+    player: Path | None = None
+    """Folder of the run that plays, where this one trains who writes its notes."""
+
+    @property
+    def needs(self) -> list[Path]:
+        """Folders whose weights must be there first."""
+        return [folder for folder in (self.after, self.player) if folder is not None]
 
     @property
     def order(self) -> dict[str, Any]:
@@ -123,8 +136,10 @@ def read_sweep(path: str | Path) -> Sweep:
     for name, table in tree.pop("arms", {}).items():
         if not isinstance(table, dict):
             raise ParameterError(f"arms.{name}{where} must be a table, [arms.{name}] (got {table!r})")
-        also = table.pop("also", ())
-        arms.append(Arm(name, _flags(table, f"arms.{name}", where), also))
+        also, player = table.pop("also", ()), table.pop("player", "")
+        if not isinstance(player, str):
+            raise ParameterError(f"arms.{name}.player{where} must be a text (got {player!r})")
+        arms.append(Arm(name, _flags(table, f"arms.{name}", where), also, player))
     return Sweep(arms, **{**tree, "settings": _flags(tree.get("settings", {}), "settings", where)})
 
 
@@ -132,13 +147,15 @@ def plan_work(sweep: Sweep, folder: Path, *, warm_threads: int = 1) -> list[Work
     """Everything to run, in an order in which nothing waits for what comes later; all settings are checked here."""
     protocol = {"tasks": sweep.tasks, "seed_set": sweep.seed_set, "controls": list(sweep.controls)}
     settings = {arm.name: {"run.threads": "1", **sweep.settings, **arm.settings} for arm in sweep.arms}
-    configs = {name: resolve(sweep.preset, None, flags) for name, flags in settings.items()}
+    players = {arm.name: {"run.player": arm.player} if arm.player else {} for arm in sweep.arms}
+    configs = {name: resolve(sweep.preset, None, flags | players[name]) for name, flags in settings.items()}
     longest = max(config.trial.episodes for config in configs.values())
     if evaluated_episodes(longest) > evaluated_episodes(1):
         protocol["episodes"] = longest  # RL's arms too: all are compared on the same trials
     _check_evaluations(sweep, configs)
     warm_starts = _warm_starts(sweep, configs)
     planned: dict[Path, Work] = {}
+    folders: dict[tuple[str, int], Path] = {}
     for seed in sweep.seeds:
         for arm_number, arm in enumerate(sweep.arms, 1):
             flags, evaluation = {**settings[arm.name], "run.seed": str(seed)}, {**protocol, "seed": seed}
@@ -154,9 +171,13 @@ def plan_work(sweep: Sweep, folder: Path, *, warm_threads: int = 1) -> list[Work
                     flags["model.lora_rank"] = "0"  # the warm start's adapter is trained on
             if arm.also:
                 evaluation = {**evaluation, "also": {name: dict(sweep.also[name]) for name in arm.also}}
+            player = start if arm.player == WARM_START else folders.get((arm.player, seed))
+            if player is not None:
+                flags["run.player"] = f"../{player.name}"
             short = re.sub(r"[^a-z0-9.]+", "-", arm.name.lower()).strip("-")
             path = folder / f"{arm_number:02d}-{short}-seed{seed}"
-            planned[path] = Work(arm.name, seed, path, flags, sweep.preset, start, evaluation)
+            folders[arm.name, seed] = path
+            planned[path] = Work(arm.name, seed, path, flags, sweep.preset, start, evaluation, player=player)
     return list(planned.values())
 
 
@@ -168,7 +189,9 @@ def chosen(work: Sequence[Work], only: Sequence[str], seeds: Sequence[int]) -> l
         if name not in names:
             raise UnknownName("arm", name, names)
     picked = [each for each in arms if each.name in (only or names) and each.seed in seeds]
-    needed = {each.folder for each in picked} | {each.after for each in picked}
+    needed = {each.folder for each in picked}
+    for each in reversed(work):  # whoever is needed comes earlier
+        needed |= {*each.needs} if each.folder in needed else set()
     return [each for each in work if each.folder in needed]
 
 
@@ -227,11 +250,19 @@ def _check_evaluations(sweep: Sweep, configs: Mapping[str, Config]) -> None:
         if "," in config.task.env:
             message = f"task.env of arm {arm.name!r} must be one environment, not a mixture (got {config.task.env})"
             raise ParameterError(message)
+        if arm.player == WARM_START and not config.warmstart.steps:
+            raise ParameterError(f"warmstart.steps of arm {arm.name!r} must be >= 1: its warm start is to play (got 0)")
         if config.run.updates < 1:
             raise ParameterError(f"run.updates of arm {arm.name!r} must be >= 1 (got {config.run.updates})")
         settings, params = as_trained(config, config.task.env)
         for changes in ({}, *(sweep.also[name] for name in arm.also)):
-            _, more_params = changed_trial(settings, changes)
+            changed, more_params = changed_trial(settings, changes)
+            writer = changes.get("writer", UNTRAINED)
+            if not isinstance(writer, str) or ("writer" in changes and not shows_reflection(changed.memory_mode)):
+                raise ParameterError(
+                    f"a further evaluation of arm {arm.name!r} with a writer needs its name, and a memory that shows "
+                    f"reflections (got {writer!r} and {changed.memory_mode})"
+                )
             worlds = f"{config.task.env} {params} {more_params}"
             if worlds not in checked:
                 tasks_of(config.task.env, sweep.tasks, sweep.seed_set, {**params, **more_params})
@@ -242,7 +273,7 @@ def changed_trial(settings: TrialSettings, changes: Mapping[str, Any]) -> tuple[
     """How trials of a further evaluation are played, and the environment's parameters that it changes."""
     trial = settings_of(TrialSettings)
     values = {name: trial[name].check(value) for name, value in changes.items() if name in trial}
-    params = {name: value for name, value in changes.items() if name not in (*trial, "controls")}
+    params = {name: value for name, value in changes.items() if name not in (*trial, "controls", "writer")}
     return with_values(settings, values), params
 
 

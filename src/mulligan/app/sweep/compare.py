@@ -44,9 +44,11 @@ class Entry:
 
     @property
     def topic(self) -> str:
-        """The further evaluation's name without memories: what else than the memory it may have changed."""
+        """The further evaluation's name without memories: what it may have changed beside the memory and its writer."""
         if self.repeated is not None:
             return self.repeated.topic
+        if all("writer" in part for part in self.parts.values()):  # who writes the notes is as what they are
+            return ""
         return ", ".join(word for word in self.further.split(", ") if word not in MEMORIES)
 
     @property

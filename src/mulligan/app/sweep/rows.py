@@ -31,11 +31,11 @@ from mulligan.training.resolve import from_run, resolve
 
 Row = dict[str, Any]
 TABLE, EVALUATION = "table.json", "result.json"
-RETRIES = "independent"
+RETRIES, WRITER = "independent", "writer"
 _NAMED = ("env", "name", "seed", "p")
 _PART = ("p", "ci", "valid", "outcomes", "tasks_digest")
 _CEILINGS = ("static", "optimal", "clairvoyant", "strata", "weights")
-_OF_A_SEED = ("run.seed", "model.name")
+_OF_A_SEED = ("run.seed", "model.name", "run.player")
 """Settings that differ from seed to seed, and say nothing about an arm."""
 
 
@@ -126,10 +126,11 @@ def arm_rows(arm: Mapping[str, Any], folder: Path, classes: bool) -> list[Row]:
     config, name = _config(arm, folder), arm["name"]
     is_warm_start = name.startswith(WARM_START)
     method = WARM_START if is_warm_start else "RL" if config.trial.episodes == 1 else "meta-RL"
+    method = WRITER if config.run.player else method
     changes = {key: value for key, value in arm["settings"].items() if key not in _OF_A_SEED}
     further = arm.get("also", {})
     also = _classes(arm) if classes else {}
-    also |= {name: _evaluation(each["main"], each["controls"]) for name, each in further.items()}
+    also |= {name: _evaluation(each["main"], each["controls"]) | _writer(arm, name) for name, each in further.items()}
     for name_of_further, each in further.items() if classes else ():
         also |= {f"{name_of_further}, {name_of_class}": part for name_of_class, part in _classes(each).items()}
     row = {
@@ -210,6 +211,13 @@ def _evaluation(main: Mapping[str, Any], controls: Mapping[str, Mapping[str, Any
         "controls": {name: control["p"] for name, control in controls.items()},
         "control_outcomes": {name: each["outcomes"] for name, each in controls.items() if each.get("outcomes")},
     }
+
+
+def _writer(arm: Mapping[str, Any], further: str) -> Row:
+    """Who wrote the notes in a further evaluation that changed nothing else."""
+    changed = arm["evaluation"].get("also", {}).get(further, {})
+    changes = {key: value for key, value in changed.items() if key != "controls"}
+    return changes if [*changes] == ["writer"] else {}
 
 
 def _trained(folder: Path) -> Row:

@@ -103,7 +103,7 @@ class _Scheduler:
         for each in list(self.waiting):
             free = self.cores - sum(process.work.threads for process in self.running.values())
             fits = not self.running or (each.threads <= free and not self.memory_is_short)
-            if fits and (each.after is None or each.after in self.trained):
+            if fits and self.trained.issuperset(each.needs):
                 self.waiting.remove(each)
                 self.running[each.folder] = _Process(each, self.reports)
                 for process in self.running.values():
@@ -132,7 +132,10 @@ class _Scheduler:
 
     def _give_up(self, work: Work, failure: str) -> None:
         """Note a failure, and leave out whoever waits to start from it."""
-        if lost := [each for each in self.waiting if each.after == work.folder]:
+        lost: list[Work] = []
+        for each in self.waiting:  # in which nobody waits for what comes later
+            lost += [each] * any(one.folder in each.needs for one in (work, *lost))
+        if lost:
             self.waiting = [each for each in self.waiting if each not in lost]
             failure = f"{failure}; not begun without it: {', '.join(map(_in_words, lost))}"
         self.failures.append(failure)

@@ -20,11 +20,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mulligan.app.sweep.arms import ORDER, RESULT, changed_trial, further_name
+from mulligan.app.sweep.arms import ORDER, RESULT, UNTRAINED, changed_trial, further_name
 from mulligan.errors import MemoryFull, MulliganError, RunFolderError, lacks_memory
 
 if TYPE_CHECKING:
     from mulligan.eval.run import EvalResult
+    from mulligan.policy.base import Policy
     from mulligan.training.config import Config
 
 SPENT = "spent.json"
@@ -137,8 +138,9 @@ def _evaluate(config: Config, folder: Path, protocol: Mapping[str, Any], report:
     evaluations."""
     from mulligan.eval.plan import EvalPlan, create_folder, open_folder
     from mulligan.eval.run import run_plan
-    from mulligan.players import as_trained, player_from
+    from mulligan.players import Plays, advised_by, as_trained, player_from, writer_from
     from mulligan.report.run import RunFolder
+    from mulligan.training.checkpoint import find_start
     from mulligan.training.resolve import from_run
 
     env = config.task.env
@@ -165,6 +167,14 @@ def _evaluate(config: Config, folder: Path, protocol: Mapping[str, Any], report:
     counts: dict[tuple[str, str], int] = {}
     report({"stage": EVALUATING, "done": 0, "total": total})
 
+    def advised(plan: EvalPlan, writer: str) -> Policy:
+        """The player with other notes; where the writer is a model, its engine lives as long as the evaluation."""
+        if writer == UNTRAINED:
+            writer = str(find_start(config.model.name, folder) or config.model.name)
+        plays = Plays(env, plan.params, plan.settings)
+        notes = writer_from(writer, device=config.model.device, plays=plays, **asdict(engine))
+        return advised_by(player, notes, plan.settings)
+
     def play(name: str, plan: EvalPlan) -> EvalResult:
         def progress(arm: str, done: int, of: int) -> None:
             counts[name, arm] = done
@@ -173,8 +183,11 @@ def _evaluate(config: Config, folder: Path, protocol: Mapping[str, Any], report:
 
         run = folder / (f"evaluation-{further_name(name)}" if name else "evaluation")
         is_begun = (run / "config.toml").is_file()
-        into = open_folder(plan, player.name, run) if is_begun else partial(create_folder, plan, player.name, run)
-        result = run_plan(plan, player, into, CONCURRENCY, progress=progress)
+        writer = evaluations[name].get("writer")
+        called = f"{folder}, advised by {writer}" if writer else str(folder)
+        into = open_folder(plan, called, run) if is_begun else partial(create_folder, plan, called, run)
+        policy = advised(plan, writer) if writer else player
+        result = run_plan(plan, policy, into, CONCURRENCY, progress=progress)
         for summary in (result.main, *result.controls.values()):
             if lacks_memory(summary.failure):  # no result; the trials that did not fail are kept
                 raise MemoryFull(f"memory ran out in {summary.failed} of {summary.trials} trials ({summary.failure})")
