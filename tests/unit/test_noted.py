@@ -20,6 +20,7 @@ from mulligan.training.config import TaskConfig
 from mulligan.training.loop import train
 from mulligan.trusted import trust
 from mulligan.types import Completion
+from mulligan.view.export import answers, question
 from mulligan.view.library import Library
 from mulligan.view.noted import moved
 from mulligan.view.tokens import pieces
@@ -141,6 +142,49 @@ def test_characters_of_several_tokens_stand_together():
 def test_how_much_moved_counts_what_is_no_move_too():
     assert moved((0.7, 0.2), (0.4, 0.2)) == pytest.approx(0.3)  # (.3 + 0 + |.9 - .6|) / 2
     assert moved((0.5, 0.5), (0.5, 0.5)) == 0
+
+
+def test_pages_without_a_server_have_it_for_trials_that_were_solved_later(folder):
+    """For the turns of the attempt that solved the task, as far as they fit; the same answers as a live page's."""
+    library = Library(folder, patience=60.0)
+    still = dict(answers(library, 100, 2, ["evaluated"]))
+    listed = still[question("run", run="evaluated")]["noted"]
+    trials = RunFolder.open(folder / "evaluated").trials("main")
+    later = [place for place, each in sorted(trials.items()) if each.solved_at] + [
+        place for place, each in sorted(trials.items()) if each.solved_at is None
+    ]
+    assert list(dict.fromkeys(each["place"] for each in listed)) == later[:2]
+    for place in later[:2]:
+        attempt = (trials[place].solved_at or 1) + 1
+        turns = range(1, len(trials[place].episodes[attempt - 1].turns) + 1)
+        assert still[question("trial", run="evaluated", arm="main", place=place)]["noted"] == [
+            [attempt, turn] for turn in turns
+        ]
+        for turn in turns:
+            where = {"run": "evaluated", "arm": "main", "place": place, "episode": attempt, "turn": turn}
+            live = asked(folder, "evaluated", "main", place, attempt, turn)
+            answer = still[question("noted", **where)]
+            assert {key: answer[key] for key in ("moves", "memories", "played")} == {
+                key: live[key] for key in ("moves", "memories", "played")
+            }
+            for kind, chances in live["chances"].items():
+                assert answer["chances"][kind] == pytest.approx(chances, abs=1e-6)
+            assert answer["shown"] == [*turns]
+            moved_there = next(each["moved"] for each in listed if (each["place"], each["turn"]) == (place, turn))
+            assert moved_there == pytest.approx(live["moved"]["none"], abs=1e-6)
+
+
+def test_pages_without_a_server_load_no_model_that_a_live_page_would_refuse(folder, tmp_path, monkeypatch):
+    loaded: list[str] = []
+    monkeypatch.setattr("mulligan.players.player_from", lambda name, **_: loaded.append(name))
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    shutil.copytree(folder / "evaluated", alone / "evaluated")
+    for place, notes in ((alone, 4), (folder, 0)):
+        still = dict(answers(Library(place, patience=60.0), 100, notes))
+        assert not any(key.startswith("noted?") for key in still)
+        assert still[question("run", run="evaluated")]["noted"] == []
+    assert loaded == []
 
 
 def test_where_nothing_was_remembered_it_says_so(folder):

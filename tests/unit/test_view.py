@@ -24,6 +24,7 @@ from mulligan.view.export import question
 from mulligan.view.index import TrialIndex
 from mulligan.view.library import Library
 from mulligan.view.query import Wanted, page
+from mulligan.view.runs import card
 from mulligan.view.trials import as_page
 
 
@@ -142,6 +143,30 @@ def test_trials_are_filtered_sorted_and_paged(tmp_path):
     for wrong in ({"sort": "1; DROP TABLE trials"}, {"offset": "-1"}, {"limit": "x"}, {"result": "maybe"}):
         with pytest.raises(MulliganError):
             page(index, Wanted.of({"arm": "main", **wrong}))
+
+
+def test_a_sweeps_arm_has_its_name_and_the_figures_of_its_evaluation(tmp_path):
+    config = {
+        "kind": "train",
+        "run": {"updates": 8, "seed": 3},
+        "task": {"env": "bandit"},
+        "trial": {"episodes": 1},
+        "model": {"name": "../00-warm-start"},
+        "algo": {"estimator": "rloo"},
+    }
+    arm = RunFolder.create(tmp_path / "study" / "01-rl", config)
+    arm.write_text("order.json", json.dumps({"name": "RL, slower"}))
+    evaluation = run_of(arm.path / "evaluation", [trial(0, "w"), trial(1, "lw")])
+    assert card(tmp_path, "study/01-rl/evaluation")["status"] == "trials only"
+    arm.write_text(
+        "arm.json", json.dumps({"name": "RL, slower", "kind": "solve", "main": {"trials": 2, "p": [0.5, 1]}})
+    )
+    of_arm, of_evaluation = card(tmp_path, "study/01-rl"), card(tmp_path, "study/01-rl/evaluation")
+    assert (of_arm["title"], of_arm["what"]) == ("RL, slower, seed 3", "RL · from 00-warm-start · rloo")
+    assert of_evaluation["title"] == "RL, slower, seed 3: evaluation"
+    assert of_arm["headline"] == of_evaluation["headline"] == "p@1 50.0 → p@2 100.0 %"
+    assert of_evaluation["status"] == "complete"
+    assert card(evaluation.path, ".")["status"] == "trials only"  # what lies above the folder is not read
 
 
 def test_questions_are_spelt_as_browsers_spell_them():

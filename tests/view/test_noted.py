@@ -18,6 +18,8 @@ from mulligan.report.run import RunFolder
 from mulligan.training.config import TaskConfig
 from mulligan.training.loop import train
 from mulligan.types import Trial
+from mulligan.view.export import export_site, write_report
+from mulligan.view.library import Library
 
 expect = pytest.importorskip("playwright.sync_api", reason=f"playwright is not installed; {WAY}").expect
 
@@ -78,6 +80,28 @@ def test_from_a_turn_to_the_chances_of_its_moves(open_tab, address, root):
     expect(tab.locator("tr.main td").first).to_have_text(re.compile(rf"^\s*{100 * chance:.1f} %$"))
     expect(tab.locator(".noted .board .chosen")).to_have_count(3)
     assert not barriers(tab)
+
+
+def test_it_is_in_pages_without_a_server_too(open_tab, address, root, tmp_path):
+    export_site(Library(root, patience=60.0), tmp_path / "site", 100)
+    write_report([root / "evaluated"], tmp_path / "report.html", 24)
+    site = f"file://{tmp_path / 'site' / 'index.html'}#/run?run=evaluated"
+    for start in (site, f"file://{tmp_path / 'report.html'}"):
+        tab, live = open_tab(), open_tab()
+        tab.goto(start)
+        tab.get_by_role("link", name=re.compile(r"^Task \d+, attempt \d, turn \d$")).first.click()
+        expect(tab.locator("h1")).to_have_text("What the note changed")
+        live.goto(f"{address}#{tab.url.partition('#')[2]}")
+        expect(live.locator("tr.main td, tbody tr td")).not_to_have_count(0)
+        expect(tab.locator(".lead")).to_have_text(live.locator(".lead").inner_text())
+        expect(tab.locator(".noted .board")).to_have_count(3)
+        tab.get_by_role("link", name="To the trial").click()
+        tab.get_by_role("link", name="What the note changed here").click()
+        expect(tab.locator("h1")).to_have_text("What the note changed")
+    assert not barriers(tab)  # of the report: axe-core would fetch a site's style sheet, which its policy forbids
+    tab.goto(f"{site.partition('#')[0]}#/trial?run=evaluated&arm=hostile&place=0&episode=2&turn=1")
+    expect(tab.locator(".stage h2")).to_contain_text("Attempt")
+    expect(tab.get_by_role("link", name="What the note changed here")).to_have_count(0)
 
 
 def test_tokens_are_shaded_by_probability_and_by_advantage(open_tab, address, root):

@@ -22,7 +22,7 @@ expect = pytest.importorskip("playwright.sync_api", reason=f"playwright is not i
 GAMES = ("sokoban", "tictactoe", "leduc", "rps", "expedition", "alfworld")
 
 
-def training_run(folder: Path, seed: int) -> None:
+def training_run(folder: Path, seed: int, estimator: str = "rloo") -> None:
     """The folder of a training run, with what its pages read."""
     config = {
         "kind": "train",
@@ -30,7 +30,7 @@ def training_run(folder: Path, seed: int) -> None:
         "task": {"env": "minesweeper"},
         "trial": {"episodes": 3},
         "model": {"name": "nano"},
-        "algo": {"estimator": "rloo"},
+        "algo": {"estimator": estimator},
     }
     run = RunFolder.create(folder, config)
     lines = []
@@ -114,6 +114,48 @@ def test_runs_are_tagged_and_found_by_their_tags(open_tab, address, root):
     expect(tab.locator(".runs tbody th").first).to_have_text("strong")
     assert not barriers(tab)
     (root / "tags.json").unlink()
+
+
+def test_the_runs_of_a_sweep_stand_under_it_by_the_names_of_its_arms(open_tab, tmp_path):
+    for number, arm in enumerate(("RL", "meta-RL, gamma_traj 0")):
+        folder = tmp_path / "runs" / "study" / f"{number:02}-arm"
+        training_run(folder, 0, ("rloo", "grpo")[number])
+        (folder / "order.json").write_text(json.dumps({"name": arm}))
+        run = RunFolder.create(folder / "evaluation", {"kind": "eval", "policy": str(folder), "env": "minesweeper"})
+        run.write_trials("main", played(1, ExpertPolicy()))
+    (tmp_path / "runs" / "study" / "table.json").write_text("[]")
+    with serving(tmp_path / "runs") as url:
+        tab = open_tab()
+        tab.goto(url)
+        rows = tab.locator(".runs tbody th a")
+        expect(rows).to_have_text(["study"])
+        button = tab.get_by_role("button", name="4 runs inside study", exact=True)
+        expect(button).to_have_text("4 runs inside")
+        button.focus()
+        button.press("Enter")
+        expect(rows).to_have_text(["study", "meta-RL, gamma_traj 0, seed 0", "RL, seed 0"])
+        expect(button).to_be_focused()
+        expect(tab.locator(".runs tbody tr").last).to_contain_text("study/00-arm")
+        assert not barriers(tab)
+        for name in ("00", "01"):
+            tab.get_by_label(f"Choose study/{name}-arm", exact=True).check()
+        tab.get_by_role("link", name="Curves").click()
+        first = tab.locator("figure").first
+        expect(first.locator(".legend li").first).to_contain_text("RL, seed 0: p@1")
+        styles = {each.get_attribute("class") for each in first.locator(".legend path").all()}
+        assert styles == {"line c2", "line c3"}  # both are meta-RL, of which one alone has its colour
+        tab.go_back()
+        tab.get_by_role("button", name="None", exact=True).click()
+        tab.get_by_label("Filter").fill("RL evaluation")
+        expect(rows).to_have_text(["meta-RL, gamma_traj 0, seed 0: evaluation", "RL, seed 0: evaluation"])
+        expect(tab.locator(".runs tbody tr").last).to_contain_text("of 00-arm")
+        assert str(tmp_path) not in tab.locator("main").inner_text()
+        for name in ("00", "01"):
+            tab.get_by_label(f"Choose study/{name}-arm/evaluation").check()
+        tab.get_by_role("link", name="Trials side by side").click()
+        expect(tab.locator("h1")).to_have_text(
+            "RL, seed 0: evaluation beside meta-RL, gamma_traj 0, seed 0: evaluation"
+        )
 
 
 def test_trials_are_filtered_and_paged_with_the_keyboard_too(open_tab, address, root):

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from mulligan.view.folder import inside, json_lines, toml_of
-from mulligan.view.runs import is_at_work
+from mulligan.view.runs import card, is_at_work
 
 _SHOWN = {
     "Solved on validation tasks": ("share", tuple(f"validation/p@{k}" for k in range(1, 6))),
     "Solved in training": ("share", ("p@1", "p@2", "p@3", "p@4", "p@5")),
     "Return of each episode": ("number", ("reward/1", "reward/2", "reward/3", "reward/4", "reward/5")),
+    "Return, as a share of the best that any agent can expect": ("share", ("validation/share_of_optimum",)),
     "Entropy of the replies": ("number", ("loss/entropy",)),
     "KL to the policy before": ("number", ("loss/kl_old", "loss/kl_ref", "loss/kl")),
     "Time by stage, seconds": ("number", ("time/rollout", "time/update")),
@@ -40,7 +41,16 @@ def curves(root: Path, name: str) -> dict[str, Any]:
             charts.append({"title": title, "kind": kind, "series": series})
     config = toml_of(path / "config.toml")
     warnings = [{"update": _whole(line), "text": str(line["warning"])} for line in lines if line.get("warning")]
-    return {"id": name, **_identity(config), "charts": charts, "warnings": warnings[:50], "isRunning": is_at_work(path)}
+    made = card(root, name)
+    return {
+        "id": name,
+        "title": made["title"],
+        "arm": made["arm"],
+        **_identity(config),
+        "charts": charts,
+        "warnings": warnings[:50],
+        "isRunning": is_at_work(path),
+    }
 
 
 def _series(lines: Sequence[Mapping[str, Any]], metric: str) -> dict[str, Any]:

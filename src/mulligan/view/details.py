@@ -8,9 +8,9 @@ from typing import Any
 
 from mulligan.errors import MulliganError, RunFolderError
 from mulligan.report.tables import CONTROL_NAMES, footnotes, room_name
-from mulligan.view.folder import inside, json_of, sub_path, toml_of, without_links
+from mulligan.view.folder import inside, json_of, stamp, sub_path, toml_of, without_links
 from mulligan.view.index import TrialIndex
-from mulligan.view.runs import card, within
+from mulligan.view.runs import card, evaluated_run, within
 
 _MOST_SHARED = 20_000
 _LONGEST_SETTING = 500
@@ -34,6 +34,8 @@ def detail(root: Path, name: str, index: TrialIndex) -> dict[str, Any]:
         sections = [_boards(demo, name), *([_doors(demo["signpost"], name)] if "signpost" in demo else [])]
         charts = _over_training(demo)
         notes = [*map(str, demo["about"]), f"Made with: {demo['command']} ({demo['minutes']:g} minutes)"]
+    elif arm := _arm_of(root, name):
+        sections, _, _ = _compared_or_why_not(root, [arm])
     elif made["kind"] == "sweep":
         sections, tables, notes = _compared_or_why_not(root, [name])
     children = within(root, name)
@@ -47,6 +49,12 @@ def detail(root: Path, name: str, index: TrialIndex) -> dict[str, Any]:
         "trials": index.state(),
         "inside": [card(root, each) for each in children[:200]],
     }
+
+
+def _arm_of(root: Path, name: str) -> str:
+    """The run of a sweep that this is, or evaluates; empty: none."""
+    runs = (name, evaluated_run(name))
+    return next((run for run in runs if run and stamp(inside(root, run) / "arm.json")[1]), "")
 
 
 def _act(act: Mapping[str, Any], run: str) -> dict[str, Any]:

@@ -21,17 +21,19 @@ from mulligan.errors import MulliganError, UsageError
 from mulligan.report.files import replace_file
 from mulligan.report.run import finite
 from mulligan.view.folder import MARKS, stamp
-from mulligan.view.library import Library
+from mulligan.view.library import Library, usual_arm
+from mulligan.view.noted_turns import RUNS, TRIALS, notes_of
 
 PAGES = Path(__file__).with_name("pages")
 _SCRIPT = re.compile(r'<script defer src="([a-z]+\.js)"></script>\n')
 _MOST_RUNS = 200
 _MOST_ARMS = 40
 """Arms of a run: of more, some at even distances."""
+_WHERE = ("arm", "place", "episode", "turn")
 Answers = Iterator[tuple[str, Any]]
 
 
-def export_site(library: Library, folder: Path, trials: int) -> int:
+def export_site(library: Library, folder: Path, trials: int, notes: int = TRIALS) -> int:
     """Write the pages and their data into `folder`; returns the number of runs."""
     if folder.exists() and any(folder.iterdir()) and not (folder / "data" / "manifest.js").is_file():
         raise UsageError(f"{folder} is not empty and no earlier export; choose another folder")
@@ -39,7 +41,7 @@ def export_site(library: Library, folder: Path, trials: int) -> int:
     for earlier in (folder / "data").glob("*.js"):
         earlier.unlink()
     manifest: dict[str, str] = {}
-    for number, (key, answer) in enumerate(answers(library, trials)):
+    for number, (key, answer) in enumerate(answers(library, trials, notes)):
         manifest[key] = f"{number}.js"
         text = f"mulligan.receive({as_script(key)},{as_script(answer)});\n"
         (folder / "data" / manifest[key]).write_text(text, encoding="utf-8")
@@ -58,14 +60,14 @@ def export_site(library: Library, folder: Path, trials: int) -> int:
     return sum(key.startswith("run?") for key in manifest)
 
 
-def write_report(runs: Sequence[Path], target: Path, trials: int) -> int:
+def write_report(runs: Sequence[Path], target: Path, trials: int, notes: int = TRIALS) -> int:
     """Write one file about these runs; returns its bytes."""
     for path in runs:
         if not path.is_dir() or not any(stamp(path / mark)[1] for mark in MARKS):
             raise UsageError(f"{path} is no run: none of {', '.join(MARKS)} is in it")
     root, names = _common(runs)
     library = Library(root, patience=float("inf"))
-    content = one_page(dict(answers(library, trials, names)), _home(names))
+    content = one_page(dict(answers(library, trials, notes, names)), _home(names))
     replace_file(target, content)
     return len(content)
 
@@ -128,8 +130,9 @@ def question(name: str, **params: Any) -> str:
     return f"{name}?{encoded.replace('%2A', '*').replace('~', '%7E')}"  # as browsers do
 
 
-def answers(library: Library, trials: int, names: Sequence[str] | None = None) -> Answers:
+def answers(library: Library, trials: int, notes: int, names: Sequence[str] | None = None) -> Answers:
     """What the pages will ask of the runs, or of those with these names and what is inside them."""
+    weighed = 0
     listed = library.answer("runs", {})
     cards = [card for card in listed["runs"] if names is None or _is_within(card["id"], names)][:_MOST_RUNS]
     yield question("runs"), {**listed, "runs": cards}
@@ -144,12 +147,17 @@ def answers(library: Library, trials: int, names: Sequence[str] | None = None) -
         about["trials"]["arms"] = [arm for arm in about["trials"]["arms"] if arm["name"] in arms]
         for arm in about["trials"]["arms"]:
             arm["trials"] = min(arm["trials"], trials)
+        noted = _noted(library, card["id"], arms, trials, notes) if weighed < RUNS else []
+        weighed += bool(noted)
+        about["noted"] = [{key: each[key] for key in _WHERE} | {"moved": each["moved"]["none"]} for each in noted]
         yield question("run", run=card["id"]), about
+        for each in noted:
+            yield question("noted", run=card["id"], **{key: each[key] for key in _WHERE}), each
         if card["kind"] == "population":
             yield question("population", run=card["id"]), library.answer("population", {"run": card["id"]})
         if card["kind"] in ("train", "population"):
             yield question("curves", run=card["id"]), library.answer("curves", {"run": card["id"]})
-        yield from _trials(library, card["id"], arms, trials)
+        yield from _trials(library, card["id"], arms, trials, about["noted"])
     if names is not None and len(names) > 1:
         yield question("compare", runs=_lines(names)), library.answer("compare", {"runs": _lines(names)})
     finished = [card["id"] for card in cards if card["kind"] != "train" and card["figures"]]
@@ -158,7 +166,16 @@ def answers(library: Library, trials: int, names: Sequence[str] | None = None) -
             yield question("compare", runs=_lines(pair)), library.answer("compare", {"runs": _lines(pair)})
 
 
-def _trials(library: Library, run: str, arms: Sequence[str], most: int) -> Answers:
+def _noted(library: Library, run: str, arms: Sequence[str], trials: int, notes: int) -> list[dict[str, Any]]:
+    """What the note changed in some trials of the run's usual arm."""
+    arm = usual_arm([*arms])
+    if not (arm and notes and library.knows_model(run)):
+        return []
+    rows = library.answer("trials", {"run": run, "arm": arm, "limit": str(trials)})["rows"]
+    return [*notes_of(library, rows, run, notes)]
+
+
+def _trials(library: Library, run: str, arms: Sequence[str], most: int, noted: Sequence[Mapping[str, Any]]) -> Answers:
     """The trials of each arm, the first of all its tasks, as a list and one by one."""
     everything: list[dict[str, Any]] = []
     last: dict[str, Any] = {}
@@ -177,6 +194,9 @@ def _trials(library: Library, run: str, arms: Sequence[str], most: int) -> Answe
                 each if each in places else None for each in (trial["before"], trial["after"])
             )
             trial["same"] = [each for each in trial["same"] if each["arm"] in arms and each["place"] in places]
+            trial["noted"] = [
+                [each["episode"], each["turn"]] for each in noted if (each["arm"], each["place"]) == (arm, place)
+            ]
             yield question("trial", run=run, arm=arm, place=place), trial
     if last:
         yield question("trials", run=run), {**last, "rows": everything, "total": len(everything)}

@@ -103,6 +103,10 @@ class Library:
                 f"{params.get('run', question)} cannot be read: {type(error).__name__}: {error}"
             ) from error
 
+    def knows_model(self, name: str) -> bool:
+        """Whether a model of this folder played the run."""
+        return self._models.knows(name)
+
     def index(self, name: str, first: str | None = None) -> TrialIndex:
         """The index of a run, brought up to date."""
         path = inside(self.root, name)
@@ -123,7 +127,7 @@ class Library:
     def _trial(self, params: Params) -> Any:
         name, arm = _given(params, "run"), _given(params, "arm")
         index = self.index(name, arm)
-        about = {"card": card(self.root, name), "isBehind": index.is_behind, "isLocal": self._models.knows(name)}
+        about = {"card": card(self.root, name), "isBehind": index.is_behind, "isLocal": self.knows_model(name)}
         return {**about, **trial_page(index, arm, _number(params, "place"))}
 
     def _stored(self, given: Params) -> Trial:

@@ -16,7 +16,16 @@ _TAIL = 2**18
 """Bytes from the end of a metrics file: the last validation stands there."""
 _CARDS: dict[tuple[Any, ...], dict[str, Any]] = {}
 """Cards by the stamps of the files that they were made from."""
-_FILES = ("config.toml", "metrics.jsonl", "result.json", "arm.json", "table.json", "demo.json", "population.json")
+_FILES = (
+    "config.toml",
+    "metrics.jsonl",
+    "result.json",
+    "order.json",
+    "arm.json",
+    "table.json",
+    "demo.json",
+    "population.json",
+)
 _MOST_CARDS = 20_000
 _ACT = ("RL", "meta-RL")
 
@@ -32,12 +41,13 @@ def card(root: Path, name: str) -> dict[str, Any]:
     """What the list of runs shows of one; a folder that cannot be read says so in its headline."""
     path = inside(root, name)
     stamps = tuple(stamp(path / file) for file in _FILES)
-    key = (str(path), *stamps)
+    trained = path.parent if evaluated_run(name) else None
+    key = (str(path), *stamps, trained and stamp(trained / "arm.json"))
     if key not in _CARDS:
         if len(_CARDS) > _MOST_CARDS:
             _CARDS.clear()
         try:
-            _CARDS[key] = _card(path)
+            _CARDS[key] = _card(path, trained)
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             _CARDS[key] = {**_BLANK, "kind": "unreadable", "headline": f"cannot be read: {error}"}
         except Exception as error:
@@ -48,25 +58,46 @@ def card(root: Path, name: str) -> dict[str, Any]:
     changed = max((each[2] for each in stamps), default=0) / 1e9
     shown = path.name if name == "." else name
     made = {**_CARDS[key], "id": name, "name": shown, "began": began, "changed": changed}
+    made["title"] = _title(root, name, made)
     if is_at_work(path):
         made["status"] = "running"
     return made
 
 
+def _title(root: Path, name: str, made: Mapping[str, Any]) -> str:
+    """What people call the run: a sweep's arm by its name, an evaluation of it by that name, others by the folder."""
+    if made["kind"] == "demo":
+        return "The demonstration"
+    if made["arm"]:
+        return str(made["arm"])[:200] + ("" if made["seed"] is None else f", seed {made['seed']}")
+    if above := evaluated_run(name):
+        return f"{card(root, above)['title']}: evaluation"
+    return str(made["name"]).rpartition("/")[2]
+
+
+def evaluated_run(name: str) -> str:
+    """The training run of a sweep whose evaluation this run is; empty: it is none."""
+    above, _, last = name.rpartition("/")
+    return above if last == "evaluation" else ""
+
+
 _BLANK: Mapping[str, Any] = {
     "kind": "run", "env": "", "what": "", "status": "", "headline": "", "figures": [], "names": [], "done": None,
-    "finding": "",
+    "finding": "", "arm": "", "seed": None,
 }  # fmt: skip
 
 
-def _card(path: Path) -> dict[str, Any]:
+def _card(path: Path, trained: Path | None) -> dict[str, Any]:
+    """`trained`: the run of a sweep that this one evaluates, whose folder has the figures."""
     config = toml_of(path / "config.toml")
     kind = config.get("kind")
     if kind == "train":
-        return {**_BLANK, **_training_card(path, config)}
+        order = json_of(path / "order.json")
+        arm = str(order.get("name", "")) if isinstance(order, Mapping) else ""
+        return {**_BLANK, **_training_card(path, config), "arm": arm}
     if kind == "population":
         return {**_BLANK, **_population_card(path, config)}
-    result = json_of(path / "result.json")
+    result = json_of(path / "result.json") or (_figures_of_arm(trained) if trained else None)
     if kind == "eval" or isinstance(result, Mapping):
         return {**_BLANK, **_evaluation_card(config, result or {})}
     demo = json_of(path / "demo.json")
@@ -98,14 +129,18 @@ def _training_card(path: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     episodes = config["trial"]["episodes"]
     done, updates = int(last.get("update", 0)), int(config["run"]["updates"])
     figures, source = _figures(validated, "validation/p@"), "validation"
+    if arm := _figures_of_arm(path):
+        figures, source = [float(share) for share in arm["p"]], "evaluation"
     if not figures:
         figures, source = _figures(last, "p@"), "training"
     status = "complete" if last and done >= updates else f"stopped at update {done} of {updates}" if last else "begun"
+    method = "RL" if episodes == 1 else "meta-RL"
+    model = _from(str(config["model"]["name"]))
     return {
         "kind": "train",
         "env": str(config["task"]["env"]),
-        "what": f"{'RL' if episodes == 1 else 'meta-RL'} · {config['model']['name']} · {config['algo']['estimator']}",
-        "method": "RL" if episodes == 1 else "meta-RL",
+        "what": f"{method} · {model} · {config['algo']['estimator']}" if updates else f"warm start · {model}",
+        "method": method,
         "seed": config["run"]["seed"],
         "status": status,
         "done": [done, updates],
@@ -115,6 +150,14 @@ def _training_card(path: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _figures_of_arm(path: Path) -> dict[str, Any] | None:
+    """The evaluation of a sweep's arm, which its folder keeps; as of an evaluation that is over."""
+    arm = json_of(path / "arm.json")
+    if not (isinstance(arm, Mapping) and isinstance(arm.get("main"), Mapping) and arm["main"].get("p")):
+        return None
+    return {"kind": arm.get("kind"), "complete": True, "tasks": arm["main"].get("trials"), **arm["main"]}
+
+
 def _population_card(path: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     """As of a training run; its figures are the means over its agents."""
     made, agents = _training_card(path, config), config["population"]["agents"]
@@ -122,7 +165,7 @@ def _population_card(path: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     best_agent = (
         "" if best is None else f"best: agent {best}" + (f"; mean {made['headline']}" if made["headline"] else "")
     )
-    what = f"{agents} agents · {config['model']['name']} · {config['algo']['estimator']}"
+    what = f"{agents} agents · {_from(str(config['model']['name']))} · {config['algo']['estimator']}"
     return {**made, "kind": "population", "what": what, "headline": best_agent or made["headline"]}
 
 
@@ -131,7 +174,7 @@ def _evaluation_card(config: Mapping[str, Any], result: Mapping[str, Any]) -> di
     figures = [float(each) for each in result.get("returns" if versus else "p", ()) if each is not None]
     played, asked = int(result.get("trials", 0)), int(result.get("tasks") or config.get("tasks") or 0)
     is_complete = bool(result.get("complete"))
-    policy = str(result.get("policy", config.get("policy", "")))
+    policy = _from(str(result.get("policy", config.get("policy", ""))), "of ")
     memory = str(result.get("memory", config.get("trial", {}).get("memory", "")))
     return {
         "kind": "eval",
@@ -166,6 +209,11 @@ def _sweep_card(path: Path) -> dict[str, Any]:
         "figures": figures,
         "names": [f"p@{k}" for k in range(1, len(figures) + 1)],
     }
+
+
+def _from(name: str, word: str = "from ") -> str:
+    """A model or a policy; of one that is a folder, the folder's own name."""
+    return word + name.rstrip("/").rpartition("/")[2] if "/" in name and ":" not in name else name
 
 
 def _last_share(row: Mapping[str, Any]) -> float:

@@ -22,6 +22,13 @@ def add_options(parser: Parser) -> None:
     parser.add_argument(
         "--arm", metavar="ARM", help="with --inspect: main or a control, or an update (main, or the last)"
     )
+    parser.add_argument(
+        "--notes",
+        type=int,
+        default=4,
+        metavar="N",
+        help="trials of each run for which its model is asked what the note changed (4); 0: none",
+    )
     parser.add_argument("--trials", type=int, default=24, metavar="N", help="trials of each arm of a run at most (24)")
 
 
@@ -31,6 +38,8 @@ def run(parser: Parser, words: list[str]) -> int:
     options = parser.parse_args(words)
     if options.trials < 1:
         raise UsageError(f"report: --trials must be >= 1 (got {options.trials})")
+    if options.notes < 0:
+        raise UsageError(f"report: --notes must be >= 0 (got {options.notes})")
     if options.inspect and options.out:
         raise UsageError("report: --inspect FILE writes no report, so that --out has nothing to name")
     if options.inspect:
@@ -38,7 +47,7 @@ def run(parser: Parser, words: list[str]) -> int:
     if options.arm:
         raise UsageError("report: --arm chooses the trials of --inspect FILE, which is missing; a report has all arms")
     target = Path(options.out) if options.out else Path(options.runs[0]) / "report.html"
-    size = write_report([Path(run) for run in options.runs], target, options.trials)
+    size = write_report([Path(run) for run in options.runs], target, options.trials, options.notes)
     sys.stdout.write(visible(f"{target} ({size / 1e6:.1f} MB)\n"))
     return 0
 

@@ -41,6 +41,13 @@ def add_options(parser: Parser) -> None:
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
     parser.add_argument("--export", metavar="DIR", help="write the pages as files there, and end")
     parser.add_argument(
+        "--notes",
+        type=int,
+        default=4,
+        metavar="N",
+        help="with --export: trials of each run for which its model is asked what the note changed (4); 0: none",
+    )
+    parser.add_argument(
         "--trials", type=int, default=100, metavar="N", help="with --export: trials of each arm of a run at most (100)"
     )
 
@@ -55,6 +62,8 @@ def run(parser: Parser, words: list[str]) -> int:
     address = options.folder if is_journal else options.journal
     if options.export and address:
         raise UsageError("view: --export writes runs; a journal is shown by the server alone")
+    if options.notes < 0:
+        raise UsageError(f"view: --notes must be >= 0 (got {options.notes})")
     if options.namespace and not address:
         raise UsageError("view: --namespace needs --journal")
     journal = _journal(address, options.namespace or ["default"]) if address else None
@@ -66,7 +75,7 @@ def run(parser: Parser, words: list[str]) -> int:
     if options.export:
         from mulligan.view.export import export_site
 
-        count = export_site(library, Path(options.export), options.trials)
+        count = export_site(library, Path(options.export), options.trials, options.notes)
         sys.stdout.write(visible(f"{count} runs: {Path(options.export) / 'index.html'}\n"))
         return 0
     token = _token(options.token_env, options.host)

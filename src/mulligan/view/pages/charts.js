@@ -15,6 +15,16 @@
     return list;
   }
 
+  const USUAL = { RL: 1, "meta-RL": 2 }, OTHERS = [3, 4, 5, 6, 0, 1, 2];
+
+  /** A colour for each method: the same everywhere for the first RL and the first meta-RL, others for all others. */
+  function coloured(methods) {
+    const usual = methods.map((method, number) => (method in USUAL && methods.indexOf(method) === number ? USUAL[method] : null));
+    const free = OTHERS.filter((colour) => !usual.includes(colour));
+    let next = 0;
+    return usual.map((colour) => colour ?? free[next++ % free.length]);
+  }
+
   const short = (value) => (Math.abs(value) >= 1e4 ? `${(value / 1e3).toFixed(0)}k`
     : String(Number(value.toPrecision(3))));
 
@@ -24,7 +34,7 @@
       ...(line.band || line.whiskers || []).flatMap(([, low, high]) => [low, high])]);
     const isShare = chart.kind === "share";
     let [bottom, top] = [Math.min(0, ...ys), Math.max(...ys, isShare ? 0.2 : -Infinity)];
-    if (isShare) top = Math.min(1, Math.ceil(top * 5 + 0.02) / 5);
+    if (isShare) top = Math.max(top, Math.min(1, Math.ceil(top * 5 + 0.02) / 5)); // luck carries a share of the optimum above 1
     if (chart.ceiling) top = Math.max(top, Math.min(1, Math.ceil(chart.ceiling * 5) / 5));
     if (top === bottom) top = bottom + 1;
     const room = chart.isDiscrete ? 0.3 : 0;
@@ -168,5 +178,5 @@
         svg("path", { d: `M${10 * number + 1} 20V${(20 - 19 * Math.max(0, Math.min(1, share))).toFixed(1)}h8V20z`, class: "bar" })]));
   }
 
-  Object.assign(mulligan, { lineChart, bars });
+  Object.assign(mulligan, { lineChart, coloured, bars });
 })();

@@ -1,7 +1,7 @@
 "use strict";
 /* What the note changed: the chances of each move at a turn, with the agent's memory, without it, and with another one. */
 (() => {
-  const { el, svg, address, load, pages, percent, picture, world, lastPart, armName, isTyping } = mulligan;
+  const { el, svg, address, load, pages, percent, picture, world, armName, isTyping } = mulligan;
   const MOST = 16;
   const NAMES = { own: "With what it remembered", none: "Without it", foreign: "With another trial's memory" };
   const SHORT = { own: "with it", none: "without", foreign: "another's" };
@@ -41,7 +41,8 @@
     const kinds = ["own", "none", "foreign"].filter((kind) => about.chances[kind]);
     const here = { run: params.run, arm: params.arm, place: params.place, episode: about.episode };
     const turns = about.turns[about.episode - 1];
-    const step = (to, text) => (to < 1 || to > turns ? el("span", { class: "button off" }, text) : el("a", { class: "button", href: address("noted", { ...here, turn: to }) }, text));
+    const isThere = (turn) => turn >= 1 && turn <= turns && (!about.shown || about.shown.includes(turn));
+    const step = (to, text) => (!isThere(to) ? el("span", { class: "button off" }, text) : el("a", { class: "button", href: address("noted", { ...here, turn: to }) }, text));
     const side = (kind) => {
       const chances = new Map(about.moves.map((move, number) => [plain(move), about.chances[kind][number]]));
       return el("section", { class: "card" }, el("h2", {}, NAMES[kind]),
@@ -54,14 +55,15 @@
       el("div", { class: "row" }, step(about.turn - 1, "‹ turn before"), step(about.turn + 1, "next turn ›"),
         el("a", { class: "button", href: address("trial", { ...here, turn: about.turn }) }, "To the trial")),
       about.drawing && about.drawing.board ? null : world(about.drawing, about.seen, about.played),
+      about.drawing && about.drawing.board ? el("p", { class: "soft" }, "On the boards: the chance of each move in percent, from 2 % on.") : null,
       el("div", { class: "columns noted" }, kinds.map(side)), moveTable(about, kinds),
       el("p", { class: "soft" }, "The chance of a move is that of the reply that holds it and nothing else, after the same turns. What an agent thinks before it acts is not weighed."),
     ].filter(Boolean));
     const keys = (event) => {
       const to = { ArrowRight: about.turn + 1, ArrowLeft: about.turn - 1 }[event.key];
-      if (!isTyping(event) && to >= 1 && to <= turns) location.hash = address("noted", { ...here, turn: to });
+      if (!isTyping(event) && isThere(to)) location.hash = address("noted", { ...here, turn: to });
     };
-    return { title: "What the note changed", keys, runs: [], trail: [[lastPart(about.card.name), address("run", { run: params.run })],
+    return { title: "What the note changed", keys, runs: [], trail: [[about.card.title, address("run", { run: params.run })],
       [`${armName(params.arm)}, task ${about.place + 1}`, address("trial", { ...here, turn: about.turn })]] };
   };
 })();

@@ -1,7 +1,7 @@
 "use strict";
 /* A person plays the task of a trial, beside what the agent did at the same attempt and turn. */
 (() => {
-  const { el, address, load, change, pages, playable, world, stage, settled, lastPart, armName, isTyping } = mulligan;
+  const { el, address, load, change, pages, playable, world, stage, settled, armName, isTyping } = mulligan;
   const ARROWS = { ArrowUp: "up", ArrowDown: "down", ArrowLeft: "left", ArrowRight: "right" };
   const SIGNS = { up: "↑", down: "↓", left: "←", right: "→" };
   const MOST = 40;
@@ -76,7 +76,7 @@
       said.textContent = state.outcome || `turn ${state.turn}. ${state.feedback}`;
       if (focus) [...mine.querySelectorAll("button, input")].find((each) => each.getAttribute("title") === focus || each.name === focus)?.focus();
     }
-    place.replaceChildren(el("h1", {}, "Play it yourself"), el("p", { class: "soft" }, `${trial.class} · seed ${trial.seed} · beside task ${trial.place + 1} of ${lastPart(trial.card.name)}, ${armName(trial.arm)}`),
+    place.replaceChildren(el("h1", {}, "Play it yourself"), el("p", { class: "soft" }, `${trial.class} · seed ${trial.seed} · beside task ${trial.place + 1} of ${trial.card.title}, ${armName(trial.arm)}`),
       said, el("div", { class: "pair" }, mine, other));
     refill();
     const keys = (event) => {
@@ -85,7 +85,7 @@
       event.preventDefault();
       play(move);
     };
-    return { title: "Play it yourself", keys, runs: [], trail: [[lastPart(trial.card.name), address("run", { run: params.run })],
+    return { title: "Play it yourself", keys, runs: [], trail: [[trial.card.title, address("run", { run: params.run })],
       [`task ${trial.place + 1}`, address("trial", { run: params.run, arm: params.arm, place: params.place })]] };
   };
 })();

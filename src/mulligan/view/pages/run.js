@@ -1,9 +1,7 @@
 "use strict";
 /* A run's page, the curves of one or several, and comparisons. */
 (() => {
-  const { el, address, load, pages, lineChart, section, settings, notes, texts, table, ago, percent, change, isReport, isStill } = mulligan;
-
-  const lastPart = (name) => name.split("/").at(-1);
+  const { el, address, load, pages, lineChart, coloured, section, settings, notes, texts, table, ago, percent, change, isReport, isStill } = mulligan;
 
   function facts(card) {
     const parts = [card.env, card.what, card.began ? `begun ${ago(card.began)}` : "", card.status];
@@ -29,9 +27,9 @@
       "Follow one task over training"), el("span", { class: "soft" }, ` ${validations.length} validations of the same tasks`));
   }
 
-  function armList(run, state) {
+  function armList(run, state, evaluation) {
     const { arms } = state;
-    if (!arms.length) return null;
+    if (!arms.length && !evaluation) return null;
     const validations = arms.filter((arm) => arm.name.startsWith("validation-"));
     const main = arms.find((arm) => arm.name === "main");
     const others = arms.filter((arm) => !arm.name.startsWith("validation-") && arm !== main);
@@ -39,6 +37,7 @@
     const list = (title, chosen) => (chosen.length ? el("div", {}, el("h3", {}, title),
       el("ul", { class: "arms" }, chosen.slice(0, 40).map(link)), chosen.length > 40 ? el("p", {}, el("a", { href: address("trials", { run }) }, `all ${chosen.length}`)) : null) : null);
     return el("section", {}, el("h2", {}, "Trials to read"),
+      evaluation ? el("p", {}, el("a", { class: "button go", href: address("trials", { run: evaluation.id, arm: "main" }) }, "Read the trials of its evaluation")) : null,
       main ? el("p", {}, el("a", { class: "button go", href: address("trials", { run, arm: "main" }) }, `Read its ${main.trials.toLocaleString()} trials`)) : null,
       el("div", { class: "beside" }, list(main ? "By control" : "By update", others), list("Validation", validations)), reading(state));
   }
@@ -53,38 +52,42 @@
     return lines.length ? el("p", { class: "notice", role: "status" }, lines.join(" ")) : null;
   }
 
+  /** The parts of an evaluation, as tables call them. */
+  const PARTS = { main: "the agent itself", independent: "independent retries, no memory", removed: "reflection removed",
+    foreign: "foreign memory", "other-trial": "reflection of another trial", told: "opponent told" };
+
   function armName(arm) {
     const [, kind, number] = /^(update|validation)-0*(\d+)$/.exec(arm) || [];
-    return kind ? (kind === "update" ? `update ${number}` : `after update ${number}`) : arm;
+    if (arm === "validation-00000") return "before the first update";
+    return kind ? (kind === "update" ? `update ${number}` : `after update ${number}`) : PARTS[arm] || arm;
   }
-
-  const COLOUR_OF = { RL: 1, "meta-RL": 2 };
 
   /** Charts of several runs: a line for each group of seeds, with the band from the least to the greatest. */
   function charts(given) {
     const several = given.length > 1;
     const groups = new Map();
     for (const run of given) groups.set(run.group, [...(groups.get(run.group) || []), run]);
+    const colours = coloured([...groups.values()].map(([run]) => run.method));
     const titles = [...new Set(given.flatMap((run) => run.charts.map((chart) => chart.title)))];
     return titles.map((title) => {
-      const series = [...groups.values()].flatMap((runs, number) => merged(runs, title, several, groups.size > 1 ? number : null));
+      const series = [...groups.values()].flatMap((runs, number) => merged(runs, title, several, groups.size > 1 ? colours[number] : null));
       const { kind } = given.flatMap((run) => run.charts).find((chart) => chart.title === title);
       return series.length ? lineChart({ title, kind, series: series.slice(0, 14) }) : null;
     });
   }
 
-  function merged(runs, title, several, group) {
+  function merged(runs, title, several, colour) {
     const lines = runs.map((run) => (run.charts.find((chart) => chart.title === title) || { series: [] }).series);
     const metrics = [...new Map(lines.flat().map((line) => [line.metric, line])).values()];
     return metrics.map((metric, number) => {
       const seeds = lines.map((series) => series.find((line) => line.metric === metric.metric)).filter(Boolean).map((line) => new Map(line.points));
       const xs = [...new Set(seeds.flatMap((points) => [...points.keys()]))].sort((one, other) => one - other);
       const values = xs.map((x) => seeds.map((points) => points.get(x)).filter((value) => value !== undefined));
-      const who = !several ? "" : runs.length > 1 ? `${runs[0].method}, ${runs.length} seeds` : lastPart(runs[0].id);
+      const who = !several ? "" : runs.length > 1 ? `${runs[0].arm || runs[0].method}, ${runs.length} seeds` : runs[0].title;
       const isAlone = metrics.length === 1;
       return { name: [who, isAlone && who ? "" : metric.label].filter(Boolean).join(": "),
-        colour: group === null ? number : (COLOUR_OF[runs[0].method] && group < 2 ? COLOUR_OF[runs[0].method] + 0 : group),
-        dash: group === null ? "" : ["", "7 4", "2 3", "9 3 2 3"][number % 4],
+        colour: colour ?? number,
+        dash: colour === null ? "" : ["", "7 4", "2 3", "9 3 2 3"][number % 4],
         points: xs.map((x, place) => [x, values[place].reduce((sum, value) => sum + value, 0) / values[place].length]),
         band: runs.length > 1 ? xs.map((x, place) => [x, Math.min(...values[place]), Math.max(...values[place])]) : [] };
     });
@@ -106,33 +109,47 @@
       el("button", {}, "Save"), said);
   }
 
+  /** The turns for which a page without a server tells what the note changed, those that it changed most first. */
+  function noteList(run, turns) {
+    if (!turns.length) return null;
+    const first = [...turns].sort((one, other) => other.moved - one.moved).slice(0, 8);
+    return el("section", {}, el("h2", {}, "What the note changed"), el("ul", { class: "inside" }, first.map((each) => {
+      const where = { run, arm: each.arm, place: each.place, episode: each.episode, turn: each.turn };
+      return el("li", {}, el("a", { href: address("noted", where) }, `Task ${each.place + 1}, attempt ${each.episode}, turn ${each.turn}`),
+        el("span", { class: "soft" }, ` what it remembered moved ${percent(each.moved, 0)} % of the probability`));
+    })));
+  }
+
   pages.run = async (params, place) => {
     const about = await load("run", { run: params.run });
     const { card } = about;
     const agents = card.kind === "population" ? await load("population", { run: params.run }) : null;
     const curves = ["train", "population"].includes(card.kind) ? await load("curves", { run: params.run }) : null;
-    place.replaceChildren(...[el("h1", {}, isReport ? finding(card) || card.name : card.name), isReport ? el("p", { class: "lead" }, card.name) : null, facts(card),
+    const ids = new Set(about.inside.map((run) => run.id)); // the evaluation of a run inside stands on that one's page
+    const inside = about.inside.filter((run) => !(run.id.endsWith("/evaluation") && ids.has(run.id.replace(/\/evaluation$/, ""))));
+    place.replaceChildren(...[el("h1", {}, isReport ? finding(card) || card.title : card.title), isReport ? el("p", { class: "lead" }, card.title) : null, card.title === card.name ? null : el("p", { class: "soft" }, card.name), facts(card),
       isReport ? null : el("p", { class: "lead" }, finding(card)), tagLine(params.run, about.tags),
       card.method === "RL" && card.kind === "train" ? el("p", { class: "soft" }, "RL: trained on single episodes. It is validated with three attempts and memory, as everybody.") : null,
       agents ? mulligan.populationOf(agents) : null, followed(params.run, about.trials), about.sections.map((each) => section(each)),
       (about.charts || []).length ? el("section", {}, el("h2", {}, "Over training"), el("div", { class: "charts" }, about.charts.map((chart) =>
-        lineChart({ title: chart.title, kind: chart.kind, series: chart.series.map((line) => ({ ...line, name: line.label, colour: COLOUR_OF[line.label] })) }))),
+        lineChart({ title: chart.title, kind: chart.kind, series: chart.series.map((line, number) => ({ ...line, name: line.label, colour: coloured(chart.series.map((each) => each.label))[number] })) }))),
         el("p", { class: "soft" }, "On validation boards, which are others than those of the table. They are few, so that single points are noisy; nothing is smoothed.")) : null,
       curves && curves.charts.length ? el("section", {}, el("h2", {}, "Curves"), el("div", { class: "charts" }, charts([curves]))) : null,
-      armList(params.run, about.trials),
+      armList(params.run, about.trials, about.inside.find((run) => run.id === (params.run === "." ? "" : `${params.run}/`) + "evaluation")), noteList(params.run, about.noted || []),
       curves && curves.warnings.length ? notes(curves.warnings.map((each) => `update ${each.update}: ${each.text}`)) : null,
       about.tables.length ? el("section", {}, el("h2", {}, "Tables"), about.tables.map(texts)) : null,
-      about.inside.length ? el("section", {}, el("h2", {}, "Runs inside"), el("ul", { class: "inside" }, about.inside.map((run) =>
-        el("li", {}, el("a", { href: address("run", { run: run.id }) }, run.name), el("span", { class: "soft" }, ` ${run.headline || run.status}`))))) : null,
+      inside.length ? el("section", {}, el("h2", {}, "Runs inside"), el("ul", { class: "inside" }, inside.map((run) =>
+        el("li", {}, el("a", { href: address("run", { run: run.id }) }, run.title), el("span", { class: "soft" },
+          ` ${[run.title === run.name ? "" : run.name, run.env, run.headline || run.status].filter(Boolean).join(" · ")}`))))) : null,
       notes(about.notes), settings(about.settings)].flat(3).filter(Boolean));
-    return { title: card.name, trail: [], runs: card.status === "running" ? [params.run] : [], isReading: isUnread(about.trials) };
+    return { title: card.title, trail: [], runs: card.status === "running" ? [params.run] : [], isReading: isUnread(about.trials) };
   };
 
   pages.curves = async (params, place) => {
     const names = (params.runs || "").split("\n").filter(Boolean);
     const given = await Promise.all(names.map((run) => load("curves", { run })));
     place.replaceChildren(el("h1", {}, "Curves"),
-      el("p", { class: "soft" }, names.map(lastPart).join(" · ")),
+      el("p", { class: "soft" }, given.map((run) => run.title).join(" · ")),
       el("p", { class: "lead" }, "Runs that differ only in their seed are one line: their mean, with a band from the least to the greatest."),
       el("div", { class: "charts" }, charts(given).filter(Boolean)));
     return { title: "Curves", trail: [], runs: given.filter((run) => run.isRunning).map((run) => run.id) };
@@ -141,7 +158,7 @@
   pages.compare = async (params, place) => {
     const names = (params.runs || "").split("\n").filter(Boolean);
     const about = await load("compare", { runs: params.runs });
-    const rows = about.runs.map((run) => el("tr", {}, el("th", { scope: "row" }, el("a", { href: address("run", { run: run.id }) }, run.name)),
+    const rows = about.runs.map((run) => el("tr", {}, el("th", { scope: "row" }, el("a", { href: address("run", { run: run.id }) }, run.title), run.title === run.name ? null : el("small", {}, ` ${run.name}`)),
       el("td", {}, run.env), el("td", {}, run.what), el("td", {}, run.headline)));
     place.replaceChildren(...[el("h1", {}, "Side by side"), table(["run", "game", "what", "solved"], rows, "The runs"),
       names.length === 2 ? el("p", {}, el("a", { class: "button go", href: address("pair", { run: names[0], run2: names[1] }) }, "Their trials on the same tasks")) : null,
@@ -149,5 +166,5 @@
     return { title: "Side by side", trail: [], runs: [] };
   };
 
-  Object.assign(mulligan, { armName, reading, isUnread, lastPart });
+  Object.assign(mulligan, { armName, reading, isUnread });
 })();

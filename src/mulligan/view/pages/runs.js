@@ -3,6 +3,7 @@
 (() => {
   const { el, address, ago, bars, load, change, pages, isReport, isStill } = mulligan;
   const chosen = new Set();
+  const open = new Set();
   let wanted = { text: "", kind: "", tag: "", sort: "began", isDown: true };
   const KINDS = { train: "training", eval: "evaluation", sweep: "sweep", population: "population", demo: "demonstration", unreadable: "cannot be read" };
   const COLUMNS = [["name", "run"], ["kind", "kind"], ["what", "what"], ["tags", "tags"], ["began", "when"], ["status", "status"], ["figure", "solved"]];
@@ -12,7 +13,7 @@
   function sorted(runs) {
     const words = wanted.text.toLowerCase().split(/\s+/).filter(Boolean);
     const kept = runs.filter((run) => (!wanted.kind || run.kind === wanted.kind) && (!wanted.tag || run.tags.includes(wanted.tag))
-      && words.every((word) => `${run.name} ${run.env} ${run.what} ${run.status} ${run.tags.join(" ")}`.toLowerCase().includes(word)));
+      && words.every((word) => `${run.name} ${run.title} ${run.env} ${run.what} ${run.status} ${run.tags.join(" ")}`.toLowerCase().includes(word)));
     const sign = wanted.isDown ? -1 : 1;
     return kept.sort((one, other) => {
       const [first, second] = [valueOf(one, wanted.sort), valueOf(other, wanted.sort)];
@@ -20,16 +21,42 @@
     });
   }
 
+  /** The run that each one lies in: the nearest folder above it that is a run, too. */
+  function around(runs) {
+    const ids = new Set(runs.map((run) => run.id));
+    const above = (id) => {
+      if (id === ".") return null;
+      const parts = id.split("/").slice(0, -1);
+      for (; parts.length; parts.pop()) if (ids.has(parts.join("/"))) return parts.join("/");
+      return ids.has(".") ? "." : null;
+    };
+    return new Map(runs.map((run) => [run.id, above(run.id)]));
+  }
+
+  /** Runs as a tree, as far as it is opened: [run, depth, how many lie in it]; all that fit where one looks for something. */
+  function asTree(runs, isFlat) {
+    if (isFlat) return runs.map((run) => [run, 0, 0]);
+    const parents = around(runs), below = (id) => runs.filter((run) => parents.get(run.id) === id);
+    const count = (id) => below(id).reduce((sum, run) => sum + 1 + count(run.id), 0);
+    const lines = (id, depth) => below(id).flatMap((run) => [[run, depth, count(run.id)], ...(open.has(run.id) ? lines(run.id, depth + 1) : [])]);
+    return lines(null, 0);
+  }
+
   /** Tags as chips. */
   mulligan.chips = (tags) => tags.map((tag) => el("span", { class: "badge tag" }, tag));
 
-  function row(run, changed) {
+  const inside = (count) => `${count} run${count === 1 ? "" : "s"} inside`;
+
+  function row([run, depth, within], changed, again) {
     const pick = el("input", { type: "checkbox", "aria-label": `Choose ${run.name}`, checked: chosen.has(run.id),
       change: (event) => { (event.target.checked ? chosen.add(run.id) : chosen.delete(run.id)); changed(); } });
     const share = run.done && run.done[1] ? Math.min(1, run.done[0] / run.done[1]) : null;
     return el("tr", { class: run.status === "running" ? "running" : "" },
       el("td", { class: "pick" }, pick),
-      el("th", { scope: "row" }, el("a", { href: address("run", { run: run.id }) }, run.name)),
+      el("th", { scope: "row", class: `deep${Math.min(3, depth)}` }, el("a", { href: address("run", { run: run.id }) }, run.title),
+        run.title === run.name ? null : el("small", {}, run.name),
+        within ? el("button", { type: "button", class: "small within", "aria-expanded": String(open.has(run.id)), "aria-label": `${inside(within)} ${run.name}`,
+          click: () => { if (!open.delete(run.id)) open.add(run.id); again(run.name); } }, inside(within)) : null),
       el("td", {}, el("span", { class: `badge ${run.kind}` }, KINDS[run.kind] || run.kind)),
       el("td", {}, el("b", {}, run.env), run.env && run.what ? " · " : "", run.what),
       el("td", {}, mulligan.chips(run.tags)),
@@ -73,7 +100,8 @@
 
     function refill() {
       const shown = sorted(runs);
-      body.replaceChildren(...shown.map((run) => row(run, choices)));
+      const again = (name) => { refill(); [...body.querySelectorAll(".within")].find((each) => each.getAttribute("aria-label").endsWith(` inside ${name}`))?.focus(); };
+      body.replaceChildren(...asTree(shown, shown.length < runs.length).map((line) => row(line, choices, again)));
       count.textContent = shown.length === runs.length ? `${runs.length} run${runs.length === 1 ? "" : "s"}` : `${shown.length} of ${runs.length} runs`;
       heads.forEach((head, number) => head.setAttribute("aria-sort", COLUMNS[number][0] !== wanted.sort ? "none" : wanted.isDown ? "descending" : "ascending"));
       choices();
@@ -83,7 +111,7 @@
     if (!tags.includes(wanted.tag)) wanted.tag = "";
     const kinds = [...new Set(runs.map((run) => run.kind))];
     place.replaceChildren(el("h1", {}, isReport ? "Report" : "Runs"),
-      runs.length ? el("p", { class: "lead" }, `The runs in ${root}. Choose one to see its curves and to read its trials; tick two to compare them.`)
+      runs.length ? el("p", { class: "lead" }, `All runs in the folder ${root}. Choose one to see its curves and to read its trials; tick two to compare them.`)
         : el("p", { class: "lead" }, "There is no run here yet. ", el("code", {}, "mulligan eval minesweeper --policy expert --tasks 16 --run runs/first"), " makes one."),
       hasJournal ? el("p", {}, el("a", { class: "button", href: address("journal") }, "The journal")) : "",
       el("div", { class: "filters" },

@@ -1,7 +1,7 @@
 "use strict";
 /* Tables: figures with their intervals, settings, and tables that are texts already. */
 (() => {
-  const { el, address, percent, signed, lineChart } = mulligan;
+  const { el, address, percent, signed, lineChart, coloured } = mulligan;
 
   function table(columns, rows, caption = "", kind = "") {
     return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption || "table" }, el("table", { class: kind },
@@ -22,9 +22,10 @@
   function section(given, hasTable = true) {
     const { versus } = given;
     const shown = given.rows.filter((row) => row.part !== "scripted" || (hasTable && !row.name.startsWith("ceiling"))).filter((row) => row.values.every((value) => value !== null));
+    const policies = shown.filter((row) => row.part === "policy"), colours = coloured(policies.map((row) => row.name));
     const lines = shown.slice(0, 7).map((row, number) => {
       const shift = shown.length > 1 ? 0.2 * (number / (shown.length - 1) - 0.5) : 0;
-      return { name: row.name, colour: { main: 2, policy: 1 + shown.filter((each) => each.part === "policy").indexOf(row) }[row.part] ?? OTHERS[number % OTHERS.length], dash: row.part === "main" || row.part === "policy" ? "" : "6 4",
+      return { name: row.name, colour: { main: 2, policy: colours[policies.indexOf(row)] }[row.part] ?? OTHERS[number % OTHERS.length], dash: row.part === "main" || row.part === "policy" ? "" : "6 4",
         points: row.values.map((value, k) => [k + 1 + shift, value]),
         whiskers: row.ci.map((ci, k) => ci && [k + 1 + shift, ci[0], ci[1]]).filter(Boolean) };
     });

@@ -1,7 +1,7 @@
 "use strict";
 /* A trial, turn by turn, with the slider over training; and two trials of one task side by side. */
 (() => {
-  const { el, address, load, pages, attempts, moments, settled, stage, timeline, whole, armName, lastPart, isTyping, isStill } = mulligan;
+  const { el, address, load, pages, attempts, moments, settled, stage, timeline, whole, armName, isTyping, isStill } = mulligan;
 
   const about = (trial) => [trial.class, `seed ${trial.seed}`, trial.opponent ? `against ${trial.opponent}` : "", `memory: ${trial.memory}`].filter(Boolean).join(" · ");
 
@@ -25,7 +25,7 @@
     const now = points.findIndex((each) => each.arm === trial.arm && each.place === trial.place);
     if (points.length < 2 || now < 0) return null;
     const go = (number) => { location.replace(address("trial", { run: params.run, arm: points[number].arm, place: points[number].place, over: "training" })); };
-    const label = (each) => (each.arm.endsWith("-00000") ? "before the first update" : armName(each.arm));
+    const label = (each) => armName(each.arm);
     const input = el("input", { type: "range", id: "over", min: 0, max: points.length - 1, step: 1, value: now, "aria-valuetext": label(points[now]),
       input: (event) => go(Number(event.target.value)) });
     return el("section", { class: "card over" }, el("label", { for: "over" }, "The same task over training: ", el("b", {}, label(points[now]))), input,
@@ -48,6 +48,13 @@
       event.preventDefault();
       go(wanted);
     };
+  }
+
+  /** Whether a page tells what the note changed here: for some turns it was computed beforehand, or a model is asked. */
+  function hasNoted(trial, moment) {
+    if (isStill) return trial.noted.some(([episode, turn]) => episode === moment.episode + 1 && turn === moment.turn + 1);
+    const episode = trial.episodes[moment.episode];
+    return trial.isLocal && moment.episode > 0 && episode && episode.remembered && episode.turns[moment.turn];
   }
 
   let shadeBy = "";
@@ -94,9 +101,8 @@
       const focus = document.activeElement && document.activeElement.classList.contains("moment");
       line.replaceChildren(timeline(trial, moment, go));
       scene.replaceChildren(stage(trial, moment, "h2", shade()));
-      const episode = trial.episodes[moment.episode];
-      if (!isStill && trial.isLocal && episode && moment.episode && episode.remembered && episode.turns[moment.turn]) {
-        scene.querySelector(".world").append(el("p", { class: "live-only" }, el("a", { class: "button", href: address("noted", { run: params.run, arm: params.arm, place: params.place, ...written(trial, moment) }) }, "What the note changed here")));
+      if (hasNoted(trial, moment)) {
+        scene.querySelector(".world").append(el("p", {}, el("a", { class: "button", href: address("noted", { run: params.run, arm: params.arm, place: params.place, ...written(trial, moment) }) }, "What the note changed here")));
       }
       if (focus) line.querySelector("[aria-current]").focus();
     };
@@ -115,7 +121,7 @@
     if (params.over) document.getElementById("over")?.focus();
     const more = { n: () => trial.after !== null && (location.hash = other(trial.after)), p: () => trial.before !== null && (location.hash = other(trial.before)) };
     return { title: `Task ${trial.place + 1}: ${verdict(trial)}`, keys: keysOf(trial, () => moment, go, more), runs: [], isReading: trial.isBehind,
-      trail: [[lastPart(trial.card.name), address("run", { run: params.run })], ["trials", address("trials", { run: params.run, arm: params.arm })]] };
+      trail: [[trial.card.title, address("run", { run: params.run })], ["trials", address("trials", { run: params.run, arm: params.arm })]] };
   };
 
   pages.both = async (params, place) => {
@@ -133,7 +139,7 @@
     const side = (trial) => {
       const has = trial.episodes[moment.episode];
       const late = has && moment.turn > has.turns.length;
-      return el("section", { class: "side" }, el("h2", {}, lastPart(trial.card.name), " ", el("span", { class: `verdict ${trial.solved ? "won" : "lost"}` }, verdict(trial))),
+      return el("section", { class: "side" }, el("h2", {}, trial.card.title, " ", el("span", { class: `verdict ${trial.solved ? "won" : "lost"}` }, verdict(trial))),
         timeline(trial, settled(trial, moment), go),
         has ? [late ? el("p", { class: "notice" }, `Its attempt ${has.number} had ended after ${has.turns.length} turns.`) : null, stage(trial, settled(trial, moment), "h3")]
           : el("p", { class: "notice" }, trial.solved ? `It was done: solved at attempt ${trial.solved}.` : `It played ${trial.episodes.length} attempts.`));

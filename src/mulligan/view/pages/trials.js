@@ -1,7 +1,7 @@
 "use strict";
 /* The trials of a run as pages of a table, filtered by what came of them. */
 (() => {
-  const { el, address, load, pages, attempts, armName, reading, isUnread, lastPart, PAGE, isTyping } = mulligan;
+  const { el, address, load, pages, attempts, armName, reading, isUnread, PAGE, isTyping } = mulligan;
 
   const option = (value, text, wanted) => el("option", { value, selected: (wanted || "") === String(value) }, text);
 
@@ -49,7 +49,7 @@
       el("td", {}, row.seed), hasClasses ? el("td", {}, row.class, row.opponent && !row.class.includes(row.opponent) ? ` vs ${row.opponent}` : "") : null));
     const turn = (to, text, label) => el("button", { type: "button", disabled: to < 0 || to >= answer.total || to === offset, "aria-label": label, click: () => go({ offset: to || "" }) }, text);
     const lastPage = Math.max(0, Math.floor((answer.total - 1) / PAGE) * PAGE);
-    place.replaceChildren(...[el("h1", {}, `Trials of ${answer.card.name}`),
+    place.replaceChildren(...[el("h1", {}, `Trials of ${answer.card.title}`),
       el("p", { class: "soft" }, "A trial is up to so many attempts at one task. ✓ solved, ✗ not, = drawn, ! failed outside the agent."),
       filters(params, answer, go), reading(answer.state),
       el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Trials" }, el("table", { class: "trials" }, el("caption", { class: "hidden" }, "Trials"),
@@ -63,14 +63,15 @@
       if (event.key === "ArrowRight" && offset + PAGE < answer.total) go({ offset: offset + PAGE });
       if (event.key === "ArrowLeft" && offset) go({ offset: Math.max(0, offset - PAGE) || "" });
     };
-    return { title: `Trials of ${answer.card.name}`, keys, runs: answer.card.status === "running" ? [params.run] : [], isReading: isUnread(answer.state),
-      trail: [[lastPart(answer.card.name), address("run", { run: params.run })]] };
+    return { title: `Trials of ${answer.card.title}`, keys, runs: answer.card.status === "running" ? [params.run] : [], isReading: isUnread(answer.state),
+      trail: [[answer.card.title, address("run", { run: params.run })]] };
   };
 
   /** The tasks that two runs have both played. */
   pages.pair = async (params, place) => {
     const shared = await load("shared", { run: params.run, run2: params.run2, arm: params.arm, arm2: params.arm2 });
-    const names = shared.runs.map((run) => lastPart(run.name));
+    const [one, other] = shared.runs;
+    const names = shared.runs.map((run) => (one.title === other.title ? run.name : run.title));
     const go = (change) => { location.hash = address("pair", { ...params, ...change }); };
     const isSolved = (outcomes) => outcomes.includes("w");
     const tests = { "": () => true, first: ([one, other]) => isSolved(one) && !isSolved(other), second: ([one, other]) => !isSolved(one) && isSolved(other),
