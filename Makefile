@@ -34,6 +34,10 @@ test-slow: $(READY) $(SMOLLM2) $(BROWSER)
 		$(MAKE) $(ORACLE)/.installed && $(ORACLE)/bin/pytest -m slow tests/oracle; \
 		else echo "TextWorld is left out: it needs g++ and, but for x86_64, cmake"; fi
 
+# What targets add to .venv. Once it is there, they can run side by side.
+.PHONY: extras
+extras: $(SMOLLM2) $(BROWSER) $(DOCS) $(TINKER)/.installed
+
 # Attacks on files, folders, servers, environments and pages; the table of docs/reliability.md.
 test-hostile: $(READY) $(BROWSER)
 	rm -rf build/hostile
@@ -58,7 +62,7 @@ test-mirrors: $(MIRRORS)/.installed
 screenshots: $(READY) $(BROWSER)
 	$(BIN)/python docs/view_shots.py
 
-# The journal on a real PostgreSQL, and 8 processes × 2,000 writes with kills.
+# The journal on a real PostgreSQL, and 8 processes × 250 writes with kills.
 test-journal: $(READY)
 	command -v initdb || ls /usr/lib/postgresql/*/bin/initdb \
 		|| { apt-get update && apt-get install -y postgresql; } || echo "no PostgreSQL here: its tests will be skipped"
@@ -87,7 +91,7 @@ test-scale: $(READY) $(RAY) $(SCALE)/.installed
 test-vllm: $(VLLM)/.installed
 	$(VLLM)/bin/pytest -m vllm tests/vllm
 
-# The demonstration with two more seeds, and what each agent of a population needs its own scale for.
+# The whole demonstration with three seeds, twelve processor minutes each, and what each agent of a population needs its own scale for.
 test-seeds: $(READY)
 	$(BIN)/pytest -m seeds
 
