@@ -20,6 +20,7 @@ inspect_logs = pytest.importorskip("inspect_ai.log", reason=f"inspect_ai is not 
 accumulating = pytest.importorskip(
     "tensorboard.backend.event_processing.event_accumulator", reason=f"tensorboard is not installed; {WAY}"
 )
+wandb = pytest.importorskip("wandb", reason=f"wandb is not installed; {WAY}")
 wandb_records = pytest.importorskip("wandb.proto.wandb_internal_pb2", reason=f"wandb is not installed; {WAY}")
 
 NAMES = {"project": "doors", "entity": None, "group": "seeds", "id": "first"}
@@ -49,6 +50,7 @@ def evaluated(run: str) -> None:
 
 def sent(folder: Path) -> list[Any]:
     """The records of an offline run of W&B: a log in LevelDB's form, blocks of 32 KiB after seven bytes."""
+    wandb.teardown()  # waits for W&B's own process, which writes the last of the log after finish() has returned
     [path] = folder.glob("wandb/offline-run-*/run-*.wandb")
     data, at, records, waiting = path.read_bytes(), 7, [], b""
     while at + 7 <= len(data):
