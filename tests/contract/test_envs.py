@@ -42,6 +42,7 @@ CASES = [
     ("kuhn", {"opponent": "cfr"}),
     ("kuhn", {"opponent": "intermediate,cfr", "hands": 3}),
     ("leduc", {"opponent": "caller,maniac,rock,bluffer>random"}),
+    ("leduc", {"view": "compact", "opponent": "seen:5,drawn"}),
     ("alfworld", {}),
     ("alfworld", {"kind": "all", "commands": True}),
     ("alfworld", {"kind": "all", "view": "compact", "rooms": "unseen"}),

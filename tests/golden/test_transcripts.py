@@ -27,6 +27,7 @@ CASES = {
     "webshop": ("webshop", 1, {"products": 300}, "both"),
     "kuhn": ("kuhn", 4, {"opponent": "soft-aggressive"}, "history"),
     "leduc": ("leduc", 3, {"opponent": "caller,maniac,rock,bluffer,random"}, "both"),
+    "leduc-compact": ("leduc", 3, {"view": "compact", "opponent": "seen"}, "history"),
     "bandit": ("bandit", 5, {}, "reflection"),
     "expedition": ("expedition", 2, {"world": "camp", "drift": 0.1}, "both"),
     "expedition-compact": ("expedition", 2, {"world": "lookout", "view": "compact"}, "history"),

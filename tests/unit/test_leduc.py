@@ -89,6 +89,36 @@ def test_hands_by_hand() -> None:
     assert given_up.observation.endswith("You fold. The opponent's card stays hidden. You lose 1 chip.")
 
 
+def test_the_compact_view_tells_what_words_tell() -> None:
+    """The same hand, seen in words and in letters: what differs in one differs in the other."""
+    told: dict[str, str] = {}
+    rng = random.Random(0)
+    for seed in range(300):
+        plain, compact = (world(seed, opponent="random", seat=1 + seed % 2, view=view) for view in ("plain", "compact"))
+        seen, pair = (plain.reset(seed), compact.reset(seed)), (plain, compact)
+        while True:
+            assert told.setdefault(f"{plain.seat} {seen[1]}", seen[0]) == seen[0]
+            if plain.over:
+                break
+            number = rng.randrange(len(plain.legal()))
+            steps = [env.step(env.legal()[number]) for env in pair]
+            assert steps[0].reward == steps[1].reward
+            seen = steps[0].observation, steps[1].observation
+    assert len(set(told.values())) == len(told) > 200
+
+
+def test_the_compact_view_by_hand() -> None:
+    env = world(opponent="caller", seat=2, view="compact")
+    pair = hand_of(env, "JKJ", ["<action>r</action>", RAISE])  # words are moves, too
+    assert (pair.observation, pair.reward) == ("J 2 r 2 J 2 r 2 | K won 7", 7.0)
+    assert hand_of(env, "QKJ", ["<action>c</action>"]).observation == "Q 2 c J 2 c | K lost 1"
+    assert env.legal() == []
+    rock = world(opponent="rock", seat=1, view="compact")
+    assert hand_of(rock, "JQ", ["<action>r</action>"]).observation == "J r 1 | won 1"
+    other = rock.switched({"view": "plain"})
+    assert "Round 1: opponent raise, you fold" in other.observe()
+
+
 @pytest.mark.parametrize(
     ("name", "moves"),
     [

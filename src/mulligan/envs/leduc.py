@@ -11,6 +11,7 @@ opponent  ``caller``, ``maniac`` (raises), ``rock`` (raises what is strong and f
           changes (`mulligan.envs.opponents`)
 pool      what the opponent was drawn from, which is filled in
 seat      1 moves first, 2 second; 0 lets the seed decide
+view      ``plain`` words, or ``compact``: a letter, a digit or a word for each thing that is seen, for tiny models
 """
 
 from __future__ import annotations
@@ -18,25 +19,28 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from mulligan.envs import drawing
-from mulligan.envs.adapters.leduc_habits import FOLD, GROUPS, ranks
+from mulligan.envs.adapters.leduc_habits import CALL, FOLD, GROUPS, RAISE, ranks
 from mulligan.envs.adapters.openspiel import SpielGame
 from mulligan.envs.adapters.spiel_hand import Children, HandTree, Numbers, ending_key, hand_tree
 from mulligan.envs.adapters.spiel_opponents import shown_card
-from mulligan.envs.base import ORDER, Player, pick, reflection_text
+from mulligan.envs.base import ORDER, Player, check_choices, pick, reflection_text
 from mulligan.envs.model import Outcome
 from mulligan.envs.opponents import at_any_episode, at_episode, at_next_episode, chances_of, check_models
 from mulligan.errors import StopReason
-from mulligan.types import Episode, ParamValue, Step
+from mulligan.types import Episode, ParamValue, Step, Task
 
 GAME = "leduc_poker(suit_isomorphism=true)"
 RANKS, MOVES = "JQK", ("fold", "call", "raise")
+LETTERS = "fcr"
+"""For the moves, in the compact view; the opponent's are 1, 2 and 3."""
 SYNONYMS = {"check": "call", "bet": "raise"}
 """Words for moves where there is no raise to answer."""
 
@@ -45,7 +49,7 @@ class LeducPoker(SpielGame):
     """Leduc poker against one opponent: two rounds of betting, with one card in the hand and one on the table."""
 
     draw = staticmethod(drawing.poker)
-    defaults: ClassVar[dict[str, ParamValue]] = {"opponent": "rock", "seat": 0, "pool": ""}
+    defaults: ClassVar[dict[str, ParamValue]] = {"opponent": "rock", "seat": 0, "pool": "", "view": "plain"}
     name: ClassVar[str] = "leduc"
     game_name: ClassVar[str] = GAME
     is_open: ClassVar[bool] = False
@@ -64,11 +68,27 @@ class LeducPoker(SpielGame):
         "thief": "raises with what is weak but folds it to a raise, and calls with a King or a pair",
     }
 
+    def __init__(self, task: Task) -> None:
+        self.compact = task.text("view") == "compact"
+        super().__init__(task)
+
+    @classmethod
+    def settle(cls, params: dict[str, ParamValue], seed: int) -> dict[str, ParamValue]:
+        check_choices(cls.name, params, {"view": ("plain", "compact")})
+        return super().settle(params, seed)
+
     @classmethod
     def members(cls, part: str) -> Sequence[str]:
         return GROUPS.get(part, (part,))
 
     def rules(self) -> str:
+        replies = f"Answer with {' or '.join(self.reply_of(move) for move in (RAISE, CALL, FOLD))}"
+        if self.compact:
+            replies += (
+                "\nYour moves are letters, those of the opponent numbers: f or 1 is fold, c or 2 is call, r or 3 is "
+                "raise.\nJ 3 c Q 2 r 1 | won 3: with a J you called a raise; Q was laid open, the opponent called, you "
+                "raised, and it folded. A card behind the line is the opponent's."
+            )
         return (
             "Leduc poker for two players. The deck has two J, two Q and two K; K beats Q, and Q beats J.\n"
             "Each player puts in one chip and gets one card. After a round of betting one card is laid open, and a "
@@ -78,8 +98,13 @@ class LeducPoker(SpielGame):
             "- fold, where there is a raise to answer, loses what one has put in, and no card is shown.\n"
             "A round ends when a raise is called, or when both have called without one.\n"
             "In the end a card of the same rank as the open one wins, or else the better card; equal cards share.\n"
-            f"Answer with {' or '.join(f'<action>{move}</action>' for move in reversed(MOVES))}"
+            f"{replies}"
         )
+
+    def switched(self, params: Mapping[str, ParamValue]) -> Self:
+        seen_so = copy(self)
+        seen_so.compact = params.get("view") == "compact"
+        return super(LeducPoker, seen_so).switched(params)
 
     def step(self, reply: str) -> Step:
         step = super().step(reply)
@@ -110,9 +135,11 @@ class LeducPoker(SpielGame):
 
     def reply_of(self, action: int) -> str:
         """An action of OpenSpiel's game as a reply."""
-        return f"<action>{MOVES[action]}</action>"
+        return f"<action>{(LETTERS if self.compact else MOVES)[action]}</action>"
 
     def digest(self, episode: Episode) -> str:
+        if self.compact:
+            return episode.final if self.over else f"{episode.final} | not finished"
         lines = episode.final.split("\n")
         if lines[-1].startswith("Your turn"):
             lines[-1] = "The hand was not finished."
@@ -138,12 +165,15 @@ class LeducPoker(SpielGame):
         return rounds
 
     def _moves(self) -> dict[int, str]:
-        return {move: MOVES[move] for move in self.state.legal_actions(self.seat - 1)}
+        names = LETTERS if self.compact else MOVES
+        return {move: names[move] for move in self.state.legal_actions(self.seat - 1)}
 
     def _named(self, name: str) -> int | None:
         word = name.lower()
         if FOLD not in self._moves():
             word = SYNONYMS.get(word, word)
+        if self.compact and word in MOVES:
+            word = LETTERS[MOVES.index(word)]
         return super()._named(word)
 
     def _seen(self) -> str:
@@ -155,11 +185,25 @@ class LeducPoker(SpielGame):
 
     def observe(self) -> str:
         card, public = ranks(self.state, self.seat - 1)
+        if self.compact:
+            return self._compact(card, public)
         lines = [f"Your card: {RANKS[card]}", f"Open card: {'none yet' if public is None else RANKS[public]}"]
         for number, moves in enumerate(self.betting(), 1):
             texts = [f"{'you' if mine else 'opponent'} {MOVES[move]}" for mine, move in moves]
             lines.append(f"Round {number}: {', '.join(texts) or 'no move yet'}")
         return "\n".join([*lines, self.ending()])
+
+    def _compact(self, card: int, public: int | None) -> str:
+        """``J 3 c Q 2 r 2 | Q lost 7``: the card, a round, the open card, another round, and how it ended."""
+        cards = [RANKS[each] for each in (card, public) if each is not None]
+        words: list[str | int] = []
+        for shown, moves in zip(cards, self.betting(), strict=True):
+            words += [shown, *(LETTERS[move] if mine else move + 1 for mine, move in moves)]
+        if self.over:
+            result = "won" if self.total > 0 else "lost" if self.total else "drawn"
+            words += ["|", *("" if self.shown is None else RANKS[self.shown]), result]
+            words += [f"{abs(self.total):g}"] if self.total else []
+        return " ".join(map(str, words))
 
     def ending(self) -> str:
         """How the hand ended, or what can be played now."""
@@ -270,7 +314,7 @@ class LeducPlayer:
         actions = _best_actions(world.seat, names, tuple(belief.round(6)))
         action = actions.get(world.state.information_state_string(world.seat - 1))
         # None of those that it expects could have played so.
-        return pick(self.rng, world.legal()) if action is None else f"<action>{MOVES[action]}</action>"
+        return pick(self.rng, world.legal()) if action is None else world.reply_of(action)
 
     def see(self, step: Step) -> None:
         if step.done and step.valid and step.state_key in self.tree.ending_numbers:
