@@ -24,11 +24,11 @@ def any_name(monkeypatch):
         ("a:2,b:1", {"a": 2, "b": 1}),
         (" a:0.5 , b ", {"a": 0.5, "b": 1}),
         ("path/to/file.py:Class:3,other.py:Class", {"path/to/file.py:Class": 3, "other.py:Class": 1}),
-        ("spiel:game(a=1,b=2)", {"spiel:game(a=1,b=2)": 1}),
-        ("spiel:game(a=1,b=2):3", {"spiel:game(a=1,b=2)": 3}),
-        ("x:2,spiel:game(a=1,b=2):3,y", {"x": 2, "spiel:game(a=1,b=2)": 3, "y": 1}),
-        ("spiel:outer(game=inner(a=1,b=2),c=3):4,y", {"spiel:outer(game=inner(a=1,b=2),c=3)": 4, "y": 1}),
-        ("spiel:game(at=1:2),y:2", {"spiel:game(at=1:2)": 1, "y": 2}),
+        ("openspiel:game(a=1,b=2)", {"openspiel:game(a=1,b=2)": 1}),
+        ("openspiel:game(a=1,b=2):3", {"openspiel:game(a=1,b=2)": 3}),
+        ("x:2,openspiel:game(a=1,b=2):3,y", {"x": 2, "openspiel:game(a=1,b=2)": 3, "y": 1}),
+        ("openspiel:outer(game=inner(a=1,b=2),c=3):4,y", {"openspiel:outer(game=inner(a=1,b=2),c=3)": 4, "y": 1}),
+        ("openspiel:game(at=1:2),y:2", {"openspiel:game(at=1:2)": 1, "y": 2}),
         ("games (new).py:Class:2", {"games (new).py:Class": 2}),
     ],
 )
@@ -39,10 +39,10 @@ def test_commas_and_colons_in_brackets_belong_to_the_name(any_name, text, weight
 @pytest.mark.parametrize(
     "text",
     [
-        "spiel:game(a=1,b=2",
-        "x:2,spiel:game(a=1:3,y",
-        "spiel:game(a=1,b=2):0",
-        "spiel:game(a=1,b=2):2,spiel:game(a=1,b=2)",
+        "openspiel:game(a=1,b=2",
+        "x:2,openspiel:game(a=1:3,y",
+        "openspiel:game(a=1,b=2):0",
+        "openspiel:game(a=1,b=2):2,openspiel:game(a=1,b=2)",
         "x,,y",
         "x:2,",
         ":2",
@@ -78,3 +78,35 @@ def test_two_environments_of_one_file_are_two_classes(tmp_path):
     draws = draw_tasks(Mixture.parse(",".join(names), {}), 20, seed=0, update=0, related=2)
     assert {draw.task.env for draw in draws} == set(names)
     assert all(other.env == draw.task.env for draw in draws for other in draw.related)
+
+
+def test_a_mixture_holds_several_games_of_one_environment_each_with_parameters_of_its_own():
+    camp, toolbox = "expedition(world=camp, turns=3)", "expedition(world=toolbox)"
+    mixture = Mixture.parse(f"{camp}:2,{toolbox}", {"view": "compact", "turns": 1, "world": "signpost"})
+    assert dict(mixture.weights) == {camp: 2, toolbox: 1}
+    drawn = {draw.task for draw in draw_tasks(mixture, 40, seed=0, update=0)}
+    assert {(task.env, task["world"], task.turns, task["view"]) for task in drawn} == {
+        ("expedition", "camp", 3, "compact"),
+        ("expedition", "toolbox", 1, "compact"),
+    }
+
+
+def test_a_game_has_the_tasks_of_its_environment_with_these_parameters():
+    plain = registry.make_task("minesweeper", 7, rows=4, cols=5, mines=2, turns=9)
+    assert registry.make_task("minesweeper(rows=4,cols=5,turns=9)", 7, mines=2) == plain
+    assert registry.make_task("minesweeper(mines=9,turns=3)", 7, rows=4, cols=5, mines=2, turns=9) == plain
+    assert registry.build(plain).task == plain
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        ("minesweeper(mine=4)", UnknownName, "mines"),
+        ("minesweeper(mines=many)", ParameterError, "mines must be of type int"),
+        ("minesweeper(mines)", ParameterError, "NAME=VALUE"),
+        ("mynesweeper(mines=4)", UnknownName, "minesweeper"),
+    ],
+)
+def test_a_game_that_cannot_be_is_refused_by_name(name, error, message):
+    with pytest.raises(error, match=message):
+        Mixture.parse(f"{name},kuhn", {})

@@ -1,6 +1,10 @@
 """Finds environments by name: built in, registered, from other packages (entry points ``mulligan.envs``), or in a file.
 
 Nothing is imported before it is asked for. Parameters that are strings are converted to the type of their default.
+
+A game is an environment with parameters of its own: ``expedition(world=camp,turns=3)`` is one wherever an environment
+is named. Its tasks are the environment's, as if the parameters had been given. OpenSpiel's games are named likewise,
+and know their brackets themselves.
 """
 
 from __future__ import annotations
@@ -9,6 +13,7 @@ import difflib
 import importlib
 import importlib.metadata
 import importlib.util
+import re
 import reprlib
 import sys
 from collections.abc import Mapping
@@ -42,6 +47,8 @@ BUILTIN = {
 ENTRY_POINTS = "mulligan.envs"
 ADAPTERS = ("gymnasium", "textarena", "openspiel")
 """``gymnasium:ID`` and so on: environments of other libraries."""
+_GAME = re.compile(r"([^()]+)\(([^()]*)\)")
+"""An environment, and parameters of its own."""
 REGISTERED: dict[str, type] = {}
 """Classes that only this process can find."""
 _FROM_FILES: dict[str, object] = {}
@@ -126,9 +133,44 @@ def environment_named(env: str | type) -> str:
 
 
 def spec(env: str | type) -> EnvSpec:
-    """The environment of that name or class."""
+    """The environment of that name or class; of a game, with its parameters as the defaults."""
     name = environment_named(env)
-    return spec_of(_load(name), name)
+    base, params = game_of(name)
+    return _spec_of_game(name) if params else spec_of(_load(base), base)
+
+
+def game_of(name: str) -> tuple[str, dict[str, str]]:
+    """The environment of a game, and the parameters in its brackets.
+
+    >>> game_of("expedition(world=camp, turns=3)")
+    ('expedition', {'world': 'camp', 'turns': '3'})
+    """
+    brackets = _GAME.fullmatch(name)
+    if brackets is None or brackets[1].partition(":")[0] in ADAPTERS:
+        return name, {}
+    return brackets[1].strip(), {key: str(value) for key, value in named_params(brackets[2], name).items()}
+
+
+@lru_cache(maxsize=256)
+def _spec_of_game(name: str) -> EnvSpec:
+    base, params = game_of(name)
+    env_spec = spec(base)
+    turns = int(_coerce(name, "turns", params.pop("turns"), env_spec.turns)) if "turns" in params else env_spec.turns
+    return replace(env_spec, defaults=_with_values(env_spec, params), turns=turns)
+
+
+def named_params(text: str, name: str) -> dict[str, ParamValue]:
+    """Parameters as NAME=VALUE,NAME=VALUE; a value may have commas: opponent=copies,beats:2,throws=6.
+
+    `name` is what an error calls the text.
+    """
+    params: dict[str, ParamValue] = {}
+    for part in filter(None, map(str.strip, re.split(r",(?=\s*\w+\s*=)", text))):
+        key, equals, value = part.partition("=")
+        if not (equals and key.strip() and value.strip()):
+            raise ParameterError(f"{name} must be NAME=VALUE,NAME=VALUE (got {text!r})")
+        params[key.strip()] = value.strip()
+    return params
 
 
 @lru_cache(maxsize=256)
@@ -179,16 +221,22 @@ def make_task(env: str | type, /, seed: int = 0, **params: Any) -> Task:
 
 def task_of(name: str, seed: int, given: Mapping[str, Any]) -> Task:
     """As `make_task`, of an environment's name."""
-    env_spec, params = spec(name), dict(given)
+    (base, own), env_spec = game_of(name), spec(name)
+    params = {**({"turns": env_spec.turns} if "turns" in own else {}), **given}
     seed = whole(f"{name}: seed", seed)
     turns = int(_coerce(name, "turns", params.pop("turns"), env_spec.turns)) if "turns" in params else None
-    settled = dict(env_spec.defaults)
+    settled, turns, task_class = _settled(env_spec, _with_values(env_spec, params), seed, turns)
+    return Task(env=base, seed=seed, turns=turns, task_class=task_class, params=tuple(sorted(settled.items())))
+
+
+def _with_values(env_spec: EnvSpec, params: Mapping[str, Any]) -> dict[str, ParamValue]:
+    """Every parameter of an environment: those of `params`, in the type of their default, and the defaults."""
+    values = dict(env_spec.defaults)
     for key, value in params.items():
-        if key not in settled:
-            raise UnknownName(f"parameter of {name}", key, [*settled, "turns"])
-        settled[key] = _coerce(name, key, value, settled[key])
-    settled, turns, task_class = _settled(env_spec, settled, seed, turns)
-    return Task(env=name, seed=seed, turns=turns, task_class=task_class, params=tuple(sorted(settled.items())))
+        if key not in values:
+            raise UnknownName(f"parameter of {env_spec.name}", key, [*values, "turns"])
+        values[key] = _coerce(env_spec.name, key, value, values[key])
+    return values
 
 
 def _settled(
@@ -236,11 +284,11 @@ def build(task: Task) -> Env:
 
 
 def check_player(name: str, kind: str) -> None:
-    """Raise unless environment `name` has a scripted player of this kind."""
+    """Raise unless environment `name` has a scripted player of this kind, or of one of several: ``mixed,expert``."""
     env_spec = spec(name)
     if not hasattr(env_spec.build, "player"):
         raise UsageError(f"{name} offers no player(), which the {kind} player needs")
-    if kind not in env_spec.players:
+    if not {*kind.split(",")} & {*env_spec.players}:
         raise UnknownName(f"player of {name}", kind, env_spec.players)
 
 

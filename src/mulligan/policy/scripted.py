@@ -33,7 +33,8 @@ class ExpertPolicy:
     skill       share of the player's own moves; the others are random legal ones
     recall      share of its moves that use earlier episodes of the trial, if they were of the same task
     omniscient  sees what is hidden: the ceiling, not a player to compare with
-    kind        another of the environment's players: Sokoban has a ``hasty`` one
+    kind        another of the environment's players: Sokoban has a ``hasty`` one; of several, ``mixed,expert``, the
+                first that the environment has
     """
 
     def __init__(
@@ -70,10 +71,11 @@ class Beside:
             raise UsageError(f"{self.task.env} offers no {method}(), which the {self.kind} player needs")
         self.world = world
         kinds = ("random", *getattr(world, "players", PLAYERS))
-        if self.kind not in kinds:
+        kind = next((each for each in self.kind.split(",") if each in kinds), None)
+        if kind is None:
             raise UnknownName(f"player of {self.task.env}", self.kind, kinds)
-        if self.kind != "random":
-            self.player = call(world.player, self.kind, self.rng, self.skill, self.recall)
+        if kind != "random":
+            self.player = call(world.player, kind, self.rng, self.skill, self.recall)
 
     def see(self, step: Step, timeout_reward: float | None = None) -> None:
         if timeout_reward is not None:

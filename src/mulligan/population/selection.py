@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 
 from mulligan.envs import registry
 from mulligan.envs.opponents import chances_of
+from mulligan.envs.registry import named_params
 from mulligan.errors import MulliganError, ParameterError
 from mulligan.eval.passk import solved_within
 from mulligan.rollout.collect import Job, collect
 from mulligan.rollout.groups import Mixture, draw_tasks
 from mulligan.rollout.tasksets import tasks_of
-from mulligan.training.config import Config, Params, evaluated_params, named_params
+from mulligan.training.config import Config, Params, evaluated_params
 from mulligan.training.loop import Trainer
 from mulligan.training.validation import RETRIES, TRIALS_AT_A_TIME
 from mulligan.trial.settings import evaluated_episodes

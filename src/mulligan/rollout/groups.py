@@ -48,7 +48,9 @@ class Mixture:
     def parse(cls, text: str, params: Mapping[str, Any]) -> Mixture:
         """``minesweeper`` or ``minesweeper:2,sokoban:1``; a parameter goes to every environment that knows it.
 
-        Commas and colons in brackets belong to a name: ``openspiel:hex(num_cols=3,num_rows=4):2,kuhn``.
+        An environment may be there several times, as games: ``expedition(world=camp):2,expedition(world=toolbox)``. A
+        parameter in brackets is the game's own. Commas and colons in brackets belong to a name:
+        ``openspiel:hex(num_cols=3,num_rows=4):2,kuhn``.
         """
         weights: list[tuple[str, float]] = []
         for part in _parts(text):
@@ -68,8 +70,8 @@ class Mixture:
         return cls(tuple(weights), dict(params))
 
     def own_params(self, name: str) -> dict[str, Any]:
-        defaults = registry.spec(name).defaults
-        return {key: value for key, value in self.params.items() if key in defaults or key == "turns"}
+        taken = {*registry.spec(name).defaults, "turns"} - registry.game_of(name)[1].keys()
+        return {key: value for key, value in self.params.items() if key in taken}
 
     def draw(self, rng: random.Random) -> Task:
         """One task of the training set."""

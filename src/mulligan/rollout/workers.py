@@ -53,7 +53,7 @@ def draw(
     mixture: Mixture, tasks: int, *, seed: int, update: int, related: int = 0, name: str = "", processes: int = 1
 ) -> list[Draw]:
     """As `draw_tasks`, and the same tasks; the worlds are looked at in so many processes."""
-    local = any(env in registry.REGISTERED for env, _ in mixture.weights)
+    local = any(registry.game_of(env)[0] in registry.REGISTERED for env, _ in mixture.weights)
     count = 1 if local else min(processes, tasks // FEWEST)
     if count > 1:
         worlds = mixture.candidates(tasks * (1 + related), seed=seed, update=update, name=name)

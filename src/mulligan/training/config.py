@@ -7,12 +7,12 @@ update equal. ``mulligan train --settings`` lists all of them; ``len(settings())
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache, reduce
 from typing import Annotated, Any, Literal, cast, get_args
 
+from mulligan.envs.registry import named_params
 from mulligan.errors import ParameterError, UnknownName
 from mulligan.settings import AT_LEAST_0, AT_LEAST_1, LESS_THAN_1, POSITIVE, SHARE, Setting, settings_of, with_values
 from mulligan.trial.settings import TrialSettings
@@ -64,10 +64,12 @@ class TaskConfig:
     """What is played."""
 
     env: Annotated[
-        str, "An environment, or a mixture with weights: minesweeper:2,openspiel:hex(num_cols=3,num_rows=4):1."
+        str,
+        "An environment, or a mixture by weight: kuhn:2,minesweeper(mines=4):1; brackets hold a game's parameters.",
     ] = "minesweeper"
     params: Params = field(default_factory=dict)
-    """Parameters of the environment, or of all environments of a mixture that know them: ``--env.mines 5``."""
+    """Parameters of the environment, or of all games of a mixture that know them and do not have them in brackets:
+    ``--env.mines 5``."""
     related: Annotated[bool, "Each episode of a trial is another task of the same class, not the same one."] = False
 
 
@@ -124,7 +126,11 @@ class WarmstartConfig:
     steps: Annotated[int, "Optimiser steps; 0: no warm start.", AT_LEAST_0] = 0
     trials: Annotated[int, "Demonstrated trials, of three episodes each.", AT_LEAST_1] = 4000
     processes: Annotated[int, "Processes that play them: the same trials, sooner.", AT_LEAST_1] = 1
-    player: Annotated[str, "Who demonstrates: the expert, or another scripted player (Sokoban: hasty)."] = "expert"
+    player: Annotated[
+        str,
+        "Who demonstrates: the expert, or another scripted player (Sokoban: hasty); mixed,expert: the first that a "
+        "game has.",
+    ] = "expert"
     skill: Annotated[float, "Share of the demonstrator's good moves; the others are random or hasty.", SHARE] = 0.7
     recall: Annotated[float, "Share of its moves that use what earlier episodes showed.", SHARE] = 0.2
     params: Annotated[str, "Parameters that differ in demonstrations: kind=all shows what training leaves out."] = ""
@@ -291,14 +297,3 @@ def evaluated_params(config: Config) -> dict[str, Params]:
     """Each evaluation of `run.evaluate` as it was written -> the parameters that differ from those of training."""
     parts = filter(None, map(str.strip, config.run.evaluate.split(";")))
     return {part: named_params(part, "run.evaluate") for part in parts}
-
-
-def named_params(text: str, name: str) -> Params:
-    """Parameters as NAME=VALUE,NAME=VALUE; a value may have commas: opponent=copies,beats:2,throws=6."""
-    params: Params = {}
-    for part in filter(None, map(str.strip, re.split(r",(?=\s*\w+\s*=)", text))):
-        key, equals, value = part.partition("=")
-        if not (equals and key.strip() and value.strip()):
-            raise ParameterError(f"{name} must be NAME=VALUE,NAME=VALUE (got {text!r})")
-        params[key.strip()] = value.strip()
-    return params

@@ -2,8 +2,9 @@
 
 Every layer is a tree of sections: ``[algo] gamma_traj = 0.9``, or ``{"algo.gamma-traj": "0.9"}`` on the command line.
 Two words stand at the top of a preset or a file: ``base = "cpu"`` names the preset it builds on, and
-``[for.sokoban.algo]`` holds only where that environment, and no mixture, is played. A layer's ``for`` comes right after
-the layer itself. A setting that may be None takes "none"; "default" where "none" is one of its values.
+``[for.sokoban.algo]`` holds only where that environment, or one game of it, and no mixture, is played. A layer's
+``for`` comes right after the layer itself. A setting that may be None takes "none"; "default" where "none" is one of
+its values.
 
 A run that goes on may change some settings (`MAY_CHANGE`); others would make it another run.
 """
@@ -18,6 +19,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from mulligan.envs.registry import game_of
 from mulligan.errors import ParameterError, RunFolderError, UnknownName, UsageError
 from mulligan.report.run import RunFolder
 from mulligan.settings import is_one_line, with_values
@@ -217,7 +219,7 @@ def flat(tree: Mapping[str, Any]) -> dict[str, Any]:
 def _applied(config: Config, layers: list[Layer]) -> Config:
     """`config` with the layers on top, the last one uppermost."""
     named = [layer.values["task.env"] for layer in layers if "task.env" in layer.values]
-    case = f"for.{named[-1] if named else config.task.env}."
+    case = f"for.{game_of(named[-1] if named else config.task.env)[0]}."
     params: dict[str, ParamValue] = dict(config.task.params)
     sections: dict[str, dict[str, Any]] = {}
     for layer in layers:

@@ -71,7 +71,13 @@ def test_a_file_may_name_its_base_unless_a_preset_is_given(write):
 
 @pytest.mark.parametrize(
     ("env", "gamma_traj", "tasks"),
-    [("minesweeper", 0.9, 16), ("sokoban", 0.6, 16), ("minesweeper:2,sokoban:1", 0.6, 16)],
+    [
+        ("minesweeper", 0.9, 16),
+        ("minesweeper(mines=4)", 0.9, 16),
+        ("sokoban", 0.6, 16),
+        ("minesweeper:2,sokoban:1", 0.6, 16),
+        ("minesweeper(mines=4),minesweeper(mines=5)", 0.6, 16),
+    ],
 )
 def test_what_holds_for_one_environment_alone(env, gamma_traj, tasks):
     config = resolve("lamer-qwen3-4b", None, {"task.env": env})

@@ -52,6 +52,18 @@ def test_a_warm_start_can_show_several_memories():
         resolve("test", None, {"warmstart.memory": "histori"})
 
 
+def test_each_game_of_a_mixture_is_demonstrated_by_the_first_player_that_it_has():
+    flags = {"task.env": "bandit,expedition(world=signpost)", "env.turns": "1", "warmstart.trials": "60"}
+    flags |= {"warmstart.skill": "1", "warmstart.recall": "1"}
+    config = resolve("test", None, {**flags, "warmstart.player": "explorer,expert"})
+    trials = demonstrate(config, load(config.model.name).renderer)
+    signs = {trial.episodes[0].turns[0].reply.text for trial in trials if trial.task.env == "expedition"}
+    assert len(signs) == 1  # the explorer always reads it; the expert opens any door
+    assert {trial.task.env for trial in trials} == {"bandit", "expedition"}
+    with pytest.raises(UnknownName, match="explorer,mixed"):
+        resolve("test", None, {**flags, "warmstart.player": "explorer,mixed"})
+
+
 def test_mistakes_on_purpose_are_shown_and_not_imitated():
     """A note whose advice loses is what the next episode remembers, and no span that is trained on."""
     params = {"view": "cells", "lost": "hopeless", "advice": "doubtful"}
