@@ -124,16 +124,15 @@ class Stream:
 
 
 class Waiting:
-    """Those who wait for a place, in the order of asking. `seat` gives one, or None where all are taken."""
+    """Those who wait for a place, in the order of asking."""
 
-    def __init__(self, seat: Callable[[], Stream | None]) -> None:
-        self.seat = seat
-        self.queue: deque[asyncio.Future[Stream]] = deque()
+    def __init__(self) -> None:
+        self.queue: deque[tuple[asyncio.Future[Stream], Callable[[], Stream | None]]] = deque()
 
-    async def open(self) -> Stream:
-        """A place, at once or when it is one's turn."""
+    async def open(self, seat: Callable[[], Stream | None]) -> Stream:
+        """A place, at once or when it is one's turn. `seat` gives one, or None where all are taken."""
         seated: asyncio.Future[Stream] = asyncio.get_running_loop().create_future()
-        self.queue.append(seated)
+        self.queue.append((seated, seat))
         self.admit()
         try:
             return await seated
@@ -145,13 +144,15 @@ class Waiting:
     def admit(self) -> None:
         """Seat as many as there are places for."""
         while self.queue:
-            if self.queue[0].done():  # given up
+            seated, seat = self.queue[0]
+            if seated.done():  # given up
                 self.queue.popleft()
                 continue
-            stream = self.seat()
+            stream = seat()
             if stream is None:
                 return
-            self.queue.popleft().set_result(stream)
+            self.queue.popleft()
+            seated.set_result(stream)
 
 
 def cache_heads(config: Any) -> tuple[int, int]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import torch
 
 from mulligan.engine.base import cache_heads
-from mulligan.engine.graphs import GraphEngine
+from mulligan.engine.graphs import GraphEngine, Share
 from mulligan.engine.llama_forward import why_not
 from mulligan.engine.slots import SlotEngine
 from mulligan.engine.vllm import VllmEngine
@@ -15,10 +15,17 @@ from mulligan.errors import MemoryFull, UsageError, lacks_memory, lost_device
 from mulligan.models.memory import free_memory
 
 Kind = Literal["auto", "slots", "graphs", "vllm"]
+LocalEngine = SlotEngine | GraphEngine | VllmEngine | Share
 SHARE_OF_MEMORY = 0.35
 """Of what is free, for keys and values."""
-SPARE_SLOTS = 2
-"""Slots that nobody plays in: one holds the shared prompt, one takes what idle rows write."""
+IDLE_SLOTS = 1
+"""Slots that nobody plays in, and that take what idle rows write. Each model has one more, for what prompts share."""
+
+
+class MakeEngine(Protocol):
+    """What gives a model its engine."""
+
+    def __call__(self, model: Any, *, slots: int, context: int, kind: Kind, reserved: int = 0) -> LocalEngine: ...
 
 
 def make_engine(
@@ -30,10 +37,12 @@ def make_engine(
     kind: Kind = "auto",
     share: bool = True,
     reserved: int = 0,
+    adapters: int = 0,
 ) -> SlotEngine | GraphEngine | VllmEngine:
     """The engine for `model`: "auto" takes CUDA graphs on a GPU, where the model's family is known, else the slots.
 
     On a GPU the slots are as many of those asked for as fit its memory, less the bytes `reserved` for what comes later.
+    A `GraphEngine` has room for so many `adapters`.
     """
     if kind == "vllm":
         return VllmEngine(model, slots=slots, context=context, reserved=reserved)
@@ -42,9 +51,10 @@ def make_engine(
     if on_gpu:
         longest = int(model.config.max_position_embeddings)
         token, free = token_bytes(model.config, weight.dtype), free_memory(weight.device)
-        slots = slots_that_fit(slots, min(context or longest, longest), token, free, reserved)
+        spare = IDLE_SLOTS + max(1, adapters)
+        slots = slots_that_fit(slots, min(context or longest, longest), token, free, reserved, spare)
     if kind == "graphs" or (kind == "auto" and on_gpu and why_not(model) is None):
-        engine = GraphEngine(model, slots=slots, context=context, share=share)
+        engine = GraphEngine(model, slots=slots, context=context, share=share, adapters=adapters)
         try:
             engine.device.try_out()
             return engine
@@ -67,14 +77,16 @@ def token_bytes(config: Any, dtype: torch.dtype) -> int:
     return int(2 * config.num_hidden_layers * heads * size * dtype.itemsize)
 
 
-def slots_that_fit(slots: int, context: int, token: int, free: int, reserved: int = 0) -> int:
+def slots_that_fit(
+    slots: int, context: int, token: int, free: int, reserved: int = 0, spare: int = IDLE_SLOTS + 1
+) -> int:
     """How many of `slots` sequences of `context` tokens of `token` bytes fit into `free` bytes less the `reserved`."""
     room = min(SHARE_OF_MEMORY * free, free - reserved)
-    fits = int(room // (token * context)) - SPARE_SLOTS
+    fits = int(room // (token * context)) - spare
     if fits < 1:
-        needed = (1 + SPARE_SLOTS) * context * token
+        needed = (1 + spare) * context * token
         raise MemoryFull(
-            f"no sequence of {context:,} tokens fits the GPU's memory: {1 + SPARE_SLOTS} slots x {context:,} tokens x "
+            f"no sequence of {context:,} tokens fits the GPU's memory: {1 + spare} slots x {context:,} tokens x "
             f"{token:,} bytes = {needed / 2**30:.1f} GiB, and {max(0.0, room) / 2**30:.1f} GiB are left for them; "
             "lower trial.max_tokens or engine.context, or train an adapter (model.lora_rank)"
         )

@@ -147,13 +147,21 @@ class Device:
         self.to_feed.used()
         self._play(("read", bucket), lambda: self._read(bucket))
 
-    def copy_prompt(self, slots: Array, tokens: int) -> None:
-        """Begin the sequences of these slots with what was read into the shared prompt's slot."""
+    def own(self, owners: Array) -> None:
+        """Say whose adapter each slot has."""
+        assert self.model.owners is not None, "there are adapters"
+        part = self.to_rows.take()[: len(owners)]
+        part.numpy()[:] = owners
+        self.model.owners[: len(owners)].copy_(part, non_blocking=True)
+        self.to_rows.used()
+
+    def copy_prompt(self, slots: Array, tokens: int, number: int) -> None:
+        """Begin the sequences of these slots with what prompts of a model share."""
         part = self.to_rows.take()[: len(slots)]
         part.numpy()[:] = slots
         copied = part.to(self.device, non_blocking=True)
         self.to_rows.used()
-        self.model.copy_prompt(copied.long(), tokens)
+        self.model.copy_prompt(copied.long(), tokens, number)
 
     def _cut(self, slots: Array) -> tuple[Array, Array]:
         """Tiles: the first token and the number of tokens of each.

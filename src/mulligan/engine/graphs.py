@@ -7,6 +7,8 @@ or two later, and the slot idles for that long.
 
 Every reply draws its numbers from its own seed and position, whoever else is in the batch. The same machine, model and
 order of asking give the same tokens; another batch may round a logit differently.
+
+Adapters over one base can share an engine: each joins it with its model, has a `Share`, and all are in one batch.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import asyncio
 import heapq
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -45,30 +48,41 @@ HANDED_OUT = 32
 class GraphEngine:
     """`slots` streams at a time; the others wait for a place. Prompts are read `chunk` tokens at a time at most.
 
-    context: the longest sequence (None: the model's own limit); share: read once what prompts begin with in common.
+    context: the longest sequence (None: the model's own limit); share: read once what prompts begin with in common;
+    adapters: how many models may share the engine, the first one included (0: it is that model's alone).
     """
 
     def __init__(
-        self, model: Any, *, slots: int = 256, context: int | None = None, chunk: int = 8192, share: bool = True
+        self,
+        model: Any,
+        *,
+        slots: int = 256,
+        context: int | None = None,
+        chunk: int = 8192,
+        share: bool = True,
+        adapters: int = 0,
     ) -> None:
         reason = why_not(model)
         if reason is not None:
             raise UsageError(f"the engine for GPUs cannot run this model: {reason}")
-        self.model, self.slots = model, slots
+        if slots < adapters:
+            raise UsageError(f"{adapters} adapters need as many slots (there are {slots}); raise engine.slots")
+        self.model, self.slots, self.adapters = model, slots, adapters
         self.context = min(context or model.config.max_position_embeddings, model.config.max_position_embeddings)
         try:
-            forward = LlamaForward(model, slots, self.context)
+            forward = LlamaForward(model, slots, self.context, adapters)
         except torch.OutOfMemoryError:
             raise MemoryFull(
                 f"keys and values of {slots} slots of {self.context} tokens do not fit into the GPU's memory "
                 f"({torch.cuda.mem_get_info()[0] / 2**30:.0f} GiB are free); lower engine.slots or engine.context"
             ) from None
         self.device = Device(forward, slots, chunk)
-        self.shared = SharedPrompt(model) if share else None
+        self.share = share
+        self.shared = [SharedPrompt(model)] if share else []
+        """Of each model."""
         self.free = list(range(slots))
         self.live: dict[int, Stream] = {}
-        self.waiting = Waiting(self._seat)
-        self.open = self.waiting.open
+        self.waiting = Waiting()
         self.asked: list[Stream] = []
         self.patience = 0
         self.flights: deque[tuple[Flight, Array]] = deque()
@@ -88,14 +102,40 @@ class GraphEngine:
         self.count = np.zeros(slots, dtype=np.int32)
         self.ids = np.zeros((slots, 64), dtype=np.int32)
         self.logprobs = np.zeros((slots, 64), dtype=np.float32)
-        self.tokens = 0
-        """Tokens that the model took in since the engine was made."""
+        self.owner = np.zeros(slots, dtype=np.int32)
+        """The number of each slot's model."""
+        self.tokens_of = np.zeros(max(1, adapters), dtype=np.int64)
+        """Tokens that each model took in since the engine was made."""
+        self.shares: list[Share] = []
+        if adapters:
+            forward.join(model, 0)
+            self.shares.append(Share(self, 0, model))
 
-    def _seat(self) -> Stream | None:
+    @property
+    def tokens(self) -> int:
+        """Tokens that all models took in since the engine was made."""
+        return int(self.tokens_of.sum())
+
+    def join(self, model: Any) -> Share:
+        """Sample from another adapter over the same base, too."""
+        number = len(self.shares)
+        if number == self.adapters:
+            raise UsageError(f"the engine has room for {self.adapters} adapters")
+        self.device.model.join(model, number)
+        if self.share:
+            self.shared.append(SharedPrompt(model))
+        self.shares.append(Share(self, number, model))
+        return self.shares[-1]
+
+    async def open(self) -> Stream:
+        return await self.waiting.open(self.seat)
+
+    def seat(self, number: int = 0) -> Stream | None:
+        """A free slot for a sequence of a model."""
         if not self.free:
             return None
         slot = heapq.heappop(self.free)
-        self.live[slot] = Stream(self, slot)
+        self.live[slot], self.owner[slot] = Stream(self, slot), number
         return self.live[slot]
 
     def release(self, stream: Stream) -> None:
@@ -120,7 +160,7 @@ class GraphEngine:
         if self.lost is not None:
             raise self.lost
         if self.pump is None or self.pump.done():
-            self.device.model.check_weights()
+            self.device.model.renew()
             self.pump = asyncio.get_running_loop().create_task(self._run())
             self.pump.add_done_callback(lambda task: task.cancelled() or task.exception())  # as in `slots`
         self.seed[stream.slot] = stream.rng.getrandbits(31)
@@ -154,26 +194,43 @@ class GraphEngine:
         flight = self.device.decode(rows, nucleus=bool(self.nucleus[rows].any()))
         self.queued[rows] += 1
         self.flights.append((flight, self.reply_number[rows]))
-        self.tokens += len(rows)
+        self._count(rows)
         return True
+
+    def _count(self, slots: Array) -> None:
+        """The model takes in a token of each slot."""
+        if not self.adapters:
+            self.tokens_of[0] += len(slots)
+            return
+        of_prompt = slots - self.device.model.prompt_slot
+        owners = np.where(of_prompt >= 0, of_prompt, self.owner[np.minimum(slots, self.slots - 1)])
+        self.tokens_of += np.bincount(owners, minlength=self.adapters)
 
     def _read(self, streams: Sequence[Stream]) -> None:
         """All but the last token of each prompt go into the cache; the last is what decoding begins with."""
-        if self.shared is not None:
-            self._begin_alike(self.shared, [stream for stream in streams if not stream.cached])
+        if self.adapters:
+            self.device.own(self.owner)
+        if self.share:
+            self._begin_alike([stream for stream in streams if not stream.cached])
         self._read_all([(stream.slot, stream.cached, stream.pending[:-1]) for stream in streams])
         self._admit(streams)
 
-    def _begin_alike(self, shared: SharedPrompt, streams: Sequence[Stream]) -> None:
-        """What sequences begin with in common is read once."""
-        unread = shared.fit([stream.pending for stream in streams])
-        self._read_all([(self.device.model.prompt_slot, 0, unread)])
-        alike = [stream for stream in streams if shared.begins(stream.pending)]
-        if alike:
-            count = len(shared.ids)
-            self.device.copy_prompt(np.array([stream.slot for stream in alike]), count)
-            for stream in alike:
-                stream.cached, stream.pending = count, stream.pending[count:]
+    def _begin_alike(self, streams: Sequence[Stream]) -> None:
+        """What sequences of a model begin with in common is read once."""
+        of_model = [[stream for stream in streams if self.owner[stream.slot] == n] for n in range(len(self.shared))]
+        first = self.device.model.prompt_slot
+        unread = [
+            (first + number, 0, shared.fit([stream.pending for stream in mine]))
+            for number, (shared, mine) in enumerate(zip(self.shared, of_model, strict=True))
+        ]
+        self._read_all(unread)
+        for number, (shared, mine) in enumerate(zip(self.shared, of_model, strict=True)):
+            alike = [stream for stream in mine if shared.begins(stream.pending)]
+            if alike:
+                count = len(shared.ids)
+                self.device.copy_prompt(np.array([stream.slot for stream in alike]), count, number)
+                for stream in alike:
+                    stream.cached, stream.pending = count, stream.pending[count:]
 
     def _read_all(self, prompts: Sequence[tuple[int, int, list[int]]]) -> None:
         """Take in tokens of slots, each from a position on, as many at a time as one reading holds."""
@@ -199,7 +256,7 @@ class GraphEngine:
         slots = np.repeat([slot for slot, _, _ in parts], counts)
         positions = np.concatenate([np.arange(begin, begin + len(ids)) for _, begin, ids in parts])
         self.device.read(tokens, slots, positions)
-        self.tokens += len(tokens)
+        self._count(slots)
 
     def _admit(self, streams: Sequence[Stream]) -> None:
         """Tell the device what it must know of each stream, and begin their replies."""
@@ -259,12 +316,34 @@ class GraphEngine:
         self.flights.clear()
         self.complete.clear()
         self.asked = []
-        if self.shared is not None:
-            self.shared.ids = []  # it may not have been read to its end
+        for shared in self.shared:
+            shared.ids = []  # it may not have been read to its end
         self.decoding[:] = False
         self.reply_number += 1
         for stream in self.live.values():
             stream.finish(error)
+
+
+class Share:
+    """One model's part of an engine that several share; an engine itself."""
+
+    def __init__(self, engine: GraphEngine, number: int, model: Any) -> None:
+        self.engine, self.number, self.model = engine, number, model
+        self.context = engine.context
+        self.slots = engine.slots // engine.adapters
+        """What it can count on; where others leave theirs, it has more."""
+        self.ask, self.forget, self.release = engine.ask, engine.forget, engine.release
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that this model took in."""
+        return int(self.engine.tokens_of[self.number])
+
+    async def open(self) -> Stream:
+        return await self.engine.waiting.open(partial(self.engine.seat, self.number))
+
+    def reply_chances(self, pairs: Sequence[Pair], sampling: Sampling) -> dict[Pair, float]:
+        return reply_chances(self.model, pairs, sampling)
 
 
 class SharedPrompt:

@@ -35,14 +35,16 @@ class SlotEngine:
         self.context = min(context or model.config.max_position_embeddings, model.config.max_position_embeddings)
         self.cache = _Cache(model, slots, self.context)
         self.live: list[Stream] = []
-        self.waiting = Waiting(self._seat)
-        self.open = self.waiting.open
+        self.waiting = Waiting()
         self.pump: asyncio.Task[None] | None = None
         self.lost: DeviceLost | None = None
         self.drawn: dict[Stream, list[tuple[int, float]]] = {}
         """Tokens of the reply under way, with their log-probabilities."""
         self.tokens = 0
         """Tokens that the model took in since the engine was made."""
+
+    async def open(self) -> Stream:
+        return await self.waiting.open(self._seat)
 
     def _seat(self) -> Stream | None:
         if len(self.live) == self.slots:

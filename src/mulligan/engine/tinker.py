@@ -67,8 +67,7 @@ class TinkerEngine:
     def __init__(self, client: Any, *, slots: int, context: int) -> None:
         self.client, self.slots, self.context = client, slots, context
         self.live = 0
-        self.waiting = Waiting(self._seat)
-        self.open = self.waiting.open
+        self.waiting = Waiting()
         self.drawing: dict[Stream, asyncio.Task[None]] = {}
         self.under_way: set[Future[Any]] = set()
         self.tokens = 0
@@ -87,6 +86,9 @@ class TinkerEngine:
                 f"the Tinker server has not answered {len(left)} requests in {PATIENCE:g} s; see whether it still "
                 "runs, and continue with --resume (in Python resume=True)"
             )
+
+    async def open(self) -> Stream:
+        return await self.waiting.open(self._seat)
 
     def _seat(self) -> Stream | None:
         if self.live == self.slots:

@@ -56,7 +56,7 @@ class VllmEngine:
 
     def __init__(self, model: Any, *, slots: int = 256, context: int | None = None, reserved: int = 0) -> None:
         """reserved: bytes of a GPU's memory that training will take."""
-        self.model = model
+        self.model, self.slots = model, slots
         limit = int(model.config.max_position_embeddings)
         self.context = min(context or limit, limit)
         _quiet()

@@ -14,7 +14,9 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-from mulligan.engine.choose import make_engine
+from mulligan.engine.choose import Kind, LocalEngine, make_engine
+from mulligan.engine.graphs import GraphEngine
+from mulligan.engine.slots import SlotEngine
 from mulligan.errors import MulliganError, ParameterError, UnknownName
 from mulligan.models.load import Loaded
 from mulligan.policy.local import LocalPolicy
@@ -102,6 +104,32 @@ def sharing_base(loaded: Loaded) -> Loaded:
     return replace(loaded, model=copy.deepcopy(loaded.model, dict(kept)))
 
 
+class Engines:
+    """One engine for the adapters of all agents, whose replies are then drawn in one batch; or one for each agent.
+
+    They share one where the engine for GPUs runs their model, and what is trained of it is an adapter.
+    """
+
+    def __init__(self, models: int) -> None:
+        self.models = models
+        self.common: GraphEngine | None = None
+
+    def __call__(self, model: Any, *, slots: int, context: int, kind: Kind, reserved: int = 0) -> LocalEngine:
+        """As `make_engine`."""
+        if self.common is not None:
+            return self.common.join(model)
+        if not hasattr(model, "peft_config"):
+            return make_engine(model, slots=slots, context=context, kind=kind, reserved=reserved)
+        count = self.models
+        engine = make_engine(
+            model, slots=slots * count, context=context, kind=kind, reserved=reserved * count, adapters=count
+        )
+        if not isinstance(engine, GraphEngine):
+            return SlotEngine(model, slots=slots, context=context)
+        self.common = engine
+        return engine.shares[0]
+
+
 def copy_agent(source: Trainer, target: Trainer, config: Config) -> None:
     """Make `target` what `source` is: weights, critic, optimiser and statistics; with the settings `config`."""
     if isinstance(source.learner, RemoteLearner) and isinstance(target.learner, RemoteLearner):
@@ -156,12 +184,12 @@ def _episodes(line: Mapping[str, Any]) -> int:
 class Snapshots:
     """Weights of earlier updates, and a player that has those of one of them."""
 
-    def __init__(self, folder: Path, agent: int, trainer: Trainer, loaded: Loaded) -> None:
+    def __init__(self, folder: Path, agent: int, trainer: Trainer, loaded: Loaded, engines: Engines) -> None:
         """`loaded`: a model for the player, beside the trainer's own."""
         self.folder, self.agent, self.trainer = folder, agent, trainer
         self.model, engine = loaded.model, trainer.config.engine
-        made = make_engine(self.model, slots=engine.slots, context=engine.context)
-        self.seats = asyncio.Semaphore(max(1, engine.slots // 2))
+        made = engines(self.model, slots=engine.slots, context=engine.context, kind=engine.kind)
+        self.seats = asyncio.Semaphore(max(1, made.slots // 2))
         self.policy = LocalPolicy(made, loaded.renderer, f"past/{agent}")
 
     def path(self, update: int) -> Path:

@@ -164,7 +164,7 @@ class Population:
         self.loop = EventLoop()
         self.keys = members.varied(config)
         self.agents: list[Agent] = []
-        slots = config.engine.slots
+        engines = members.Engines(config.population.agents * (2 if config.population.past else 1))
         for number, each in enumerate(members.agent_configs(config)):
             agent_folder = self._own_folder(number, each)
             saved = checkpoint.kept(agent_folder.path)
@@ -175,13 +175,13 @@ class Population:
             first = self.agents[0].trainer.loaded if self.agents and config.backend.kind == "local" else None
             loaded = members.sharing_base(first) if first is not None else None
             spare = None
-            trainer = Trainer(each, agent_folder, on_update, loaded=loaded, stop=stop, loop=self.loop)
+            trainer = Trainer(each, agent_folder, on_update, loaded=loaded, stop=stop, loop=self.loop, engines=engines)
             keep_settings(trainer.config, agent_folder)
-            agent = Agent(number, trainer, asyncio.Semaphore(max(1, slots // 2)))
+            agent = Agent(number, trainer, asyncio.Semaphore(max(1, trainer.engine.slots // 2)))
             self.agents.append(agent)
             if config.population.past:
                 spare = members.sharing_base(trainer.loaded)
-                agent.snapshots = members.Snapshots(folder.path / "past", number, trainer, spare)
+                agent.snapshots = members.Snapshots(folder.path / "past", number, trainer, spare, engines)
         first_config = self.agents[0].trainer.config
         engine = replace(config.engine, context=first_config.engine.context)
         self.config = replace(config, engine=engine, run=replace(config.run, threads=first_config.run.threads))

@@ -26,9 +26,7 @@ from mulligan.algo.batch import REFLECT, StepBatch
 from mulligan.algo.build import batch_from_groups
 from mulligan.algo.loss import mismatch_warning
 from mulligan.algo.normalise import History
-from mulligan.engine.choose import make_engine
-from mulligan.engine.graphs import GraphEngine
-from mulligan.engine.slots import SlotEngine
+from mulligan.engine.choose import LocalEngine, MakeEngine, make_engine
 from mulligan.engine.tinker import TinkerEngine
 from mulligan.engine.vllm import VllmEngine
 from mulligan.errors import MulliganError, StopReason, lost_device
@@ -135,8 +133,10 @@ class Trainer:
         stop: Callable[[], bool] = lambda: False,
         loop: EventLoop | None = None,
         processes: Processes | None = None,
+        engines: MakeEngine = make_engine,
     ) -> None:
-        """`loaded`: a model to use instead of the one that the configuration names. `loop`: one that is shared."""
+        """`loaded`: a model to use instead of the one that the configuration names. `loop`: one that is shared.
+        `engines` gives the model's engine."""
         self.processes = processes = processes or Processes()
         processes.check(config)
         self.folder, self.on_update = folder, on_update
@@ -157,8 +157,8 @@ class Trainer:
         """Warnings for the next update, each given once in a run."""
         self.has_warned_of_cuts = False
         self.learner: Learner | RemoteLearner
-        self.engine: SlotEngine | GraphEngine | VllmEngine | TinkerEngine
-        self.learner, self.engine = self._remote() if is_remote else self._local(is_given=loaded is not None)
+        self.engine: LocalEngine | TinkerEngine
+        self.learner, self.engine = self._remote() if is_remote else self._local(engines, is_given=loaded is not None)
         self.policy = self._agent(LocalPolicy(self.engine, self.loaded.renderer, config.model.name))
         style = prompts.style(config.trial.style)
         self.stand_in = Demonstrated(RandomPolicy(), self.loaded.renderer, style.demonstrated, self.engine.context)
@@ -185,7 +185,7 @@ class Trainer:
         assert isinstance(self.learner, Learner), "the weights are on a server"
         return self.learner
 
-    def _local(self, *, is_given: bool) -> tuple[Learner, SlotEngine | GraphEngine | VllmEngine]:
+    def _local(self, engines: MakeEngine, *, is_given: bool) -> tuple[Learner, LocalEngine]:
         """The model in this process: its learner, and the engine that samples from it."""
         config, model = self.config, self.loaded.model
         critic = heads(config.algo.form) if config.algo.estimator == "ppo" else 0
@@ -194,7 +194,7 @@ class Trainer:
             checkpoint.take_masters(config, self.folder.path, learner)
         slots, context, kind = config.engine.slots, config.engine.context, config.engine.kind
         reserved = bytes_to_come(model, config)
-        return learner, make_engine(model, slots=slots, context=context, kind=kind, reserved=reserved)
+        return learner, engines(model, slots=slots, context=context, kind=kind, reserved=reserved)
 
     def _remote(self) -> tuple[RemoteLearner, TinkerEngine]:
         """A server's model: what trains it, and what samples from it."""

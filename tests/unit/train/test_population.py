@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from mulligan.app.cli.main import main
+from mulligan.engine.choose import make_engine
 from mulligan.errors import MulliganError, ParameterError, UnknownName, UsageError
 from mulligan.models.load import load, save
 from mulligan.players import player_from, trained_with
@@ -317,6 +318,34 @@ def test_adapters_share_one_base_in_memory(tmp_path):
     population.run()
     adapters = [weights(tmp_path / "run" / f"agent-{number}") for number in range(3)]
     assert not torch.equal(adapters[0], adapters[1])
+
+
+def test_adapters_and_their_snapshots_draw_from_one_engine(tmp_path, monkeypatch):
+    """The engine for GPUs, which runs here without graphs."""
+    pytest.importorskip("peft")
+    monkeypatch.setattr(
+        members, "make_engine", lambda *args, **given: make_engine(*args, **{**given, "kind": "graphs"})
+    )
+    save(load("nano:hidden=128,layers=1"), tmp_path / "base")
+    model = ModelConfig(name=f"hf:{tmp_path / 'base'}", lora_rank=2)
+    algo = AlgoConfig(entropy_weight=0.1)  # a fresh model earns nothing
+    config = replace(games(), model=model, algo=algo, warmstart=WarmstartConfig())
+    folder = RunFolder.create(tmp_path / "run", {"kind": "population"})
+    population = Population(config, folder, lambda line: None, lambda: False)
+    shares = [agent.trainer.engine for agent in population.agents]
+    shares += [agent.snapshots.policy.engine for agent in population.agents]
+    assert len({id(share.engine) for share in shares}) == 1
+    assert sorted(share.number for share in shares) == list(range(6))
+    assert {share.slots for share in shares} == {config.engine.slots}
+    population.run()
+    adapters = [weights(tmp_path / "run" / f"agent-{number}") for number in range(3)]
+    assert not torch.equal(adapters[0], adapters[1])
+    assert all(share.tokens for share in shares[:3])
+    assert any(share.tokens for share in shares[3:])
+    assert [line["update"] for line in metrics(tmp_path / "run")] == [1, 2, 3]
+    assert all(
+        line["loss/sampler/mismatch"] < 1e-4 for line in metrics(tmp_path / "run")
+    )  # each drew from its own weights
 
 
 def test_the_worst_becomes_a_copy_of_the_best_with_settings_a_little_apart(tmp_path, monkeypatch):
