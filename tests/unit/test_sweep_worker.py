@@ -6,12 +6,16 @@ import json
 
 import pytest
 
+import mulligan
+from mulligan.app.sweep.compare import compare
+from mulligan.app.sweep.rows import read_rows
 from mulligan.app.sweep.worker import _evaluate, work
 from mulligan.engine import choose
 from mulligan.eval import run as evaluation
 from mulligan.models.load import load
 from mulligan.report.run import RunFolder
 from mulligan.training import checkpoint
+from mulligan.training.metrics import MetricsFile
 from mulligan.training.resolve import resolve, to_tree
 
 
@@ -56,3 +60,24 @@ def test_as_many_trials_are_announced_as_are_played(tmp_path, memory):
     played = [place for arm in folder.arms() for place in folder.trials(arm)]
     assert len(json.loads((folder.path.parent / "arm.json").read_text())["main"]["p"]) == 4
     assert said[-1]["total"] == len(played) == 4 * (4 if memory == "reflection" else 1)
+
+
+def test_an_arm_is_compared_on_games_that_it_never_trained_on(tmp_path):
+    also = {"larger": {"env": "bandit(arms=6)", "controls": ["independent"]}, "throws": {"env": "rps", "throws": 2}}
+    wanted = {"tasks": 4, "seed_set": "validation", "controls": [], "seed": 0, "env": "bandit(arms=3)", "also": also}
+    settings = {"task.env": "bandit(arms=2):1,bandit(arms=4):1", "run.updates": "1", "warmstart.steps": "0"}
+    settings |= {"run.tasks": "4", "run.group": "2", "run.seed": "1", "env.turns": "1"}
+    order = {"name": "a", "folder": str(tmp_path / "arm"), "preset": "test", "settings": settings}
+    work({**order, "evaluation": wanted}, lambda progress: None)
+    line = MetricsFile(tmp_path / "arm" / "metrics.jsonl").read()[0]
+    assert {"bandit/2/p@1", "bandit/4/p@1"} <= line.keys()
+    played = {
+        name: {trial.task.task_class for trial in mulligan.load_trials(tmp_path / "arm" / name, "main")}
+        for name in ("evaluation", "evaluation-larger", "evaluation-throws")
+    }
+    assert played["evaluation"] == {"bandit/3"}
+    assert played["evaluation-larger"] == {"bandit/6"}
+    assert all(name.startswith("rps") for name in played["evaluation-throws"])
+    comparison = compare(read_rows([tmp_path / "arm"]), show_all=True)
+    sections = [(section["title"], section["kind"]) for section in comparison["sections"]]
+    assert sections == [("bandit(arms=3)", "solve"), ("larger", "solve"), ("throws", "versus")]

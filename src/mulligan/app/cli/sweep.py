@@ -26,11 +26,14 @@ _EPILOG = """The file:
   preset = "cpu"
   seeds = [0, 1, 2]
   tasks = 64                         # frozen, on validation worlds; seed_set = "eval" for the last run of all
+  env = "minesweeper"                # what all are compared on; needed where arms train on mixtures
   [settings]                         # of all arms
   "task.env" = "minesweeper"
   [also."4 mines"]                   # a further evaluation: of trials (memory, episodes), of the environment, controls
   mines = 4
   turns = 14
+  [also."camp"]
+  env = "expedition(world=camp)"     # another game, trained on or not; the warm starts play it too
   [arms."RL"]
   "trial.episodes" = 1
   "run.group" = 24

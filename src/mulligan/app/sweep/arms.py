@@ -17,6 +17,7 @@ from mulligan.errors import ParameterError, RunFolderError, UnknownName, UsageEr
 from mulligan.eval.plan import CONTROLS
 from mulligan.players import as_trained
 from mulligan.report.files import read_json
+from mulligan.rollout.groups import Mixture
 from mulligan.rollout.tasksets import tasks_of
 from mulligan.settings import settings_of, with_values
 from mulligan.training.config import Config, shown_memories
@@ -53,12 +54,15 @@ class Sweep:
     tasks: int = 512
     seed_set: str = "validation"
     """Tasks the arms are compared on. Settings are chosen on "validation"; "eval" is for the last run of all, once."""
+    env: str = ""
+    """The game that all arms are compared on, whether they trained on it or not; empty: the one that each trains on."""
     controls: Sequence[str] = ("independent",)
     settings: Mapping[str, str] = field(default_factory=dict)
     """Of all arms."""
     also: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Further evaluations, by name: settings of trials or parameters of the environment that they change, `controls`,
-    and `writer`, who writes the notes: any policy, or "untrained", the weights that the arm starts from."""
+    `env`, another game, which the warm starts play too, and `writer`, who writes the notes: any policy, or "untrained",
+    the weights that the arm starts from."""
 
     def __post_init__(self) -> None:
         if {type(seed) for seed in self.seeds} != {int} or len(set(self.seeds)) < len(self.seeds):
@@ -71,6 +75,9 @@ class Sweep:
             raise ParameterError(
                 f"the names of further evaluations must differ in letters or digits (got {list(self.also)})"
             )
+        for name, changes in self.also.items():
+            if not isinstance(env := changes.get("env", ""), str):
+                raise ParameterError(f"env of the further evaluation {name!r} must name a game (got {env!r})")
         for controls in (self.controls, *(changes.get("controls", ()) for changes in self.also.values())):
             for control in controls:
                 if control not in CONTROLS:
@@ -125,7 +132,7 @@ def read_sweep(path: str | Path) -> Sweep:
     ``[also."NAME"]``, too.
     """
     tree, where = read_toml(Path(path), "a sweep"), f" in {path}"
-    kinds = {"title": str, "preset": str, "seeds": list, "tasks": int, "seed_set": str, "controls": list}
+    kinds = {"title": str, "preset": str, "seeds": list, "tasks": int, "seed_set": str, "env": str, "controls": list}
     kinds |= {"settings": dict, "also": dict, "arms": dict}
     for name, value in tree.items():
         if name not in kinds:
@@ -146,6 +153,7 @@ def read_sweep(path: str | Path) -> Sweep:
 def plan_work(sweep: Sweep, folder: Path, *, warm_threads: int = 1) -> list[Work]:
     """Everything to run, in an order in which nothing waits for what comes later; all settings are checked here."""
     protocol = {"tasks": sweep.tasks, "seed_set": sweep.seed_set, "controls": list(sweep.controls)}
+    protocol |= {"env": sweep.env} if sweep.env else {}
     settings = {arm.name: {"run.threads": "1", **sweep.settings, **arm.settings} for arm in sweep.arms}
     players = {arm.name: {"run.player": arm.player} if arm.player else {} for arm in sweep.arms}
     configs = {name: resolve(sweep.preset, None, flags | players[name]) for name, flags in settings.items()}
@@ -165,7 +173,9 @@ def plan_work(sweep: Sweep, folder: Path, *, warm_threads: int = 1) -> list[Work
                 start = folder / f"00-warm-start-{number}-seed{seed}"
                 # Three episodes, as demonstrations have, whichever arm comes first.
                 alone = {**flags, "run.updates": "0", "trial.episodes": "3", "run.threads": str(warm_threads)}
-                planned.setdefault(start, Work(name, seed, start, alone, sweep.preset, None, evaluation, warm_threads))
+                games = _games_after(sweep, configs, warm_key(configs[arm.name]))
+                on_games = {**evaluation, **({"also": games} if games else {})}
+                planned.setdefault(start, Work(name, seed, start, alone, sweep.preset, None, on_games, warm_threads))
                 flags |= {"warmstart.steps": "0", "model.name": f"../{start.name}"}
                 if configs[arm.name].model.lora_rank:
                     flags["model.lora_rank"] = "0"  # the warm start's adapter is trained on
@@ -242,20 +252,29 @@ def _warm_starts(sweep: Sweep, configs: Mapping[str, Config]) -> dict[str, tuple
     return warm_starts
 
 
+def _games_after(sweep: Sweep, configs: Mapping[str, Config], key: str) -> dict[str, dict[str, Any]]:
+    """The further evaluations on other games of all arms that begin with this warm start, by name."""
+    names = [name for arm in sweep.arms if warm_key(configs[arm.name]) == key for name in arm.also]
+    return {name: dict(sweep.also[name]) for name in dict.fromkeys(names) if "env" in sweep.also[name]}
+
+
 def _check_evaluations(sweep: Sweep, configs: Mapping[str, Config]) -> None:
     """Whether every arm trains anything and can be evaluated: better learned before the first warm start."""
     checked: set[str] = set()
     for arm in sweep.arms:
         config = configs[arm.name]
-        if "," in config.task.env:
-            message = f"task.env of arm {arm.name!r} must be one environment, not a mixture (got {config.task.env})"
-            raise ParameterError(message)
+        if len(Mixture.parse(config.task.env, {}).weights) > 1 and not sweep.env:
+            raise ParameterError(
+                f'arm {arm.name!r} trains on a mixture; say what arms are compared on: env = "GAME" at the top of the '
+                "sweep's file"
+            )
         if arm.player == WARM_START and not config.warmstart.steps:
             raise ParameterError(f"warmstart.steps of arm {arm.name!r} must be >= 1: its warm start is to play (got 0)")
         if config.run.updates < 1:
             raise ParameterError(f"run.updates of arm {arm.name!r} must be >= 1 (got {config.run.updates})")
-        settings, params = as_trained(config, config.task.env)
         for changes in ({}, *(sweep.also[name] for name in arm.also)):
+            env = played_env(config, changes, sweep.env)
+            settings, params = as_trained(config, env)
             changed, more_params = changed_trial(settings, changes)
             writer = changes.get("writer", UNTRAINED)
             if not isinstance(writer, str) or ("writer" in changes and not shows_reflection(changed.memory_mode)):
@@ -263,17 +282,23 @@ def _check_evaluations(sweep: Sweep, configs: Mapping[str, Config]) -> None:
                     f"a further evaluation of arm {arm.name!r} with a writer needs its name, and a memory that shows "
                     f"reflections (got {writer!r} and {changed.memory_mode})"
                 )
-            worlds = f"{config.task.env} {params} {more_params}"
+            worlds = f"{env} {params} {more_params}"
             if worlds not in checked:
-                tasks_of(config.task.env, sweep.tasks, sweep.seed_set, {**params, **more_params})
+                tasks_of(env, sweep.tasks, sweep.seed_set, {**params, **more_params})
                 checked.add(worlds)
+
+
+def played_env(config: Config, changes: Mapping[str, Any], of_sweep: str) -> str:
+    """What an evaluation with these changes plays: a game of its own, the sweep's, or what the arm trains on."""
+    env: str = changes.get("env") or of_sweep or config.task.env
+    return env
 
 
 def changed_trial(settings: TrialSettings, changes: Mapping[str, Any]) -> tuple[TrialSettings, dict[str, Any]]:
     """How trials of a further evaluation are played, and the environment's parameters that it changes."""
     trial = settings_of(TrialSettings)
     values = {name: trial[name].check(value) for name, value in changes.items() if name in trial}
-    params = {name: value for name, value in changes.items() if name not in (*trial, "controls", "writer")}
+    params = {name: value for name, value in changes.items() if name not in (*trial, "env", "controls", "writer")}
     return with_values(settings, values), params
 
 

@@ -53,7 +53,8 @@ class Entry:
 
     @property
     def versus(self) -> bool:
-        return self.row.get("kind") == "versus" and self.has_outcomes
+        kinds = {part.get("kind", self.row.get("kind")) for part in self.parts.values()}
+        return kinds == {"versus"} and self.has_outcomes
 
     @property
     def episodes(self) -> int:
@@ -189,9 +190,10 @@ def _section(section: Sequence[Entry], against: str | None) -> dict[str, Any]:
     first = shown[0]
     part = next(iter(first.parts.values()))
     retries = {entry.label: entry for entry in section if entry.control == RETRIES}
+    is_other_game = bool(first.further) and "env" in part
     return {
         "env": first.row["env"],
-        "title": ", ".join(filter(None, [first.row["env"], first.topic])),
+        "title": first.topic if is_other_game else ", ".join(filter(None, [first.row["env"], first.topic])),
         "kind": "versus" if first.versus else "solve",
         "episodes": first.episodes,
         "tasks": part["tasks"],

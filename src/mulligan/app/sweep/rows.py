@@ -130,11 +130,11 @@ def arm_rows(arm: Mapping[str, Any], folder: Path, classes: bool) -> list[Row]:
     changes = {key: value for key, value in arm["settings"].items() if key not in _OF_A_SEED}
     further = arm.get("also", {})
     also = _classes(arm) if classes else {}
-    also |= {name: _evaluation(each["main"], each["controls"]) | _writer(arm, name) for name, each in further.items()}
+    also |= {name: _evaluation(each["main"], each["controls"]) | _changed(arm, name) for name, each in further.items()}
     for name_of_further, each in further.items() if classes else ():
         also |= {f"{name_of_further}, {name_of_class}": part for name_of_class, part in _classes(each).items()}
     row = {
-        "env": config.task.env,
+        "env": arm["evaluation"].get("env", config.task.env),
         "name": name,
         "method": method,
         "estimator": None if is_warm_start else config.algo.estimator,
@@ -213,10 +213,13 @@ def _evaluation(main: Mapping[str, Any], controls: Mapping[str, Mapping[str, Any
     }
 
 
-def _writer(arm: Mapping[str, Any], further: str) -> Row:
-    """Who wrote the notes in a further evaluation that changed nothing else."""
+def _changed(arm: Mapping[str, Any], further: str) -> Row:
+    """The game that a further evaluation was played on, and its kind, where it is another one; who wrote the notes
+    where nothing else was changed."""
     changed = arm["evaluation"].get("also", {}).get(further, {})
     changes = {key: value for key, value in changed.items() if key != "controls"}
+    if "env" in changes:
+        return {"env": changes["env"], "kind": arm["also"][further]["kind"]}
     return changes if [*changes] == ["writer"] else {}
 
 

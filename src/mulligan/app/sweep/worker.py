@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mulligan.app.sweep.arms import ORDER, RESULT, UNTRAINED, changed_trial, further_name
+from mulligan.app.sweep.arms import ORDER, RESULT, UNTRAINED, changed_trial, further_name, played_env
 from mulligan.errors import MemoryFull, MulliganError, RunFolderError, lacks_memory
 
 if TYPE_CHECKING:
@@ -143,15 +143,15 @@ def _evaluate(config: Config, folder: Path, protocol: Mapping[str, Any], report:
     from mulligan.training.checkpoint import find_start
     from mulligan.training.resolve import from_run
 
-    env = config.task.env
-    trained_settings, trained_params = as_trained(config, env)
-    trained_settings = replace(trained_settings, episodes=protocol.get("episodes", trained_settings.episodes))
     engine = from_run(RunFolder.open(folder)).engine  # with the context that the run was trained with
     player = player_from(str(folder), device=config.model.device, **asdict(engine))
     evaluations = {"": {"controls": protocol["controls"]}, **protocol.get("also", {})}
     plans: dict[str, EvalPlan] = {}
     for name, changes in evaluations.items():
-        settings, params = changed_trial(trained_settings, changes)
+        env = played_env(config, changes, protocol.get("env", ""))
+        as_in_training, trained_params = as_trained(config, env)
+        as_compared = replace(as_in_training, episodes=protocol.get("episodes", as_in_training.episodes))
+        settings, params = changed_trial(as_compared, changes)
         plans[name] = EvalPlan(
             env=env,
             params={**trained_params, **params},
@@ -171,7 +171,7 @@ def _evaluate(config: Config, folder: Path, protocol: Mapping[str, Any], report:
         """The player with other notes; where the writer is a model, its engine lives as long as the evaluation."""
         if writer == UNTRAINED:
             writer = str(find_start(config.model.name, folder) or config.model.name)
-        plays = Plays(env, plan.params, plan.settings)
+        plays = Plays(plan.env, plan.params, plan.settings)
         notes = writer_from(writer, device=config.model.device, plays=plays, **asdict(engine))
         return advised_by(player, notes, plan.settings)
 
