@@ -159,8 +159,10 @@ class GraphEngine:
         """A prompt to read, and a reply to draw."""
         if self.lost is not None:
             raise self.lost
-        if self.pump is None or self.pump.done():
+        # Weights change while no reply is under way; the pump may still be at what nobody waits for.
+        if not (self.asked or self.decoding.any()):
             self.device.model.renew()
+        if self.pump is None or self.pump.done():
             self.pump = asyncio.get_running_loop().create_task(self._run())
             self.pump.add_done_callback(lambda task: task.cancelled() or task.exception())  # as in `slots`
         self.seed[stream.slot] = stream.rng.getrandbits(31)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import random
+from functools import partial
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from mulligan.engine.choose import make_engine
 from mulligan.engine.graphs import GraphEngine
 from mulligan.errors import UsageError
 from mulligan.models.load import Loaded, add_lora
+from mulligan.policy.threads import EventLoop
 from mulligan.population.agents import sharing_base
 from mulligan.types import Sampling
 from small_models import DEVICE, SHAPE, a_model, family_model, greedy_of
@@ -99,6 +101,28 @@ def test_one_that_learns_replies_anew_and_the_others_as_before():
     assert after == right(models, prompts_of(40))
     assert (before[0], before[2]) == (after[0], after[2])
     assert before[1] != after[1]
+
+
+def test_one_that_learned_while_steps_were_left_over_replies_anew():
+    """A reply that a stop token ends leaves steps behind, which the event loop goes on with when it is run again."""
+    models = adapters("llama", 2)
+    engine, prompt, loop = engine_of(models, slots=2), prompts_of(0)[0], EventLoop()
+
+    async def reply(stop: tuple[int, ...]) -> list[int]:
+        stream = await engine.shares[1].open()
+        got = await stream.extend(prompt, Sampling(0.0, 1.0, 6), stop, random.Random(0))
+        stream.close()
+        return list(got.ids)
+
+    first = loop.run(partial(reply, ()))
+    assert loop.run(partial(reply, tuple(first[:1]))) == first[:1]
+    with torch.no_grad():
+        for name, parameter in models[1].named_parameters():
+            if "lora_B" in name:
+                parameter.mul_(-2.0)
+    assert loop.run(partial(reply, ())) == greedy_of(models[1], prompt, 6)
+    assert greedy_of(models[1], prompt, 6) != first
+    loop.close()
 
 
 def test_a_slot_that_changes_hands_has_the_next_ones_adapter():
