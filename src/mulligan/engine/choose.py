@@ -51,8 +51,7 @@ def make_engine(
     if on_gpu:
         longest = int(model.config.max_position_embeddings)
         token, free = token_bytes(model.config, weight.dtype), free_memory(weight.device)
-        spare = IDLE_SLOTS + max(1, adapters)
-        slots = slots_that_fit(slots, min(context or longest, longest), token, free, reserved, spare)
+        slots = slots_that_fit(slots, min(context or longest, longest), token, free, reserved, max(1, adapters))
     if kind == "graphs" or (kind == "auto" and on_gpu and why_not(model) is None):
         engine = GraphEngine(model, slots=slots, context=context, share=share, adapters=adapters)
         try:
@@ -77,17 +76,22 @@ def token_bytes(config: Any, dtype: torch.dtype) -> int:
     return int(2 * config.num_hidden_layers * heads * size * dtype.itemsize)
 
 
-def slots_that_fit(
-    slots: int, context: int, token: int, free: int, reserved: int = 0, spare: int = IDLE_SLOTS + 1
-) -> int:
-    """How many of `slots` sequences of `context` tokens of `token` bytes fit into `free` bytes less the `reserved`."""
-    room = min(SHARE_OF_MEMORY * free, free - reserved)
+def slots_that_fit(slots: int, context: int, token: int, free: int, reserved: int = 0, models: int = 1) -> int:
+    """How many of `slots` sequences of `context` tokens of `token` bytes fit into `free` bytes less the `reserved`.
+
+    Each of the `models` has one at least.
+    """
+    room, spare = min(SHARE_OF_MEMORY * free, free - reserved), IDLE_SLOTS + models
     fits = int(room // (token * context)) - spare
-    if fits < 1:
-        needed = (1 + spare) * context * token
+    if fits < models:
+        needed = (models + spare) * context * token
+        what = f"no sequence of {context:,} tokens fits"
+        settings = "trial.max_tokens or engine.context, or train an adapter (model.lora_rank)"
+        if models > 1:
+            what = f"one sequence of {context:,} tokens for each of {models} models does not fit"
+            settings = "trial.max_tokens, engine.context or population.agents"
         raise MemoryFull(
-            f"no sequence of {context:,} tokens fits the GPU's memory: {1 + spare} slots x {context:,} tokens x "
-            f"{token:,} bytes = {needed / 2**30:.1f} GiB, and {max(0.0, room) / 2**30:.1f} GiB are left for them; "
-            "lower trial.max_tokens or engine.context, or train an adapter (model.lora_rank)"
+            f"{what} the GPU's memory: {models + spare} slots x {context:,} tokens x {token:,} bytes = "
+            f"{needed / 2**30:.1f} GiB, and {max(0.0, room) / 2**30:.1f} GiB are left for them; lower {settings}"
         )
     return min(slots, fits)

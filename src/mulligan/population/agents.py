@@ -24,6 +24,7 @@ from mulligan.report.files import sync
 from mulligan.seeding import generator
 from mulligan.training import masters
 from mulligan.training.config import Config, PopulationConfig, settings, value_at, with_changes
+from mulligan.training.context import bytes_of_trained
 from mulligan.training.loop import Trainer
 from mulligan.training.remote import RemoteLearner
 from mulligan.training.step import Learner
@@ -110,8 +111,8 @@ class Engines:
     They share one where the engine for GPUs runs their model, and what is trained of it is an adapter.
     """
 
-    def __init__(self, models: int) -> None:
-        self.models = models
+    def __init__(self, config: Config) -> None:
+        self.config = config
         self.common: GraphEngine | None = None
 
     def __call__(self, model: Any, *, slots: int, context: int, kind: Kind, reserved: int = 0) -> LocalEngine:
@@ -120,12 +121,13 @@ class Engines:
             return self.common.join(model)
         if not hasattr(model, "peft_config"):
             return make_engine(model, slots=slots, context=context, kind=kind, reserved=reserved)
-        count = self.models
-        engine = make_engine(
-            model, slots=slots * count, context=context, kind=kind, reserved=reserved * count, adapters=count
-        )
+        population = self.config.population
+        count = population.agents * (2 if population.past else 1)
+        # Agents learn in turn: activations take memory once.
+        reserved += (population.agents - 1) * bytes_of_trained(model, self.config)
+        engine = make_engine(model, slots=slots * count, context=context, kind=kind, reserved=reserved, adapters=count)
         if not isinstance(engine, GraphEngine):
-            return SlotEngine(model, slots=slots, context=context)
+            return SlotEngine(model, slots=engine.slots // count, context=context)
         self.common = engine
         return engine.shares[0]
 

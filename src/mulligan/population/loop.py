@@ -164,7 +164,7 @@ class Population:
         self.loop = EventLoop()
         self.keys = members.varied(config)
         self.agents: list[Agent] = []
-        engines = members.Engines(config.population.agents * (2 if config.population.past else 1))
+        engines = members.Engines(config)
         for number, each in enumerate(members.agent_configs(config)):
             agent_folder = self._own_folder(number, each)
             saved = checkpoint.kept(agent_folder.path)

@@ -108,13 +108,18 @@ def model_limit(loaded: Loaded) -> int:
 
 
 def bytes_to_come(model: Any, config: Config) -> int:
-    """Memory that training will take beside the weights and their float32 copies: moments, gradients, the reference of
-    a KL term, and the activations of the longest row."""
+    """Memory that training will take beside the weights and their float32 copies: what is kept of each weight, and the
+    activations of the longest row."""
     sizes, item = model.config, next(model.parameters()).dtype.itemsize
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    references = 1 if config.algo.kl_weight else 0
-    weights: int = sum(each.numel() * (MOMENTS + GRADIENT + references * each.dtype.itemsize) for each in trained)
     layers, layer = sizes.num_hidden_layers, layer_numbers(sizes)
     # With checkpointing: what each layer was given, and all of the one layer that is computed again.
     kept = layers * sizes.hidden_size + layer if config.model.gradient_checkpointing else layers * layer
-    return weights + int(min(config.engine.context, sizes.max_position_embeddings) * kept * item)
+    activations = int(min(config.engine.context, sizes.max_position_embeddings) * kept * item)
+    return bytes_of_trained(model, config) + activations
+
+
+def bytes_of_trained(model: Any, config: Config) -> int:
+    """Memory for the moments, gradients and the reference of a KL term of all weights that are trained."""
+    references = 1 if config.algo.kl_weight else 0
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    return sum(each.numel() * (MOMENTS + GRADIENT + references * each.dtype.itemsize) for each in trained)

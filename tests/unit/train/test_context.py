@@ -93,6 +93,16 @@ def test_slots_follow_from_context_and_memory():
         slots_that_fit(128, 12_544, token, free=125 * 10**9, reserved=120 * 10**9)
 
 
+def test_models_that_share_an_engine_have_a_sequence_each_and_one_more_for_what_their_prompts_share():
+    """Of the 23 sequences of `test_slots_follow_from_context_and_memory` one is idle; four models share one each."""
+    token = token_bytes(shaped("qwen3-4b").config, torch.bfloat16)
+    assert slots_that_fit(512, 12_544, token, free=125 * 10**9, models=4) == 18
+    with pytest.raises(
+        MemoryFull, match=r"for each of 12 models does not fit .* 25 slots x .* 43\.1 GiB, and 40\.7 GiB .*agents"
+    ):
+        slots_that_fit(1536, 12_544, token, free=125 * 10**9, models=12)
+
+
 # ---- a run keeps to its context
 
 

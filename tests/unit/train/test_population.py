@@ -14,6 +14,7 @@ import torch
 
 from mulligan.app.cli.main import main
 from mulligan.engine.choose import make_engine
+from mulligan.engine.slots import SlotEngine
 from mulligan.errors import MulliganError, ParameterError, UnknownName, UsageError
 from mulligan.models.load import load, save
 from mulligan.players import player_from, trained_with
@@ -32,7 +33,7 @@ from mulligan.training.config import (
     TaskConfig,
     WarmstartConfig,
 )
-from mulligan.training.context import fixed_context
+from mulligan.training.context import bytes_to_come, fixed_context
 from mulligan.training.loop import Trainer
 from mulligan.training.loop import train as train_one
 from mulligan.training.resolve import checked, from_run, resolve
@@ -346,6 +347,26 @@ def test_adapters_and_their_snapshots_draw_from_one_engine(tmp_path, monkeypatch
     assert all(
         line["loss/sampler/mismatch"] < 1e-4 for line in metrics(tmp_path / "run")
     )  # each drew from its own weights
+
+
+def test_memory_is_kept_for_all_that_agents_learn_and_for_the_activations_of_one(tmp_path, monkeypatch):
+    """Three agents learn in turn; where they cannot share an engine, they share the sequences that memory holds."""
+    pytest.importorskip("peft")
+    given = {}
+
+    def fitted(model, **settings):
+        given.update(settings)
+        return SlotEngine(model, slots=20)  # of which three agents and their snapshots have three each
+
+    monkeypatch.setattr(members, "make_engine", fitted)
+    save(load("nano:hidden=128,layers=1"), tmp_path / "base")
+    config = replace(games(), model=ModelConfig(name=f"hf:{tmp_path / 'base'}", lora_rank=2))
+    model = checkpoint.load_base(config, "cpu", tmp_path).model
+    trained_numbers = sum(each.numel() for each in model.parameters() if each.requires_grad)
+    one = bytes_to_come(model, config)
+    engine = members.Engines(config)(model, slots=8, context=64, kind="auto", reserved=one)
+    assert given["reserved"] == one + 2 * 12 * trained_numbers  # 8 bytes of moments, 4 of gradients
+    assert engine.slots == 3
 
 
 def test_the_worst_becomes_a_copy_of_the_best_with_settings_a_little_apart(tmp_path, monkeypatch):
