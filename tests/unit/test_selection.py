@@ -37,11 +37,20 @@ def test_ratings_of_both_sides_move_apart_and_grow_unsure_without_games():
 
 def test_the_best_quarter_is_copied_to_the_worst_where_the_difference_is_no_luck():
     values = [0.1, 0.9, 0.3, 0.5, 0.6, 0.2, 0.8, 0.4]
-    scores = {number: Score(value, 0.05, ()) for number, value in enumerate(values)}
+    scores = {number: Score((value - 0.05, value + 0.05), ()) for number, value in enumerate(values)}
     assert copies(scores) == [(1, 0), (6, 5)]
-    assert copies({0: Score(0.5, 0.1, ()), 1: Score(0.6, 0.1, ())}) == []  # .1 apart, with an error of .14
-    assert copies({0: Score(0.5, 0.05, ()), 1: Score(0.6, 0.05, ())}) == [(1, 0)]
-    assert copies({0: Score(0.5, 0.0, ()), 1: Score(0.6, 0.0, ()), 2: Score(0.7, 0.0, ())}) == [(2, 0)]
+    # 1 of 3 tasks more, and the error of the differences (1, 0, 0) is as large: 1/3
+    assert copies({0: Score((0.0, 0.0, 1.0), ()), 1: Score((1.0, 0.0, 1.0), ())}) == []
+    # 2 of 10 more and never one less: an error of .13. By each one's own, .16 and .16, it would be .23
+    alike = (1.0,) * 4 + (0.0,) * 4
+    assert copies({0: Score((*alike, 0.0, 0.0), ()), 1: Score((*alike, 1.0, 1.0), ())}) == [(1, 0)]
+    assert copies({0: Score((0.5,), ()), 1: Score((0.6,), ()), 2: Score((0.7,), ())}) == [(2, 0)]
+
+
+def test_tasks_that_failed_for_either_agent_tell_nothing_of_their_difference():
+    assert copies({0: Score((0.0, None, 0.0), ()), 1: Score((None, 1.0, 1.0), ())}) == [(1, 0)]
+    assert copies({0: Score((0.0, None), ()), 1: Score((None, 1.0), ())}) == []
+    assert Score((0.0, None, 1.0), ()).value == 0.5
 
 
 def test_a_score_is_the_last_episode_its_gain_or_the_mean():

@@ -63,10 +63,9 @@ def agent_configs(config: Config) -> list[Config]:
     model = replace(config.model, name=f"../{name}" if name.startswith("../") else name)
     run = replace(config.run, keep=max(2, config.run.keep), evaluate="")
     configs = []
+    factors = {key: _factors(population, generator(config.run.seed, "population", "settings", key)) for key in keys}
     for number in range(population.agents):
-        rng = generator(config.run.seed, "population", "settings", number)
-        factors = [population.spread ** rng.uniform(-1.0, 1.0) for _ in keys]
-        changes = {key: scaled(config, key, factor) for key, factor in zip(keys, factors, strict=True)}
+        changes = {key: scaled(config, key, factors[key][number]) for key in keys}
         each = replace(
             with_changes(config, changes),
             run=replace(run, seed=SEEDS * config.run.seed + number),
@@ -76,6 +75,14 @@ def agent_configs(config: Config) -> list[Config]:
         )
         configs.append(with_changes(each, changes))
     return configs
+
+
+def _factors(population: PopulationConfig, rng: random.Random) -> list[float]:
+    """Of each agent a factor for one setting: one in each of as many equal parts of the range of its logarithm, so that
+    few agents cover it too."""
+    parts = list(range(population.agents))
+    rng.shuffle(parts)
+    return [population.spread ** (2.0 * (part + rng.random()) / len(parts) - 1.0) for part in parts]
 
 
 def scaled(config: Config, key: str, factor: float) -> float:

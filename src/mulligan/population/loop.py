@@ -446,7 +446,11 @@ class Population:
         scores = {agent.number: held_out.score(agent.trainer) for agent in self.agents}
         for agent in self.agents:
             agent.score = scores[agent.number].value
-        self.lineage.write_all(done, [{"agent": n, "event": "scored", **each._asdict()} for n, each in scores.items()])
+        lines = [
+            {"agent": n, "event": "scored", "value": each.value, "error": each.error, "episodes": each.episodes}
+            for n, each in scores.items()
+        ]
+        self.lineage.write_all(done, lines)
         for best, worst in copies(scores):
             self._copy(done, self.agents[best], self.agents[worst], "copied", {})
 

@@ -31,11 +31,19 @@ _SAMPLED = 256
 class Score(NamedTuple):
     """What an agent reached on the held-out tasks."""
 
-    value: float
-    error: float
-    """Standard error over tasks."""
+    of_task: tuple[float | None, ...]
+    """None where the trial failed."""
     episodes: tuple[float, ...]
     """Of games the mean return of each episode, else p@1, p@2 …"""
+
+    @property
+    def value(self) -> float:
+        return _mean_and_error([value for value in self.of_task if value is not None])[0]
+
+    @property
+    def error(self) -> float:
+        """Standard error over tasks."""
+        return _mean_and_error([value for value in self.of_task if value is not None])[1]
 
 
 class HeldOut:
@@ -62,17 +70,24 @@ class HeldOut:
 
 def scored(trials: Sequence[Trial], episodes: int, kind: str) -> Score:
     """The score of an agent from its trials: of the "last" episode, its "gain" over the first, or the "mean" of all."""
-    played = [trial for trial in trials if not trial.failed]
+    rows = [None if trial.failed else _values(trial, episodes) for trial in trials]
+    played = [row for row in rows if row is not None]
     if not played:
         raise MulliganError(f"all {len(trials)} held-out trials failed; the first: {trials[0].episodes[-1].error}")
-    rows = [_values(trial, episodes) for trial in played]
-    values = [row[-1] - (row[0] if kind == "gain" else 0.0) for row in rows]
+    by_episode = tuple(sum(column) / len(played) for column in zip(*played, strict=True))
+    return Score(tuple(None if row is None else _value(row, kind) for row in rows), by_episode)
+
+
+def _value(row: Sequence[float], kind: str) -> float:
     if kind == "mean":
-        values = [sum(row) / len(row) for row in rows]
+        return sum(row) / len(row)
+    return row[-1] - (row[0] if kind == "gain" else 0.0)
+
+
+def _mean_and_error(values: Sequence[float]) -> tuple[float, float]:
     mean = sum(values) / len(values)
-    spread = sum((value - mean) ** 2 for value in values) / max(1, len(values) - 1)
-    by_episode = tuple(sum(column) / len(rows) for column in zip(*rows, strict=True))
-    return Score(mean, math.sqrt(spread / len(values)), by_episode)
+    variance = sum((value - mean) ** 2 for value in values) / max(1, len(values) - 1)
+    return mean, math.sqrt(variance / len(values))
 
 
 def _values(trial: Trial, episodes: int) -> list[float]:
@@ -85,7 +100,8 @@ def _values(trial: Trial, episodes: int) -> list[float]:
 
 def copies(scores: Mapping[int, Score]) -> list[tuple[int, int]]:
     """Who is copied to whom at a selection, (from, to): the best quarter in turn to the worst one, where it is better
-    by more than the standard error of the difference: less may be luck."""
+    by more than the standard error of the difference: less may be luck. All play the same tasks with the same luck, so
+    that it is the error of the differences task by task."""
     order = sorted(scores, key=lambda agent: (-scores[agent].value, agent))
     count = min(max(1, int(SHARE * len(order))), len(order) // 2)
     pairs = zip(order[:count], reversed(order[-count:]), strict=True)
@@ -93,7 +109,12 @@ def copies(scores: Mapping[int, Score]) -> list[tuple[int, int]]:
 
 
 def _is_better(one: Score, other: Score) -> bool:
-    return one.value - other.value > math.hypot(one.error, other.error)
+    pairs = zip(one.of_task, other.of_task, strict=True)
+    differences = [mine - its for mine, its in pairs if mine is not None and its is not None]
+    if not differences:
+        return False
+    mean, error = _mean_and_error(differences)
+    return mean > error
 
 
 def _tasks(name: str, mixture: Mixture, config: Config) -> list[Task]:

@@ -32,6 +32,7 @@ from mulligan.training.config import (
     RunConfig,
     TaskConfig,
     WarmstartConfig,
+    value_at,
 )
 from mulligan.training.context import bytes_to_come, fixed_context
 from mulligan.training.loop import Trainer
@@ -248,6 +249,18 @@ def test_a_setting_keeps_its_value_where_its_range_ends_before():
     assert members.scaled(config, "algo.gamma_traj", 10.0) == 1.0
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_the_first_settings_cover_the_whole_range(seed):
+    """Four draws of their own would leave an end of it empty every other time."""
+    config = alone(agents=4, spread=16.0, vary="optim.lr,algo.entropy_weight")
+    config = replace(config, run=replace(config.run, seed=seed), algo=AlgoConfig(entropy_weight=0.01))
+    each = members.agent_configs(config)
+    for key in ("optim.lr", "algo.entropy_weight"):
+        factors = sorted(value_at(one, key) / value_at(config, key) for one in each)
+        for factor, (low, high) in zip(factors, [(1 / 16, 1 / 4), (1 / 4, 1), (1, 4), (4, 16)], strict=True):
+            assert low <= factor <= high
+
+
 def test_a_copy_steps_with_its_own_decay(tmp_path):
     config = alone(vary="optim.weight_decay,optim.beta2", spread=2.0)
     config = replace(config, optim=replace(config.optim, weight_decay=0.1, beta2=0.4))
@@ -370,7 +383,7 @@ def test_memory_is_kept_for_all_that_agents_learn_and_for_the_activations_of_one
 
 
 def test_the_worst_becomes_a_copy_of_the_best_with_settings_a_little_apart(tmp_path, monkeypatch):
-    scores = iter([Score(0.1, 0.01, (0.1,)), Score(0.5, 0.01, (0.5,)), Score(0.3, 0.01, (0.3,))])
+    scores = iter(Score((value,), (value,)) for value in (0.1, 0.5, 0.3))
     monkeypatch.setattr(HeldOut, "score", lambda *_: next(scores))
     config = replace(games(), population=replace(games().population, others=0.0, past=0.0))
     run = train(replace(config, run=replace(config.run, updates=2)), tmp_path / "run")
