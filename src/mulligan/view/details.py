@@ -8,7 +8,9 @@ from typing import Any
 
 from mulligan.errors import MulliganError, RunFolderError
 from mulligan.report.tables import CONTROL_NAMES, footnotes, room_name
-from mulligan.view.folder import inside, json_of, stamp, sub_path, toml_of, without_links
+from mulligan.view.demonstration import about, acts
+from mulligan.view.evaluations import evaluations_beside, evaluations_inside, trained_run
+from mulligan.view.folder import inside, json_of, stamp, toml_of, without_links
 from mulligan.view.index import TrialIndex
 from mulligan.view.runs import card, evaluated_run, within
 
@@ -26,14 +28,11 @@ def detail(root: Path, name: str, index: TrialIndex) -> dict[str, Any]:
     notes: list[str] = []
     sections: list[dict[str, Any]] = []
     tables: list[dict[str, Any]] = []
-    charts: list[dict[str, Any]] = []
     if isinstance(result, Mapping):
         sections, notes = [_evaluated(result)], _footnotes(result)
     elif made["kind"] == "demo":
         demo = json_of(path / "demo.json")
-        sections = [_boards(demo, name), *([_doors(demo["signpost"], name)] if "signpost" in demo else [])]
-        charts = _over_training(demo)
-        notes = [*map(str, demo["about"]), f"Made with: {demo['command']} ({demo['minutes']:g} minutes)"]
+        sections, notes = acts(root, name, demo), about(demo)
     elif arm := _arm_of(root, name):
         sections, _, _ = _compared_or_why_not(root, [arm])
     elif made["kind"] == "sweep":
@@ -42,113 +41,31 @@ def detail(root: Path, name: str, index: TrialIndex) -> dict[str, Any]:
     return {
         "card": made,
         "sections": sections,
-        "charts": charts,
         "tables": tables,
         "notes": notes,
         "settings": list(_flat(config)),
         "trials": index.state(),
         "inside": [card(root, each) for each in children[:200]],
+        **_related(root, path, made["kind"], str(config.get("policy", ""))),
     }
+
+
+def _related(root: Path, path: Path, kind: str, policy: str) -> dict[str, list[dict[str, Any]]]:
+    """The evaluations of a training run, inside and beside it; and the training run that an evaluation measured."""
+    if kind == "train":
+        evaluations = [*evaluations_inside(path), *(evaluations_beside(path) if path != root else ())]
+        return {"evaluations": [card(root, each.relative_to(root).as_posix()) for each in evaluations], "measured": []}
+    trained = trained_run(path, policy) if kind == "eval" else None
+    if trained is None or not (resolved := trained.resolve()).is_relative_to(root.resolve()):
+        return {"evaluations": [], "measured": []}
+    made = card(root, resolved.relative_to(root.resolve()).as_posix())
+    return {"evaluations": [], "measured": [made] if made["kind"] in ("train", "population") else []}
 
 
 def _arm_of(root: Path, name: str) -> str:
     """The run of a sweep that this is, or evaluates; empty: none."""
     runs = (name, evaluated_run(name))
     return next((run for run in runs if run and stamp(inside(root, run) / "arm.json")[1]), "")
-
-
-def _act(act: Mapping[str, Any], run: str) -> dict[str, Any]:
-    """An act of the demonstration: its rows, and tasks to watch two of its agents at."""
-    parts = {"RL": "policy", "meta-RL": "policy"}
-    rows = [
-        {
-            "name": row["method"],
-            "values": row["p"],
-            "ci": row.get("ci") or [],
-            "part": parts.get(row["method"], "other"),
-        }
-        for row in act["rows"]
-    ]
-    watch = [
-        {"text": str(each["text"]), "place": int(each["place"]), "runs": [sub_path(run, part) for part in each["runs"]]}
-        for each in act.get("pairs", ())
-    ]
-    return {
-        "title": f"{act['title']}: {act['tasks']} tasks never trained on, {act['episodes']} attempts at each",
-        "names": [f"{k} attempt{'s' if k > 1 else ''}" for k in range(1, act["episodes"] + 1)],
-        "versus": False,
-        "ceiling": act.get("ceiling"),
-        "shares": [],
-        "rows": rows,
-        "watch": watch,
-    }
-
-
-def _boards(demo: Mapping[str, Any], run: str) -> dict[str, Any]:
-    """The first act: what memory is worth; nothing is claimed that the intervals do not carry."""
-    shares = {row["method"]: [100 * float(share) for share in row["p"]] for row in demo["rows"]}
-    rl, meta, alone = shares["RL"], shares["meta-RL"], shares.get("meta-RL, independent retries")
-    lead = [
-        "Both agents play a board up to three times. What they may remember is what they opened before. RL was trained "
-        "on single attempts, meta-RL on all three together, from the same weights, for as many updates.",
-        f"At the first attempt meta-RL solves {meta[0]:.1f} %, RL {rl[0]:.1f} %. Within {len(meta)} attempts it is "
-        f"{meta[-1]:.1f} against {rl[-1]:.1f} %: {_points(demo['gap'])} on the same boards.",
-    ]
-    if alone:
-        lead.append(f"Without memory of its earlier attempts, the same meta-RL agent solves {alone[-1]:.1f} %.")
-    return {
-        **_act(demo, run),
-        "finding": _claimed("Later attempts are worth more to the agent that was trained on them", demo["gap"]),
-        "lead": lead,
-    }
-
-
-def _doors(act: Mapping[str, Any], run: str) -> dict[str, Any]:
-    """The second act: when exploring is learned."""
-    reads = {name: 100 * float(share) for name, share in act["reads_first"].items()}
-    first, *others = reversed(reads)
-    lead = [
-        "Behind one of eight doors is a prize of 1, behind the others 0.1. A sign names the door, but to read it takes "
-        "a whole attempt and earns nothing: it pays only where later attempts count.",
-        f"{first} reads the sign first in {reads[first]:.1f} % of the tasks; "
-        + "; ".join(f"{name}, {reads[name]:.1f} %" for name in others)
-        + f". Within {act['episodes']} attempts {first} is {_points(act['gap'])} above RL.",
-        str(act["sentence"]),
-        str(act["about"]),
-    ]
-    return {
-        **_act(act, run),
-        "finding": _claimed("Finding out first is learned where later attempts count", act["gap"]),
-        "lead": lead,
-    }
-
-
-def _claimed(finding: str, gap: Mapping[str, Any]) -> str:
-    """The finding as a title, where the interval carries it; empty otherwise."""
-    return finding if gap["ci"][0] > 0 else ""
-
-
-def _points(gap: Mapping[str, Any]) -> str:
-    low, high = gap["ci"]
-    doubt = "; the interval includes 0" if low <= 0 <= high else ""
-    return f"{gap['points']:+.1f} points (95 % interval {low:+.1f} to {high:+.1f}{doubt})"
-
-
-def _over_training(demo: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Charts of the first act's agents on validation boards: the first attempt, and all of them."""
-    last = int(demo["episodes"])
-    made = {1: "Solved at the first attempt, over training", last: f"Solved within {last} attempts, over training"}
-    return [
-        {
-            "title": title,
-            "kind": "share",
-            "series": [
-                {"label": name, "points": [[int(point["update"]), float(point["p"][k - 1])] for point in points]}
-                for name, points in demo["curves"].items()
-            ],
-        }
-        for k, title in made.items()
-    ]
 
 
 def _evaluated(result: Mapping[str, Any]) -> dict[str, Any]:

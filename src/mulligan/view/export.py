@@ -142,7 +142,8 @@ def answers(library: Library, trials: int, notes: int, names: Sequence[str] | No
             about = library.answer("run", {"run": card["id"]})
         except MulliganError:  # one that cannot be read stands in the list, which says so
             continue
-        about["inside"] = [each for each in about["inside"] if each["id"] in ids]
+        for related in ("inside", "evaluations", "measured"):
+            about[related] = [each for each in about[related] if each["id"] in ids]
         arms = _some([arm["name"] for arm in about["trials"]["arms"]])
         about["trials"]["arms"] = [arm for arm in about["trials"]["arms"] if arm["name"] in arms]
         for arm in about["trials"]["arms"]:
@@ -150,6 +151,10 @@ def answers(library: Library, trials: int, notes: int, names: Sequence[str] | No
         noted = _noted(library, card["id"], arms, trials, notes) if weighed < RUNS else []
         weighed += bool(noted)
         about["noted"] = [{key: each[key] for key in _WHERE} | {"moved": each["moved"]["none"]} for each in noted]
+        about["glance"]["readable"] = trials
+        if way := about["followed"]:
+            kept = [arm for arm in arms if arm.startswith("validation-")]
+            way |= {"arm": way["arm"] if way["arm"] in kept else kept[0], "place": way["place"] % trials}
         yield question("run", run=card["id"]), about
         for each in noted:
             yield question("noted", run=card["id"], **{key: each[key] for key in _WHERE}), each

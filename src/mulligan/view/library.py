@@ -19,7 +19,7 @@ from mulligan.view.models import Models
 from mulligan.view.noted import noted
 from mulligan.view.play import Games
 from mulligan.view.population import population
-from mulligan.view.query import Wanted, page
+from mulligan.view.query import Wanted, followed, glance, page
 from mulligan.view.runs import card, run_cards, version
 from mulligan.view.tags import set_tags, tags_of
 from mulligan.view.tokens import tokens
@@ -117,7 +117,15 @@ class Library:
 
     def _run(self, params: Params) -> Any:
         name = _given(params, "run")
-        return {**detail(self.root, name, self.index(name)), "tags": tags_of(self.root).get(name, [])}
+        index = self.index(name)
+        about = detail(self.root, name, index)
+        arms = [each["name"] for each in about["trials"]["arms"]]
+        validations = [arm for arm in arms if arm.startswith("validation-")]
+        about["followed"] = None
+        if len(validations) > 1:
+            place = followed(index, validations[0], validations[-1])
+            about["followed"] = {"arm": validations[0], "place": place, "validations": len(validations)}
+        return {**about, "glance": glance(index, usual_arm(arms)), "tags": tags_of(self.root).get(name, [])}
 
     def _trials(self, params: Params) -> Any:
         name, wanted = _given(params, "run"), Wanted.of(params)

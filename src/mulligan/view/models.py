@@ -19,6 +19,7 @@ from mulligan.policy.writer import Advised
 from mulligan.trial.settings import TrialSettings
 from mulligan.trusted import trusts_everything
 from mulligan.types import Sampling
+from mulligan.view.evaluations import trained_run
 from mulligan.view.folder import inside, is_folder, toml_of, without_links
 
 _KEPT = 2
@@ -53,16 +54,15 @@ class Models:
         if config.get("kind") == "train":
             return self._trained(path, arm)
         policy = str(config.get("policy", ""))
-        run, _, checkpoint = policy.partition("@")
-        trained_run = self._find(path, run)
-        if trained_run is None:
+        checkpoint = policy.partition("@")[2]
+        trained = self._find(path, policy)
+        if trained is None:
             raise UsageError(
                 f"{name} was played by {policy or 'nobody'}, which is no training run in {self.root.name}: only of a "
                 "model in this folder the chances of each move can be computed"
             )
-        return Player(
-            trained_run, checkpoint, _settings(config), f"{trained_run.name}{f'@{checkpoint}' if checkpoint else ''}"
-        )
+        words = f"{trained.name}{f'@{checkpoint}' if checkpoint else ''}"
+        return Player(trained, checkpoint, _settings(config), words)
 
     def knows(self, name: str) -> bool:
         """Whether the run was played by a model of this folder, as far as its files tell."""
@@ -71,7 +71,7 @@ class Models:
         if config.get("kind") == "train":
             return is_folder(path / "checkpoints")
         with suppress(MulliganError, OSError, ValueError):
-            return self._find(path, str(config.get("policy", "")).partition("@")[0]) is not None
+            return self._find(path, str(config.get("policy", ""))) is not None
         return False
 
     def _trained(self, path: Path, arm: str) -> Player:
@@ -97,12 +97,8 @@ class Models:
 
     def _find(self, evaluation: Path, policy: str) -> Path | None:
         """The training run that an evaluation names: where it says, or beside it, or around it; in the folder."""
-        name = Path(policy).name
-        places = [Path(policy), evaluation.parent / name, evaluation.parent]
-        for place in places if name else ():
-            if place.name == name and (place / "config.toml").is_file():
-                return self._allowed(place)
-        return None
+        run = trained_run(evaluation, policy)
+        return None if run is None else self._allowed(run)
 
     def _allowed(self, run: Path) -> Path:
         """The run, if it lies in the folder and is not reached through a link."""

@@ -13,6 +13,7 @@ from mulligan.view.index import TrialIndex
 PAGE = 50
 MOST = 500
 """Trials of a page at most."""
+MOST_AT_A_GLANCE = 1_000
 _COLUMNS = (
     "place", "env", "seed", "class", "opponent", "task", "outcomes", "solved", "reward", "turns", "invalid", "faults",
     "notes",
@@ -154,3 +155,27 @@ def same_task(index: TrialIndex, task: str) -> list[dict[str, Any]]:
             (task,),
         ).fetchall()
     return [dict(zip(("arm", "place", "outcomes"), row, strict=True)) for row in rows]
+
+
+def glance(index: TrialIndex, arm: str) -> dict[str, Any]:
+    """What came of the tasks of an arm, attempt by attempt; of many, the first ones."""
+    of = "FROM trials WHERE file = (SELECT id FROM files WHERE arm = ?)"
+    with index.connected() as store:
+        total = store.execute(f"SELECT COUNT(*) {of}", (arm,)).fetchone()[0]
+        query = f"SELECT place, outcomes {of} ORDER BY place LIMIT ?"
+        rows = store.execute(query, (arm, MOST_AT_A_GLANCE)).fetchall()
+    return {"arm": arm, "total": total, "tasks": [list(row) for row in rows]}
+
+
+def followed(index: TrialIndex, first: str, last: str) -> int:
+    """The place in arm `first` of a task that was not solved there and is solved in arm `last`, as early as any; 0:
+    there is none."""
+    of = "file = (SELECT id FROM files WHERE arm = ?)"
+    query = (
+        "SELECT before.place FROM trials AS before JOIN trials AS after ON after.task = before.task "
+        f"WHERE before.{of} AND after.{of} AND before.solved = 0 AND after.solved > 0 "
+        "ORDER BY after.solved, before.place LIMIT 1"
+    )
+    with index.connected() as store:
+        row = store.execute(query, (first, last)).fetchone()
+    return int(row[0]) if row else 0

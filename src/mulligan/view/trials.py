@@ -17,7 +17,9 @@ from mulligan.view.query import neighbours, same_task
 
 _HEADING = re.compile(r"\AWhat you remember of [^\n]*:\n")
 _BEGINS = re.compile(r"(?:\A|\n)Episode \d+ of \d+ begins\.\n?")
-_ACTION = re.compile(r"<action>([^<>]*)</action>", re.IGNORECASE)
+_ACTION = re.compile(r"<action>((?:(?!</?action>).)*)</action>", re.IGNORECASE | re.DOTALL)
+"""What an action says may hold < and >, as the buttons of a shop do."""
+_THOUGHT_ENDS = re.compile(r".*</think(?:ing)?>", re.IGNORECASE | re.DOTALL)
 _LONGEST = 200_000
 """Characters of one text; what is beyond is cut, and said to be."""
 _LONGEST_CELL = 40
@@ -118,7 +120,7 @@ def _episode(episode: Episode, draw: Drawer) -> dict[str, Any]:
 
 
 def _turn(turn: Turn, after: str, drawing: dict[str, Any] | None) -> dict[str, Any]:
-    actions = _ACTION.findall(turn.reply.text)
+    actions = _ACTION.findall(_THOUGHT_ENDS.sub("", turn.reply.text))
     return {
         "seen": cut(turn.observation),
         "drawing": drawing,

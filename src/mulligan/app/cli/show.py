@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mulligan.app.cli.options import Parser, print_tables
@@ -78,11 +78,19 @@ def run(parser: Parser, words: list[str]) -> int:
 
 
 def evaluation_of(folder: RunFolder, arm: str | None) -> RunFolder:
-    """The evaluation inside a run that was trained and evaluated by a sweep, unless an arm of the run is asked for."""
-    inside = folder.path / "evaluation"
-    if arm is None and "main" not in folder.arms() and (inside / "config.toml").is_file():
-        sys.stderr.write(f"note: {visible(str(Path(folder.name) / 'evaluation'))}; --arm reads what training kept\n")
-        return type(folder).open(inside)
+    """The evaluation of a training run, inside its folder or the newest beside it; unless an arm of the run itself is
+    asked for."""
+    from mulligan.view.evaluations import evaluations_beside, evaluations_inside
+
+    if arm is not None or "main" in folder.arms() or folder.config().get("kind") != "train":
+        return folder
+    run = folder.path.absolute()
+    for evaluation in (*evaluations_inside(run), *evaluations_beside(run)):
+        found = type(folder).open(evaluation)
+        if "main" in found.arms():
+            name = os.path.relpath(evaluation, run.parent)
+            sys.stderr.write(f"note: its evaluation, {visible(name)}; --arm reads what training kept\n")
+            return found
     return folder
 
 

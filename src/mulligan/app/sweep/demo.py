@@ -51,6 +51,8 @@ _SIGNPOST = {
     "run.tasks": "64",  # many tasks with few trials each: in few with many, luck with a door is learned
     "run.group": "4",
     "run.save_trials_every": "0",
+    "run.validate_every": "1",
+    "run.validation_tasks": "100",
     "warmstart.steps": "70",
     "warmstart.trials": "1000",
     "warmstart.batch": "192",
@@ -198,6 +200,8 @@ def gather_signpost(sweep: Sweep, work: Sequence[Work], results: Mapping[Path, M
         ],
         "gap": _gap(solved[META], solved[RL], worlds),
         "gap_to_myopic": _gap(solved[META], solved[MYOPIC], worlds),
+        "validation_tasks": int(sweep.settings["run.validation_tasks"]),
+        "curves": {name: by_name[name]["curve"] for name in (RL, MYOPIC, META)},
         "reads_first": {
             name: sum(_reads_sign(trial.episodes[0]) for trial in trials[name]) / sweep.tasks
             for name in (RL, MYOPIC, META)

@@ -21,24 +21,28 @@
   }
 
   /** The way to the slider over training. */
-  function followed(run, state) {
-    const validations = state.arms.filter((arm) => arm.name.startsWith("validation-"));
-    return validations.length < 2 ? null : el("p", {}, el("a", { class: "button go", href: address("trial", { run, arm: validations.at(-1).name, place: 0 }) },
-      "Follow one task over training"), el("span", { class: "soft" }, ` ${validations.length} validations of the same tasks`));
+  function overTraining(run, way) {
+    return way ? el("p", {}, el("a", { class: "button go", href: address("trial", { run, arm: way.arm, place: way.place }) },
+      "Follow one task over training"), el("span", { class: "soft" }, ` ${way.validations} validations of the same tasks`)) : null;
   }
 
-  function armList(run, state, evaluation) {
+  /** The evaluations of a training run, or the run that an evaluation measured. */
+  function related(title, runs) {
+    return runs.length ? el("section", {}, el("h2", {}, title), el("ul", { class: "inside" }, runs.map((run) => el("li", {},
+      el("a", { href: address("run", { run: run.id }) }, run.title), el("span", { class: "soft" }, ` ${[run.what, run.headline || run.status].filter(Boolean).join(" · ")}`),
+      run.kind === "eval" ? [" ", el("a", { href: address("trials", { run: run.id, arm: "main" }) }, "its trials")] : null)))) : null;
+  }
+
+  function armList(run, state) {
     const { arms } = state;
-    if (!arms.length && !evaluation) return null;
+    if (!arms.length) return null;
     const validations = arms.filter((arm) => arm.name.startsWith("validation-"));
     const main = arms.find((arm) => arm.name === "main");
     const others = arms.filter((arm) => !arm.name.startsWith("validation-") && arm !== main);
     const link = (arm) => el("li", {}, el("a", { href: address("trials", { run, arm: arm.name }) }, armName(arm.name)), el("small", {}, ` ${arm.trials.toLocaleString()}`));
     const list = (title, chosen) => (chosen.length ? el("div", {}, el("h3", {}, title),
       el("ul", { class: "arms" }, chosen.slice(0, 40).map(link)), chosen.length > 40 ? el("p", {}, el("a", { href: address("trials", { run }) }, `all ${chosen.length}`)) : null) : null);
-    return el("section", {}, el("h2", {}, "Trials to read"),
-      evaluation ? el("p", {}, el("a", { class: "button go", href: address("trials", { run: evaluation.id, arm: "main" }) }, "Read the trials of its evaluation")) : null,
-      main ? el("p", {}, el("a", { class: "button go", href: address("trials", { run, arm: "main" }) }, `Read its ${main.trials.toLocaleString()} trials`)) : null,
+    return el("section", {}, el("h2", {}, "Trials to read"), main ? el("p", {}, el("a", { class: "button go", href: address("trials", { run, arm: "main" }) }, `Read its ${main.trials.toLocaleString()} trials`)) : null,
       el("div", { class: "beside" }, list(main ? "By control" : "By update", others), list("Validation", validations)), reading(state));
   }
 
@@ -125,17 +129,22 @@
     const { card } = about;
     const agents = card.kind === "population" ? await load("population", { run: params.run }) : null;
     const curves = ["train", "population"].includes(card.kind) ? await load("curves", { run: params.run }) : null;
-    const ids = new Set(about.inside.map((run) => run.id)); // the evaluation of a run inside stands on that one's page
-    const inside = about.inside.filter((run) => !(run.id.endsWith("/evaluation") && ids.has(run.id.replace(/\/evaluation$/, ""))));
-    place.replaceChildren(...[el("h1", {}, isReport ? finding(card) || card.title : card.title), isReport ? el("p", { class: "lead" }, card.title) : null, card.title === card.name ? null : el("p", { class: "soft" }, card.name), facts(card),
-      isReport ? null : el("p", { class: "lead" }, finding(card)), tagLine(params.run, about.tags),
+    const elsewhere = new Set(about.evaluations.map((run) => run.id)), ids = new Set(about.inside.map((run) => run.id));
+    // The evaluation of a run stands on that one's page.
+    const inside = about.inside.filter((run) => !elsewhere.has(run.id) && !(run.id.endsWith("/evaluation") && ids.has(run.id.replace(/\/evaluation$/, ""))));
+    const isStory = card.kind === "demo", heading = isReport || isStory ? finding(card) || card.title : card.title;
+    const sections = await Promise.all(about.sections.map(async (each) => section(each, true, isStory ? await mulligan.scenes(each) : null)));
+    const tasks = card.kind === "train" ? "The last validation at a glance" : "Every task at a glance";
+    const trialOf = (place) => address("trial", { run: params.run, arm: about.glance.arm, place });
+    place.replaceChildren(...[el("h1", {}, heading), heading === card.title ? null : el("p", { class: "lead" }, card.title),
+      card.title === card.name ? null : el("p", { class: "soft" }, card.name), facts(card),
+      heading === card.title ? el("p", { class: "lead" }, finding(card)) : null, tagLine(params.run, about.tags),
       card.method === "RL" && card.kind === "train" ? el("p", { class: "soft" }, "RL: trained on single episodes. It is validated with three attempts and memory, as everybody.") : null,
-      agents ? mulligan.populationOf(agents) : null, followed(params.run, about.trials), about.sections.map((each) => section(each)),
-      (about.charts || []).length ? el("section", {}, el("h2", {}, "Over training"), el("div", { class: "charts" }, about.charts.map((chart) =>
-        lineChart({ title: chart.title, kind: chart.kind, series: chart.series.map((line, number) => ({ ...line, name: line.label, colour: coloured(chart.series.map((each) => each.label))[number] })) }))),
-        el("p", { class: "soft" }, "On validation boards, which are others than those of the table. They are few, so that single points are noisy; nothing is smoothed.")) : null,
+      related("The run that it measures", about.measured), agents ? mulligan.populationOf(agents) : null, overTraining(params.run, about.followed),
+      related(about.evaluations.length > 1 ? "Its evaluations" : "Its evaluation", about.evaluations), sections,
+      mulligan.glance(tasks, params.run, about.glance, trialOf, "h2"),
       curves && curves.charts.length ? el("section", {}, el("h2", {}, "Curves"), el("div", { class: "charts" }, charts([curves]))) : null,
-      armList(params.run, about.trials, about.inside.find((run) => run.id === (params.run === "." ? "" : `${params.run}/`) + "evaluation")), noteList(params.run, about.noted || []),
+      armList(params.run, about.trials), noteList(params.run, about.noted || []),
       curves && curves.warnings.length ? notes(curves.warnings.map((each) => `update ${each.update}: ${each.text}`)) : null,
       about.tables.length ? el("section", {}, el("h2", {}, "Tables"), about.tables.map(texts)) : null,
       inside.length ? el("section", {}, el("h2", {}, "Runs inside"), el("ul", { class: "inside" }, inside.map((run) =>

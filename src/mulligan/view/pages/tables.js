@@ -1,7 +1,7 @@
 "use strict";
 /* Tables: figures with their intervals, settings, and tables that are texts already. */
 (() => {
-  const { el, address, percent, signed, lineChart, coloured } = mulligan;
+  const { el, percent, signed, lineChart, coloured } = mulligan;
 
   function table(columns, rows, caption = "", kind = "") {
     return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption || "table" }, el("table", { class: kind },
@@ -18,8 +18,8 @@
   const half = (interval, versus) => (interval ? (versus ? ((interval[1] - interval[0]) / 2).toFixed(2)
     : percent((interval[1] - interval[0]) / 2)) : "");
 
-  /** The figures of rows: a line for each over the attempts, and a table under it. */
-  function section(given, hasTable = true) {
+  /** The figures of rows: a line for each over the attempts, and a table under it; `more` follows them. */
+  function section(given, hasTable = true, more = null) {
     const { versus } = given;
     const shown = given.rows.filter((row) => row.part !== "scripted" || (hasTable && !row.name.startsWith("ceiling"))).filter((row) => row.values.every((value) => value !== null));
     const policies = shown.filter((row) => row.part === "policy"), colours = coloured(policies.map((row) => row.name));
@@ -41,14 +41,11 @@
       })));
     const share = given.shares.length && given.shares[0] !== null
       ? el("p", {}, `Of the most that any agent can expect, it reached `, el("b", {}, `${percent(given.shares[0])} %`), ".") : null;
-    const watch = (given.watch || []).map((pair) => el("li", {}, el("a", { href: address("both", { run: pair.runs[0], arm: "main", place: pair.place,
-      run2: pair.runs[1], arm2: "main", place2: pair.place, episode: 1, turn: 1 }) }, pair.text)));
     return el("section", {}, el("h2", {}, given.finding || given.title), given.finding ? el("p", { class: "soft" }, given.title) : null,
       (given.lead || []).map((text) => el("p", { class: "lead" }, text)), share, differences(given), el("div", { class: "beside" }, chart, !hasTable ? null
       : el("div", {}, table(["", ...given.names], rows, "", "numbers"),
         el("p", { class: "soft" }, versus ? "Mean return of each episode, ± half of the 95 % interval."
-          : "Share of tasks solved within the first k attempts, in percent, ± half of the 95 % interval."))),
-      watch.length ? [el("h3", {}, "Watch both, turn by turn"), el("ul", { class: "watch" }, watch)] : null);
+          : "Share of tasks solved within the first k attempts, in percent, ± half of the 95 % interval."))), more);
   }
 
   /** What the rows are above or below the one they are compared with, in a sentence each. */
