@@ -174,6 +174,22 @@ def test_trials_are_filtered_and_paged_with_the_keyboard_too(open_tab, address, 
     expect(tab.locator("th[aria-sort=descending]")).to_have_text("turns")
 
 
+def test_every_task_is_seen_at_a_glance_and_opened_from_there(open_tab, address, root):
+    trials = RunFolder.open(root / "weak").trials("main")
+    solved = [trial.solved_at for _, trial in sorted(trials.items())]
+    tab = open_tab()
+    tab.goto(f"{address}#/run?run=weak")
+    cells = tab.locator(".glance .tasks .task")
+    expect(cells).to_have_text(["✗" if at is None else str(at + 1) for at in solved])
+    never = tab.locator(".glance .legend").get_by_role("link", name="not solved")
+    expect(tab.locator(".glance .legend li", has=never).locator("b")).to_have_text(str(solved.count(None)))
+    never.click()
+    expect(tab.locator(".paging")).to_contain_text(f"of {solved.count(None)}")
+    tab.go_back()
+    cells.nth(7).click()
+    expect(tab.locator("main")).to_contain_text("Task 8 ·")
+
+
 def test_a_link_leads_to_the_very_turn_and_keys_move_from_it(open_tab, address, root):
     place = lost_then_won(root, "strong")
     trial = RunFolder.open(root / "strong").trials("main")[place]
@@ -200,16 +216,18 @@ def test_the_slider_follows_one_task_over_training(open_tab, address, root):
     tab = open_tab()
     tab.goto(f"{address}#/run?run=train0")
     tab.get_by_role("link", name="Follow one task over training").click()
-    expect(tab.locator(".over")).to_contain_text("after update 20")
+    expect(tab.locator(".over")).to_contain_text("before the first update")
     expect(tab.locator(".point")).to_have_count(3)
     slider = tab.get_by_role("slider")
     slider.focus()
-    slider.press("ArrowLeft")
+    slider.press("ArrowRight")
     expect(tab.locator(".over")).to_contain_text("after update 10")
-    slider.press("ArrowLeft")  # the slider keeps the focus
-    expect(tab.locator(".over")).to_contain_text("before the first update")
-    trial = RunFolder.open(root / "train0").trials("validation-00000")[0]
-    expect(tab.locator(".column")).to_have_count(len(trial.episodes))
+    slider.press("ArrowRight")  # the slider keeps the focus
+    expect(tab.locator(".over")).to_contain_text("after update 20")
+    place = int(re.search(r"place=(\d+)", tab.url)[1])
+    trials = [RunFolder.open(root / "train0").trials(f"validation-{update:05}")[place] for update in (0, 20)]
+    assert [trial.solved_at is not None for trial in trials] == [False, True]  # one that training changed
+    expect(tab.locator(".column")).to_have_count(len(trials[1].episodes))
 
 
 def test_curves_of_seeds_are_one_line_with_a_band_and_files(open_tab, address):
@@ -317,7 +335,8 @@ PAGES = {
 }
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1200), ("dark", 390)])
+@pytest.mark.parametrize("width", [1200, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_serious_barrier_for_readers(open_tab, address, scheme, width):
     """By axe-core, on every kind of page."""
     tab = open_tab(color_scheme=scheme, viewport={"width": width, "height": 844})

@@ -225,3 +225,32 @@ def expedition(task: Task, seen: Sequence[str]) -> Drawing | None:
     return pieces_of(
         drawn, "; ".join(f"{name}: {kind}" for name, kind in kind_of_place.items()) or "nothing is known yet"
     )
+
+
+_RESULT = re.compile(r"^(\S+) (.+ \$\S.*)$")
+_OPTIONS = re.compile(r"^(.+?)(?: \(chosen: (.+)\))?: (.+)$")
+_BUTTON = re.compile(r"\[([^\[\]]+)\]")
+
+
+def shop(task: Task, seen: Sequence[str]) -> Drawing | None:
+    """WebShop: the open page, with what can be clicked as buttons; of the compact view, its words are shown."""
+    title, *lines = seen[-1].splitlines() or [""]
+    if task["view"] == "compact" or not title.startswith(("Results for", "Item ", *_TOLD_PAGES)):
+        return None
+    rows, buttons = [[Cell("label", title)]], lines.pop() if lines and _BUTTON.match(lines[-1]) else ""
+    for number, line in enumerate(lines):
+        if title.startswith("Results for") and (result := _RESULT.match(line)):
+            rows.append([_button(result[1]), Cell("label", result[2])])
+        elif title.startswith("Item ") and number > 1 and (options := _OPTIONS.match(line)):
+            chosen = options[2] or ""
+            rows.append([Cell("label", options[1]), *(_button(each, chosen) for each in options[3].split("; "))])
+        else:
+            rows.append([Cell("label", line)])
+    return pieces_of([*rows, [_button(name) for name in _BUTTON.findall(buttons)]], title)
+
+
+_TOLD_PAGES = ("Description ", "Features ", "Reviews ")
+
+
+def _button(text: str, chosen: str = "") -> Cell:
+    return Cell("here" if text == chosen else "place", text, f"click[{text}]")

@@ -22,7 +22,8 @@ _ACTION = re.compile(r"<action>((?:(?!</?action>).)*)</action>", re.IGNORECASE |
 _THOUGHT_ENDS = re.compile(r".*</think(?:ing)?>", re.IGNORECASE | re.DOTALL)
 _LONGEST = 200_000
 """Characters of one text; what is beyond is cut, and said to be."""
-_LONGEST_CELL = 40
+_LONGEST_CELL = 300
+"""Characters of a cell: a title in a shop has 240."""
 
 
 def trial_page(index: TrialIndex, arm: str, place: int) -> dict[str, Any]:

@@ -33,6 +33,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from mulligan.envs import drawing
 from mulligan.envs.base import LONGEST_REPLY, Player, action_text, check_choices, check_range, tagged
 from mulligan.envs.webshop import files, memory, pages
 from mulligan.envs.webshop.catalogue import Catalogue, from_files, from_people
@@ -82,6 +83,7 @@ class WebShop:
     turns: ClassVar[int] = 12
     players: ClassVar[tuple[str, ...]] = ("expert", "first-listed", "omniscient")
     room_players: ClassVar[tuple[str, ...]] = ("first-listed",)
+    draw = staticmethod(drawing.shop)
 
     def __init__(self, task: Task) -> None:
         self.task = task

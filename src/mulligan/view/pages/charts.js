@@ -53,7 +53,7 @@
     const across = chart.isDiscrete ? chart.series[0].points.map(([x]) => Math.round(x)) : ticks(at.left, at.right, 6);
     parts.push(across.map((value) => svg("text", { x: at.x(value), y: HEIGHT - BOTTOM + 18, class: "tick", "text-anchor": "middle" },
       chart.names ? chart.names[value - 1] : short(value))));
-    parts.push(svg("text", { x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - 6, class: "name", "text-anchor": "middle" }, chart.xLabel || "updates"));
+    parts.push(svg("text", { x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - 6, class: "name", "text-anchor": "middle" }, chart.xLabel ?? "updates"));
     if (chart.ceiling) {
       const y = at.y(chart.ceiling);
       parts.push(svg("path", { d: `M${LEFT} ${y.toFixed(1)}H${WIDTH - RIGHT}`, class: "ceiling" }));

@@ -44,7 +44,7 @@
       return el("span", { class: `task ${kind} ${way ? "way" : ""}`, title: `task ${place + 1}: ${words}`, "data-way": way }, text);
     });
     const words = given.total > given.tasks.length ? `the first ${given.tasks.length.toLocaleString()} of ${given.total.toLocaleString()} tasks` : `${given.total.toLocaleString()} tasks`;
-    return el("figure", { class: "card glance" }, el("figcaption", {}, el(heading, {}, title), el("span", { class: "soft" }, words)),
+    return el("figure", { class: "card glance" }, el("figcaption", {}, el(heading, {}, title), el("span", { class: "soft" }, `${words}; in each cell ${isGame ? "how many attempts were won" : "the attempt that solved it, ✗ where none did"}`)),
       el("div", { class: "tasks", role: "img", "aria-label": `${title}: ${words}, a cell for each; the list below counts them`,
         click: (event) => { const { way } = event.target.dataset; if (way) location.hash = way; } }, cells), legend(run, given, isGame));
   };
