@@ -99,8 +99,11 @@ def test_show_reads_a_runs_evaluation_and_says_so(runs, monkeypatch, capsys):
 
 def test_a_glance_has_every_task_in_order(tmp_path):
     index = indexed(run_of(tmp_path / "r", [trial(0, "lw"), trial(1, "w"), trial(2, "lll")]).path)
-    assert glance(index, "main") == {"arm": "main", "total": 3, "tasks": [[0, "lw"], [1, "w"], [2, "lll"]]}
+    tasks = [[0, "lw"], [1, "w"], [2, "lll"]]
+    assert glance(index, "main") == {"arm": "main", "total": 3, "areGames": False, "tasks": tasks}
     assert glance(index, "none")["tasks"] == []
+    games = indexed(run_of(tmp_path / "games", [trial(0, "wlw", opponent="fair")]).path)
+    assert glance(games, "main")["areGames"]
 
 
 def test_the_task_to_follow_is_one_that_training_changed(tmp_path):

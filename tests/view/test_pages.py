@@ -143,7 +143,7 @@ def test_the_runs_of_a_sweep_stand_under_it_by_the_names_of_its_arms(open_tab, t
         first = tab.locator("figure").first
         expect(first.locator(".legend li").first).to_contain_text("RL, seed 0: p@1")
         styles = {each.get_attribute("class") for each in first.locator(".legend path").all()}
-        assert styles == {"line c2", "line c3"}  # both are meta-RL, of which one alone has its colour
+        assert styles == {"line c2", "line c4"}  # both are meta-RL, of which one alone has its colour
         tab.go_back()
         tab.get_by_role("button", name="None", exact=True).click()
         tab.get_by_label("Filter").fill("RL evaluation")

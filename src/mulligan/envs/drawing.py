@@ -197,6 +197,8 @@ _TOLD = (
 _PAID = re.compile(r"(?:Behind the|The) (\w+)(?: door:| earned) (-?[\d.]+\d|\d)")
 _PLACE = re.compile(r"\b[a-h]\d\b(?!=)")
 _ACROSS = 4
+_PLACES = {"signpost": "doors", "lookout": "rooms", "toolbox": "tools"}
+"""What the places of a world are called, where they lie on no trail."""
 
 
 def expedition(task: Task, seen: Sequence[str]) -> Drawing | None:
@@ -222,6 +224,11 @@ def expedition(task: Task, seen: Sequence[str]) -> Drawing | None:
     drawn = [[cell(name) for name in row] for row in rows]
     if trails:
         drawn = [[Cell("here" if position == "camp" else "place", "camp")], *drawn]
+    elif drawn and (noun := _PLACES.get(str(task["world"]))):
+        drawn = [[Cell("label", noun)], *drawn]
+    if drawn and task["world"] == "signpost":
+        kind = "shown" if "shown" in kind_of_place.values() else "place"
+        drawn.append([Cell("label", "or"), Cell(kind, "the sign", "s" if task["view"] == "compact" else "read sign")])
     return pieces_of(
         drawn, "; ".join(f"{name}: {kind}" for name, kind in kind_of_place.items()) or "nothing is known yet"
     )

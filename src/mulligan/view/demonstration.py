@@ -13,7 +13,8 @@ from mulligan.view.runs import card
 
 _SIGNPOST = "signpost"
 """The second act: its name in `demo.json`, and its folder."""
-_AGENTS = ("RL", "meta-RL, gamma_traj 0", "meta-RL")
+_MYOPIC = "meta-RL, gamma_traj 0"
+_AGENTS = ("RL", _MYOPIC, "meta-RL")
 
 
 def acts(root: Path, name: str, demo: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -85,6 +86,11 @@ def _boards(demo: Mapping[str, Any], run: str) -> dict[str, Any]:
     ]
     if alone:
         lead.append(f"Without memory of its earlier attempts, the same meta-RL agent solves {alone[-1]:.1f} %.")
+    if (gap := demo.get("gap_to_myopic")) and gap["ci"][0] <= 0 <= gap["ci"][1]:
+        lead.append(
+            f"What it learned is to use its memory: trained with no credit for later attempts ({_MYOPIC}), it solves "
+            f"{shares[_MYOPIC][-1]:.1f} %, which these boards do not tell apart from {meta[-1]:.1f} %."
+        )
     return {
         **_act(demo, run, "board"),
         "pair": ("RL", "meta-RL"),
@@ -95,7 +101,10 @@ def _boards(demo: Mapping[str, Any], run: str) -> dict[str, Any]:
 
 def _doors(act: Mapping[str, Any], run: str) -> dict[str, Any]:
     """The second act: when exploring is learned."""
-    reads = {name: 100 * float(share) for name, share in act["reads_first"].items()}
+    reads = {
+        f"trained with no credit for later attempts ({name})" if name == _MYOPIC else name: 100 * float(share)
+        for name, share in act["reads_first"].items()
+    }
     first, *others = reversed(reads)
     lead = [
         "Behind one of eight doors is a prize of 1, behind the others 0.1. A sign names the door, but to read it takes "
@@ -107,7 +116,7 @@ def _doors(act: Mapping[str, Any], run: str) -> dict[str, Any]:
     ]
     return {
         **_act(act, run, "world"),
-        "pair": ("meta-RL, gamma_traj 0", "meta-RL"),
+        "pair": (_MYOPIC, "meta-RL"),
         "finding": _claimed("Finding out first is learned where later attempts count", act["gap"]),
         "lead": lead,
     }

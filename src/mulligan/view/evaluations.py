@@ -12,10 +12,10 @@ _CONFIG = "config.toml"
 
 
 def trained_run(evaluation: Path, policy: str) -> Path | None:
-    """The training run that an evaluation names as its policy (``RUN@CHECKPOINT``): where it says, or beside the
-    evaluation, or around it, as runs are moved together; None: the policy is none."""
+    """The training run that an evaluation names as its policy (``RUN@CHECKPOINT``): around the evaluation, where it says,
+    or beside the evaluation, as runs are moved together; None: the policy is none."""
     run = Path(policy.partition("@")[0])
-    places = [run, evaluation.parent / run.name, evaluation.parent] if run.name else []
+    places = [evaluation.parent, run, evaluation.parent / run.name] if run.name else []
     others = [place for place in places if place.name == run.name and place != evaluation]
     return next((place for place in others if (place / _CONFIG).is_file()), None)
 

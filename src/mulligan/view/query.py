@@ -161,10 +161,10 @@ def glance(index: TrialIndex, arm: str) -> dict[str, Any]:
     """What came of the tasks of an arm, attempt by attempt; of many, the first ones."""
     of = "FROM trials WHERE file = (SELECT id FROM files WHERE arm = ?)"
     with index.connected() as store:
-        total = store.execute(f"SELECT COUNT(*) {of}", (arm,)).fetchone()[0]
+        total, games = store.execute(f"SELECT COUNT(*), COUNT(opponent) {of}", (arm,)).fetchone()
         query = f"SELECT place, outcomes {of} ORDER BY place LIMIT ?"
         rows = store.execute(query, (arm, MOST_AT_A_GLANCE)).fetchall()
-    return {"arm": arm, "total": total, "tasks": [list(row) for row in rows]}
+    return {"arm": arm, "total": total, "areGames": games > 0, "tasks": [list(row) for row in rows]}
 
 
 def followed(index: TrialIndex, first: str, last: str) -> int:

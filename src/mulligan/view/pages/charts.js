@@ -15,9 +15,9 @@
     return list;
   }
 
-  const USUAL = { RL: 1, "meta-RL": 2 }, OTHERS = [3, 4, 5, 6, 0, 1, 2];
+  const USUAL = { RL: 1, "meta-RL": 2, "meta-RL, gamma_traj 0": 3, "warm start": 0 }, OTHERS = [4, 5, 6, 3, 0, 1, 2];
 
-  /** A colour for each method: the same everywhere for the first RL and the first meta-RL, others for all others. */
+  /** A colour for each method: the same everywhere for the first of the usual ones, others for all others. */
   function coloured(methods) {
     const usual = methods.map((method, number) => (method in USUAL && methods.indexOf(method) === number ? USUAL[method] : null));
     const free = OTHERS.filter((colour) => !usual.includes(colour));

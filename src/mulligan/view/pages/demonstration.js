@@ -32,7 +32,7 @@
     const grids = first && meta ? [first, meta].map((agent) => glance(agent.name, agent.evaluation, agent.glance, both, "h4")) : [];
     const way = followedBy(agents);
     return [
-      grids.length ? [el("h3", {}, "Every task at a glance"), el("p", { class: "soft" }, "A cell is a task, in the same order for both agents: the attempt that solved it, ✗ where none did. A click shows both agents at it."), el("div", { class: "beside" }, grids)] : null,
+      grids.length ? [el("h3", {}, "Every task at a glance"), el("p", { class: "soft" }, "The same tasks in the same order; a click on one shows both agents at it."), el("div", { class: "beside" }, grids)] : null,
       (act.watch || []).length ? [el("h3", {}, "Watch both, turn by turn"), el("ul", { class: "watch" }, act.watch.map((each) => el("li", {}, el("a", { href: bothAt(each) }, each.text))))] : null,
       (act.charts || []).length ? [el("h3", {}, "Over training"), way ? el("p", {}, el("a", { class: "button go", href: way }, "Follow one task from the warm start to the last update")) : null,
         el("div", { class: "charts" }, act.charts.map((chart) => lineChart({ ...chart,
@@ -49,8 +49,8 @@
         el("p", { class: "row" }, watched ? el("a", { class: "button", href: bothAt(watched) }, "Watch two agents at one task") : null,
           way ? el("a", { class: "button", href: way }, "Follow one task over training") : null));
     }));
-    return el("section", { class: "story", "aria-label": run.title }, el("p", { class: "soft" }, `${run.title} · ${run.name}`),
-      el("p", { class: "finding" }, run.finding), el("p", {}, el("a", { class: "button go", href: address("run", { run: run.id }) }, "See what it found, step by step")),
+    return el("section", { class: "story", "aria-label": run.title }, el("p", { class: "soft" }, `${run.title}: ${run.what}`),
+      el("h1", {}, run.finding), el("p", {}, el("a", { class: "button go", href: address("run", { run: run.id }) }, "See what it found, step by step")),
       el("div", { class: "beside" }, acts));
   }
 

@@ -3,12 +3,10 @@
 (() => {
   const { el, address } = mulligan;
 
-  /** Games go on after one is won: of those a cell has how many attempts were won, of tasks the attempt that solved it. */
-  const areGames = (tasks) => tasks.some(([, outcomes]) => outcomes.includes("d") || /w./.test(outcomes));
-
   const count = (outcomes) => outcomes.split("w").length - 1;
 
-  /** What stands in a cell, its kind, and what it means. */
+  /** What stands in a cell, its kind, and what it means: of games how many attempts were won, of tasks the attempt that
+      solved it. */
   function cellOf(outcomes, isGame) {
     if (outcomes.includes("f")) return ["!", "failed", "failed outside the agent"];
     if (isGame) {
@@ -24,7 +22,7 @@
     const kinds = new Map();
     for (const [, outcomes] of given.tasks) {
       const [text, kind, words] = cellOf(outcomes, isGame);
-      const key = kind === "never" ? "not solved" : words;
+      const key = kind === "never" ? (isGame ? "won none" : "not solved") : words;
       kinds.set(key, [text, kind, (kinds.get(key) || [0, 0, 0])[2] + 1]);
     }
     const isAll = given.total === given.tasks.length && !(given.readable < given.total);
@@ -37,7 +35,7 @@
   /** A cell for each task; a click on one leads to where `open` says: the place of the task -> an address, or null. */
   mulligan.glance = (title, run, given, open, heading = "h3") => {
     if (!given || given.tasks.length < 2) return null;
-    const isGame = areGames(given.tasks);
+    const isGame = given.areGames;
     const cells = given.tasks.map(([place, outcomes]) => {
       const [text, kind, words] = cellOf(outcomes, isGame);
       const way = place < (given.readable ?? Infinity) ? open(place) : null;

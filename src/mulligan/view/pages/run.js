@@ -138,7 +138,7 @@
     const trialOf = (place) => address("trial", { run: params.run, arm: about.glance.arm, place });
     place.replaceChildren(...[el("h1", {}, heading), heading === card.title ? null : el("p", { class: "lead" }, card.title),
       card.title === card.name ? null : el("p", { class: "soft" }, card.name), facts(card),
-      heading === card.title ? el("p", { class: "lead" }, finding(card)) : null, tagLine(params.run, about.tags),
+      heading === card.title ? el("p", { class: "lead" }, finding(card)) : null, isStory ? null : tagLine(params.run, about.tags),
       card.method === "RL" && card.kind === "train" ? el("p", { class: "soft" }, "RL: trained on single episodes. It is validated with three attempts and memory, as everybody.") : null,
       related("The run that it measures", about.measured), agents ? mulligan.populationOf(agents) : null, overTraining(params.run, about.followed),
       related(about.evaluations.length > 1 ? "Its evaluations" : "Its evaluation", about.evaluations), sections,
@@ -150,7 +150,7 @@
       inside.length ? el("section", {}, el("h2", {}, "Runs inside"), el("ul", { class: "inside" }, inside.map((run) =>
         el("li", {}, el("a", { href: address("run", { run: run.id }) }, run.title), el("span", { class: "soft" },
           ` ${[run.title === run.name ? "" : run.name, run.env, run.headline || run.status].filter(Boolean).join(" · ")}`))))) : null,
-      notes(about.notes), settings(about.settings)].flat(3).filter(Boolean));
+      isStory ? tagLine(params.run, about.tags) : null, notes(about.notes), settings(about.settings)].flat(3).filter(Boolean));
     return { title: card.title, trail: [], runs: card.status === "running" ? [params.run] : [], isReading: isUnread(about.trials) };
   };
 

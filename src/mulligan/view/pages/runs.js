@@ -111,8 +111,8 @@
     if (!tags.includes(wanted.tag)) wanted.tag = "";
     const kinds = [...new Set(runs.map((run) => run.kind))];
     const parents = around(runs), [newest] = runs.filter((run) => parents.get(run.id) === null);
-    const told = newest && newest.kind === "demo" ? await mulligan.story(newest).catch(() => "") : "";
-    place.replaceChildren(el("h1", {}, isReport ? "Report" : "Runs"), told,
+    const told = newest && newest.kind === "demo" ? await mulligan.story(newest).catch(() => null) : null;
+    place.replaceChildren(told || "", el(told ? "h2" : "h1", {}, isReport ? "Report" : "Runs"),
       runs.length ? el("p", { class: "lead" }, `All runs in the folder ${root}. Choose one to see its curves and to read its trials; tick two to compare them.`)
         : el("p", { class: "lead" }, "There is no run here yet. ", el("code", {}, "mulligan eval minesweeper --policy expert --tasks 16 --run runs/first"), " makes one."),
       hasJournal ? el("p", {}, el("a", { class: "button", href: address("journal") }, "The journal")) : "",

@@ -14,7 +14,6 @@
   const texts = (given) => table(given.columns, given.rows.map((row) => el("tr", {}, row.map((cell, number) =>
     (number ? el("td", {}, cell) : el("th", { scope: "row" }, cell))))), given.title, "numbers");
 
-  const OTHERS = [4, 0, 3, 5, 6, 0, 4];
   const half = (interval, versus) => (interval ? (versus ? ((interval[1] - interval[0]) / 2).toFixed(2)
     : percent((interval[1] - interval[0]) / 2)) : "");
 
@@ -22,10 +21,10 @@
   function section(given, hasTable = true, more = null) {
     const { versus } = given;
     const shown = given.rows.filter((row) => row.part !== "scripted" || (hasTable && !row.name.startsWith("ceiling"))).filter((row) => row.values.every((value) => value !== null));
-    const policies = shown.filter((row) => row.part === "policy"), colours = coloured(policies.map((row) => row.name));
+    const colours = coloured(shown.map((row) => (row.part === "main" ? "meta-RL" : row.name)));
     const lines = shown.slice(0, 7).map((row, number) => {
       const shift = shown.length > 1 ? 0.2 * (number / (shown.length - 1) - 0.5) : 0;
-      return { name: row.name, colour: { main: 2, policy: colours[policies.indexOf(row)] }[row.part] ?? OTHERS[number % OTHERS.length], dash: row.part === "main" || row.part === "policy" ? "" : "6 4",
+      return { name: row.name, colour: colours[number], dash: row.part === "main" || row.part === "policy" ? "" : "6 4",
         points: row.values.map((value, k) => [k + 1 + shift, value]),
         whiskers: row.ci.map((ci, k) => ci && [k + 1 + shift, ci[0], ci[1]]).filter(Boolean) };
     });
