@@ -91,7 +91,7 @@ def test_nothing_that_is_shown_runs(kind: str, browser: Any, root: Path, tmp_pat
         look_at_all(browser, (tmp_path / "report.html").as_uri(), scripts=2)
     else:
         with serving(root) as address:
-            look_at_all(browser, address, scripts=15)
+            look_at_all(browser, address, scripts=17)
 
 
 def look_at_all(browser: Any, address: str, scripts: int | None) -> None:
