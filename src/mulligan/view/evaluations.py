@@ -12,8 +12,10 @@ _CONFIG = "config.toml"
 
 
 def trained_run(evaluation: Path, policy: str) -> Path | None:
-    """The training run that an evaluation names as its policy (``RUN@CHECKPOINT``): around the evaluation, where it says,
-    or beside the evaluation, as runs are moved together; None: the policy is none."""
+    """The training run that an evaluation names as its policy (``RUN@CHECKPOINT``); None: the policy is none.
+
+    It is around the evaluation, where the policy says, or beside the evaluation: runs are moved together.
+    """
     run = Path(policy.partition("@")[0])
     places = [evaluation.parent, run, evaluation.parent / run.name] if run.name else []
     others = [place for place in places if place.name == run.name and place != evaluation]
