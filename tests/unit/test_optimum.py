@@ -564,3 +564,34 @@ def test_a_belief_is_the_same_whichever_way_led_to_it() -> None:
     rules = TrialRules(RandomGame(0, drifts=False), 1, 2, "never")
     worlds = [(0.1 * number, str(number)) for number in range(1, 200)]
     assert rules.start(worlds) == rules.start(worlds[::-1])
+
+
+class Coins:
+    """One of three coins is thrown, one throw an attempt."""
+
+    def worlds(self) -> list[tuple[float, float]]:
+        return [(0.3, 0.1), (0.1, 0.35), (0.6, 0.7)]
+
+    def begin(self, world: float) -> int:
+        return 0
+
+    def actions(self, state: int) -> tuple[int]:
+        return (0,)
+
+    def outcomes(self, world: float, state: int, action: int) -> list[Outcome]:
+        return [Outcome(world, 0, "heads", 1.0, True, True), Outcome(1 - world, 0, "tails", 0.0, True)]
+
+
+def test_what_was_seen_in_another_order_is_the_same_belief() -> None:
+    """Before attempt n there are n beliefs, from no heads to n - 1: 1 + 2 + ... + 6."""
+    graph = BeliefGraph(TrialRules(Coins(), 1, 6, "never"), [tuple(Coins().worlds())])
+    assert graph.beliefs == 21
+
+
+def test_a_player_goes_on_from_the_belief_that_was_looked_at() -> None:
+    """Reached in another way its chances differ in the last digit, and what follows might not be in the plan."""
+    plan = Plan(BeliefGraph(TrialRules(Coins(), 1, 3, "never"), [tuple(Coins().worlds())]), 1.0)
+    start = plan.graph.rules.start(plan.graph.worlds)
+    other = tuple((world, state, math.nextafter(chance, 1.0)) for world, state, chance in start)
+    assert other != start
+    assert plan.action(other, 0, 0) is plan.action(start, 0, 0)

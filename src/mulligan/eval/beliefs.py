@@ -35,8 +35,8 @@ OVER = -1
 """In place of a belief's number: the trial is over."""
 MOST_OUTCOMES = 10_000_000
 """Outcomes that are looked at before a game is refused: some minutes of one core, about a gigabyte."""
-_DIGITS = 13
-"""Decimals of chances: reached in two ways, the same belief may differ in later ones."""
+_DIGITS = 10
+"""Decimals by which beliefs are told apart: reached in two ways, the same belief may differ in the last ones."""
 _KEPT = 1 << 18
 """Answers of a model that are kept: about a hundred megabytes at the most."""
 _TIE = 1e-9
@@ -135,12 +135,9 @@ class TrialRules:
 
 
 def _normal(pairs: Mapping[tuple[Hashable, Hashable], float]) -> Belief:
-    """Weights as a belief: their sum is 1, and what is impossible is left out.
-
-    In one order and rounded, so that what follows from a belief is the same numbers whichever way led to it.
-    """
+    """Weights as a belief, in one order: their sum is 1, and what is impossible is left out."""
     total = fsum(pairs.values())
-    chances = ((pair, round(pairs[pair] / total, _DIGITS)) for pair in sorted(pairs, key=hash))
+    chances = ((pair, pairs[pair] / total) for pair in sorted(pairs, key=hash))
     return tuple((world, state, chance) for (world, state), chance in chances if chance > 0.0)
 
 
@@ -194,6 +191,8 @@ class BeliefGraph:
         self.rules, self.worlds = rules, starts[0]
         self.numbers: list[dict[Hashable, int]] = [{} for _ in range(rules.layers)]
         """[turn] name of a belief -> its number in the layer."""
+        self._first: list[list[Belief]] = [[] for _ in range(rules.layers)]
+        """[turn] of each number the belief that was looked at; none where several have one name (`canonical`)."""
         self._waiting: list[list[Belief]] = [[] for _ in range(rules.layers)]
         self.starts = [self._number(rules.start(worlds), 0) for worlds in starts]
         """Their numbers in the first layer."""
@@ -229,6 +228,10 @@ class BeliefGraph:
                 child = OVER if after is None else self._number(after, 0 if ended else turn + 1)
                 layer.branches.append((probability, ended, won, child))
 
+    def as_looked_at(self, belief: Belief, turn: int) -> Belief:
+        """The belief with the very chances that the graph goes on from: others, by rounding, may lead out of it."""
+        return self._first[turn][self._number(belief, turn)] if self._first[turn] else belief
+
     def _number(self, belief: Belief, turn: int) -> int:
         """The belief's number in its layer; a new one waits there for its actions to be looked at."""
         canonical = getattr(self.rules.model, "canonical", frozenset)
@@ -236,6 +239,8 @@ class BeliefGraph:
         if name not in self.numbers[turn]:
             self.numbers[turn][name] = len(self.numbers[turn])
             self._waiting[turn].append(belief)
+            if canonical is frozenset:
+                self._first[turn].append(belief)
         return self.numbers[turn][name]
 
 
@@ -258,7 +263,7 @@ class Plan:
 
     def action(self, belief: Belief, episode: int, turn: int) -> Act:
         """What to do in a belief, and what it leads to."""
-        situation = (belief, episode, turn)
+        situation = (self.graph.as_looked_at(belief, turn), episode, turn)
         if situation not in self._chosen:
             acts = self.graph.rules.acts(*situation)
             layer = self.graph.layer_of(*situation)

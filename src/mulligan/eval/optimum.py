@@ -49,7 +49,7 @@ _LEAST = 1e-9
 _STEPS = 50
 """The threshold is sought between so many γ_traj from 0 to 1."""
 _EXACT = 11
-"""Decimals of figures: chances of beliefs are rounded two decimals later."""
+"""Decimals of figures: what comes behind them is rounding."""
 
 
 @dataclass(frozen=True)
