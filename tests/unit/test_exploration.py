@@ -81,7 +81,7 @@ def write_arm(folder: Path, policy: Any, name: str, gamma_traj: float = 0.6) -> 
     )
     arm = {
         "name": name, "seed": 0, "updates": 1, "seconds": 60.0, "curve": [], "preset": "nano-expedition-signpost",
-        "settings": {"algo.gamma_traj": str(gamma_traj)}, "memory": "history", "seed_set": "eval",
+        "settings": {"algo.gamma_traj": str(gamma_traj)}, "evaluation": {}, "memory": "history", "seed_set": "eval",
         "main": {**asdict(result.main), "optimum": result.optimum}, "controls": {},
     }  # fmt: skip
     (folder / "arm.json").write_text(json.dumps(arm))
