@@ -3,8 +3,8 @@
     python results/opponents/room_poker.py [kuhn|leduc] [POOL]
 
 POOL is the training pool as `--env.opponent` takes it (default: that of the preset). The player holds a belief over
-that pool and plays each hand as well as it can by this belief, which is what the best training could come to; it does
-not look ahead. Beside it stand the ceilings of somebody who knows the group that is played against. A minute for
+that pool and plays each hand as well as it can by this belief. It does not look ahead, so that training can come to a
+little more. Beside it stand the ceilings of somebody who knows the group that is played against. A minute for
 Leduc poker.
 """
 
