@@ -129,7 +129,8 @@ class Step(NamedTuple):
     """Progress this step made, as a share of the task. Training may add it, weighted; it never crosses an episode."""
     luck: float = 0.0
     """What of `reward` was luck: the reward less what the reply was to be expected to earn here against this opponent,
-    over hidden cards and dice. Training learns from `reward - luck`, which has the same mean; nothing else reads it."""
+    over cards and dice; of an episode its mean is 0 whatever is played. Training learns from `reward - luck`, nothing
+    else reads it."""
 
 
 @dataclass(frozen=True, slots=True)

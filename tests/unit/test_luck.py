@@ -12,7 +12,9 @@ import pytest
 import mulligan
 from kuhn_hands import BET, PASS, J, K, Q, world
 from mulligan.algo.build import batch_from_groups
+from mulligan.envs.adapters.spiel_hand import hand_tree, losses_of
 from mulligan.envs.kuhn import FOLDED, HABITS, STAKES, opponent_table, payoff
+from mulligan.envs.leduc import GAME
 from mulligan.envs.registry import make, make_task
 from mulligan.trial.runner import run_trial_sync
 from mulligan.trial.settings import TrialSettings
@@ -71,6 +73,42 @@ def test_in_kuhn_the_expected_reward_is_the_mean_over_hands_that_the_player_cann
         for _, _, theirs, betting in endings:
             env.card, env.hidden, env.betting = mine, theirs, betting
             assert env.expected_reward() == pytest.approx(mean)
+
+
+def test_in_leduc_the_best_play_earns_the_same_with_any_cards() -> None:
+    """What is dealt is luck. `maniac` raises with everything, so that hands cost or bring up to 13 chips."""
+    rewards, earned = set(), []
+    for seed in range(30):
+        game = make("leduc", seed, opponent="maniac", seat=1)
+        game.reset()
+        best, losses = losses_of(GAME, 1, "maniac")
+        steps = []
+        while not steps or not steps[-1].done:
+            of_state = losses[game.state.information_state_string(0)]
+            steps.append(game.step(game.reply_of(min(of_state, key=of_state.get))))
+        rewards.add(steps[-1].reward)
+        earned.append(sum(step.reward - step.luck for step in steps))
+    assert len(rewards) > 3
+    assert earned == pytest.approx([best] * 30)
+
+
+@pytest.mark.parametrize("seat", [1, 2])
+@pytest.mark.parametrize("opponent", ["bluffer", "drawn-5"])
+def test_in_leduc_any_play_earns_what_it_is_paid_on_average(opponent, seat) -> None:
+    """Exactly, over all cards and answers, for a play that draws its moves."""
+    tree, (best, losses) = hand_tree(GAME, seat, (opponent,)), losses_of(GAME, seat, opponent)
+    rng = random.Random(0)
+    policy = {}
+    for state in tree.states:
+        weights = {action: rng.random() for action in state.actions}
+        policy[state.key] = {action: weight / sum(weights.values()) for action, weight in weights.items()}
+    lost = sum(
+        state.reach[0] * chance * policy[state.key][action] * losses[state.key][action]
+        for state, chance in zip(tree.states, tree.own_chances(policy), strict=True)
+        for action in state.actions
+    )
+    assert tree.value(policy)[0] == pytest.approx(best - lost)
+    assert lost > 0.1
 
 
 def test_a_throw_counts_with_the_chances_of_the_habit() -> None:

@@ -29,7 +29,15 @@ import numpy as np
 from mulligan.envs import drawing
 from mulligan.envs.adapters.leduc_habits import CALL, FOLD, GROUPS, RAISE, ranks
 from mulligan.envs.adapters.openspiel import SpielGame
-from mulligan.envs.adapters.spiel_hand import Children, HandTree, Numbers, ending_key, hand_tree
+from mulligan.envs.adapters.spiel_hand import (
+    Children,
+    HandTree,
+    Numbers,
+    ending_key,
+    hand_tree,
+    losses_of,
+    own_moves,
+)
 from mulligan.envs.adapters.spiel_opponents import shown_card
 from mulligan.envs.base import ORDER, Player, check_choices, pick, reflection_text
 from mulligan.envs.model import Outcome
@@ -107,13 +115,16 @@ class LeducPoker(SpielGame):
         return super(LeducPoker, seen_so).switched(params)
 
     def step(self, reply: str) -> Step:
+        """A move earns what it gives away of the best play against this opponent; the first also what that is worth."""
         step = super().step(reply)
-        if not step.done or not step.valid or self.habit_named(self.opponent_name) is None:
+        if not step.valid or self.habit_named(self.opponent_name) is None:
             return step
-        tree = hand_tree(GAME, self.seat, (self.opponent_name,))
-        before, action = tree.own_moves(self.state)[-1]
-        expected = tree.expected(before.information_state_string(self.seat - 1), action, 0)
-        return step._replace(luck=step.reward - expected)
+        best, losses = losses_of(GAME, self.seat, self.opponent_name)
+        moves = own_moves(self.state, self.seat - 1)
+        before, action = moves[-1]
+        loss = losses[before.information_state_string(self.seat - 1)][action]
+        earned = (best if len(moves) == 1 else 0.0) - loss
+        return step._replace(luck=step.reward - earned)
 
     def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
         return LeducPlayer(self, kind, rng, skill, recall)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from mulligan.envs import registry
-from mulligan.envs.adapters.spiel_hand import HandTree, hand_tree
+from mulligan.envs.adapters.spiel_hand import HandTree, hand_tree, own_moves
 from mulligan.envs.adapters.spiel_opponents import habits_of
 from mulligan.envs.opponents import at_episode
 from mulligan.eval.intervals import interval_of_mean
@@ -60,7 +60,7 @@ def lines_of(task: Task, opponent: str) -> dict[str, Line]:
     tree = _tree(task, opponent)
     lines = {}
     for state in tree.states:
-        before = tree.own_moves(state.example)
+        before = own_moves(state.example, tree.player)
         observations = [env.observation_in(each) for each in (*(each for each, _ in before), state.example)]
         replies = [env.reply_of(action) for _, action in before]
         legal = [(action, env.reply_of(action)) for action in state.actions]

@@ -126,11 +126,6 @@ class HandTree:
                 total = total + chance * policy[state.key].get(action, 0.0) * self.paid[children.endings].sum(axis=0)
         return total
 
-    def expected(self, key: str, action: int, opponent: int) -> float:
-        """What hands pay on average that end after `action` in an information state, before the player moves again."""
-        endings = self.states[self.state_numbers[key]].actions[action].endings
-        return float(self.paid[endings, opponent].sum() / self.reach[endings, opponent].sum())
-
     def own_chances(self, policy: Mapping[str, Mapping[int, float]]) -> Numbers:
         """[information state] chance that a policy makes the moves that lead to it."""
         chances = np.ones(len(self.states))
@@ -139,14 +134,15 @@ class HandTree:
                 chances[children.states] = chances[number] * policy[state.key].get(action, 0.0)
         return chances
 
-    def own_moves(self, example: Any) -> list[tuple[Any, int]]:
-        """The states in which the player has moved before a state of the game, and the moves."""
-        state, moves = example.get_game().new_initial_state(), []
-        for action in example.history():
-            if not state.is_chance_node() and state.current_player() == self.player:
-                moves.append((state.clone(), action))
-            state.apply_action(action)
-        return moves
+
+def own_moves(example: Any, player: int) -> list[tuple[Any, int]]:
+    """The states in which a player has moved before a state of the game, and the moves."""
+    state, moves = example.get_game().new_initial_state(), []
+    for action in example.history():
+        if not state.is_chance_node() and state.current_player() == player:
+            moves.append((state.clone(), action))
+        state.apply_action(action)
+    return moves
 
 
 def ending_key(state: Any, player: int) -> str:
@@ -160,6 +156,22 @@ def hand_tree(game: str, seat: int, opponents: tuple[str, ...]) -> HandTree:
     """The tree of OpenSpiel's game `game` against opponents by name."""
     env, habits = f"openspiel:{game}", habits_of(game)
     return HandTree(load_game(env, game), seat, [habits.get(name) or solved(env, game) for name in opponents])
+
+
+@lru_cache(maxsize=512)
+def losses_of(game: str, seat: int, opponent: str) -> tuple[float, dict[str, dict[int, float]]]:
+    """What the best play of a hand earns against an opponent by name, and what each action of an information state
+    earns less than the best one there, if the best are played from then on.
+
+    Of any play, the best less the losses of its moves has the mean of what it is paid, and nothing of the cards' luck.
+    """
+    tree = hand_tree(game, seat, (opponent,))
+    best, by_action = tree.solve(tree.paid[:, :1, None], np.ones(1))
+    losses: dict[str, dict[int, float]] = {}
+    for state, values in zip(tree.states, by_action, strict=True):
+        most = max(value.item() for value in values.values())
+        losses[state.key] = {action: (most - value.item()) / state.reach.item() for action, value in values.items()}
+    return best.item(), losses
 
 
 def _sum(children: Children, values: Numbers, worth: Numbers) -> Numbers:
