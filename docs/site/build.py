@@ -25,7 +25,8 @@ SOURCE = OUT / "source"
 SECTIONS = {
     "Start": ("tour", "view", "not-learning"),
     "Guides": (
-        "own-env", "adapters", "endpoints", "journal", "writers", "opponents", "population", "expedition", "scaling",
+        "own-env", "adapters", "endpoints", "journal", "writers", "opponents", "population", "transfer", "expedition",
+        "scaling",
     ),
     "Reference": ("api", "command-line", "settings", "environments", "metrics"),
     "How it works": ("maths", "algo", "journal-maths", "exploration", "performance", "reliability", "design"),
