@@ -16,8 +16,9 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mulligan.envs import registry
 from mulligan.envs.opponents import TwoSided
 from mulligan.errors import OpponentFailed, UsageError
 from mulligan.players import as_trained, player_from, trained_with
@@ -29,6 +30,9 @@ from mulligan.trial import prompts
 from mulligan.trial.settings import TrialSettings
 from mulligan.trusted import check_server
 from mulligan.types import Message, ParamValue, Sampling, Task
+
+if TYPE_CHECKING:
+    from mulligan.training.config import Config
 
 ENDPOINT = "endpoint:"
 _SLOTS = 16
@@ -52,7 +56,7 @@ class Host(NamedTuple):
 def check(env: str, name: str) -> None:
     """Raise unless a policy of that name can play `env`. It is loaded: what is damaged must not look like a forfeit."""
     if config := trained_with(name):
-        if env not in [game for game, _ in Mixture.parse(config.task.env, {}).weights]:
+        if _game_trained_on(config, env) is None:
             raise UsageError(f"{env}: the opponent {name} was trained on {config.task.env}; name a run on {env}")
     elif not name.startswith(ENDPOINT) and ".py:" not in name:
         raise UsageError(f"{env}: the opponent {name!r} is not a run folder (it has no config.toml)")
@@ -141,7 +145,17 @@ def _host(env: str, name: str) -> Host:
     with _LOADING:  # many games ask at once: one of them loads the policy, and begins the loop
         policy, _ = _policy(name), _loop()
     config = trained_with(name)
-    return Host(policy, *as_trained(config, env)) if config else Host(policy, TrialSettings(memory="none"), {})
+    game = _game_trained_on(config, env) if config else None
+    if config is None or game is None:
+        return Host(policy, TrialSettings(memory="none"), {})
+    settings, params = as_trained(config, game)
+    return Host(policy, settings, {**registry.spec(game).defaults, **params})
+
+
+def _game_trained_on(config: Config, env: str) -> str | None:
+    """The first game of a run's mixture that is one of `env`; None where there is none."""
+    games = [game for game, _ in Mixture.parse(config.task.env, {}).weights]
+    return next((game for game in games if registry.game_of(game)[0] == env), None)
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -194,6 +195,20 @@ def test_a_snapshot_plays_as_it_was_trained_whatever_the_agent_sees(run):
     mixed = {"opponent": f"copies:2,{run}@1", "throws": 3}
     result = mulligan.evaluate("rps", "random", params=mixed, tasks=12, controls=(), room=False)
     assert set(result.by_class) == {"rps/vs-copies", f"rps/vs-{run}@1"}
+
+
+def test_a_run_on_a_game_sees_it_with_the_parameters_in_its_brackets(run, tmp_path):
+    from mulligan.report.run import RunFolder, to_toml
+
+    config = RunFolder.open(run).config()
+    shutil.copytree(run, tmp_path / "run")
+    config["task"] = {**config["task"], "env": "kuhn,rps(view=compact,opponent=mostly-rock)", "params": {"throws": 3}}
+    (tmp_path / "run" / "config.toml").write_text(to_toml(config))
+    mulligan.make_task("rps", 3, {"opponent": str(tmp_path / "run")})
+    seated = guests.Seated(registry.make("rps", 3, opponent="copies", throws=3), str(tmp_path / "run"), 5)
+    seated.world.step("<action>rock</action>")
+    seated.move()
+    assert seated.messages[0]["content"] == f"{'abc'[seated.world.played[0][1]]}1"
 
 
 @pytest.mark.parametrize(

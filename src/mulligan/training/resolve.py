@@ -120,7 +120,8 @@ def checked(config: Config) -> Config:
         _check_advised(config)
     if config.backend.kind == "tinker":
         _check_remote(config)
-    for env, _ in Mixture.parse(config.task.env, {}).weights:
+    games = [name for name, _ in Mixture.parse(config.task.env, {}).weights]
+    for env in games:
         if config.warmstart.steps and not hasattr(registry.spec(env).build, "player"):
             raise ParameterError(
                 f"warmstart.steps must be 0 for {env}, which has no player() to imitate "
@@ -136,7 +137,7 @@ def checked(config: Config) -> Config:
     if config.algo.scale == "population" and not config.population.agents:
         raise ParameterError("algo.scale must be std, none or agent without a population (got population)")
     evaluated = evaluated_params(config)
-    if evaluated and "," in config.task.env:
+    if evaluated and len(games) > 1:
         raise ParameterError(f"run.evaluate must be empty for a mixture of environments (got {config.run.evaluate!r})")
     if evaluated and config.run.player:
         raise ParameterError(

@@ -84,6 +84,13 @@ def test_what_holds_for_one_environment_alone(env, gamma_traj, tasks):
     assert (config.task.env, config.algo.gamma_traj, config.run.tasks) == (env, gamma_traj, tasks)
 
 
+def test_evaluations_are_of_one_game_however_many_parameters_it_has():
+    flags = {"run.evaluate": "opponent=unseen"}
+    assert resolve(None, None, {**flags, "task.env": "kuhn(opponent=seen,hands=2)"}).run.evaluate == "opponent=unseen"
+    with pytest.raises(ParameterError, match=r"run\.evaluate must be empty for a mixture"):
+        resolve(None, None, {**flags, "task.env": "kuhn,rps"})
+
+
 def test_parameters_of_one_environment_do_not_leak_into_another():
     assert resolve("cpu").task.params["view"] == "compact"
     assert resolve("cpu", None, {"task.env": "sokoban"}).task.params == {}
