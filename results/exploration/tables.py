@@ -12,6 +12,7 @@ import numpy as np
 import mulligan
 from mulligan.eval.intervals import interval_of_mean, share_interval, solved_within
 from mulligan.eval.optimum import Optimum
+from mulligan.text import markdown_row
 
 Row = dict[str, Any]
 LAW = {"signpost": "reads the sign", "lookout": "climbs the tower", "toolbox": "tries an unknown tool"}
@@ -91,8 +92,8 @@ def text(rows: Sequence[Row]) -> str:
 
 
 def markdown(title: str, columns: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    head = [f"**{title}**", "", "| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    return "\n".join([*head, *("| " + " | ".join(line) + " |" for line in lines)])
+    head = [f"**{title}**", "", markdown_row(columns), "|" + "---|" * len(columns)]
+    return "\n".join([*head, *map(markdown_row, lines)])
 
 
 def percent(share: float) -> str:

@@ -25,6 +25,7 @@ from mulligan.app.sweep.arms import RESULT, WARM_START
 from mulligan.app.sweep.rows import EVALUATION, as_table
 from mulligan.report.files import replace_file
 from mulligan.report.run import RunFolder
+from mulligan.text import markdown_row
 
 HERE = Path(__file__).parent
 CEILINGS = ("static", "optimal", "clairvoyant")
@@ -133,14 +134,14 @@ def text(rows: Iterable[Row]) -> str:
     for row in rows:  # hands in order: the last one stays
         last.setdefault((row["game"], row["opponents"], row["method"]), {})[row["seed"]] = row
     columns = ("game", "opponents", "method", "hand", "value", *CEILINGS, "share of the room", "by seed")
-    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    lines = [markdown_row(columns), "|---" * len(columns) + "|"]
     for (game, opponents, method), seeds in sorted(last.items()):
         figures = [mean_of(seeds, name) for name in ("value", *CEILINGS, "share")]
         cells = ["" if each is None else f"{each:.3f}" for each in figures[:-1]]
         cells += ["" if figures[-1] is None else f"{100 * figures[-1]:.0f} %"]
         by_seed = ["–" if row["share"] is None else f"{100 * row['share']:.0f}" for _, row in sorted(seeds.items())]
         hand = str(max(row["hand"] for row in seeds.values()))
-        lines.append(f"| {' | '.join([game, opponents, method, hand, *cells, ' / '.join(by_seed)])} |")
+        lines.append(markdown_row([game, opponents, method, hand, *cells, " / ".join(by_seed)]))
     return "\n".join(lines) + "\n"
 
 

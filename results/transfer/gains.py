@@ -25,6 +25,7 @@ import numpy as np
 from mulligan.app.sweep.rows import RETRIES, Row, read_rows
 from mulligan.eval.intervals import Values, difference, share_interval, solved_within
 from mulligan.rollout.groups import Mixture
+from mulligan.text import markdown_row
 from mulligan.trusted import trust
 
 METHODS = ("warm start", "RL", "meta-RL")
@@ -102,7 +103,7 @@ def table(found: Sequence[Gain]) -> str:
             points(*difference(gain.last, gain.retries, gain.worlds)),
             *less,
         ]
-        lines.append(f"| {' | '.join(cells)} |")
+        lines.append(markdown_row(cells))
     return "\n".join(lines) + "\n"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Iterable
 
 _INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters but for tab and line feed, marks that turn the direction of writing, halves of surrogate pairs."""
@@ -11,10 +12,22 @@ _INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u
 
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
+_IN_CELL = re.compile(r"([\\|<])")
+
 
 def escape(text: object) -> str:
     """Text for HTML and XML; characters that XML does not allow become the replacement character."""
     return html.escape(_NOT_XML.sub("\ufffd", str(text)))
+
+
+def in_one_line(text: str) -> str:
+    """`text` with a space for each run of white space."""
+    return " ".join(text.split())
+
+
+def markdown_row(cells: Iterable[str]) -> str:
+    r"""A line of a Markdown table. What would end a cell or begin HTML in it is escaped: ``a|b`` becomes ``a\|b``."""
+    return "| " + " | ".join(_IN_CELL.sub(r"\\\1", in_one_line(cell)) for cell in cells) + " |"
 
 
 def storable(text: str) -> str:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import sys
+from html import unescape
 
 import numpy as np
 import pytest
+from markdown_it import MarkdownIt
 
 from mulligan import evaluate
 from mulligan.app.cli import main
@@ -283,6 +286,16 @@ def test_every_form_has_the_same_figures(sweep):
     assert "| RL, PPO | 0.0 ± " in markdown(data)
     assert r"$\pm$" in latex(data)
     assert "±" not in latex(data)
+
+
+def test_a_name_does_not_break_the_cells_of_a_markdown_table(sweep):
+    name = "a|b \\| <img src=x>\n| c"
+    write_arm(sweep, name, 0, META)
+    html = MarkdownIt().enable("table").render(markdown(compare(read_rows([sweep]))))
+    row = next(row for row in re.findall(r"<tr>(.*?)</tr>", html, re.DOTALL) if "a|b" in row)
+    cells = [unescape(cell) for cell in re.findall(r"<td.*?>(.*?)</td>", row)]
+    assert cells[0] == name.replace("\n", " ")
+    assert [cell.partition(" ")[0] for cell in cells[1:3]] == ["0.0", "75.0"]
 
 
 def test_out_keeps_tables_whether_or_not_curves_can_be_drawn(sweep, tmp_path, monkeypatch, capsys):

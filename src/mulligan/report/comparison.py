@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mulligan.errors import MissingExtra
 from mulligan.report.tables import difference_cells, empty_table
-from mulligan.text import visible
+from mulligan.text import in_one_line, markdown_row, visible
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -157,15 +157,15 @@ def rich_table(grid: Grid) -> Table:
 def markdown(data: Data) -> str:
     parts = []
     for grid in grids(data):
-        lines = [f"**{grid.title}**", "", "| " + " | ".join(grid.columns) + " |", "|" + "---|" * len(grid.columns)]
-        parts.append("\n".join([*lines, *("| " + " | ".join(row) + " |" for row in grid.rows)]))
-    return "\n\n".join([*parts, "\n".join(f"- {note}" for note in notes(data))]) + "\n"
+        lines = [f"**{in_one_line(grid.title)}**", "", markdown_row(grid.columns), "|" + "---|" * len(grid.columns)]
+        parts.append("\n".join([*lines, *map(markdown_row, grid.rows)]))
+    return "\n\n".join([*parts, "\n".join(f"- {in_one_line(note)}" for note in notes(data))]) + "\n"
 
 
 def latex(data: Data) -> str:
     parts = []
     for grid in grids(data):
-        lines = [f"% {grid.title}", rf"\begin{{tabular}}{{l{'r' * (len(grid.columns) - 1)}}}", r"\toprule"]
+        lines = [f"% {in_one_line(grid.title)}", rf"\begin{{tabular}}{{l{'r' * (len(grid.columns) - 1)}}}", r"\toprule"]
         lines += [_latex_row(grid.columns), r"\midrule", *map(_latex_row, grid.rows), r"\bottomrule", r"\end{tabular}"]
         parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"
