@@ -1,4 +1,5 @@
-"""Makes the pictures of docs/view.md: trains RL and meta-RL for some minutes, evaluates both, photographs the pages.
+"""Makes the pictures of docs/view.md: trains RL and meta-RL, evaluates both, makes the demonstration, photographs the
+pages.
 
 Run with `make screenshots`, in which chromium and playwright are installed. Runs that are there already are kept.
 `python docs/view_shots.py --only play journal` makes those pictures alone, which need no training.
@@ -25,6 +26,7 @@ from mulligan.report.run import RunFolder
 IMAGES = Path(__file__).parent / "images"
 PRESETS = {"rl": "cpu-rl", "meta-rl": "cpu"}
 JOURNAL = "agent.db"
+DEMO = "demo"
 PLAYED = 1
 """The task of the scripted player whose first attempt succeeds."""
 PLANS = ("look up the order before answering", "ask for the number of the order")
@@ -43,6 +45,8 @@ def make_runs(folder: Path) -> None:
         run = folder / f"eval-{name}"
         if not run.exists():
             mulligan("eval", "minesweeper", "--policy", f"{folder / name}-seed0", "--tasks", "64", "--run", str(run))
+    if not (folder / DEMO / "demo.json").exists():  # the last: the newest run of a folder is told on its first page
+        mulligan("demo", "--run", str(folder / DEMO))
 
 
 def make_scripted(folder: Path) -> None:
@@ -105,6 +109,8 @@ def trained_shots(folder: Path) -> dict[str, Shot]:
     trained = urlencode({"runs": "\n".join(f"{name}-seed{seed}" for name in PRESETS for seed in (0, 1))})
     both = {"run": "eval-rl", "arm": "main", "place": place, "run2": "eval-meta-rl", "arm2": "main", "place2": place}
     return {
+        "first-page": ("#/", 1200, 700, "light"),
+        "demonstration": ("#/run?" + urlencode({"run": DEMO}), 1200, 1000, "light"),
         "runs": ("#/", 1200, 620, "light"),
         "curves": (f"#/curves?{trained}", 1200, 600, "light"),
         "over-training": ("#/trial?" + urlencode(followed), 1200, 720, "light"),
@@ -122,7 +128,13 @@ def play_some_turns(tab: Any, folder: Path) -> None:
         tab.wait_for_timeout(500)
 
 
-FIRST: dict[str, Callable[[Any, Path], None]] = {"play": play_some_turns}
+def show_the_list(tab: Any, folder: Path) -> None:
+    """Below the story of the demonstration, whose runs are opened."""
+    tab.get_by_role("button", name=f"inside {DEMO}").click()
+    tab.get_by_role("heading", name="Runs").evaluate("heading => heading.scrollIntoView()")
+
+
+FIRST: dict[str, Callable[[Any, Path], None]] = {"play": play_some_turns, "runs": show_the_list}
 """What is done on a page before it is photographed."""
 
 

@@ -16,6 +16,7 @@ from mulligan.types import Completion
 from mulligan.view.evaluations import evaluations_beside, evaluations_inside
 from mulligan.view.library import Library
 from mulligan.view.query import followed, glance
+from mulligan.view.runs import as_tree, run_cards
 from mulligan.view.trials import as_page
 
 TRAINED = {
@@ -136,6 +137,23 @@ def test_an_action_is_shown_as_it_was_written(reply, action):
     page = as_page(trial(0, "w", reply=Completion(reply)))
     assert page["episodes"][0]["turns"][0]["action"] == action
     assert page["episodes"][0]["turns"][0]["wrote"] == reply
+
+
+def test_a_run_is_listed_under_the_one_whose_folder_it_lies_in(runs, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "200")
+    evaluated(runs / "mine" / "deep" / "down", "expert")
+    depths = {card["name"]: depth for depth, card in as_tree(run_cards(runs))}
+    assert depths.pop("mine/evaluation") == depths.pop("mine/deep/down") == 1
+    assert set(depths.values()) == {0}
+    (inside_itself, *others) = as_tree(run_cards(runs / "mine"))  # the folder that is listed is a run, too
+    assert inside_itself[1]["id"] == "."
+    assert [depth for depth, _ in (inside_itself, *others)] == [0, 1, 1]
+    with pytest.raises(SystemExit):
+        main(["runs", str(runs)])
+    lines = capsys.readouterr().out.splitlines()
+    (place,) = (number for number, line in enumerate(lines) if line.startswith(" mine "))
+    assert {line.split()[0] for line in lines[place + 1 : place + 3]} == {"mine/evaluation", "mine/deep/down"}
+    assert all(line.startswith("   mine/") for line in lines[place + 1 : place + 3])
 
 
 def test_both_acts_of_the_demonstration_lead_to_their_own_runs(tmp_path):

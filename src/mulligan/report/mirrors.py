@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 from mulligan.errors import MissingExtra, RunFolderError, UsageError
 from mulligan.report.files import refuse_links
 from mulligan.report.run import RunFolder
+from mulligan.text import markdown_row
 
 Row = list[str | float | None]
 
@@ -60,7 +61,7 @@ class TensorBoard:
                 if isinstance(value, int | float) and " " not in column:
                     self._writer.add_scalar(f"{name}/{column}", value, update)
         lines = [table.columns, ["---"] * len(table.columns), *([_cell(value) for value in row] for row in table.rows)]
-        self._writer.add_text(name, "\n".join(f"| {' | '.join(line)} |" for line in lines), update)
+        self._writer.add_text(name, "\n".join(map(markdown_row, lines)), update)
 
     def close(self) -> None:
         self._writer.close()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mulligan.view.folder import inside, is_folder, json_of, open_regular, run_names, stamp, sub_path, toml_of
@@ -35,6 +35,29 @@ def run_cards(root: Path) -> list[dict[str, Any]]:
     tags = tags_of(root)
     cards = [{**card(root, name), "tags": tags.get(name, [])} for name in run_names(root)]
     return sorted(cards, key=lambda each: (-each["began"], each["name"]))
+
+
+def as_tree(cards: Sequence[dict[str, Any]]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The cards in their order with their depth, each run after the one in whose folder it lies."""
+    below: dict[str | None, list[dict[str, Any]]] = {}
+    names = {each["id"] for each in cards}
+    for each in cards:
+        below.setdefault(_around(each["id"], names), []).append(each)
+
+    def lines(name: str | None, depth: int) -> Iterator[tuple[int, dict[str, Any]]]:
+        for each in below.get(name, ()):
+            yield depth, each
+            yield from lines(each["id"], depth + 1)
+
+    return lines(None, 0)
+
+
+def _around(name: str, names: Collection[str]) -> str | None:
+    """The nearest of the runs around the folder of this one."""
+    if name == ".":
+        return None
+    above = (parent.as_posix() for parent in PurePosixPath(name).parents)
+    return next((parent for parent in above if parent in names), None)
 
 
 def card(root: Path, name: str) -> dict[str, Any]:

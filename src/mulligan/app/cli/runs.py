@@ -1,4 +1,6 @@
-"""List the runs of a folder: what each is, when it began, how far it is, and its headline figure."""
+"""List the runs of a folder: what each is, when it began, how far it is, and its headline figure.
+
+Runs that lie in the folder of another one stand under it."""
 
 from __future__ import annotations
 
@@ -43,14 +45,15 @@ def _print(cards: list[dict[str, Any]], folder: str) -> None:
     from rich.text import Text
 
     from mulligan.report.tables import empty_table
+    from mulligan.view.runs import as_tree
 
     table = empty_table(f"{len(cards)} run{'s' if len(cards) != 1 else ''} in {visible(folder)}")
     for name in ("run", "kind", "what", "begun", "status", "solved"):
         table.add_column(name, overflow="fold")
-    for card in cards:
+    for depth, card in as_tree(cards):
         begun = time.strftime("%Y-%m-%d %H:%M", time.localtime(card["began"]))
         what = ", ".join(filter(None, (card["env"], card["what"])))
         style = {"running": "green", "complete": ""}.get(card["status"], "yellow")
-        cells = (card["name"], card["kind"], what, begun, card["status"], card["headline"])
+        cells = (2 * depth * " " + card["name"], card["kind"], what, begun, card["status"], card["headline"])
         table.add_row(*(Text(visible(cell), style=style if number == 4 else "") for number, cell in enumerate(cells)))
     print_tables([table])
