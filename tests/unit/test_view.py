@@ -214,6 +214,31 @@ def test_games_are_drawn_from_what_the_agent_saw():
     assert [[cell.kind for cell in row] for row in drawn.rows] == [["place"], ["place", "place"], ["miss", "place"]]
 
 
+def test_a_household_is_drawn_with_what_was_seen_in_it_and_what_one_carries():
+    """Cells are named as the commands that they stand for."""
+    task = mulligan.make_task("alfworld", 1)
+    draw = registry.spec("alfworld").build.draw
+    around = "you see a desk 1, a safe 1, and a shelf 1."
+    seen = [f"You are in the middle of a room. Looking quickly around you, {around}\n\nYour task is to: find a pen."]
+    seen += [
+        "You arrive at safe 1. The safe 1 is closed.",
+        "You open the safe 1. The safe 1 is open. In it, you see nothing.",
+    ]
+    seen += [
+        "You arrive at desk 1. On the desk 1, you see a pen 2, and a mug 1.",
+        "You pick up the pen 2 from the desk 1.",
+    ]
+    rows = [[tuple(cell) for cell in row] for row in draw(task, seen).rows]
+    assert rows[0] == [("label", "Task: find a pen.", "")]
+    assert rows[1][1:3] == [("here", "desk 1", "go to desk 1"), ("place", "safe 1", "go to safe 1")]
+    assert rows[2] == [("label", "safe 1", ""), ("label", "nothing", "")]
+    assert rows[3] == [("label", "desk 1", ""), ("place", "mug 1", "take mug 1 from desk 1")]
+    assert rows[4][1] == ("shown", "pen 2", "move pen 2 to desk 1")
+    seen += ["You move the pen 2 to the desk 1.", "Nothing happens.", "You close the safe 1."]
+    rows = [[cell.text for cell in row] for row in draw(task, seen).rows]
+    assert rows[2:] == [["safe 1", "closed"], ["desk 1", "mug 1", "pen 2"], ["carries", "nothing"]]
+
+
 def test_what_cannot_be_drawn_is_text():
     """A picture of somebody's environment that fails, and text that is no board."""
 
@@ -225,7 +250,7 @@ def test_what_cannot_be_drawn_is_text():
     mulligan.register(Crooked)
     shown = as_page(replace(trial(0, "w"), task=replace(trial(0, "w").task, env="Crooked")))
     assert shown["episodes"][0]["turns"][0]["drawing"] is None
-    for env in ("minesweeper", "sokoban", "tictactoe", "kuhn", "rps", "expedition"):
+    for env in ("minesweeper", "sokoban", "tictactoe", "kuhn", "rps", "expedition", "alfworld"):
         task = mulligan.make_task(env, 0)
         shown = as_page(replace(trial(0, "w"), task=task))
         assert shown["episodes"][0]["turns"][0]["seen"] == "seen 0"

@@ -279,7 +279,7 @@ def test_every_game_can_be_read(open_tab, address, env):
     expect(tab.locator(".stage .words")).to_contain_text("It wrote")
     tab.locator(".moment.end").first.click()
     expect(tab.locator(".stage .words")).to_contain_text("The attempt ended")
-    expect(tab.locator(".stage .drawn")).to_have_count(0 if env == "alfworld" else 1)
+    expect(tab.locator(".stage .drawn")).to_have_count(1)
 
 
 @pytest.fixture(scope="module")

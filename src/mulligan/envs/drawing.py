@@ -261,3 +261,60 @@ _TOLD_PAGES = ("Description ", "Features ", "Reviews ")
 
 def _button(text: str, chosen: str = "") -> Cell:
     return Cell("here" if text == chosen else "place", text, f"click[{text}]")
+
+
+_ROOM = re.compile(r"Looking quickly around you, you see ([^.]*)\.")
+_GOAL = re.compile(r"^Your task is to: (.+)$", re.MULTILINE)
+_THING = re.compile(r"\ban? ([a-z]+ \d+)")
+_ARRIVED = re.compile(r"^You arrive at ([a-z]+ \d+)\.")
+_INSIDE = re.compile(r"(?:On the ([a-z]+ \d+)|The ([a-z]+ \d+) is open\. In it), you see ([^.]*)\.")
+_CLOSED = re.compile(r"The ([a-z]+ \d+) is closed\.|You close the ([a-z]+ \d+)\.")
+_TAKEN = re.compile(r"^You pick up the ([a-z]+ \d+) from the ([a-z]+ \d+)\.")
+_MOVED = re.compile(r"^You move the ([a-z]+ \d+) to the ([a-z]+ \d+)\.")
+
+
+def household(task: Task, seen: Sequence[str]) -> Drawing | None:
+    """ALFWorld: the task, the room with what was seen in it, and what one carries; of other views, their words."""
+    room, goal = _ROOM.search(seen[0]), _GOAL.search(seen[0])
+    if task["view"] != "text" or room is None or goal is None:
+        return None
+    inside: dict[str, list[str] | None] = {}
+    """Receptacle -> what it holds; None: it is closed."""
+    position, held = "", ""
+    for text in seen:
+        if arrived := _ARRIVED.match(text):
+            position = arrived[1]
+        for on, opened, things in _INSIDE.findall(text):
+            inside[on or opened] = _THING.findall(things)
+        for names in _CLOSED.findall(text):
+            inside["".join(names)] = None
+        if taken := _TAKEN.match(text):
+            held = taken[1]
+            inside[taken[2]] = [thing for thing in inside.get(taken[2]) or () if thing != held]
+        if moved := _MOVED.match(text):
+            held = ""
+            inside[moved[2]] = [*(inside.get(moved[2]) or ()), moved[1]]
+    rows = [
+        [Cell("label", f"Task: {goal[1]}")],
+        [Cell("label", "room"), *(_going(name, position) for name in _THING.findall(room[1]))],
+    ]
+    rows += [_receptacle(name, things) for name, things in inside.items()]
+    rows.append(
+        [
+            Cell("label", "carries"),
+            Cell("shown", held, f"move {held} to {position}") if held else Cell("label", "nothing"),
+        ]
+    )
+    return pieces_of(rows, f"at {position or 'the middle of the room'}, carrying {held or 'nothing'}")
+
+
+def _going(name: str, position: str) -> Cell:
+    return Cell("here" if name == position else "place", name, f"go to {name}")
+
+
+def _receptacle(name: str, things: Sequence[str] | None) -> list[Cell]:
+    """A line for a receptacle that was seen."""
+    if things is None:
+        return [Cell("label", name), Cell("place", "closed", f"open {name}")]
+    cells = [Cell("place", thing, f"take {thing} from {name}") for thing in things]
+    return [Cell("label", name), *(cells or [Cell("label", "nothing")])]

@@ -10,9 +10,9 @@ from mulligan.view.folder import inside, json_lines, toml_of
 from mulligan.view.runs import card, is_at_work
 
 _SHOWN = {
-    "Solved on validation tasks": ("share", tuple(f"validation/p@{k}" for k in range(1, 6))),
-    "Solved in training": ("share", ("p@1", "p@2", "p@3", "p@4", "p@5")),
-    "Return of each episode": ("number", ("reward/1", "reward/2", "reward/3", "reward/4", "reward/5")),
+    "Solved on validation tasks": ("share", tuple(f"validation/p@{k}" for k in range(1, 9))),
+    "Solved in training": ("share", tuple(f"p@{k}" for k in range(1, 9))),
+    "Return of each episode": ("number", tuple(f"reward/{k}" for k in range(1, 9))),
     "Return, as a share of the best that any agent can expect": ("share", ("validation/share_of_optimum",)),
     "Entropy of the replies": ("number", ("loss/entropy",)),
     "KL to the policy before": ("number", ("loss/kl_old", "loss/kl_ref", "loss/kl")),

@@ -26,6 +26,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, cast, get_args
 
+from mulligan.envs import drawing
 from mulligan.envs.alfworld import generate
 from mulligan.envs.alfworld.game import Game
 from mulligan.envs.alfworld.games import listing, pick
@@ -82,6 +83,7 @@ class ALFWorld:
     }  # fmt: skip
     turns: ClassVar[int] = 10
     kind: ClassVar[str] = "solve"
+    draw = staticmethod(drawing.household)
 
     def __init__(self, task: Task) -> None:
         self.task = task
