@@ -109,6 +109,23 @@ def test_a_run_is_mirrored_while_it_trains_and_when_it_is_sent_later():
     assert b"| independent |" in text.tensor_proto.string_val[0]
 
 
+def test_the_evaluation_of_a_sweeps_arm_is_sent_with_it():
+    Path("sweep.toml").write_text(
+        'title = "T"\npreset = "test"\nseeds = [0]\ntasks = 4\n[settings]\n"run.updates" = 1\n[arms."a | b"]\n'
+    )
+    assert call("sweep", "sweep.toml", "--run", "swept") == 0
+    [arm] = [
+        path.parent for path in Path("swept").glob("*/arm.json") if json.loads(path.read_text())["name"] == "a | b"
+    ]
+    assert call("send", str(arm), "--tensorboard") == 0
+    main = json.loads((arm / "arm.json").read_text())["main"]
+    boards = accumulating.EventAccumulator(str(arm / "tensorboard"))
+    boards.Reload()
+    assert boards.Scalars("evaluation/p@1")[0].value == pytest.approx(main["p"][0])
+    [text] = boards.Tensors("evaluation/text_summary")
+    assert rb"| a \| b |" in text.tensor_proto.string_val[0]
+
+
 def test_without_a_login_one_line_says_what_to_do(monkeypatch, capsys):
     trained("mine")
     monkeypatch.setenv("WANDB_MODE", "online")
@@ -119,12 +136,13 @@ def test_without_a_login_one_line_says_what_to_do(monkeypatch, capsys):
     assert "WANDB_MODE=offline" in said
 
 
-def test_a_trial_is_a_sample_of_inspect():
+@pytest.mark.parametrize("file", ["played.json", "played.eval"])
+def test_a_trial_is_a_sample_of_inspect(file):
     """Attempts and reflections are spans of events; scores, metadata and p@k are those of the run."""
     words = ("eval", "minesweeper", "--policy", "expert:0.3:0", "--memory", "reflection", "--tasks", "6", "--json")
     assert call(*words, "--controls", "off", "--run", "played") == 0
-    assert call("report", "played", "--inspect", "played.json") == 0
-    log = inspect_logs.read_eval_log("played.json")
+    assert call("report", "played", "--inspect", file) == 0
+    log = inspect_logs.read_eval_log(file)
     trials = mulligan.load_trials("played")
     assert (log.status, log.eval.task, log.eval.model) == ("success", "minesweeper", "mulligan/expert:0.3:0")
     [solved] = log.results.scores
@@ -142,6 +160,12 @@ def test_a_trial_is_a_sample_of_inspect():
         assert [text for text in replies if text in played] == played
         scores = [event.score.value for event in sample.events if event.event == "score"]
         assert scores == [episode.reward for episode in trial.episodes]
+    if file.endswith(".eval"):  # the viewer lists these under any name, and shows samples before it reads them whole
+        assert [Path(each.name).name for each in inspect_logs.list_eval_logs(".")] == [file]
+        summaries = inspect_logs.read_eval_log_sample_summaries(file)
+        assert [each.scores["attempt"].value for each in summaries] == [
+            sample.scores["attempt"].value for sample in log.samples
+        ]
 
 
 def _order(span: str) -> tuple[int, str]:

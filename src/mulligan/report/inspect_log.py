@@ -7,7 +7,10 @@ The file is written without inspect_ai, which is 60 packages; a test reads it ba
 
 from __future__ import annotations
 
+import io
+import json
 import time
+import zipfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -56,6 +59,33 @@ def inspect_log(
         "stats": {"started_at": when, "completed_at": when, "model_usage": {}},
         "samples": samples,
     }
+
+
+_IN_LIST = ("id", "epoch", "input", "target", "metadata", "scores")
+"""What the list of samples shows of one."""
+
+
+def as_eval(log: Data) -> bytes:
+    """The log in the form that ends in ``.eval``, which `inspect view` lists under any name.
+
+    A zip: what the log says of the whole, a line about each sample, and a file for each.
+    """
+    samples = log["samples"]
+    summaries = [
+        {name: sample[name] for name in _IN_LIST} | {"completed": True, "message_count": len(sample["messages"])}
+        for sample in samples
+    ]
+    files = {
+        "_journal/start.json": {name: log[name] for name in ("version", "eval", "plan")},
+        **{f"samples/{sample['id']}_epoch_{sample['epoch']}.json": sample for sample in samples},
+        "summaries.json": summaries,
+        "header.json": {name: part for name, part in log.items() if name != "samples"},
+    }
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            archive.writestr(name, json.dumps(data))
+    return content.getvalue()
 
 
 class _Sample:

@@ -165,6 +165,17 @@ def copy_end(mirror: Mirror, folder: Path) -> None:
         result = _json(path)
         config = RunFolder(path.parent).config() if (path.parent / "config.toml").is_file() else {}
         mirror.table(name, evaluation_table(result), int(config.get("updates", 0)))
+    arm = _json(folder / "arm.json")  # of a sweep, which keeps the figures of its evaluations there
+    also = arm.get("also") or {}
+    for name, parts in {"evaluation": arm, **{f"evaluation {other}": each for other, each in also.items()}}.items():
+        if parts.get("main"):
+            mirror.table(name, evaluation_table(_as_result(arm, parts)), int(arm["updates"]))
+
+
+def _as_result(arm: Mapping[str, Any], parts: Mapping[str, Any]) -> dict[str, Any]:
+    main = parts["main"]
+    names = {"policy": arm["name"], "kind": arm["kind"], "controls": parts["controls"], "room": {}}
+    return {"episodes": len(main["p"]), **main, **names}
 
 
 def send(
@@ -214,7 +225,7 @@ def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _cell(value: str | float | None) -> str:
-    return f"{value:.3f}" if isinstance(value, float) else str(value if value is not None else "").replace("|", "/")
+    return f"{value:.3f}" if isinstance(value, float) else str(value if value is not None else "")
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -18,7 +18,9 @@ from mulligan.text import visible
 def add_options(parser: Parser) -> None:
     parser.add_argument("runs", nargs="+", metavar="RUN", help="folders of training runs, evaluations or sweeps")
     parser.add_argument("--out", metavar="FILE", help="the file (report.html in the first folder)")
-    parser.add_argument("--inspect", metavar="FILE", help="write the trials as a log of inspect_ai, and no report")
+    parser.add_argument(
+        "--inspect", metavar="FILE", help="write the trials as a log of inspect_ai (.eval, or .json), and no report"
+    )
     parser.add_argument(
         "--arm", metavar="ARM", help="with --inspect: main or a control, or an update (main, or the last)"
     )
@@ -55,13 +57,13 @@ def run(parser: Parser, words: list[str]) -> int:
 def _inspect(options: argparse.Namespace) -> int:
     from mulligan.app.cli.show import evaluation_of
     from mulligan.report.files import replace_file
-    from mulligan.report.inspect_log import inspect_log
+    from mulligan.report.inspect_log import as_eval, inspect_log
     from mulligan.report.run import RunFolder, finite
 
     if len(options.runs) > 1:
         raise UsageError("report: a log of inspect_ai holds one run; call it once for each")
-    if Path(options.inspect).suffix != ".json":
-        raise UsageError(f"report: inspect_ai knows its logs by their ending; {options.inspect} must end in .json")
+    if Path(options.inspect).suffix not in (".eval", ".json"):
+        raise UsageError(f"report: inspect_ai knows logs by their ending; {options.inspect} must end in .eval or .json")
     folder = evaluation_of(RunFolder.open(options.runs[0]), options.arm)
     arm, config = folder.arm(options.arm), folder.config()
     trials = folder.trials(arm)
@@ -72,7 +74,8 @@ def _inspect(options: argparse.Namespace) -> int:
     episodes = max((len(trial.episodes) for trial in shown.values()), default=1)
     created = (folder.path / "config.toml").stat().st_mtime
     log = inspect_log(shown, task=task, model=model, episodes=episodes, created=created, settings=settings)
-    replace_file(Path(options.inspect), json.dumps(finite(log)).encode())
+    is_zip = Path(options.inspect).suffix == ".eval"
+    replace_file(Path(options.inspect), as_eval(finite(log)) if is_zip else json.dumps(finite(log)).encode())
     left_out = f" of {len(trials):,}; --trials takes more" if len(shown) < len(trials) else ""
     sys.stdout.write(visible(f"{options.inspect} ({len(shown):,} trials{left_out})\n"))
     return 0
