@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from urllib.parse import urlparse
+from urllib.request import url2pathname
 
 import pytest
-from tests.view.conftest import WAY, across, barriers
+from tests.view.conftest import WAY, across, barriers, serving
 
 from mulligan.app.cli import main
 from mulligan.view.export import write_report
@@ -54,6 +57,26 @@ def test_the_title_is_the_finding_and_a_task_can_be_watched(open_tab, report):
     for _ in range(3):
         tab.get_by_role("button", name="next turn").click()
     expect(tab.locator(".side").first).to_contain_text("It wrote")
+
+
+def test_the_first_page_tells_it_in_words_and_charts(open_tab, report):
+    """Above the list of runs, with ways to what can be watched."""
+    folder = Path(url2pathname(urlparse(report).path)).parent
+    with serving(folder.parent) as url:
+        tab = open_tab(viewport={"width": 390, "height": 844})
+        tab.goto(url)
+        story = tab.locator(".story")
+        expect(story.locator("h1")).to_contain_text("76.8 % of new boards within 3 attempts")
+        acts = story.locator(".act")
+        expect(acts).to_have_count(2)
+        expect(acts.first).to_contain_text("plays MineSweeper")
+        expect(acts.first.locator(".chart-card .legend li")).to_have_text(["RL60.4 %", "meta-RL76.8 %"])
+        expect(acts.last.locator(".chart-card")).to_have_count(1)
+        expect(tab.locator(".runs tbody tr")).to_have_count(1)  # the evaluations stand under it
+        assert across(tab) <= 390
+        assert barriers(tab) == []
+        story.get_by_role("link", name="Watch two agents at one task").first.click()
+        expect(tab.locator(".side")).to_have_count(2)
 
 
 def test_it_can_be_read_by_everybody(open_tab, report):

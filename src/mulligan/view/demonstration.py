@@ -79,8 +79,9 @@ def _boards(demo: Mapping[str, Any], run: str) -> dict[str, Any]:
     shares = {row["method"]: [100 * float(share) for share in row["p"]] for row in demo["rows"]}
     rl, meta, alone = shares["RL"], shares["meta-RL"], shares.get("meta-RL, independent retries")
     lead = [
-        "Both agents play a board up to three times. What they may remember is what they opened before. RL was trained "
-        "on single attempts, meta-RL on all three together, from the same weights, for as many updates.",
+        "A tiny language model plays MineSweeper: it opens the cells of a small board, and has lost when it opens a "
+        f"mine. It plays each board up to {len(meta)} times and remembers what it opened before. RL trained it on "
+        "single attempts, meta-RL on all of them together, from the same weights and for as many updates.",
         f"At the first attempt meta-RL solves {meta[0]:.1f} %, RL {rl[0]:.1f} %. Within {len(meta)} attempts it is "
         f"{meta[-1]:.1f} against {rl[-1]:.1f} %: {_points(demo['gap'])} on the same boards.",
     ]

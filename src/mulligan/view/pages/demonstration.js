@@ -1,7 +1,7 @@
 "use strict";
 /* The demonstration: what it found, and the ways to where it can be watched. */
 (() => {
-  const { el, address, load, lineChart, coloured, glance } = mulligan;
+  const { el, address, load, lineChart, attemptsChart, coloured, glance } = mulligan;
 
   const bothAt = (watched) => address("both", { run: watched.runs[0], arm: "main", place: watched.place, run2: watched.runs[1], arm2: "main", place2: watched.place, episode: 1, turn: 1 });
 
@@ -46,6 +46,7 @@
     const acts = await Promise.all(about.sections.map(async (act) => {
       const way = followedBy(await agentsOf(act)), [watched] = act.watch || [];
       return el("section", { class: "card act" }, el("h2", {}, act.finding || act.title), (act.lead || []).slice(0, 2).map((text) => el("p", {}, text)),
+        attemptsChart({ ...act, ceiling: null }, act.rows.filter((row) => ["RL", ...act.pair].includes(row.name))),
         el("p", { class: "row" }, watched ? el("a", { class: "button", href: bothAt(watched) }, "Watch two agents at one task") : null,
           way ? el("a", { class: "button", href: way }, "Follow one task over training") : null));
     }));

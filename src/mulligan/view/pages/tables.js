@@ -17,10 +17,9 @@
   const half = (interval, versus) => (interval ? (versus ? ((interval[1] - interval[0]) / 2).toFixed(2)
     : percent((interval[1] - interval[0]) / 2)) : "");
 
-  /** The figures of rows: a line for each over the attempts, and a table under it; `more` follows them. */
-  function section(given, hasTable = true, more = null) {
+  /** Rows over the attempts, a line for each; null where there is none. */
+  function attemptsChart(given, shown) {
     const { versus } = given;
-    const shown = given.rows.filter((row) => row.part !== "scripted" || (hasTable && !row.name.startsWith("ceiling"))).filter((row) => row.values.every((value) => value !== null));
     const colours = coloured(shown.map((row) => (row.part === "main" ? "meta-RL" : row.name)));
     const lines = shown.slice(0, 7).map((row, number) => {
       const shift = shown.length > 1 ? 0.2 * (number / (shown.length - 1) - 0.5) : 0;
@@ -28,9 +27,16 @@
         points: row.values.map((value, k) => [k + 1 + shift, value]),
         whiskers: row.ci.map((ci, k) => ci && [k + 1 + shift, ci[0], ci[1]]).filter(Boolean) };
     });
-    const chart = lines.length ? lineChart({ title: versus ? "Return of each episode" : "Solved within k attempts",
-      kind: versus ? "number" : "share", series: lines, names: given.names, isDiscrete: true, xLabel: versus ? "" : "attempts",
-      ceiling: versus ? null : given.ceiling }) : null;
+    return lines.length ? lineChart({ title: versus ? "Return of each episode" : "Solved within k attempts",
+      kind: versus ? "number" : "share", series: lines, names: given.names, isDiscrete: true,
+      xLabel: given.names[0].startsWith("p@") ? "attempts" : "", ceiling: versus ? null : given.ceiling }) : null;
+  }
+
+  /** The figures of rows: a chart over the attempts, and a table beside it; `more` follows them. */
+  function section(given, hasTable = true, more = null) {
+    const { versus } = given;
+    const shown = given.rows.filter((row) => row.part !== "scripted" || (hasTable && !row.name.startsWith("ceiling"))).filter((row) => row.values.every((value) => value !== null));
+    const chart = attemptsChart(given, shown);
     const rows = given.rows.map((row) => el("tr", { class: row.part }, el("th", { scope: "row" }, row.name),
       given.names.map((_, k) => {
         const value = row.values[k];
@@ -61,5 +67,5 @@
   const notes = (lines) => (lines.length ? el("details", { class: "card", open: lines.length < 4 }, el("summary", {}, "Notes"),
     el("ul", {}, lines.map((line) => el("li", {}, line)))) : null);
 
-  Object.assign(mulligan, { table, texts, section, settings, notes });
+  Object.assign(mulligan, { table, texts, attemptsChart, section, settings, notes });
 })();
