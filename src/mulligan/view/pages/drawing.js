@@ -9,7 +9,7 @@
     const rows = drawing.rows.map((row) => el("div", { class: "drawn-row", "aria-hidden": "true" }, row.map(([kind, text, name]) => {
       const isChosen = name && name.toLowerCase() === chosen;
       const share = chances && name ? chances.get(name.toLowerCase()) : undefined;
-      const cell = el("span", { class: `cell k-${kind} ${kind === "open" && /^[1-8]$/.test(text) ? `near${text}` : ""} ${isChosen ? "chosen" : ""} ${share === undefined ? "" : "likely"}`,
+      const cell = el("span", { class: `cell k-${kind} ${kind === "open" && /^[1-8]$/.test(text) ? `near${text}` : ""} ${isChosen ? "chosen" : ""} ${share === undefined ? "" : share > 0.5 ? "likely most" : "likely"}`,
         title: name ? (share === undefined ? name : `${name}: ${(100 * share).toFixed(1)} %`) : null },
       share === undefined ? text : share >= 0.015 ? (100 * share).toFixed(0) : ""); // smaller ones would look like what a cell holds
       if (share !== undefined) cell.style.setProperty("--heat", `${(100 * share).toFixed(1)}%`);
