@@ -58,7 +58,7 @@ docs: $(DOCS)
 test-mirrors: $(MIRRORS)/.installed
 	$(MIRRORS)/bin/python -m pytest -p no:unraisableexception tests/mirrors -rs
 
-# The pictures of docs/view.md: trains what they show, ten minutes on two cores.
+# The pictures of docs/view.md: makes the demonstration first, eight minutes on two cores.
 screenshots: $(READY) $(BROWSER)
 	$(BIN)/python docs/view_shots.py
 

@@ -1,8 +1,7 @@
-"""Makes the pictures of docs/view.md: trains RL and meta-RL, evaluates both, makes the demonstration, photographs the
-pages.
+"""Makes the pictures of docs/view.md: makes the demonstration, and photographs its pages.
 
-Run with `make screenshots`, in which chromium and playwright are installed. Runs that are there already are kept.
-`python docs/view_shots.py --only play journal` makes those pictures alone, which need no training.
+Run with `make screenshots`, in which chromium and playwright are installed. A demonstration that is there already is
+kept. `python docs/view_shots.py --only play journal` makes those pictures alone, which need no training.
 """
 
 from __future__ import annotations
@@ -24,29 +23,14 @@ from mulligan.journal.journal import Journal
 from mulligan.report.run import RunFolder
 
 IMAGES = Path(__file__).parent / "images"
-PRESETS = {"rl": "cpu-rl", "meta-rl": "cpu"}
 JOURNAL = "agent.db"
 DEMO = "demo"
+RL, META = f"{DEMO}/01-rl-seed0", f"{DEMO}/02-meta-rl-seed0"
+BOARD = ("--env.rows", "5", "--env.cols", "6", "--env.mines", "5")
 PLAYED = 1
 """The task of the scripted player whose first attempt succeeds."""
 PLANS = ("look up the order before answering", "ask for the number of the order")
 BOUNDARY = {"not_when": "the customer gave no number"}
-TRAINING = ["--run.updates", "40", "--run.validate_every", "5", "--run.validation_tasks", "64", "--run.threads", "1"]
-
-
-def make_runs(folder: Path) -> None:
-    for seed in (0, 1):
-        for name, preset in PRESETS.items():
-            run = folder / f"{name}-seed{seed}"
-            if not run.exists():
-                options = ["--preset", preset, "--run", str(run), "--run.seed", str(seed), *TRAINING]
-                mulligan("train", "minesweeper", *options)
-    for name in PRESETS:
-        run = folder / f"eval-{name}"
-        if not run.exists():
-            mulligan("eval", "minesweeper", "--policy", f"{folder / name}-seed0", "--tasks", "64", "--run", str(run))
-    if not (folder / DEMO / "demo.json").exists():  # the last: the newest run of a folder is told on its first page
-        mulligan("demo", "--run", str(folder / DEMO))
 
 
 def make_scripted(folder: Path) -> None:
@@ -67,6 +51,12 @@ def make_scripted(folder: Path) -> None:
         mulligan("eval", "minesweeper", *words, "--run", str(folder / "eval-expert"))
     if not (folder / JOURNAL).exists():
         fill_journal(folder / JOURNAL)
+
+
+def make_demonstration(folder: Path) -> None:
+    """Made last: the newest run of a folder is told on its first page."""
+    if not (folder / DEMO / "demo.json").exists():
+        mulligan("demo", "--run", str(folder / DEMO))
 
 
 def fill_journal(path: Path) -> None:
@@ -104,18 +94,18 @@ def scripted_shots() -> dict[str, Shot]:
 
 def trained_shots(folder: Path) -> dict[str, Shot]:
     """Picture -> the page it shows."""
-    followed = {"run": "meta-rl-seed0", "arm": "validation-00010", "place": follows(folder), "episode": 2, "turn": 1}
+    followed = {"run": META, "arm": "validation-00016", "place": follows(folder), "episode": 3, "turn": 3}
     place = differs(folder)
-    trained = urlencode({"runs": "\n".join(f"{name}-seed{seed}" for name in PRESETS for seed in (0, 1))})
-    both = {"run": "eval-rl", "arm": "main", "place": place, "run2": "eval-meta-rl", "arm2": "main", "place2": place}
+    one, other = ({"run": f"{run}/evaluation", "arm": "main", "place": place} for run in (RL, META))
+    both = {**one, **{f"{name}2": value for name, value in other.items()}}
     return {
-        "first-page": ("#/", 1200, 700, "light"),
+        "first-page": ("#/", 1200, 930, "light"),
         "demonstration": ("#/run?" + urlencode({"run": DEMO}), 1200, 1000, "light"),
         "runs": ("#/", 1200, 620, "light"),
-        "curves": (f"#/curves?{trained}", 1200, 600, "light"),
+        "curves": ("#/curves?" + urlencode({"runs": f"{RL}\n{META}"}), 1200, 600, "light"),
         "over-training": ("#/trial?" + urlencode(followed), 1200, 720, "light"),
         "side-by-side": ("#/both?" + urlencode({**both, "episode": 3, "turn": 2}), 1200, 720, "dark"),
-        "phone": ("#/trial?" + urlencode({"run": "eval-meta-rl", "arm": "main", "place": place}), 390, 780, "light"),
+        "phone": ("#/trial?" + urlencode({**other, "episode": 2, "turn": 3}), 390, 780, "light"),
     }  # fmt: skip
 
 
@@ -140,17 +130,15 @@ FIRST: dict[str, Callable[[Any, Path], None]] = {"play": play_some_turns, "runs"
 
 def differs(folder: Path) -> int:
     """The first board that RL did not solve and meta-RL solved at the third attempt."""
-    one, other = (RunFolder.open(folder / f"eval-{name}").trials("main") for name in PRESETS)
+    one, other = (RunFolder.open(folder / run / "evaluation").trials("main") for run in (RL, META))
     return next(place for place in sorted(one) if one[place].solved_at is None and other[place].solved_at == 2)
 
 
 def follows(folder: Path) -> int:
-    """The first validation board that was not solved before training and was solved after it."""
-    run = RunFolder.open(folder / "meta-rl-seed0")
-    first, last = (run.trials(arm) for arm in ("validation-00000", "validation-00040"))
-    return next(
-        place for place in sorted(first) if first[place].solved_at is None and last[place].solved_at is not None
-    )
+    """The first validation board that was not solved before training and at the first attempt after it."""
+    run = RunFolder.open(folder / META)
+    first, last = (run.trials(arm) for arm in ("validation-00000", "validation-00080"))
+    return next(place for place in sorted(first) if first[place].solved_at is None and last[place].solved_at == 0)
 
 
 @contextmanager
@@ -182,9 +170,13 @@ def photograph(folder: Path, shots: dict[str, Shot]) -> None:
             tab.wait_for_selector("main h1")
             tab.wait_for_timeout(500)
             FIRST.get(name, lambda tab, folder: None)(tab, folder)
+            tab.mouse.move(0, 0)
             path = IMAGES / f"view-{name}.png"
             tab.screenshot(path=path)
-            Image.open(path).convert("RGB").quantize(96).save(path, optimize=True)  # a third of the bytes
+            colours = (
+                Image.open(path).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+            )
+            colours.save(path, optimize=True)  # a third of the bytes
             tab.close()
         browser.close()
 
@@ -199,6 +191,6 @@ if __name__ == "__main__":
     if options.only:
         shots = {name: shots[name] for name in options.only}
     else:
-        make_runs(options.folder)
+        make_demonstration(options.folder)
         shots |= trained_shots(options.folder)
     photograph(options.folder, shots)

@@ -47,7 +47,7 @@
 
   const inside = (count) => `${count} run${count === 1 ? "" : "s"} inside`;
 
-  function row([run, depth, within], changed, again) {
+  function row([run, depth, within], hasTags, changed, again) {
     const pick = el("input", { type: "checkbox", "aria-label": `Choose ${run.name}`, checked: chosen.has(run.id),
       change: (event) => { (event.target.checked ? chosen.add(run.id) : chosen.delete(run.id)); changed(); } });
     const share = run.done && run.done[1] ? Math.min(1, run.done[0] / run.done[1]) : null;
@@ -59,9 +59,9 @@
           click: () => { if (!open.delete(run.id)) open.add(run.id); again(run.name); } }, inside(within)) : null),
       el("td", {}, el("span", { class: `badge ${run.kind}` }, KINDS[run.kind] || run.kind)),
       el("td", {}, el("b", {}, run.env), run.env && run.what ? " · " : "", run.what),
-      el("td", {}, mulligan.chips(run.tags)),
-      el("td", { title: run.began ? new Date(1000 * run.began).toLocaleString() : null }, ago(run.began)),
-      el("td", {}, run.status === "running" ? el("span", { class: "pulse" }, "running", share === null ? "" : ` ${Math.round(100 * share)} %`) : run.status),
+      hasTags ? el("td", {}, mulligan.chips(run.tags)) : null,
+      el("td", { class: "when", title: run.began ? new Date(1000 * run.began).toLocaleString() : null }, ago(run.began)),
+      el("td", { class: "status" }, run.status === "running" ? el("span", { class: "pulse" }, "running", share === null ? "" : ` ${Math.round(100 * share)} %`) : run.status),
       el("td", { class: "figure" }, run.figures.length && !run.versus ? bars(run.figures, run.headline) : null, el("span", {}, run.headline)));
   }
 
@@ -71,7 +71,9 @@
     const body = el("tbody", {});
     const compare = el("div", { class: "choice" });
     const count = el("p", { class: "soft", role: "status" });
-    const heads = COLUMNS.map(([name, title]) => el("th", { scope: "col" }, el("button", { type: "button", class: "sort", click: () => {
+    const tags = [...new Set(runs.flatMap((run) => run.tags))].sort();
+    const columns = COLUMNS.filter(([name]) => name !== "tags" || tags.length);
+    const heads = columns.map(([name, title]) => el("th", { scope: "col" }, el("button", { type: "button", class: "sort", click: () => {
       wanted = { ...wanted, sort: name, isDown: wanted.sort === name ? !wanted.isDown : !["name", "tags"].includes(name) };
       refill();
     } }, title)));
@@ -101,13 +103,12 @@
     function refill() {
       const shown = sorted(runs);
       const again = (name) => { refill(); [...body.querySelectorAll(".within")].find((each) => each.getAttribute("aria-label").endsWith(` inside ${name}`))?.focus(); };
-      body.replaceChildren(...asTree(shown, shown.length < runs.length).map((line) => row(line, choices, again)));
+      body.replaceChildren(...asTree(shown, shown.length < runs.length).map((line) => row(line, tags.length > 0, choices, again)));
       count.textContent = shown.length === runs.length ? `${runs.length} run${runs.length === 1 ? "" : "s"}` : `${shown.length} of ${runs.length} runs`;
-      heads.forEach((head, number) => head.setAttribute("aria-sort", COLUMNS[number][0] !== wanted.sort ? "none" : wanted.isDown ? "descending" : "ascending"));
+      heads.forEach((head, number) => head.setAttribute("aria-sort", columns[number][0] !== wanted.sort ? "none" : wanted.isDown ? "descending" : "ascending"));
       choices();
     }
 
-    const tags = [...new Set(runs.flatMap((run) => run.tags))].sort();
     if (!tags.includes(wanted.tag)) wanted.tag = "";
     const kinds = [...new Set(runs.map((run) => run.kind))];
     const parents = around(runs), [newest] = runs.filter((run) => parents.get(run.id) === null);

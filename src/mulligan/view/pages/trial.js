@@ -141,7 +141,7 @@
       const late = has && moment.turn > has.turns.length;
       return el("section", { class: "side" }, el("h2", {}, trial.card.title, " ", el("span", { class: `verdict ${trial.solved ? "won" : "lost"}` }, verdict(trial))),
         timeline(trial, settled(trial, moment), go),
-        has ? [late ? el("p", { class: "notice" }, `Its attempt ${has.number} had ended after ${has.turns.length} turns.`) : null, stage(trial, settled(trial, moment), "h3")]
+        has ? [late ? el("p", { class: "notice" }, `Its attempt ${has.number} had ended after ${has.turns.length} turn${has.turns.length === 1 ? "" : "s"}.`) : null, stage(trial, settled(trial, moment), "h3")]
           : el("p", { class: "notice" }, trial.solved ? `It was done: solved at attempt ${trial.solved}.` : `It played ${trial.episodes.length} attempts.`));
     };
     const refill = () => {
