@@ -170,6 +170,7 @@ def test_trials_are_filtered_and_paged_with_the_keyboard_too(open_tab, address, 
     tab.get_by_label("Result").select_option("lost")
     expect(tab.locator(".paging")).to_contain_text(f"of {solved.count(None)}")
     tab.get_by_role("button", name="turns").click()
+    expect(tab.locator("th[aria-sort=ascending]")).to_have_text("turns")
     tab.get_by_role("button", name="turns").click()
     expect(tab.locator("th[aria-sort=descending]")).to_have_text("turns")
 
@@ -247,6 +248,25 @@ def test_curves_of_seeds_are_one_line_with_a_band_and_files(open_tab, address):
     with tab.expect_download() as saved:
         figure.get_by_role("button", name="SVG").click()
     assert 'stroke="rgb' in Path(saved.value.path()).read_text()
+
+
+def test_what_changes_while_a_page_is_read_is_shown_a_little_later(open_tab, tmp_path):
+    """The list had been read, and not yet been looked at again, when a run was begun."""
+    RunFolder.create(tmp_path / "one", {"kind": "eval", "policy": "p", "env": "bandit", "tasks": 1})
+    with serving(tmp_path) as url:
+        tab = open_tab()
+        asked = []
+
+        def delayed(route):
+            asked.append(route.request.url)
+            if len(asked) == 2:
+                RunFolder.create(tmp_path / "two", {"kind": "eval", "policy": "p", "env": "bandit", "tasks": 1})
+            route.continue_()
+
+        tab.route(re.compile("/api/runs"), delayed)
+        tab.goto(url)
+        expect(tab.locator(".runs tbody tr")).to_have_count(2)
+        assert len(asked) >= 2
 
 
 def test_a_page_follows_a_run_that_goes_on(open_tab, tmp_path):

@@ -105,7 +105,7 @@ def test_text_is_typed_and_what_is_mistyped_costs_no_turn(open_tab, address, roo
     tab.get_by_label("Type a move").fill(move)
     tab.keyboard.press("Enter")
     expect(tab.locator(".mine h2")).to_contain_text("turn 2 of")
-    expect(tab.locator(".mine .seen")).to_have_text(steps[move].observation.strip())
+    expect(tab.locator(".mine details pre").first).to_have_text(steps[move].observation.strip())
 
 
 def test_an_opponent_answers(open_tab, address, root):

@@ -17,12 +17,19 @@
     return { title: "This cannot be shown", trail: [], runs: [] };
   }
 
+  /** The runs that an address names, and their version before the page is read: a change while it is read is seen later. */
+  async function versionOf(params) {
+    const runs = params.runs || [params.run, params.run2].filter(Boolean).join("\n");
+    return isStill || !runs ? [] : [runs, await load("version", { runs }).then(JSON.stringify).catch(() => null)];
+  }
+
   async function show(isAgain = false) {
     const mine = ++visit;
     const [name, params] = read();
     const place = el("div", {});
-    let about;
+    let about, runs, version;
     try {
+      [runs, version] = await versionOf(params);
       about = await (pages[name] || (() => { throw new Error(`There is no page ${name}.`); }))(params, place);
       if (mine !== visit) return;
       const isTypingNow = isAgain && main.contains(document.activeElement) && ["INPUT", "SELECT"].includes(document.activeElement.tagName);
@@ -37,17 +44,18 @@
     trail.replaceChildren(...[["runs", "#/"], ...about.trail].map(([text, href]) => el("a", { href }, text)));
     if (!isAgain && shown !== null && shown !== name) { window.scrollTo(0, 0); main.focus({ preventScroll: true }); }
     shown = name;
-    watch(about.follow ? about.follow : about.isList ? ["runs", {}] : about.runs.length ? ["version", { runs: about.runs.join("\n") }] : null);
+    const followed = (about.runs || []).join("\n"), known = about.isList ? JSON.stringify(about.seen) : followed === runs ? version : null;
+    watch(about.follow ? about.follow : about.isList ? ["runs", {}] : followed ? ["version", { runs: followed }] : null, about.follow ? null : known);
     if (about.isReading && !isStill) timer = setTimeout(() => show(true), READING);
   }
 
   /** Show the page again when the answer to a question has changed. */
-  async function watch(question) {
+  async function watch(question, known) {
     clearTimeout(timer);
     live.replaceChildren();
     if (isStill || !question) return;
     const mine = visit;
-    let before = null;
+    let before = known ?? null;
     const look = async () => {
       try {
         const answer = JSON.stringify(await load(...question));

@@ -66,7 +66,7 @@
   }
 
   pages.runs = async (params, place) => {
-    const { root, runs, hasJournal } = await load("runs");
+    const answer = await load("runs"), { root, runs, hasJournal } = answer;
     for (const id of [...chosen]) if (!runs.some((run) => run.id === id)) chosen.delete(id);
     const body = el("tbody", {});
     const compare = el("div", { class: "choice" });
@@ -129,6 +129,6 @@
       el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Runs" }, el("table", { class: "runs" }, el("caption", { class: "hidden" }, "Runs"),
         el("thead", {}, el("tr", {}, el("td", {}), heads)), body)));
     refill();
-    return { title: "Runs", trail: [], runs: [], isList: true };
+    return { title: "Runs", trail: [], runs: [], isList: true, seen: answer };
   };
 })();
