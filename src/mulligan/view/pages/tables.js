@@ -3,8 +3,8 @@
 (() => {
   const { el, percent, signed, lineChart, coloured } = mulligan;
 
-  function table(columns, rows, caption = "", kind = "") {
-    return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption || "table" }, el("table", { class: kind },
+  function table(columns, rows, caption = "", kind = "", label = "table") {
+    return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption || label }, el("table", { class: kind },
       caption ? el("caption", {}, caption) : null,
       el("thead", {}, el("tr", {}, columns.map((each) => el("th", { scope: "col" }, each)))),
       el("tbody", {}, rows)));
@@ -48,7 +48,7 @@
       ? el("p", {}, `Of the most that any agent can expect, it reached `, el("b", {}, `${percent(given.shares[0])} %`), ".") : null;
     return el("section", {}, el("h2", {}, given.finding || given.title), given.finding ? el("p", { class: "soft" }, given.title) : null,
       (given.lead || []).map((text) => el("p", { class: "lead" }, text)), share, differences(given), el("div", { class: "beside" }, chart, !hasTable ? null
-      : el("div", {}, table(["", ...given.names], rows, "", "numbers"),
+      : el("div", {}, table(["", ...given.names], rows, "", "numbers", given.title),
         el("p", { class: "soft" }, versus ? "Mean return of each episode, ± half of the 95 % interval."
           : "Share of tasks solved within the first k attempts, in percent, ± half of the 95 % interval."))), more);
   }
