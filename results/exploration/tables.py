@@ -170,7 +170,7 @@ def law_table(rows: Sequence[Row]) -> str:
         for (world,) in groups(chosen, "world")
     }
     title = "The law: first attempts that find out (%), by γ_traj"
-    return by_gamma_traj(title, ["world", "γ\\*", "RL"], chosen, "world", lines) if chosen else ""
+    return by_gamma_traj(title, ["world", "γ*", "RL"], chosen, "world", lines) if chosen else ""
 
 
 def phase_table(rows: Sequence[Row]) -> str:
@@ -180,7 +180,7 @@ def phase_table(rows: Sequence[Row]) -> str:
         edge = border("toolbox", sure)
         lines[sure] = [f"{sure:g}", f"{edge:.3f}" if math.isfinite(edge) else "always" if edge < 0 else "never"]
     title = "The phase diagram: first attempts in `toolbox` that try an unknown tool (%), by sure reward and γ_traj"
-    return by_gamma_traj(title, ["sure", "γ\\*"], chosen, "sure", lines) if chosen else ""
+    return by_gamma_traj(title, ["sure", "γ*"], chosen, "sure", lines) if chosen else ""
 
 
 def by_gamma_traj(
