@@ -170,12 +170,13 @@ def _with_headers(send: Send) -> Callable[[Any], Awaitable[None]]:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket bound there; `port` 0 takes any that is free."""
+    """A socket that listens there; `port` 0 takes any that is free. Whoever calls before it is served, waits."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((host, port))
+        bound.listen(128)
     except (OSError, OverflowError) as failure:
         bound.close()
         raise UsageError(f"port {port} of {host}: {failure}; give another --port") from None
