@@ -64,12 +64,12 @@ class Running:
     def records(self, wanted: Callable[[list[EpisodeRecord]], bool] = bool) -> list[EpisodeRecord]:
         """What is stored, once it is as `wanted`: the proxy writes behind."""
         with self.journal() as journal:
-            for _ in range(500):
+            for _ in range(3000):
                 records = list(journal.episodes())
                 if wanted(records):
                     return records
                 time.sleep(0.02)
-        raise AssertionError(f"after 10 s there are {records}")
+        raise AssertionError(f"after a minute there are {records}")
 
 
 @pytest.fixture
