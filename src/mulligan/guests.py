@@ -84,7 +84,7 @@ class Seated:
         for _ in range(_TRIES):
             self._tell(game, feedback, settings, style)
             shown = prompts.last_turns(
-                self.messages, self.replies, settings.window, self._system(game, settings, style)
+                self.messages, self.replies, settings.window, self._system(game, settings, style), style
             )
             contents = tuple((each["role"], each["content"]) for each in shown)
             text = _reply(self.name, settings.sampling, self.seed, contents)

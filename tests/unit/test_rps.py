@@ -11,6 +11,7 @@ import pytest
 import mulligan
 from mulligan.envs import rps
 from mulligan.envs.repeated import Habit
+from mulligan.envs.rps_wide import wide_habit
 from mulligan.errors import MulliganError, StopReason, UnknownName, UsageError
 from mulligan.eval.optimal import OptimalPolicy
 from mulligan.policy.scripted import ExpertPolicy, RandomPolicy
@@ -251,6 +252,60 @@ def test_bots_have_no_model():
     with pytest.raises(UsageError, match="bot:greenberg has no model"):
         mulligan.optimum("rps", params={"opponent": "bot:greenberg,copies"})
     assert mulligan.evaluate("rps", "expert", params={"opponent": "bot:pibot"}, tasks=2, controls=()).optimum == []
+
+
+# Opponents that remember more, and the player that counts
+
+
+def test_wide_habits_go_by_what_they_say():
+    """One of each kind, with its dice taken away: what it intends follows from the rounds before."""
+    pattern, rule, counting, guessing, changing = (wide_habit(number) for number in range(5))
+    assert [habit.words.split()[0] for habit in (pattern, rule, counting, guessing, changing)] == [
+        "repeats", "goes", "counts", "guesses", "changes"
+    ]  # fmt: skip
+    length = int(pattern.words.split()[1])
+    intended = intentions(pattern, [(0, 0)] * 3 * length)
+    assert intended[:length] == intended[length : 2 * length] == intended[2 * length : 3 * length]
+    assert intentions(rule, [])[0] is None  # no last two throws yet
+    # Of two counters that answer 20 times rock and 20 times paper, what they expect differs by one step.
+    after_rock, after_paper = (intentions(counting, [(0, agents)] * 40)[-1] for agents in (0, 1))
+    assert (after_paper - after_rock) % 3 == 1
+    after_cycle = [intentions(guessing, [(0, number % 3) for number in range(40 + more)])[-1] for more in range(3)]
+    assert sorted(after_cycle) == [0, 1, 2]  # it guesses the next throw of a cycle, and answers it
+
+
+def intentions(habit: Habit, rounds: list[tuple[int, int]]) -> list[int | None]:
+    """What the habit is likeliest to throw before each of the rounds and after them; None: anything."""
+    state, intended = habit.start, []
+    for own, agents in [*rounds, (0, 0)]:
+        chances = habit.chances(state)
+        intended.append(None if max(chances) < 0.5 else chances.index(max(chances)))
+        state = habit.after(state, own, agents)
+    return intended
+
+
+def test_wide_habits_have_no_exact_values():
+    with pytest.raises(UsageError, match="wide-0 has no model"):
+        mulligan.optimum("rps", params={"opponent": "wide-0", "throws": 3})
+    result = mulligan.evaluate("rps", "player:counting", params={"opponent": "wide-validation"}, tasks=2, controls=())
+    assert result.ceilings is not None
+    assert "has no model" in result.ceilings["left_out"]
+
+
+@pytest.mark.parametrize(("opponent", "least"), [("rising", 0.8), ("copies", 0.8), ("mostly-rock", 0.5)])
+def test_the_counting_player_finds_habits_out_that_it_does_not_know(opponent, least):
+    task = mulligan.make_task("rps", seed=3, params={"opponent": opponent, "throws": 60})
+    trial = run_trial_sync(task, ExpertPolicy(1.0, kind="counting"), episodes=1)
+    assert trial.episodes[0].reward > least
+
+
+def test_the_counting_player_remembers_earlier_matches_with_recall_alone():
+    def first_throws(recall: float) -> float:
+        tasks = [mulligan.make_task("rps", seed=seed, params={"opponent": "mostly-rock"}) for seed in range(30)]
+        trials = [run_trial_sync(task, ExpertPolicy(1.0, recall, kind="counting"), memory="history") for task in tasks]
+        return sum(trial.episodes[2].turns[0].reward for trial in trials) / 30 * 10
+
+    assert first_throws(1.0) > 0.4 > first_throws(0.0)  # 0.7 against rock 8 times in 10, and 0 for who knows nothing
 
 
 # What is seen and written

@@ -66,6 +66,8 @@ class Habit(NamedTuple):
     """State -> the chance of each move."""
     after: Callable[[Any, int, int], Hashable]
     """State, the opponent's move, the agent's move -> the next state."""
+    few_states: bool = True
+    """Whether it has so few that all can be gone through, and exact values computed."""
 
 
 class Opponent(Protocol):
@@ -282,7 +284,8 @@ class RepeatedGame:
     def model(self) -> HabitModel:
         """The game as probabilities (`mulligan.envs.model`), for an agent that expects the pool."""
         pool = self.pool(self.task.text("pool"))
-        check_models(self.name, [name for name in self.habits_of(pool) if name not in self.habits])
+        habits = self.habits
+        check_models(self.name, [n for n in self.habits_of(pool) if n not in habits or not habits[n].few_states])
         return HabitModel(self.habits, self.payoffs, self.rounds, tuple(pool), tuple(self.replies))
 
     def expected(self) -> dict[str, float]:

@@ -16,6 +16,7 @@ view      ``plain`` words, or ``compact``: a word a throw, for tiny models
 Habits of ``seen``: mostly-rock, mostly-paper, mostly-scissors, rising, falling, copies, beats, yields. Of ``unseen``:
 often-rock, often-paper, often-scissors, no-rock, no-paper, no-scissors, stays, mostly-rising, mostly-falling,
 mostly-copies, mostly-beats, mostly-yields, win-stay, lose-stay. Of ``drawn``: 256 to train with, drawn-0 to drawn-255.
+Of ``wide``: 250 that go by more than the last throw (`mulligan.envs.rps_wide`).
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ from itertools import product
 from typing import Any, ClassVar
 
 from mulligan.envs import drawing
-from mulligan.envs.base import library
+from mulligan.envs.base import Player, library
 from mulligan.envs.repeated import LONGEST, Habit, Opponent, Payoffs, RepeatedGame
+from mulligan.envs.rps_counting import Counting
+from mulligan.envs.rps_wide import WIDE, WIDE_VALIDATION
 from mulligan.errors import UnknownName
 from mulligan.seeding import derive, generator
 from mulligan.types import ParamValue
@@ -223,15 +226,18 @@ class RockPaperScissors(RepeatedGame):
     moves: ClassVar[tuple[str, ...]] = MOVES
     letters: ClassVar[str] = "abc"
     payoffs: ClassVar[Payoffs] = Payoffs(((0, -1, 1), (1, 0, -1), (-1, 1, 0)), most=1, par=0)
-    habits: ClassVar[Mapping[str, Habit]] = {**SEEN, **UNSEEN, **DRAWN, **VALIDATION}
+    habits: ClassVar[Mapping[str, Habit]] = {**SEEN, **UNSEEN, **DRAWN, **VALIDATION, **WIDE, **WIDE_VALIDATION}
     groups: ClassVar[Mapping[str, Sequence[str]]] = {
         "seen": tuple(SEEN),
         "unseen": tuple(UNSEEN),
         "drawn": tuple(DRAWN),
         "validation": tuple(VALIDATION),
+        "wide": tuple(WIDE),
+        "wide-validation": tuple(WIDE_VALIDATION),
         "bots": (),
     }
     lookahead: ClassVar[int] = 1
+    players: ClassVar[tuple[str, ...]] = ("expert", "omniscient", "counting")
     defaults: ClassVar[dict[str, ParamValue]] = {"throws": 10, "opponent": "seen", "pool": "", "view": "plain"}
 
     @classmethod
@@ -249,6 +255,9 @@ class RockPaperScissors(RepeatedGame):
         if name.startswith(BOTS):
             return Bot(name.removeprefix(BOTS), derive(self.task.seed, "chance", chance))
         return super().make_opponent(name, chance)
+
+    def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
+        return Counting(self, rng, skill, recall) if kind == "counting" else super().player(kind, rng, skill, recall)
 
     def explained(self) -> str:
         return (

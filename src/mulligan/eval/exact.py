@@ -194,7 +194,7 @@ class ExactScores:
         for number, (reply, observation) in enumerate(zip(line.replies, line.observations[1:], strict=True), 1):
             messages.append({"role": "assistant", "content": style.demonstrated(reply)})
             messages.append({"role": "user", "content": prompts.turn(observation, "", turns - number, style)})
-        shown = prompts.last_turns(messages, len(line.replies), self.settings.window, system)
+        shown = prompts.last_turns(messages, len(line.replies), self.settings.window, system, style)
         return told(shown, trial.task) if self._is_told else shown
 
 

@@ -141,7 +141,9 @@ def turn(observation: str, feedback: str, turns_left: int, how: Style) -> str:
     return f"{answer}\n({turns_left} turn{'s' if turns_left != 1 else ''} left)"
 
 
-def last_turns(messages: list[Message], turns_played: int, window: int | None, system: list[Message]) -> list[Message]:
+def last_turns(
+    messages: list[Message], turns_played: int, window: int | None, system: list[Message], how: Style
+) -> list[Message]:
     """The messages a reply is asked for with: all, or with a window only the last turns of the episode.
 
     Window 2 after 3 turns, messages [system, opening, r1, o1, r2, o2, r3, o3]: the opening stands at 8-1-6 = 1,
@@ -151,8 +153,8 @@ def last_turns(messages: list[Message], turns_played: int, window: int | None, s
         return messages
     opening_message, tail = messages[-1 - 2 * turns_played], messages[len(messages) - 2 * window + 1 :]
     left_out = turns_played - window + 1
-    note = f"[{left_out} turn{'s' if left_out > 1 else ''} left out]"
-    content = f"{opening_message['content']}\n{note}\n{tail[0]['content']}"
+    note = "" if how.bare else f"[{left_out} turn{'s' if left_out > 1 else ''} left out]\n"
+    content = f"{opening_message['content']}\n{note}{tail[0]['content']}"
     return [*system, {"role": "user", "content": content}, *tail[1:]]
 
 

@@ -331,7 +331,7 @@ class _TrialPlay:
         stop, description, step, state_key, forfeit = StopReason.TURN_LIMIT, "", Step(observation), "", 0.0
         while len(turns) < task.turns:
             try:
-                shown = prompts.last_turns(self.messages, len(turns), self.settings.window, self.system)
+                shown = prompts.last_turns(self.messages, len(turns), self.settings.window, self.system, self.style)
                 reply = await self._reply(shown, self.settings.sampling)
             except ContextFull as error:
                 stop, description = StopReason.CONTEXT_FULL, str(error)
@@ -488,7 +488,9 @@ class _TrialPlay:
 
     async def _ask_for_reflection(self, episode: Episode, content: str) -> Episode:
         request: Message = {"role": "user", "content": content}
-        shown = prompts.last_turns(self.messages[:-1], len(episode.turns) - 1, self.settings.window, self.system)
+        shown = prompts.last_turns(
+            self.messages[:-1], len(episode.turns) - 1, self.settings.window, self.system, self.style
+        )
         sampling = replace(self.settings.sampling, max_tokens=self.settings.reflection_tokens)
         try:
             author = self.spectator if self.writing is None else self.writing

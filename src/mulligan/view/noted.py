@@ -122,7 +122,7 @@ def _messages(
         after = prompts.turn(turns[number + 1].observation, turns[number].feedback, left, style)
         messages.append({"role": "assistant", "content": turns[number].reply.text})
         messages.append({"role": "user", "content": after})
-    return prompts.last_turns(messages, turn, window, system)
+    return prompts.last_turns(messages, turn, window, system, style)
 
 
 def _foreign(index: TrialIndex, arm: str, place: int, trial: Trial, episode: int) -> str:
