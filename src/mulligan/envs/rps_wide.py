@@ -143,7 +143,7 @@ def _changing(rng: random.Random) -> Drawn:
     """Goes by the last round, by one rule and by another in turn."""
     period = rng.randint(6, 20)
     rules: list[dict[Pair, int]] = [
-        {pair: rng.choice(_THROWS) for pair in product(_THROWS, repeat=2)} for _ in range(2)
+        {pair: rng.choice(_THROWS) for pair in product(_THROWS, _THROWS)} for _ in range(2)
     ]
     likes: list[int | None] = [rng.choice((None, *_THROWS)) for _ in rules]
 
