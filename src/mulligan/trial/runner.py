@@ -168,8 +168,9 @@ class _TrialPlay:
         writer = self.policy.writer if isinstance(self.policy, Advised) else None
         self.writing = writer.start(self.env.task, derive(self.seed, "writer")) if writer is not None else None
         """The conversation of somebody else who writes the policy's reflections."""
-        if isinstance(self.writing, Spectator):
-            self.writing.watch(cast(World, self.env))
+        self.writing_spectator = self.writing if isinstance(self.writing, Spectator) else None
+        if self.writing_spectator is not None:
+            self.writing_spectator.watch(cast(World, self.env))
         self.count: Callable[[str], int] = estimate_tokens
         self.style = prompts.style(settings.style)
         self.calls_tools = False
@@ -284,7 +285,7 @@ class _TrialPlay:
 
     def _spectators(self) -> list[Spectator]:
         """Who sits beside the world: a scripted or human player, and a scripted writer."""
-        return [each for each in (self.spectator, self.writing) if isinstance(each, Spectator)]
+        return [each for each in (self.spectator, self.writing_spectator) if each is not None]
 
     async def _history(self, episode: Episode) -> str:
         """What memory keeps of an episode: the environment's digest of it, or the transcript."""
