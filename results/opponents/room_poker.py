@@ -25,7 +25,7 @@ from mulligan.eval.rooms import GAMES, room_of
 SHOW = Console(highlight=False, soft_wrap=True).print
 HANDS = 3
 GROUPS = ("seen", "validation", "unseen")
-POOLS = {"kuhn": "seen:30,drawn", "leduc": "seen:5,drawn"}
+POOLS = {"kuhn": "seen:30,drawn", "leduc": "seen:15,drawn"}
 _UNLIKELY = 1e-9
 
 
