@@ -35,7 +35,7 @@ BUILTIN = {
     "minesweeper": "mulligan.envs.minesweeper.env:MineSweeper",
     "sokoban": "mulligan.envs.sokoban.env:Sokoban",
     "tictactoe": "mulligan.envs.tictactoe:TicTacToe",
-    "kuhn": "mulligan.envs.kuhn:KuhnPoker",
+    "kuhn": "mulligan.envs.kuhn.env:KuhnPoker",
     "leduc": "mulligan.envs.leduc:LeducPoker",
     "alfworld": "mulligan.envs.alfworld.env:ALFWorld",
     "webshop": "mulligan.envs.webshop.env:WebShop",
