@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import mulligan
-from mulligan.envs.repeated import LONGEST
+from mulligan.envs.repeated.env import LONGEST
 from mulligan.envs.rps import bot_names
 from mulligan.players import Plays, player_from, trained_with
 from mulligan.policy.threads import run_async

@@ -10,7 +10,7 @@ import pytest
 
 import mulligan
 from mulligan.envs import rps
-from mulligan.envs.repeated import Habit
+from mulligan.envs.repeated.habits import Habit
 from mulligan.envs.rps_wide import wide_habit
 from mulligan.errors import MulliganError, StopReason, UnknownName, UsageError
 from mulligan.eval.optimal import OptimalPolicy

@@ -31,7 +31,9 @@ from typing import Any, ClassVar
 
 from mulligan.envs import drawing
 from mulligan.envs.base import Player, library
-from mulligan.envs.repeated import LONGEST, Habit, Opponent, Payoffs, RepeatedGame
+from mulligan.envs.repeated.env import LONGEST, RepeatedGame
+from mulligan.envs.repeated.habits import Habit, Opponent
+from mulligan.envs.repeated.model import Payoffs
 from mulligan.envs.rps_counting import Counting
 from mulligan.envs.rps_wide import WIDE, WIDE_VALIDATION
 from mulligan.errors import UnknownName

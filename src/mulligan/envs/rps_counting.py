@@ -15,7 +15,7 @@ from mulligan.envs.base import pick
 from mulligan.types import Episode, Step
 
 if TYPE_CHECKING:
-    from mulligan.envs.repeated import RepeatedGame
+    from mulligan.envs.repeated.env import RepeatedGame
 
 Rounds = Sequence[tuple[int, int]]
 """[round] the agent's throw and the opponent's."""

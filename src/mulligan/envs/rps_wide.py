@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import product
 from typing import NamedTuple
 
-from mulligan.envs.repeated import Habit
+from mulligan.envs.repeated.habits import Habit
 from mulligan.seeding import generator
 
 _THROWS = range(3)
