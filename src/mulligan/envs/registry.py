@@ -41,7 +41,7 @@ BUILTIN = {
     "webshop": "mulligan.envs.webshop.env:WebShop",
     "bandit": "mulligan.envs.bandit:Bandit",
     "expedition": "mulligan.envs.expedition.env:Expedition",
-    "rps": "mulligan.envs.rps:RockPaperScissors",
+    "rps": "mulligan.envs.rps.env:RockPaperScissors",
     "dilemma": "mulligan.envs.dilemma:Dilemma",
 }
 ENTRY_POINTS = "mulligan.envs"
