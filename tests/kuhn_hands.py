@@ -6,7 +6,9 @@ import itertools
 import random
 from typing import Any
 
-from mulligan.envs.kuhn import Guess, KuhnPoker, Table, best_value
+from mulligan.envs.kuhn.env import KuhnPoker
+from mulligan.envs.kuhn.guesses import Guess, best_value
+from mulligan.envs.kuhn.habits import Table
 from mulligan.envs.registry import make
 from mulligan.errors import StopReason
 from mulligan.types import Completion, Episode, Step, Turn

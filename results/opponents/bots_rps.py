@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import mulligan
-from mulligan.envs.repeated import LONGEST
-from mulligan.envs.rps import bot_names
+from mulligan.envs.repeated.env import LONGEST
+from mulligan.envs.rps.bots import bot_names
 from mulligan.players import Plays, player_from, trained_with
 from mulligan.policy.threads import run_async
 from mulligan.report.files import replace_file

@@ -8,7 +8,7 @@ import pytest
 
 import mulligan
 from gamblers import MAGE, Gambler
-from mulligan.envs.kuhn import KuhnPoker
+from mulligan.envs.kuhn.env import KuhnPoker
 from mulligan.report.tables import eval_table, footnotes
 
 ALWAYS = "always-defect,always-cooperate"

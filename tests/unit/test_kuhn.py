@@ -13,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kuhn_hands import BET, DEALS, PASS, J, K, Q, hand_of, play, world
-from mulligan.envs.kuhn import DRAWN, GROUPS, HABITS, STAKES, UNSEEN, VALIDATION, KuhnPoker, opponent_table, payoff
+from mulligan.envs.kuhn.env import KuhnPoker
+from mulligan.envs.kuhn.habits import DRAWN, GROUPS, HABITS, UNSEEN, VALIDATION, opponent_table
+from mulligan.envs.kuhn.rules import STAKES, payoff
 from mulligan.envs.registry import build, make_task, spec
 from mulligan.errors import ParameterError, StopReason, UnknownName
 from mulligan.types import Task

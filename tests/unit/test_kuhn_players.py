@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kuhn_hands import BET, PASS, J, K, best_response_value, hand_of, play, reflection, world
-from mulligan.envs.kuhn import HABITS, SOFT, opponent_table
+from mulligan.envs.kuhn.habits import HABITS, SOFT, opponent_table
 from mulligan.errors import StopReason
 from reflections import FIELDS, fields_of
 

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from kuhn_hands import DEALS, J, K, Q, best_response_value
-from mulligan.envs.kuhn import HABITS, Guess, best_value, opponent_table, payoff
+from mulligan.envs.kuhn.guesses import Guess, best_value
+from mulligan.envs.kuhn.habits import HABITS, opponent_table
+from mulligan.envs.kuhn.rules import payoff
 
 pyspiel = pytest.importorskip("pyspiel")
 

@@ -13,7 +13,8 @@ import mulligan
 from kuhn_hands import BET, PASS, J, K, Q, world
 from mulligan.algo.build import batch_from_groups
 from mulligan.envs.adapters.spiel_hand import hand_tree, losses_of
-from mulligan.envs.kuhn import FOLDED, HABITS, STAKES, opponent_table, payoff
+from mulligan.envs.kuhn.habits import HABITS, opponent_table
+from mulligan.envs.kuhn.rules import FOLDED, STAKES, payoff
 from mulligan.envs.leduc import GAME
 from mulligan.envs.registry import make, make_task
 from mulligan.trial.runner import run_trial_sync

@@ -9,7 +9,8 @@ import pytest
 
 import mulligan
 from mulligan.algo.build import batch_from_groups
-from mulligan.envs import kuhn, tictactoe
+from mulligan.envs import tictactoe
+from mulligan.envs.kuhn.habits import PLAYABLE
 from mulligan.envs.opponents import at_episode, at_next_episode, chances_of, parse_pool, settle_opponent
 from mulligan.errors import MulliganError, ParameterError, StopReason, UnknownName
 from mulligan.policy.scripted import RandomPolicy
@@ -157,7 +158,7 @@ def test_one_that_hangs_forfeits_too_also_at_the_first_move_of_the_game(monkeypa
 
 
 def test_opponents_of_poker_that_fail_forfeit(monkeypatch):
-    monkeypatch.setitem(kuhn.PLAYABLE, "broken", {})
+    monkeypatch.setitem(PLAYABLE, "broken", {})
     assert_forfeit("kuhn", {"opponent": "broken", "seat": 2}, "broken raised KeyError")
     habits = pytest.importorskip("mulligan.envs.adapters.spiel_opponents")._HABITS
     monkeypatch.setitem(habits["leduc_poker"], "broken", lambda state: {7: 1.0})

@@ -11,7 +11,7 @@ import pytest
 
 import mulligan
 from mulligan.envs.adapters.spiel_hand import hand_tree
-from mulligan.envs.kuhn import HABITS, opponent_table
+from mulligan.envs.kuhn.habits import HABITS, opponent_table
 from mulligan.envs.leduc import GAME
 from mulligan.eval.rooms import (
     Room,

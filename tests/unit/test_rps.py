@@ -9,9 +9,11 @@ from itertools import pairwise
 import pytest
 
 import mulligan
-from mulligan.envs import rps
-from mulligan.envs.repeated import Habit
-from mulligan.envs.rps_wide import wide_habit
+from mulligan.envs.repeated.habits import Habit
+from mulligan.envs.rps.bots import bot_names
+from mulligan.envs.rps.env import RockPaperScissors
+from mulligan.envs.rps.habits import DRAWN, MOVES, SEEN, UNSEEN, VALIDATION
+from mulligan.envs.rps.wide import wide_habit
 from mulligan.errors import MulliganError, StopReason, UnknownName, UsageError
 from mulligan.eval.optimal import OptimalPolicy
 from mulligan.policy.scripted import ExpertPolicy, RandomPolicy
@@ -26,7 +28,7 @@ def throws_of(opponent: str, agents: str, seed: int = 0, chance: int = 0) -> str
     env = mulligan.make("rps", seed=seed, params={"opponent": opponent, "throws": len(agents)})
     env.reset(chance)
     for letter in agents:
-        assert env.step(f"<action>{rps.MOVES[LETTERS.index(letter)]}</action>").valid
+        assert env.step(f"<action>{MOVES[LETTERS.index(letter)]}</action>").valid
     return "".join(LETTERS[theirs] for _, theirs in env.played)
 
 
@@ -74,11 +76,11 @@ def test_every_habit_has_its_chances():
 
 
 def test_habits_of_training_and_of_evaluation_are_different_ones():
-    assert not set(rps.SEEN) & set(rps.UNSEEN)
+    assert not set(SEEN) & set(UNSEEN)
     drawn = {mulligan.make_task("rps", seed=seed).opponent for seed in range(100)}
-    assert drawn == set(rps.SEEN)
+    assert drawn == set(SEEN)
     unseen = {mulligan.make_task("rps", seed=seed, params={"opponent": "unseen"}).opponent for seed in range(200)}
-    assert unseen == set(rps.UNSEEN)
+    assert unseen == set(UNSEEN)
 
 
 def test_drawn_habits_go_by_no_rule_that_is_kept_for_evaluation():
@@ -89,22 +91,20 @@ def test_drawn_habits_go_by_no_rule_that_is_kept_for_evaluation():
         """The largest difference of a chance, which two habits of the same rule have everywhere."""
         return max(abs(a - b) for a, b in zip(one.chances(None), other.chances(None), strict=True))
 
-    kept = [rule(rps.UNSEEN[name]) for name in ("stays", "win-stay", "lose-stay")]
-    drawn = {**rps.DRAWN, **rps.VALIDATION}
+    kept = [rule(UNSEEN[name]) for name in ("stays", "win-stay", "lose-stay")]
+    drawn = {**DRAWN, **VALIDATION}
     for name, habit in drawn.items():
         assert rule(habit) not in kept, name
         if None in rule(habit):  # it likes a throw, whatever was thrown before
-            near = [
-                n for n in rps.UNSEEN if rule(rps.UNSEEN[n]) == rule(habit) and closest(habit, rps.UNSEEN[n]) < 0.08
-            ]
+            near = [n for n in UNSEEN if rule(UNSEEN[n]) == rule(habit) and closest(habit, UNSEEN[n]) < 0.08]
             assert not near, name
     assert len({str((rule(habit), habit.chances(0))) for habit in drawn.values()}) == len(drawn)
 
 
 def test_a_group_may_have_a_weight():
-    weights = dict(rps.RockPaperScissors.pool("seen:8,drawn,win-stay:2"))
+    weights = dict(RockPaperScissors.pool("seen:8,drawn,win-stay:2"))
     assert [weights[name] for name in ("copies", "drawn-7", "win-stay")] == [8.0, 1.0, 2.0]
-    assert len(weights) == len(rps.SEEN) + len(rps.DRAWN) + 1
+    assert len(weights) == len(SEEN) + len(DRAWN) + 1
 
 
 def test_what_a_match_pays_and_when_it_is_drawn():
@@ -112,7 +112,7 @@ def test_what_a_match_pays_and_when_it_is_drawn():
     env = mulligan.make("rps", seed=4, params={"opponent": "stays", "throws": 3})
     env.reset()
     stays = env.coming()
-    replies = [rps.MOVES[(stays + shift) % 3] for shift in (1, 2, 0)]
+    replies = [MOVES[(stays + shift) % 3] for shift in (1, 2, 0)]
     steps = [env.step(f"<action>{reply}</action>") for reply in replies]
     assert [step.reward for step in steps] == pytest.approx([1 / 3, -1 / 3, 0])
     assert [step.done for step in steps] == [False, False, True]
@@ -208,7 +208,7 @@ def test_the_expert_is_not_lost_where_the_opponent_is_none_that_it_expects():
 
 def test_every_bot_plays_and_plays_the_same_again():
     pytest.importorskip("pyspiel")
-    names = rps.bot_names()
+    names = bot_names()
     assert len(names) == 43
     agents = "rpssrprrps" * 3
     first = {name: throws_of(f"bot:{name}", agents, seed=5) for name in names}
@@ -354,7 +354,7 @@ def test_invalid_replies_cost_a_turn_and_nothing_else():
 def test_an_opponent_that_fails_forfeits_the_episode(monkeypatch, fault, complaint):
     sound = Habit("is broken", 0, lambda state: [1, 0, 0], lambda state, own, agents: state + 1)
     broken = sound._replace(**fault)
-    monkeypatch.setattr(rps.RockPaperScissors, "habits", {"broken": broken})
+    monkeypatch.setattr(RockPaperScissors, "habits", {"broken": broken})
     task = mulligan.make_task("rps", params={"opponent": "broken"})
     trial = run_trial_sync(task, lambda messages: "<action>paper</action>")
     assert [episode.stop for episode in trial.episodes] == [StopReason.OPPONENT_FAILED]

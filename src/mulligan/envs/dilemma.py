@@ -23,7 +23,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from mulligan.envs.repeated import Habit, Payoffs, RepeatedGame
+from mulligan.envs.repeated.env import RepeatedGame
+from mulligan.envs.repeated.habits import Habit
+from mulligan.envs.repeated.model import Payoffs
 from mulligan.types import ParamValue
 
 C, D = range(2)

@@ -35,13 +35,13 @@ BUILTIN = {
     "minesweeper": "mulligan.envs.minesweeper.env:MineSweeper",
     "sokoban": "mulligan.envs.sokoban.env:Sokoban",
     "tictactoe": "mulligan.envs.tictactoe:TicTacToe",
-    "kuhn": "mulligan.envs.kuhn:KuhnPoker",
+    "kuhn": "mulligan.envs.kuhn.env:KuhnPoker",
     "leduc": "mulligan.envs.leduc:LeducPoker",
     "alfworld": "mulligan.envs.alfworld.env:ALFWorld",
     "webshop": "mulligan.envs.webshop.env:WebShop",
     "bandit": "mulligan.envs.bandit:Bandit",
     "expedition": "mulligan.envs.expedition.env:Expedition",
-    "rps": "mulligan.envs.rps:RockPaperScissors",
+    "rps": "mulligan.envs.rps.env:RockPaperScissors",
     "dilemma": "mulligan.envs.dilemma:Dilemma",
 }
 ENTRY_POINTS = "mulligan.envs"

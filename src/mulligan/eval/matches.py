@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 
 from mulligan.cache import kept
 from mulligan.envs import registry
-from mulligan.envs.repeated import Habit, HabitModel, RepeatedGame
+from mulligan.envs.repeated.env import RepeatedGame
+from mulligan.envs.repeated.habits import Habit
+from mulligan.envs.repeated.model import HabitModel
 from mulligan.errors import UsageError
 from mulligan.trial.settings import TrialSettings
 from mulligan.types import Task

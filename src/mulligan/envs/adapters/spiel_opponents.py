@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from mulligan.envs import kuhn, tictactoe
+from mulligan.envs import tictactoe
 from mulligan.envs.adapters import leduc_habits
 from mulligan.envs.base import library
+from mulligan.envs.kuhn import habits as kuhn_habits
 from mulligan.errors import ParameterError
 
 Habit = Callable[[Any], Mapping[int, float]]
@@ -32,7 +33,7 @@ def random_habit(state: Any) -> Mapping[int, float]:
 
 
 def _kuhn_habit(name: str) -> Habit:
-    table = kuhn.opponent_table(name)
+    table = kuhn_habits.opponent_table(name)
     return lambda state: dict(enumerate(table[state.information_state_string()]))
 
 
@@ -43,7 +44,9 @@ def _tictactoe_habit(name: str) -> Habit:
 
 _HABITS: Mapping[str, Mapping[str, Habit]] = {
     "leduc_poker": leduc_habits.HABITS,
-    "kuhn_poker": {name: _kuhn_habit(name) for name in (*kuhn.HABITS, *kuhn.DRAWN, *kuhn.VALIDATION)},
+    "kuhn_poker": {
+        name: _kuhn_habit(name) for name in (*kuhn_habits.HABITS, *kuhn_habits.DRAWN, *kuhn_habits.VALIDATION)
+    },
     "tic_tac_toe": {name: _tictactoe_habit(name) for name in tictactoe.PREFERRED},
 }
 

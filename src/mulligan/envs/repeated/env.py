@@ -1,32 +1,16 @@
-"""Games in which two choose at the same time, again and again: what `rps` and `dilemma` share.
-
-An opponent with a habit is a small automaton: each state has the chances of its next move, and both moves lead to the
-next state. So whoever knows the habits can compute with them: the scripted player, and the exact optimum.
-"""
+"""A repeated game as an environment: parameters, parser and play of one match; a subclass says which game it is."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
-from itertools import pairwise, product
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from itertools import pairwise
+from typing import ClassVar, Self
 
-from mulligan.envs.base import (
-    Player,
-    action_text,
-    check_choices,
-    check_range,
-    check_turns_of,
-    draw,
-    pick,
-    reflection_text,
-)
-from mulligan.envs.model import Outcome
+from mulligan.envs.base import Player, action_text, check_choices, check_range, check_turns_of
 from mulligan.envs.opponents import (
-    HIDDEN_SWITCHES,
     ask,
     ask_move,
     at_episode,
@@ -34,12 +18,13 @@ from mulligan.envs.opponents import (
     check_models,
     guest_mover,
     is_guest,
-    is_hidden,
     parse_pool,
     settle_opponent,
     split_switch,
 )
-from mulligan.errors import StopReason, UnknownName
+from mulligan.envs.repeated.habits import Guest, Habit, Habitual, Opponent
+from mulligan.envs.repeated.model import HabitModel, Payoffs
+from mulligan.errors import UnknownName
 from mulligan.seeding import derive, generator
 from mulligan.types import Episode, ParamValue, Step, Task
 
@@ -49,76 +34,6 @@ _SHOWN = 20
 """Rounds, the last ones, that an observation lists."""
 _LONGEST_KEY = 40
 """Rounds that a state key spells out; a longer match has a hash in their place."""
-_SURPRISE = 0.01
-"""Added to each chance when the scripted player learns: an opponent may have none of the habits that it expects."""
-_LIKELY = 0.5
-_TIE = 1e-9
-
-
-class Habit(NamedTuple):
-    """A way of playing."""
-
-    words: str
-    """What the opponent does: "it …"."""
-    start: Hashable
-    """The state in which a match begins."""
-    chances: Callable[[Any], Sequence[float]]
-    """State -> the chance of each move."""
-    after: Callable[[Any, int, int], Hashable]
-    """State, the opponent's move, the agent's move -> the next state."""
-    few_states: bool = True
-    """Whether it has so few that all can be gone through, and exact values computed."""
-
-
-class Opponent(Protocol):
-    """Who plays the other side of one match."""
-
-    def move(self) -> int:
-        """The number of its next move."""
-
-    def see(self, own: int, agents: int) -> None:
-        """What both have played."""
-
-
-class Habitual:
-    """Plays a habit."""
-
-    def __init__(self, habit: Habit, rng: random.Random) -> None:
-        self.habit, self.rng, self.state = habit, rng, habit.start
-
-    def chances(self) -> Sequence[float]:
-        """Of its next move."""
-        return self.habit.chances(self.state)
-
-    def move(self) -> int:
-        return draw(self.rng, self.chances())
-
-    def see(self, own: int, agents: int) -> None:
-        self.state = self.habit.after(self.state, own, agents)
-
-
-class Guest:
-    """A policy, which sees what was played by itself."""
-
-    def __init__(self, move: Callable[[], int]) -> None:
-        self.move = move
-
-    def see(self, own: int, agents: int) -> None:
-        pass
-
-
-class Payoffs(NamedTuple):
-    """What a match pays."""
-
-    points: Sequence[Sequence[int]]
-    """[the agent's move][the opponent's move]"""
-    most: int
-    """Points of a round that pay 1; a match pays the mean of its rounds."""
-    par: int
-    """Points a round with which a match is drawn; with more it is won."""
-
-    def reward(self, mine: int, theirs: int, rounds: int) -> float:
-        return self.points[mine][theirs] / self.most / rounds
 
 
 class RepeatedGame:
@@ -279,6 +194,8 @@ class RepeatedGame:
         return [] if self.over else self.replies
 
     def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
+        from mulligan.envs.repeated.player import Reader
+
         return Reader(self, kind, rng, skill, recall)
 
     def model(self) -> HabitModel:
@@ -352,178 +269,3 @@ class RepeatedGame:
         if len(cells) > _LONGEST_KEY:
             cells = [f"{derive(*cells):x}", cells[-1]]
         return " ".join(cells)
-
-
-class State(NamedTuple):
-    """Where a match stands."""
-
-    mind: Hashable
-    """The habit's state."""
-    played: int
-    """Rounds so far."""
-    margin: int
-    """Points above those of a drawn match: it is won if there are any in the end."""
-
-
-@dataclass(frozen=True)
-class HabitModel:
-    """The game as a model: a world is who plays, as far as it still lies ahead (``copies>beats@2``)."""
-
-    habits: Mapping[str, Habit]
-    payoffs: Payoffs
-    rounds: int
-    pool: tuple[tuple[str, float], ...]
-    replies: tuple[str, ...]
-
-    def worlds(self) -> list[tuple[float, str]]:
-        """Of each name once, with its weight; a switch at a hidden episode may be at each of them."""
-        total = sum(weight for _, weight in self.pool)
-        weights: dict[str, float] = {}
-        for name, weight in self.pool:
-            names = [f"{name}@{episode}" for episode in HIDDEN_SWITCHES] if is_hidden(name) else [name]
-            for each in names:
-                weights[each] = weights.get(each, 0.0) + weight / total / len(names)
-        return [(weight, name) for name, weight in weights.items() if weight > 0.0]
-
-    def between(self, world: str) -> list[tuple[float, str]]:
-        first_and_then, at, episode = world.partition("@")
-        if not at:
-            return [(1.0, world)]
-        return [(1.0, first_and_then.partition(">")[2] if episode == "2" else f"{first_and_then}@{int(episode) - 1}")]
-
-    def begin(self, world: str) -> State:
-        return State(self.habits[at_episode(world, 0)].start, 0, -self.payoffs.par * self.rounds)
-
-    def actions(self, state: State) -> range:
-        return range(len(self.replies))
-
-    def outcomes(self, world: str, state: State, action: int) -> list[Outcome]:
-        habit = self.habits[at_episode(world, 0)]
-        outcomes, played = [], state.played + 1
-        least, most = (bound(map(bound, self.payoffs.points)) * (self.rounds - played) for bound in (min, max))
-        for theirs, chance in enumerate(habit.chances(state.mind)):
-            points = state.margin + self.payoffs.points[action][theirs]
-            margin = max(-most, min(1 - least, points))  # by more than that, nothing can be changed any more
-            after = State(habit.after(state.mind, theirs, action), played, margin)
-            reward, done = self.payoffs.reward(action, theirs, self.rounds), played == self.rounds
-            outcomes.append(Outcome(chance, after, theirs, reward, done, done and margin > 0))
-        return outcomes
-
-    def reply(self, action: int) -> str:
-        return self.replies[action]
-
-    def told(self, step: Step) -> int:
-        """The opponent's move: the last digit of the state key."""
-        return int(step.state_key[-1]) - 1
-
-
-class Guess(NamedTuple):
-    """A habit that the opponent may have, the state that it is in then, and how likely that is (not normalised)."""
-
-    habit: Habit
-    state: Hashable
-    weight: float
-
-
-def updated(guesses: Sequence[Guess], mine: int, theirs: int, surprise: float = 0.0) -> list[Guess]:
-    """The guesses after a round: each weighs as much as it expected the opponent's move (Bayes' rule)."""
-    return [
-        Guess(habit, habit.after(state, theirs, mine), weight * chance)
-        for habit, state, weight in guesses
-        if (chance := habit.chances(state)[theirs] + surprise) > 0.0
-    ]
-
-
-def worths(payoffs: Payoffs, guesses: Sequence[Guess], rounds: int) -> list[float]:
-    """[move] Points of the next rounds if they begin with it and go on with the best ones, times the total weight."""
-    moves = range(len(payoffs.points))
-    weights = [0.0 for _ in moves]
-    """[their move]"""
-    for habit, state, weight in guesses:
-        for theirs, chance in enumerate(habit.chances(state)):
-            weights[theirs] += weight * chance
-    totals = [sum(payoffs.points[move][theirs] * weights[theirs] for theirs in moves) for move in moves]
-    if rounds > 1:
-        for move, theirs in product(moves, moves):
-            if weights[theirs] > 0.0:
-                totals[move] += max(worths(payoffs, updated(guesses, move, theirs), rounds - 1))
-    return totals
-
-
-class Reader:
-    """Plays the best answer to what it believes of the opponent, from the pool and from what the opponent has done.
-
-    Within a match it remembers everything; of earlier matches, as `recall` says. The omniscient player knows the habit;
-    where there is none (a bot), it sees the coming move.
-    """
-
-    def __init__(self, world: RepeatedGame, kind: str, rng: random.Random, skill: float, recall: float) -> None:
-        self.world, self.kind, self.rng, self.skill, self.recall = world, kind, rng, skill, recall
-        expected = world.habits_of(world.pool(world.task.text("pool")))
-        self.weights = {name: weight for name, weight in expected.items() if name in world.habits}
-        self.weights = self.weights or dict.fromkeys([*world.groups["seen"], *world.groups["unseen"]], 1.0)
-        self.remembered = self.of_match = self._begun(self.weights.values())
-
-    def act(self) -> str:
-        world = self.world
-        if self.rng.random() >= self.skill:
-            return pick(self.rng, world.legal())
-        guesses = self.remembered if self.rng.random() < self.recall else self.of_match
-        if self.kind == "omniscient":
-            guesses = self._certain()
-        rounds = min(world.lookahead, world.rounds - len(world.played))
-        values = worths(world.payoffs, guesses, rounds)
-        best = [reply for reply, value in zip(world.replies, values, strict=True) if value >= max(values) - _TIE]
-        return pick(self.rng, best)
-
-    def see(self, step: Step) -> None:
-        if step.valid:
-            mine, theirs = self.world.played[-1]
-            self.remembered, self.of_match = (
-                _normal(updated(guesses, mine, theirs, _SURPRISE)) for guesses in (self.remembered, self.of_match)
-            )
-        if step.done:
-            self.remembered = self._begun([guess.weight for guess in self.remembered])
-            self.of_match = self._begun(self.weights.values())
-
-    def beliefs(self) -> dict[str, float]:
-        """How likely each opponent of the pool is, after all that was seen."""
-        return {name: guess.weight for name, guess in zip(self.weights, _normal(self.remembered), strict=True)}
-
-    def reflect(self, episode: Episode) -> str:
-        """What the match that has just been played tells, and no more than the player saw."""
-        world = self.world
-        if world.compact:
-            return f"<reflection>{world.digest(episode)}</reflection>"
-        outcome = world.outcome()
-        category = {"won": "none", "not finished": "other"}.get(outcome, "wrong-move")
-        likeliest = max(self.remembered, key=lambda guess: guess.weight)
-        plan = "find out what it plays after each of my moves"
-        if likeliest.weight >= _LIKELY:
-            plan = f"it {likeliest.habit.words}, it seems; play the best answer to that"
-        counts = Counter(world.moves[mine] for mine, _ in world.played)
-        return reflection_text(
-            strategy=", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "no move",
-            outcome=outcome,
-            reward=f"{episode.reward:g}",
-            env_answer=f"{world.standing()} {world.reactions()}".strip(),
-            error_category="out-of-turns" if episode.stop is StopReason.TURN_LIMIT else category,
-            plan=plan,
-        )
-
-    def _begun(self, weights: Iterable[float]) -> list[Guess]:
-        """At the beginning of a match."""
-        habits = [self.world.habits[name] for name in self.weights]
-        return [Guess(habit, habit.start, weight) for habit, weight in zip(habits, weights, strict=True)]
-
-    def _certain(self) -> list[Guess]:
-        world, opponent = self.world, self.world.opponent
-        if isinstance(opponent, Habitual):
-            return [Guess(opponent.habit, opponent.state, 1.0)]
-        chances = [float(move == world.coming()) for move in range(len(world.moves))]
-        return [Guess(Habit("", None, lambda _: chances, lambda *_: None), None, 1.0)]
-
-
-def _normal(guesses: Sequence[Guess]) -> list[Guess]:
-    total = sum(guess.weight for guess in guesses)
-    return [guess._replace(weight=guess.weight / total) for guess in guesses]

@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import product
 from typing import NamedTuple
 
-from mulligan.envs.repeated import Habit
+from mulligan.envs.repeated.habits import Habit
 from mulligan.seeding import generator
 
 _THROWS = range(3)
@@ -142,9 +142,7 @@ def _answer(expected: Counter[int], level: int) -> int | None:
 def _changing(rng: random.Random) -> Drawn:
     """Goes by the last round, by one rule and by another in turn."""
     period = rng.randint(6, 20)
-    rules: list[dict[Pair, int]] = [
-        {pair: rng.choice(_THROWS) for pair in product(_THROWS, _THROWS)} for _ in range(2)
-    ]
+    rules: list[dict[Pair, int]] = [{pair: rng.choice(_THROWS) for pair in product(_THROWS, _THROWS)} for _ in range(2)]
     likes: list[int | None] = [rng.choice((None, *_THROWS)) for _ in rules]
 
     def intention(seen: Seen) -> int | None:

@@ -1,46 +1,17 @@
-"""Rock-paper-scissors, a match of several throws against an opponent whose habit can be found out.
-
-A throw that wins pays 1, a draw 0, a loss -1, each divided by the number of throws: the return of a match is what a
-throw of it was worth. Who cannot tell the opponents apart wins nothing; ``docs/opponents.md`` has the exact values.
-
-Parameters (`--env.NAME`):
-
-throws    of a match; a reply that names no throw loses one
-opponent  a habit, or ``bot:NAME``: one of the 43 of OpenSpiel, from the tournaments of 1999 and 2000. Several with
-          commas, with weights as ``copies:2``; ``copies>beats@3`` changes at the third match, ``copies>beats`` at a
-          hidden one; ``seen``, ``drawn``, ``unseen`` and ``bots`` are all of a kind, ``seen:2`` with a weight each;
-          ``runs/x@40`` or ``endpoint:MODEL`` is a policy
-pool      the opponents that an agent may expect, which the scripted players and the optimum go by; empty: `opponent`
-view      ``plain`` words, or ``compact``: a word a throw, for tiny models
-
-Habits of ``seen``: mostly-rock, mostly-paper, mostly-scissors, rising, falling, copies, beats, yields. Of ``unseen``:
-often-rock, often-paper, often-scissors, no-rock, no-paper, no-scissors, stays, mostly-rising, mostly-falling,
-mostly-copies, mostly-beats, mostly-yields, win-stay, lose-stay. Of ``drawn``: 256 to train with, drawn-0 to drawn-255.
-Of ``wide``: 250 that go by more than the last throw (`mulligan.envs.rps_wide`).
-"""
+"""Opponents in rock-paper-scissors that go by the last throw at most: `seen`, `unseen`, and those drawn by number."""
 
 from __future__ import annotations
 
-import ctypes
 import random
-import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from functools import cache
 from itertools import product
-from typing import Any, ClassVar
 
-from mulligan.envs import drawing
-from mulligan.envs.base import Player, library
-from mulligan.envs.repeated import LONGEST, Habit, Opponent, Payoffs, RepeatedGame
-from mulligan.envs.rps_counting import Counting
-from mulligan.envs.rps_wide import WIDE, WIDE_VALIDATION
-from mulligan.errors import UnknownName
-from mulligan.seeding import derive, generator
-from mulligan.types import ParamValue
+from mulligan.envs.repeated.habits import Habit
+from mulligan.seeding import generator
 
 MOVES = ("rock", "paper", "scissors")
 """Each beats the one before it, and the first beats the last."""
-BOTS = "bot:"
 
 
 def _biased(words: str, *chances: float) -> Habit:
@@ -169,102 +140,3 @@ def _table(habit: Habit) -> list[list[Hashable]]:
 DRAWN: Mapping[str, Habit] = {f"drawn-{number}": drawn_habit(number) for number in range(_DRAWN)}
 VALIDATION: Mapping[str, Habit] = {f"validation-{n}": drawn_habit(_DRAWN + n) for n in range(_VALIDATION)}
 """Opponents to choose settings by: neither trained nor evaluated with."""
-
-
-def _spiel() -> Any:
-    return library("pyspiel", "an opponent bot:NAME", extra="games")
-
-
-@cache
-def bot_names() -> list[str]:
-    """The bots of OpenSpiel."""
-    return sorted(_spiel().roshambo_bot_names())
-
-
-class Bot:
-    """A bot of OpenSpiel, made anew for each match.
-
-    The bots draw from C's ``random()``, one stream for the process: it is seeded before each throw, so that a match
-    does not depend on others that are played at the same time. They are made for matches of 1,000 throws, as in the
-    tournament, whatever the length of this one: made for fewer, ``greenberg`` writes beyond its memory.
-    """
-
-    _LOCK = threading.Lock()
-
-    def __init__(self, name: str, seed: int) -> None:
-        spiel, self.seed, self.throws = _spiel(), seed, 0
-        self.state = _long_match().new_initial_state()
-        self._seeded(lambda: self._make(spiel, name))
-
-    def _make(self, spiel: Any, name: str) -> None:
-        self.bot = spiel.make_roshambo_bot(1, name, LONGEST)
-
-    def move(self) -> int:
-        return int(self._seeded(lambda: self.bot.step(self.state)))
-
-    def see(self, own: int, agents: int) -> None:
-        self.state.apply_actions([agents, own])
-        self.throws += 1
-
-    def _seeded(self, function: Callable[[], Any]) -> Any:
-        with self._LOCK:
-            ctypes.CDLL(None).srandom(ctypes.c_uint(derive(self.seed, self.throws) % 2**32))
-            return function()
-
-
-@cache
-def _long_match() -> Any:
-    return _spiel().load_game(f"repeated_game(stage_game=matrix_rps(),num_repetitions={LONGEST},recall=1)")
-
-
-class RockPaperScissors(RepeatedGame):
-    """Rock-paper-scissors: a match against one opponent, whose habit can be found out and exploited."""
-
-    draw = staticmethod(drawing.throws)
-    name: ClassVar[str] = "rps"
-    unit: ClassVar[str] = "throw"
-    moves: ClassVar[tuple[str, ...]] = MOVES
-    letters: ClassVar[str] = "abc"
-    payoffs: ClassVar[Payoffs] = Payoffs(((0, -1, 1), (1, 0, -1), (-1, 1, 0)), most=1, par=0)
-    habits: ClassVar[Mapping[str, Habit]] = {**SEEN, **UNSEEN, **DRAWN, **VALIDATION, **WIDE, **WIDE_VALIDATION}
-    groups: ClassVar[Mapping[str, Sequence[str]]] = {
-        "seen": tuple(SEEN),
-        "unseen": tuple(UNSEEN),
-        "drawn": tuple(DRAWN),
-        "validation": tuple(VALIDATION),
-        "wide": tuple(WIDE),
-        "wide-validation": tuple(WIDE_VALIDATION),
-        "bots": (),
-    }
-    lookahead: ClassVar[int] = 1
-    players: ClassVar[tuple[str, ...]] = ("expert", "omniscient", "counting")
-    defaults: ClassVar[dict[str, ParamValue]] = {"throws": 10, "opponent": "seen", "pool": "", "view": "plain"}
-
-    @classmethod
-    def members(cls, part: str) -> Sequence[str]:
-        return [f"{BOTS}{name}" for name in bot_names()] if part == "bots" else super().members(part)
-
-    @classmethod
-    def check_opponent(cls, name: str) -> None:
-        if not name.startswith(BOTS):
-            super().check_opponent(name)
-        elif name.removeprefix(BOTS) not in bot_names():
-            raise UnknownName("bot of OpenSpiel", name.removeprefix(BOTS), bot_names())
-
-    def make_opponent(self, name: str, chance: int) -> Opponent:
-        if name.startswith(BOTS):
-            return Bot(name.removeprefix(BOTS), derive(self.task.seed, "chance", chance))
-        return super().make_opponent(name, chance)
-
-    def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
-        return Counting(self, rng, skill, recall) if kind == "counting" else super().player(kind, rng, skill, recall)
-
-    def explained(self) -> str:
-        return (
-            f"Rock-paper-scissors, a match of {self.rounds} throws. Both players throw at the same time.\n"
-            "Rock beats scissors, scissors beats paper, and paper beats rock. The opponent may have a habit."
-        )
-
-    def standing(self) -> str:
-        points = [self.payoffs.points[mine][theirs] for mine, theirs in self.played]
-        return f"Won {points.count(1)}, lost {points.count(-1)}, drawn {points.count(0)}."

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING
 
 from mulligan.envs.base import pick
+from mulligan.envs.repeated.env import RepeatedGame
 from mulligan.types import Episode, Step
-
-if TYPE_CHECKING:
-    from mulligan.envs.repeated import RepeatedGame
 
 Rounds = Sequence[tuple[int, int]]
 """[round] the agent's throw and the opponent's."""

@@ -1,0 +1,1 @@
+"""Kuhn poker: three cards, one bet, one hidden card; against an opponent whose habits can be learned."""
