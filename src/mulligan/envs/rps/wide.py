@@ -57,16 +57,16 @@ def _habit(words: str, intention: Intention, sure: float) -> Habit:
     return Habit(words, Seen(0, ()), chances, after, few_states=False)
 
 
-Drawn = tuple[str, Intention, tuple[float, float]]
+Kind = tuple[str, Intention, tuple[float, float]]
 """Words, the intention, and within which bounds it is sure of it."""
 
 
-def _pattern(rng: random.Random) -> Drawn:
+def _pattern(rng: random.Random) -> Kind:
     pattern = [rng.choice(_THROWS) for _ in range(rng.randint(2, 8))]
     return f"repeats {len(pattern)} throws", lambda seen: pattern[seen.played % len(pattern)], (0.75, 1.0)
 
 
-def _rule_of_two(rng: random.Random) -> Drawn:
+def _rule_of_two(rng: random.Random) -> Kind:
     """By both last throws, by the agent's last two or by its own last two."""
     rule = {situation: rng.choice(_THROWS) for situation in product(_THROWS, repeat=2)}
     read, words = rng.choice(_PAIRS)
@@ -105,7 +105,7 @@ _PAIRS = (
 )
 
 
-def _counting(rng: random.Random) -> Drawn:
+def _counting(rng: random.Random) -> Kind:
     """Answers the agent's most frequent throw of late."""
     memory, level = rng.randint(3, _LONGEST_MEMORY), rng.choice(_LEVELS)
 
@@ -115,7 +115,7 @@ def _counting(rng: random.Random) -> Drawn:
     return "counts your throws", intention, (0.7, 1.0)
 
 
-def _guessing(rng: random.Random) -> Drawn:
+def _guessing(rng: random.Random) -> Kind:
     """Answers what the agent threw in the same situation before."""
     memory, level = rng.randint(10, _LONGEST_MEMORY), rng.choice(_LEVELS)
     read = rng.choice((_agents_last, _both_last, _agents_last_two))
@@ -139,7 +139,7 @@ def _answer(expected: Counter[int], level: int) -> int | None:
     return (expected.most_common(1)[0][0] + level) % 3
 
 
-def _changing(rng: random.Random) -> Drawn:
+def _changing(rng: random.Random) -> Kind:
     """Goes by the last round, by one rule and by another in turn."""
     period = rng.randint(6, 20)
     rules: list[dict[Pair, int]] = [{pair: rng.choice(_THROWS) for pair in product(_THROWS, _THROWS)} for _ in range(2)]
@@ -154,7 +154,7 @@ def _changing(rng: random.Random) -> Drawn:
     return f"changes its mind every {period} throws", intention, (0.7, 1.0)
 
 
-_KINDS: Sequence[Callable[[random.Random], Drawn]] = (_pattern, _rule_of_two, _counting, _guessing, _changing)
+_KINDS: Sequence[Callable[[random.Random], Kind]] = (_pattern, _rule_of_two, _counting, _guessing, _changing)
 _NUMBER = 250
 
 WIDE: Mapping[str, Habit] = {f"wide-{number}": wide_habit(number) for number in range(_NUMBER)}
