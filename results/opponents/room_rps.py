@@ -1,9 +1,11 @@
 """The room for adaptation in repeated rock-paper-scissors and in the prisoner's dilemma, exact.
 
     python results/opponents/room_rps.py [POOL] [THROWS]
+    python results/opponents/room_rps.py expects POOL     # what a player wins who expects the opponents of training
 
 POOL is an opponent as `--env.opponent` takes it (default: seen), THROWS the longest match (default: 8; `unseen 6` takes
-95 s and 1.7 GB the first time).
+95 s and 1.7 GB the first time). The player that expects POOL is the scripted one with a perfect memory, in 512 tasks of
+3 matches of 6 throws; it does not look ahead.
 """
 
 from __future__ import annotations
@@ -54,5 +56,22 @@ def main(pool: str = "seen", throws: str = "8") -> None:
         SHOW(f"  {rounds} rounds: {rows}; γ* {optimum.threshold}")
 
 
+def expecting(pool: str, groups: str = "seen,validation,unseen") -> None:
+    SHOW(f"rps, a player that expects {pool}\n")
+    SHOW("| against | value of a throw, by match | its share of the room |\n|---|---|---|")
+    for group in groups.split(","):
+        params = {"opponent": group, "pool": pool, "throws": 6}
+        result = mulligan.evaluate(
+            "rps", "expert:1:1", params=params, tasks=512, memory="history", controls=(), room=False
+        )
+        ceilings = result.ceilings or {}
+        values = " / ".join(f"{value:.3f}" for value in result.main.returns)
+        shares = " / ".join("–" if share is None else f"{100 * share:.0f} %" for share in ceilings.get("share", []))
+        SHOW(f"| `{group}` | {values} | {shares} |")
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    if sys.argv[1:2] == ["expects"]:
+        expecting(*sys.argv[2:])
+    else:
+        main(*sys.argv[1:])

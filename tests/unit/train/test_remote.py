@@ -18,6 +18,7 @@ from mulligan.training.resolve import resolve
         ({"trial.temperature": "0.7"}, "trial.temperature must be 1"),
         ({"population.agents": "2", "population.past": "0.2"}, "population.past must be 0"),
         ({"population.agents": "2", "population.vary": "trial.temperature"}, "population.vary must not name"),
+        ({"population.agents": "2", "backend.rank": "0"}, "backend.rank must be >= 1 in a population"),
         ({"warmstart.steps": "10"}, "warmstart.steps must be 0"),
         ({"backend.url": ""}, "backend.url must name a server"),
         ({"model.name": "nano"}, "model.name must be the server's base model"),
