@@ -1,10 +1,10 @@
 """Policies against each of OpenSpiel's 43 bots, in points of a match of 1,000 throws, as arXiv 2303.03196 has them.
 
-    python results/opponents/bots_rps.py [--matches N] [--window W] [POLICY ...]
+    python results/opponents/bots_rps.py [POLICY] [--matches N] [--window W] [--name NAME]
 
 POLICY is one as `mulligan eval` takes it (default: expert). A run is shown the last W throws (default: as many as it
-was trained with), and its replies are sampled as in training. bots.json keeps a row for each policy and bot: `policy`,
-`bot`, `points` of each match; bots.md is made of it.
+was trained with), and its replies are sampled as in training. NAME is what it is called in the table. bots.json keeps a
+row for each policy and bot: `policy`, `bot`, `points` of each match; bots.md is made of it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import mulligan
 from mulligan.envs.repeated.env import LONGEST
 from mulligan.envs.rps.bots import bot_names
-from mulligan.players import Plays, player_from, trained_with
+from mulligan.players import Plays, as_trained, player_from, trained_with
 from mulligan.policy.threads import run_async
 from mulligan.report.files import replace_file
 from mulligan.rollout.collect import Job, collect
@@ -39,19 +39,17 @@ Row = dict[str, Any]
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("policies", nargs="*")
+    parser.add_argument("policy", nargs="?", default="expert")
     parser.add_argument("--matches", type=int, default=1)
     parser.add_argument("--window", type=int)
-    parser.add_argument("--rename", default="", help="what to call the policy in the table")
+    parser.add_argument("--name")
     arguments = parser.parse_args()
-    path = HERE / "bots.json"
+    path, name = HERE / "bots.json", arguments.name or arguments.policy
     rows: list[Row] = json.loads(path.read_text()) if path.exists() else []
-    for policy in arguments.policies or ["expert"]:
-        name = arguments.rename or policy
-        points = played(policy, arguments.matches, arguments.window)
-        rows = [row for row in rows if row["policy"] != name]
-        rows += [{"policy": name, "bot": bot, "points": of_bot} for bot, of_bot in points.items()]
-        replace_file(path, as_lines(rows).encode())
+    points = played(arguments.policy, arguments.matches, arguments.window)
+    rows = [row for row in rows if row["policy"] != name]
+    rows += [{"policy": name, "bot": bot, "points": of_bot} for bot, of_bot in points.items()]
+    replace_file(path, as_lines(rows).encode())
     replace_file(HERE / "bots.md", text(rows).encode())
 
 
@@ -59,12 +57,11 @@ def played(name: str, matches: int, window: int | None) -> dict[str, list[float]
     """Bot -> the points of each match; all matches are played at the same time."""
     settings, params = TrialSettings(), dict[str, Any]()
     if config := trained_with(name):
-        settings = replace(config.trial, window=window or config.task.params["throws"])
-        params["view"] = config.task.params["view"]
+        params = as_trained(config, "rps")[1]
+        settings = replace(config.trial, window=window or params.get("throws", mulligan.make_task("rps")["throws"]))
     settings = replace(settings, episodes=1, memory="none")
-    params["throws"] = LONGEST
-    plays = Plays("rps", params, settings)
-    policy = player_from(name, plays=plays, **({"context": None} if config else {}))
+    params = {**params, "throws": LONGEST, "pool": ""}
+    policy = player_from(name, plays=Plays("rps", params, settings))
     jobs = [
         Job(mulligan.make_task("rps", seed=number, params={**params, "opponent": f"bot:{bot}"}), number)
         for bot in bot_names()
@@ -75,6 +72,8 @@ def played(name: str, matches: int, window: int | None) -> dict[str, list[float]
     points: dict[str, list[float]] = {bot: [] for bot in bot_names()}
     for index, job in enumerate(jobs):
         [episode] = trials[index].episodes
+        if episode.stop.is_infrastructure or len(episode.turns) < LONGEST:
+            raise SystemExit(f"{job.task.opponent}: the match ended after {len(episode.turns)} throws: {episode.stop}")
         points[str(job.task.opponent).removeprefix("bot:")].append(round(LONGEST * episode.reward, 1))
     return points
 

@@ -257,21 +257,60 @@ def test_bots_have_no_model():
 # Opponents that remember more, and the player that counts
 
 
-def test_wide_habits_go_by_what_they_say():
-    """One of each kind, with its dice taken away: what it intends follows from the rounds before."""
-    pattern, rule, counting, guessing, changing = (wide_habit(number) for number in range(5))
-    assert [habit.words.split()[0] for habit in (pattern, rule, counting, guessing, changing)] == [
-        "repeats", "goes", "counts", "guesses", "changes"
-    ]  # fmt: skip
-    length = int(pattern.words.split()[1])
-    intended = intentions(pattern, [(0, 0)] * 3 * length)
-    assert intended[:length] == intended[length : 2 * length] == intended[2 * length : 3 * length]
-    assert intentions(rule, [])[0] is None  # no last two throws yet
-    # Of two counters that answer 20 times rock and 20 times paper, what they expect differs by one step.
-    after_rock, after_paper = (intentions(counting, [(0, agents)] * 40)[-1] for agents in (0, 1))
-    assert (after_paper - after_rock) % 3 == 1
-    after_cycle = [intentions(guessing, [(0, number % 3) for number in range(40 + more)])[-1] for more in range(3)]
-    assert sorted(after_cycle) == [0, 1, 2]  # it guesses the next throw of a cycle, and answers it
+@pytest.mark.parametrize("number", range(0, 250, 5))
+def test_a_pattern_is_repeated_whatever_the_agent_throws(number):
+    habit = wide_habit(number)
+    length = int(habit.words.split()[1])
+    intended = intentions(habit, [(0, throw % 3) for throw in range(3 * length)])[: 3 * length]
+    assert None not in intended
+    assert intended == intended[:length] * 3
+
+
+@pytest.mark.parametrize("number", range(1, 250, 5))
+def test_a_rule_of_two_goes_by_the_last_two_throws_that_it_names(number):
+    habit = wide_habit(number)
+    reads = {
+        "goes by both last throws": lambda rounds: rounds[-1],
+        "goes by your last two throws": lambda rounds: (rounds[-2][1], rounds[-1][1]),
+        "goes by its own last two throws": lambda rounds: (rounds[-2][0], rounds[-1][0]),
+    }[habit.words]
+    rounds = [(number // 3 % 3, number % 3) for number in (0, 4, 7, 2, 8, 1, 3, 5, 6, 0, 8, 4, 3, 1, 7, 5, 2, 6, 0)]
+    rule: dict[tuple[int, int], set[int | None]] = {}
+    for played, intended in enumerate(intentions(habit, rounds)[2:], 2):
+        rule.setdefault(reads(rounds[:played]), set()).add(intended)
+    assert all(len(throws) == 1 for throws in rule.values())
+    assert len(set.union(*rule.values())) > 1 or len(rule) < 4  # nine draws of three throws are hardly ever one alone
+
+
+@pytest.mark.parametrize("number", range(2, 250, 5))
+def test_a_counting_opponent_answers_the_most_frequent_throw(number):
+    habit = wide_habit(number)
+    after_rock, after_paper = (intentions(habit, [(0, throw)] * 30)[-1] for throw in (0, 1))
+    assert after_rock is not None
+    assert after_paper == (after_rock + 1) % 3
+    assert intentions(habit, [(0, 0)] * 30 + [(0, 1)])[-1] == after_rock  # it counts three throws at the least
+
+
+@pytest.mark.parametrize("number", range(3, 250, 5))
+def test_a_guessing_opponent_answers_what_has_followed(number):
+    """Rock comes last in both cycles; after it comes paper in the one, and scissors in the other."""
+    habit = wide_habit(number)
+    rising, falling = (intentions(habit, [(0, step * count % 3) for count in range(1, 31)])[-1] for step in (1, -1))
+    assert rising is not None
+    assert falling == (rising + 1) % 3
+
+
+def test_a_changing_opponent_goes_by_two_rules_in_turn():
+    parts = []
+    for number in range(4, 250, 5):
+        habit = wide_habit(number)
+        period = int(habit.words.removeprefix("goes by two rules in turn, ").split()[0])
+        intended = intentions(habit, [(0, 0)] * 3 * period)
+        first, second, third = (set(intended[start : start + period][1:]) for start in (0, period, 2 * period))
+        assert len(first) == len(second) == 1
+        assert first == third
+        parts.append((first, second))
+    assert sum(first != second for first, second in parts) > len(parts) / 2
 
 
 def intentions(habit: Habit, rounds: list[tuple[int, int]]) -> list[int | None]:

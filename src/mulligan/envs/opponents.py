@@ -190,7 +190,7 @@ def who_it_was(world: Any, opponent: str) -> str:
 def check_models(env: str, names: Sequence[str]) -> None:
     """Raise if there are any opponents that have no model."""
     if names:
-        raise UsageError(f"{env}: {names[0]} has no model, so that no optimum can be computed; name habits")
+        raise UsageError(f"{env}: {names[0]} has no model, so that no optimum can be computed; name others")
 
 
 def at_any_episode(chances: Mapping[str, float]) -> dict[str, float]:

@@ -180,7 +180,9 @@ def _check_remote(config: Config) -> None:
     if config.population.agents and "trial.temperature" in config.population.vary:
         raise ParameterError("population.vary must not name trial.temperature where backend.kind = tinker")
     if config.population.agents and config.backend.rank == 0:
-        raise ParameterError("backend.rank must be >= 1 in a population: a server trains all weights of one model alone")
+        raise ParameterError(
+            "backend.rank must be >= 1 in a population: a server trains all weights of one model alone"
+        )
     refused: dict[str, tuple[Any, Any, str]] = {
         "algo.kl_weight": (config.algo.kl_weight, 0, "its servers compute no KL to a reference"),
         "algo.entropy_weight": (config.algo.entropy_weight, 0, "its servers give no entropy bonus"),

@@ -202,7 +202,7 @@ class RepeatedGame:
         """The game as probabilities (`mulligan.envs.model`), for an agent that expects the pool."""
         pool = self.pool(self.task.text("pool"))
         habits = self.habits
-        check_models(self.name, [n for n in self.habits_of(pool) if n not in habits or not habits[n].few_states])
+        check_models(self.name, [n for n in self.habits_of(pool) if n not in habits or not habits[n].has_model])
         return HabitModel(self.habits, self.payoffs, self.rounds, tuple(pool), tuple(self.replies))
 
     def expected(self) -> dict[str, float]:

@@ -24,8 +24,8 @@ class Habit(NamedTuple):
     """State -> the chance of each move."""
     after: Callable[[Any, int, int], Hashable]
     """State, the opponent's move, the agent's move -> the next state."""
-    few_states: bool = True
-    """Whether it has so few that all can be gone through, and exact values computed."""
+    has_model: bool = True
+    """Whether exact values can be computed with it: for that it must have few states."""
 
 
 class Opponent(Protocol):

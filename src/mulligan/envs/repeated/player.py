@@ -96,24 +96,11 @@ class Reader:
 
     def reflect(self, episode: Episode) -> str:
         """What the match that has just been played tells, and no more than the player saw."""
-        world = self.world
-        if world.compact:
-            return f"<reflection>{world.digest(episode)}</reflection>"
-        outcome = world.outcome()
-        category = {"won": "none", "not finished": "other"}.get(outcome, "wrong-move")
         likeliest = max(self.remembered, key=lambda guess: guess.weight)
         plan = "find out what it plays after each of my moves"
         if likeliest.weight >= _LIKELY:
             plan = f"it {likeliest.habit.words}, it seems; play the best answer to that"
-        counts = Counter(world.moves[mine] for mine, _ in world.played)
-        return reflection_text(
-            strategy=", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "no move",
-            outcome=outcome,
-            reward=f"{episode.reward:g}",
-            env_answer=f"{world.standing()} {world.reactions()}".strip(),
-            error_category="out-of-turns" if episode.stop is StopReason.TURN_LIMIT else category,
-            plan=plan,
-        )
+        return reflection_on(self.world, episode, plan)
 
     def _begun(self, weights: Iterable[float]) -> list[Guess]:
         """At the beginning of a match."""
@@ -126,6 +113,23 @@ class Reader:
             return [Guess(opponent.habit, opponent.state, 1.0)]
         chances = [float(move == world.coming()) for move in range(len(world.moves))]
         return [Guess(Habit("", None, lambda _: chances, lambda *_: None), None, 1.0)]
+
+
+def reflection_on(world: RepeatedGame, episode: Episode, plan: str) -> str:
+    """A match as it went, with a plan; of the compact view what was seen alone."""
+    if world.compact:
+        return f"<reflection>{world.digest(episode)}</reflection>"
+    outcome = world.outcome()
+    category = {"won": "none", "not finished": "other"}.get(outcome, "wrong-move")
+    counts = Counter(world.moves[mine] for mine, _ in world.played)
+    return reflection_text(
+        strategy=", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "no move",
+        outcome=outcome,
+        reward=f"{episode.reward:g}",
+        env_answer=f"{world.standing()} {world.reactions()}".strip(),
+        error_category="out-of-turns" if episode.stop is StopReason.TURN_LIMIT else category,
+        plan=plan,
+    )
 
 
 def _normal(guesses: Sequence[Guess]) -> list[Guess]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Sequence
 
 from mulligan.envs.base import pick
 from mulligan.envs.repeated.env import RepeatedGame
+from mulligan.envs.repeated.player import reflection_on
 from mulligan.types import Episode, Step
 
 Rounds = Sequence[tuple[int, int]]
@@ -26,12 +27,12 @@ _TIE = 1e-9
 
 
 def _last(agents: int, opponents: int) -> Callable[[Rounds], Hashable]:
-    """The situation after the last so many throws of either; None before there were as many."""
+    """The situation after the last so many throws of either; before there were as many, how many there were."""
     longest = max(agents, opponents)
 
     def situation(rounds: Rounds) -> Hashable:
         if len(rounds) < longest:
-            return None
+            return len(rounds)
         last = rounds[len(rounds) - longest :]
         return (
             tuple(mine for mine, _ in last[longest - agents :]),
@@ -97,4 +98,4 @@ class Counting:
             self.of_match = Counts()
 
     def reflect(self, episode: Episode) -> str:
-        return f"<reflection>{self.world.digest(episode)}</reflection>"
+        return reflection_on(self.world, episode, "expect what has mostly followed the last throws")

@@ -1,8 +1,9 @@
-"""Opponents in rock-paper-scissors that go by several throws: `wide`, to train with before an agent meets strong bots.
+"""Opponents in rock-paper-scissors of more kinds: `wide`, to train with before an agent meets strong bots.
 
-Those of `seen` and `drawn` go by the last throw alone. These repeat a pattern, go by the last two throws, answer what
-the agent throws most often or what it threw last time in the same situation, or change their mind in the match.
-They are drawn by number, and most of them are not always sure.
+Those of `seen` and `drawn` take a step from one of the last throws. These repeat a pattern, go by any two of the last
+throws, answer what the agent throws most often, always or after its last throws, or go by two rules in turn. They are
+drawn by number, and most of them are not always sure. Some draw what is simple: a pattern of one throw, twice the same
+rule. A pattern of `wide-validation` may be one of `wide`, too.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from mulligan.seeding import generator
 
 _THROWS = range(3)
 _LONGEST_MEMORY = 30
-_KEPT = 4_096
-"""Situations of which a habit's chances are kept: the scripted player asks for each several times."""
+_KEPT = 64
+"""Situations of which a habit's chances are kept: in a round they are asked for several times."""
 
 
 class Seen(NamedTuple):
@@ -54,7 +55,7 @@ def _habit(words: str, intention: Intention, sure: float) -> Habit:
     def after(seen: Seen, own: int, agents: int) -> Seen:
         return Seen(seen.played + 1, (*seen.rounds, (own, agents))[-_LONGEST_MEMORY:])
 
-    return Habit(words, Seen(0, ()), chances, after, few_states=False)
+    return Habit(words, Seen(0, ()), chances, after, has_model=False)
 
 
 Kind = tuple[str, Intention, tuple[float, float]]
@@ -79,6 +80,7 @@ def _rule_of_two(rng: random.Random) -> Kind:
 
 
 Rounds = Sequence[tuple[int, int]]
+"""[round] the opponent's own throw, and the agent's."""
 Pair = tuple[int, int]
 
 
@@ -116,7 +118,7 @@ def _counting(rng: random.Random) -> Kind:
 
 
 def _guessing(rng: random.Random) -> Kind:
-    """Answers what the agent threw in the same situation before."""
+    """Answers what the agent has thrown most often in the same situation."""
     memory, level = rng.randint(10, _LONGEST_MEMORY), rng.choice(_LEVELS)
     read = rng.choice((_agents_last, _both_last, _agents_last_two))
 
@@ -151,7 +153,7 @@ def _changing(rng: random.Random) -> Kind:
             return likes[which]
         return rules[which][seen.rounds[-1]]
 
-    return f"changes its mind every {period} throws", intention, (0.7, 1.0)
+    return f"goes by two rules in turn, {period} throws each", intention, (0.7, 1.0)
 
 
 _KINDS: Sequence[Callable[[random.Random], Kind]] = (_pattern, _rule_of_two, _counting, _guessing, _changing)
