@@ -115,7 +115,7 @@ class LeducPoker(SpielGame):
         return super(LeducPoker, seen_so).switched(params)
 
     def step(self, reply: str) -> Step:
-        """A move earns what it gives away of the best play against this opponent; the first also what that is worth."""
+        """A move earns what it gives away of the best play against this opponent; the last also what that is worth."""
         step = super().step(reply)
         if not step.valid or self.habit_named(self.opponent_name) is None:
             return step
@@ -123,7 +123,7 @@ class LeducPoker(SpielGame):
         moves = own_moves(self.state, self.seat - 1)
         before, action = moves[-1]
         loss = losses[before.information_state_string(self.seat - 1)][action]
-        earned = (best if len(moves) == 1 else 0.0) - loss
+        earned = (best if step.done else 0.0) - loss
         return step._replace(luck=step.reward - earned)
 
     def player(self, kind: str, rng: random.Random, skill: float, recall: float) -> Player:
