@@ -20,7 +20,7 @@ from mulligan.rollout.tasksets import tasks_of, world_key
 
 ROOT = Path(__file__).parents[2]
 TABLES = sorted((ROOT / "results").glob("*/table.json"))
-OTHERS = ("exploration", "opponents")  # of another kind: test_exploration.py, and below
+OTHERS = ("exploration", "opponents", "population")  # of another kind: test_exploration.py, and below
 TABLES = [path for path in TABLES if path.parent.name not in OTHERS]
 SWEEPS = sorted((ROOT / "results").glob("*/*.toml"))
 
@@ -44,9 +44,10 @@ def test_a_table_is_what_compare_makes_of_its_rows(table: Path) -> None:
     assert markdown(compare(read_rows([table]))) == (table.parent / "table.md").read_text()
 
 
-def test_the_table_of_opponents_is_what_its_script_makes_of_its_rows() -> None:
-    folder = ROOT / "results" / "opponents"
-    script = runpy.run_path(str(folder / "collect.py"))
+@pytest.mark.parametrize("study", ["opponents", "population"])
+def test_the_table_of_opponents_is_what_its_script_makes_of_its_rows(study: str) -> None:
+    folder = ROOT / "results" / study
+    script = runpy.run_path(str(ROOT / "results" / "opponents" / "collect.py"))
     rows = script["read"]([folder / "table.json"])
     assert script["text"](rows) == (folder / "table.md").read_text()
     for row in rows:
@@ -109,3 +110,13 @@ def _cells(line: str) -> tuple[str, ...]:
     """A row's name and its shares, without emphasis."""
     cells = [cell.strip().replace("**", "") for cell in line.strip("| ").split("|")]
     return (cells[0], *(cell for cell in cells if " ± " in cell))
+
+
+def test_the_table_of_bots_is_what_its_script_makes_of_its_rows_and_stands_in_the_docs() -> None:
+    pytest.importorskip("pyspiel")
+    folder = ROOT / "results" / "opponents"
+    script = runpy.run_path(str(folder / "bots_rps.py"))
+    rows = json.loads((folder / "bots.json").read_text())
+    assert script["text"](rows) == (folder / "bots.md").read_text()
+    figures, _, _ = script["text"](rows).partition("\n\n")
+    assert figures in (ROOT / "docs" / "opponents.md").read_text()
