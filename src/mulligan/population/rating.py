@@ -1,8 +1,9 @@
 """Ratings with uncertainty: Glicko-2, of agents, their snapshots and scripted opponents, from all games.
 
-Glickman's own description has the steps and an example that the tests repeat (glicko.net/glicko/glicko2.pdf). A rating
-period is a round, whose games count by their number and the share of points. Ours and not a library's, because it is a
-page, and because ratings are then a pure function of the log of games: a resumed run has the same.
+Glickman's own description has the method and an example, which the tests hold it against
+(glicko.net/glicko/glicko2.pdf). A rating period is a round, whose games count by their number and the share of points.
+Ours and not a library's, because it is a page, and because ratings are then a pure function of the log of games: a
+resumed run has the same.
 """
 
 from __future__ import annotations
@@ -15,7 +16,11 @@ from typing import NamedTuple
 SCALE, CENTRE = 173.7178, 1500.0
 TAU = 0.5
 """How fast a volatility may change; Glickman advises 0.3 to 1.2."""
+_MOST_VOLATILE = 0.5
+"""About 90 points a round. Where two that learn change by more between rounds of many games, it would grow for ever."""
 _CLOSE = 1e-6
+_STEPS = 100
+"""Of Newton's method and, where it goes too far, of bisection: more than are ever needed."""
 
 
 class Rating(NamedTuple):
@@ -37,20 +42,48 @@ class Result(NamedTuple):
 
 
 def rated(rating: Rating, results: Sequence[Result]) -> Rating:
-    """The rating after a period; without games the deviation grows."""
+    """The rating after a period; without games the deviation grows.
+
+    Glickman takes one step from the rating towards the likeliest one. With the hundreds of games of a round that step
+    goes too far, and the next one further back: here it is the likeliest rating itself.
+    """
     mu, phi = (rating.value - CENTRE) / SCALE, rating.deviation / SCALE
     if not results:
         return rating._replace(deviation=min(350.0, SCALE * math.hypot(phi, rating.volatility)))
-    information = gained = 0.0
-    for opponent, games, score in results:
-        weight = 1.0 / math.sqrt(1.0 + 3.0 * (opponent.deviation / SCALE) ** 2 / math.pi**2)
-        expected = 1.0 / (1.0 + math.exp(-weight * (mu - (opponent.value - CENTRE) / SCALE)))
-        information += games * weight**2 * expected * (1.0 - expected)
-        gained += games * weight * (score - expected)
+    mode, information = _likeliest(mu, phi, results)
     variance = 1.0 / max(information, _CLOSE)
-    volatility = _volatility(rating.volatility, phi, variance, variance * gained)
-    phi = 1.0 / math.sqrt(1.0 / (phi**2 + volatility**2) + 1.0 / variance)
-    return Rating(CENTRE + SCALE * (mu + phi**2 * gained), SCALE * phi, volatility)
+    volatility = _volatility(rating.volatility, phi, variance, (mode - mu) * (1.0 + variance / phi**2))
+    volatility = min(volatility, _MOST_VOLATILE)
+    phi = math.hypot(phi, volatility)
+    mode, information = _likeliest(mu, phi, results)
+    return Rating(CENTRE + SCALE * mode, SCALE / math.sqrt(1.0 / phi**2 + information), volatility)
+
+
+def _likeliest(mu: float, phi: float, results: Sequence[Result]) -> tuple[float, float]:
+    """Where games and the rating before them balance, and how much the games tell there (Fisher's information)."""
+
+    def told(at: float) -> tuple[float, float]:
+        """The slope of the log-likelihood, and its information."""
+        slope = information = 0.0
+        for opponent, games, score in results:
+            weight = 1.0 / math.sqrt(1.0 + 3.0 * (opponent.deviation / SCALE) ** 2 / math.pi**2)
+            expected = 0.5 + 0.5 * math.tanh(0.5 * weight * (at - (opponent.value - CENTRE) / SCALE))
+            slope += games * weight * (score - expected)
+            information += games * weight**2 * expected * (1.0 - expected)
+        return slope, information
+
+    reach = phi**2 * sum(games for _, games, _ in results)
+    low, high, at = mu - reach, mu + reach, mu  # the balance falls from low to high
+    for _ in range(_STEPS):
+        slope, information = told(at)
+        balance = slope - (at - mu) / phi**2
+        low, high = (at, high) if balance > 0.0 else (low, at)
+        before, at = at, at + balance / (information + 1.0 / phi**2)
+        if not low <= at <= high:  # Newton's step leaves what is known to hold the balance
+            at = (low + high) / 2.0
+        if abs(at - before) < _CLOSE:
+            break
+    return at, told(at)[1]
 
 
 def _volatility(sigma: float, phi: float, variance: float, delta: float) -> float:
