@@ -88,5 +88,16 @@ def test_a_score_is_the_last_episode_its_gain_or_the_mean():
     assert scored(trials, 3, "last").error == pytest.approx(0.5)  # (1, 0): spread .707, over the root of 2
 
 
+def test_the_luck_of_cards_and_dice_is_no_part_of_a_score():
+    """Paper against somebody who throws rock 8 times in 10: 0.8 - 0.1 a throw, whatever was thrown."""
+    params = {"opponent": "mostly-rock", "throws": 4}
+    tasks = [registry.make_task("rps", seed, **params) for seed in range(5)]
+    trials = [run_trial_sync(task, ScriptedPolicy(["<action>paper</action>"]), episodes=3) for task in tasks]
+    assert len({trial.episodes[2].reward for trial in trials}) > 1
+    score = scored(trials, 3, "last")
+    assert score.value == pytest.approx(0.7)
+    assert score.error == pytest.approx(0.0, abs=1e-9)
+
+
 def _task(seed: int):
     return registry.make_task("bandit", seed, arms=4)

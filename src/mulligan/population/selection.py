@@ -91,10 +91,11 @@ def _mean_and_error(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _values(trial: Trial, episodes: int) -> list[float]:
-    """Of a game the return of each episode; else whether it was solved within 1, 2 … episodes."""
+    """Of a game the return of each episode, without luck where it is known; else whether it was solved within 1, 2 …
+    episodes."""
     if registry.spec(trial.task.env).kind == "solve":
         return [float(solved_within([trial], k)) for k in range(1, episodes + 1)]
-    returns = [episode.value for episode in trial.episodes]
+    returns = [episode.value - sum(turn.luck for turn in episode.turns) for episode in trial.episodes]
     return [*returns, *returns[-1:] * (episodes - len(returns))]
 
 
