@@ -116,7 +116,7 @@ def test_window_shows_only_the_last_turns():
     assert last[1]["content"].startswith("Episode 1 of 1 begins.\nstart 0\n[4 turns left out]\nnot next")
     assert last[-1]["content"].endswith("(1 turn left)")
     play(policy, env, episodes=1, window=2, style="bare")
-    assert policy.seen[-1][0]["content"].startswith("start 0\nnot next")  # nothing but what the environment says
+    assert policy.seen[-1][0]["content"].startswith("start 0\nat 0")  # nothing but what the environment says
 
 
 def test_restart_fresh_redraws_chance_and_replay_does_not():

@@ -71,7 +71,6 @@ class Table:
 
     def finish(self, render: Render) -> None:
         """Show the last page, which asks for nothing."""
-        self.is_over = True
         self._show(render, None)
 
     def answer(self, page: str, text: str) -> None:
@@ -96,7 +95,7 @@ class Table:
     def _show(self, render: Render, answer: Future[str] | None) -> None:
         with self._changed:
             self.number += 1
-            self.html, self._answer = render(self.page), answer
+            self.html, self._answer, self.is_over = render(self.page), answer, answer is None
             self._changed.notify_all()
 
 
