@@ -62,7 +62,7 @@ def rated(rating: Rating, results: Sequence[Result]) -> Rating:
 def _likeliest(mu: float, phi: float, results: Sequence[Result]) -> tuple[float, float]:
     """Where games and the rating before them balance, and how much the games tell there (Fisher's information)."""
 
-    def told(at: float) -> tuple[float, float]:
+    def slope_and_information(at: float) -> tuple[float, float]:
         """The slope of the log-likelihood, and its information."""
         slope = information = 0.0
         for opponent, games, score in results:
@@ -75,7 +75,7 @@ def _likeliest(mu: float, phi: float, results: Sequence[Result]) -> tuple[float,
     reach = phi**2 * sum(games for _, games, _ in results)
     low, high, at = mu - reach, mu + reach, mu  # the balance falls from low to high
     for _ in range(_STEPS):
-        slope, information = told(at)
+        slope, information = slope_and_information(at)
         balance = slope - (at - mu) / phi**2
         low, high = (at, high) if balance > 0.0 else (low, at)
         before, at = at, at + balance / (information + 1.0 / phi**2)
@@ -83,7 +83,7 @@ def _likeliest(mu: float, phi: float, results: Sequence[Result]) -> tuple[float,
             at = (low + high) / 2.0
         if abs(at - before) < _CLOSE:
             break
-    return at, told(at)[1]
+    return at, slope_and_information(at)[1]
 
 
 def _volatility(sigma: float, phi: float, variance: float, delta: float) -> float:

@@ -16,7 +16,7 @@ view      ``plain`` words, or ``compact``: a word a throw, for tiny models
 Habits of ``seen``: mostly-rock, mostly-paper, mostly-scissors, rising, falling, copies, beats, yields. Of ``unseen``:
 often-rock, often-paper, often-scissors, no-rock, no-paper, no-scissors, stays, mostly-rising, mostly-falling,
 mostly-copies, mostly-beats, mostly-yields, win-stay, lose-stay. Of ``drawn``: 256 to train with, drawn-0 to drawn-255.
-Of ``wide``: 250 that go by more than the last throw (`mulligan.envs.rps.wide`).
+Of ``wide``: 250 of more kinds, which repeat a pattern or count your throws (`mulligan.envs.rps.wide`).
 """
 
 from __future__ import annotations
