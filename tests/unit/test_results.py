@@ -19,7 +19,7 @@ from mulligan.report.comparison import markdown
 from mulligan.rollout.tasksets import tasks_of, world_key
 
 ROOT = Path(__file__).parents[2]
-TABLES = sorted((ROOT / "results").glob("*/table.json"))
+TABLES = sorted((ROOT / "results").rglob("table.json"))
 OTHERS = ("exploration", "opponents", "population")  # of another kind: test_exploration.py, and below
 TABLES = [path for path in TABLES if path.parent.name not in OTHERS]
 SWEEPS = sorted((ROOT / "results").glob("*/*.toml"))
