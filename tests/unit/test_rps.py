@@ -12,6 +12,7 @@ import mulligan
 from mulligan.envs.repeated.habits import Habit
 from mulligan.envs.rps.bots import bot_names
 from mulligan.envs.rps.env import RockPaperScissors
+from mulligan.envs.rps.guessers import guesser
 from mulligan.envs.rps.habits import DRAWN, MOVES, SEEN, UNSEEN, VALIDATION
 from mulligan.envs.rps.wide import wide_habit
 from mulligan.errors import MulliganError, StopReason, UnknownName, UsageError
@@ -19,6 +20,7 @@ from mulligan.eval.optimal import OptimalPolicy
 from mulligan.policy.scripted import ExpertPolicy, RandomPolicy
 from mulligan.trial.runner import run_trial_sync
 from mulligan.trial.settings import TrialSettings
+from mulligan.types import ParamValue
 
 LETTERS = "rps"
 
@@ -321,6 +323,22 @@ def intentions(habit: Habit, rounds: list[tuple[int, int]]) -> list[int | None]:
         intended.append(None if max(chances) < 0.5 else chances.index(max(chances)))
         state = habit.after(state, own, agents)
     return intended
+
+
+@pytest.mark.parametrize("number", range(10))
+def test_a_guesser_begins_by_chance_and_sees_through_a_throw_that_is_repeated(number):
+    habit = guesser(number)
+    assert habit.chances(habit.start) == pytest.approx([1 / 3] * 3)
+    assert throws_of(f"guesser-{number}", "r" * 80)[40:].count("p") > 28
+
+
+def test_guessers_win_from_who_plays_the_best_answer_to_what_it_counted_and_nothing_from_chance():
+    params: dict[str, ParamValue] = {"opponent": "guessers", "throws": 60}
+    counting, chance = (
+        mulligan.evaluate("rps", policy, params=params, tasks=24, episodes=1, controls=(), room=False).main.returns[0]
+        for policy in ("player:counting", "random")
+    )
+    assert counting < -0.03 < chance
 
 
 def test_wide_habits_have_no_exact_values():

@@ -17,6 +17,7 @@ Habits of ``seen``: mostly-rock, mostly-paper, mostly-scissors, rising, falling,
 often-rock, often-paper, often-scissors, no-rock, no-paper, no-scissors, stays, mostly-rising, mostly-falling,
 mostly-copies, mostly-beats, mostly-yields, win-stay, lose-stay. Of ``drawn``: 256 to train with, drawn-0 to drawn-255.
 Of ``wide``: 250 of more kinds, which repeat a pattern or count your throws (`mulligan.envs.rps.wide`).
+Of ``guessers``: 60 that guess your next throw, and what you guess of theirs (`mulligan.envs.rps.guessers`).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from mulligan.envs.repeated.model import Payoffs
 from mulligan.envs.rps.bots import BOTS, Bot, bot_names
 from mulligan.envs.rps.counting import Counting
 from mulligan.envs.rps.habits import DRAWN, MOVES, SEEN, UNSEEN, VALIDATION
+from mulligan.envs.rps.guessers import GUESSERS
 from mulligan.envs.rps.wide import WIDE, WIDE_VALIDATION
 from mulligan.errors import UnknownName
 from mulligan.seeding import derive
@@ -48,7 +50,15 @@ class RockPaperScissors(RepeatedGame):
     moves: ClassVar[tuple[str, ...]] = MOVES
     letters: ClassVar[str] = "abc"
     payoffs: ClassVar[Payoffs] = Payoffs(((0, -1, 1), (1, 0, -1), (-1, 1, 0)), most=1, par=0)
-    habits: ClassVar[Mapping[str, Habit]] = {**SEEN, **UNSEEN, **DRAWN, **VALIDATION, **WIDE, **WIDE_VALIDATION}
+    habits: ClassVar[Mapping[str, Habit]] = {
+        **SEEN,
+        **UNSEEN,
+        **DRAWN,
+        **VALIDATION,
+        **WIDE,
+        **WIDE_VALIDATION,
+        **GUESSERS,
+    }
     groups: ClassVar[Mapping[str, Sequence[str]]] = {
         "seen": tuple(SEEN),
         "unseen": tuple(UNSEEN),
@@ -56,6 +66,7 @@ class RockPaperScissors(RepeatedGame):
         "validation": tuple(VALIDATION),
         "wide": tuple(WIDE),
         "wide-validation": tuple(WIDE_VALIDATION),
+        "guessers": tuple(GUESSERS),
         "bots": (),
     }
     lookahead: ClassVar[int] = 1
