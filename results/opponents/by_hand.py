@@ -2,8 +2,8 @@
 
     python results/opponents/by_hand.py RUN "seen;validation" [TASKS]
 
-Luck is what `Step.luck` says. Replies are sampled as in training. Opponents and seats count as the pool draws them. Chips,
-the half of a 95 % interval over tasks, and the share of the adaptive room.
+Luck is what `Step.luck` says. Replies are sampled as in training. Opponents and seats count as the pool draws them.
+Chips, the half of a 95 % interval over tasks, and the share of the adaptive room.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ from mulligan.envs.repeated.habits import Habit, Opponent
 from mulligan.envs.repeated.model import Payoffs
 from mulligan.envs.rps.bots import BOTS, Bot, bot_names
 from mulligan.envs.rps.counting import Counting
-from mulligan.envs.rps.habits import DRAWN, MOVES, SEEN, UNSEEN, VALIDATION
 from mulligan.envs.rps.guessers import GUESSERS
+from mulligan.envs.rps.habits import DRAWN, MOVES, SEEN, UNSEEN, VALIDATION
 from mulligan.envs.rps.wide import WIDE, WIDE_VALIDATION
 from mulligan.errors import UnknownName
 from mulligan.seeding import derive

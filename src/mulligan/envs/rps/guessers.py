@@ -8,7 +8,6 @@ for long by a plan that it can see through: against it, chance is a good answer.
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
