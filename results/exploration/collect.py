@@ -101,7 +101,8 @@ def row_of(arm: dict[str, Any], folder: Path, study: str) -> Row:
     """A row of table.json; shares and means are over all tasks, 0 where a trial had ended before."""
     row, config = arm_rows(arm, folder, False)[0], RunFolder.open(folder).config()
     params = {**config["task"].get("params", {})}
-    world = world_of(row["env"], params)
+    sure = float(params.get("sure", Expedition.defaults["sure"])) if params.get("world") == "toolbox" else None
+    world = world_of(row["env"], params) + (f", sure {sure:g}" if study == "phase" else "")
     trials = mulligan.load_trials(folder / "evaluation", "main")
     rewards = np.zeros((len(trials), len(row["p"])))
     for line, trial in zip(rewards, trials, strict=True):
@@ -120,7 +121,7 @@ def row_of(arm: dict[str, Any], folder: Path, study: str) -> Row:
         "share_of_optimum": row.get("share_of_optimum"),
         "informative": sum(finds_out) / len(finds_out) if finds_out else None,
         "tasks": row["tasks"],
-        "sure": float(params.get("sure", Expedition.defaults["sure"])) if world == "toolbox" else None,
+        "sure": sure,
         "form": config["algo"]["form"],
         "estimator": config["algo"]["estimator"],
         "updates": row["updates"],

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import mulligan
-from mulligan.eval.intervals import interval_of_mean, share_interval, solved_within
+from mulligan.eval.intervals import difference, interval_of_mean, share_interval, solved_within
 from mulligan.eval.optimum import Optimum
 from mulligan.text import markdown_row
 
@@ -32,7 +32,7 @@ FORMS = ("paper", "chained", "difference", "final")
 def optimum(world: str, gamma_traj: float = 1.0, sure: float | None = None) -> Optimum:
     if world.startswith("bandit"):
         return mulligan.optimum("bandit", params={"arms": int(world.split()[1])}, gamma_traj=gamma_traj)
-    params = {"world": world} | ({} if sure is None else {"sure": sure})
+    params = {"world": world.partition(",")[0]} | ({} if sure is None else {"sure": sure})
     return mulligan.optimum("expedition", params=params, gamma_traj=gamma_traj)
 
 
@@ -152,9 +152,8 @@ def counts(rows: Sequence[Row]) -> list[str]:
         which = f"with γ_traj at least {away:g} from γ\\*" if away else "in all"
         lines.append(f"- {which}, {len(counted) - len(wrong)} of {len(counted)} runs agree")
     for row in agreement(rows, 0.0)[1]:
-        sure = "" if row["sure"] is None else f", sure {row['sure']:g}"
         found = f"{percent(row['informative'])} % find out"
-        lines.append(f"- not: {row['world']}{sure}, γ_traj {row['gamma_traj']:g}, seed {row['seed']}: {found}")
+        lines.append(f"- not: {row['world']}, γ_traj {row['gamma_traj']:g}, seed {row['seed']}: {found}")
     return lines
 
 
@@ -247,7 +246,22 @@ def games_table(rows: Sequence[Row]) -> str:
         shares = [solved(seeds, k) for k in attempts]
         lines.append([f"`{world}`", full_name(arm, gamma), *shares, returns(seeds), share(seeds)])
     columns = ["world", "arm", *(f"p@{k}" for k in attempts), "returns by attempt", "share of the optimum"]
-    return markdown("The papers' games (%)", columns, lines) if lines else ""
+    differences = [
+        f"{arm}: p@3 {100 * mean:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}] (paired by seed and task)"
+        for arm, (mean, (low, high)) in costs_of_random_moves(chosen)
+    ]
+    return "\n".join([markdown("The papers' games (%)", columns, lines), "", *differences]) if lines else ""
+
+
+def costs_of_random_moves(rows: Sequence[Row]) -> list[tuple[str, tuple[float, tuple[float, float]]]]:
+    """Arms with random moves in the demonstration's MineSweeper, each less the arm without."""
+    arms = groups([row for row in rows if row["world"] == "minesweeper"], "arm")
+    values = {arm: np.array([solved_within(row["outcomes"], 3) for row in seeds]) for (arm,), seeds in arms.items()}
+    return [
+        (arm, difference(each, values["meta-RL"], arms[arm,][0].get("worlds")))
+        for arm, each in values.items()
+        if arm != "meta-RL" and "meta-RL" in values
+    ]
 
 
 def attempts_table(rows: Sequence[Row]) -> str:

@@ -290,6 +290,7 @@ def test_the_number_of_doors_may_be_a_range():
         ({"consolation": float("nan")}, "consolation .*nan"),
         ({"world": "camp", "berries": 0.4}, "berries, 3 times an attempt, .*below the prize"),
         ({"world": "camp", "error": 0.6}, r"error must be 0 to 0.5 \(got 0.6\)"),
+        ({"world": "camp", "error": 0.5, "trails": 2, "sites": 1}, "tower that errs with 0.5 tells nothing of 2 sites"),
         ({"world": "camp", "drift": -0.1}, "drift must be 0 to 1"),
         ({"world": "camp", "hours": 3}, "hours must be 4 to 100, to reach and search every place"),
         ({"world": "lookout", "hours": 1}, "hours must be 2 to 100"),

@@ -493,6 +493,8 @@ def test_what_cannot_be_solved_is_refused_with_its_size(tmp_path: Any, capsys: p
 def test_bad_input_is_one_line() -> None:
     with pytest.raises(ParameterError, match=r"gamma_traj must be from 0 to 1 \(got 1.5\)"):
         mulligan.optimum("bandit", gamma_traj=1.5)
+    with pytest.raises(UsageError, match="plans for one task in all episodes; leave out --related"):
+        evaluate("bandit", "optimal", tasks=4, related=True)
     with pytest.raises(ParameterError, match=r"optimal\[:GAMMA_TRAJ\] with a number \(got 'optimal:x'\)"):
         evaluate("bandit", "optimal:x", tasks=1)
     with pytest.raises(UsageError, match="tictactoe has no model"):

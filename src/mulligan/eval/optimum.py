@@ -244,7 +244,7 @@ def _graph(task: Task, episodes: int, stop: Stop, most_worlds: int, most_outcome
 
 def _play(figures: Figures) -> Play:
     """The figures of a start [figure, attempt], by name."""
-    figures = figures.round(_EXACT)
+    figures = figures.round(_EXACT) + 0.0  # without a sign before 0
     return Play(figures[RETURN].tolist(), figures[WON].tolist(), (1.0 - figures[UNSOLVED]).clip(0.0, 1.0).tolist())
 
 

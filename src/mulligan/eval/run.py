@@ -208,6 +208,8 @@ def run_plan(
     prices = prices or Prices()
     if journal is not None and plan.settings.memory_mode == "none":
         raise UsageError("memory 'none' lets nothing cross from one trial to the next; give another one with a journal")
+    if plan.related and policy.name.partition(":")[0] == "optimal":
+        raise UsageError("the optimal player plans for one task in all episodes; leave out --related")
     if isinstance(folder, RunFolder) and bool(folder.config().get("journal")) != (journal is not None):
         given = "with" if journal is None else "without"
         raise RunFolderError(f"{folder.name} was begun {given} a journal; continue it the same way (--journal DB)")
