@@ -51,6 +51,11 @@ def test_the_title_is_the_finding_and_a_task_can_be_watched(open_tab, report):
     expect(tab.locator("main")).to_contain_text("+16.4 points (95 % interval +11.5 to +21.3) on the same boards")
     expect(tab.locator("main")).to_contain_text("meta-RL reads the sign first in 99.4 % of the tasks; RL, 0.2 %")
     expect(tab.locator("figure.chart-card")).to_have_count(4)  # both acts, and two over training
+    firsts = tab.locator("article.first")
+    expect(firsts).to_have_count(2)  # the second act has no trials here
+    expect(firsts.locator("h4")).to_have_text(["RL", "meta-RL"])
+    expect(firsts.first).to_contain_text("It played (")
+    expect(firsts.first.locator(".drawn.board")).to_have_count(1)
     tab.get_by_role("link", name="board 3").first.click()
     expect(tab.locator("h1")).to_have_text("One task, two agents")
     expect(tab.locator(".side")).to_have_count(2)

@@ -1,7 +1,7 @@
 "use strict";
 /* The demonstration: what it found, and the ways to where it can be watched. */
 (() => {
-  const { el, address, load, lineChart, attemptsChart, coloured, glance } = mulligan;
+  const { el, address, load, lineChart, attemptsChart, coloured, glance, world } = mulligan;
 
   const bothAt = (watched) => address("both", { run: watched.runs[0], arm: "main", place: watched.place, run2: watched.runs[1], arm2: "main", place2: watched.place, episode: 1, turn: 1 });
 
@@ -24,6 +24,22 @@
     return agent ? address("trial", { run: agent.run, arm: agent.followed.arm, place: agent.followed.place }) : null;
   }
 
+  /** The first attempts of both agents at the first task to watch, as they ended, side by side. */
+  async function firstAttempts(act) {
+    const [watched] = act.watch || [];
+    if (!watched) return null;
+    try {
+      const trials = await Promise.all(watched.runs.map((run) => load("trial", { run, arm: "main", place: watched.place })));
+      const side = (trial, number) => {
+        const [attempt] = trial.episodes;
+        return el("article", { class: "card first" }, el("h4", {}, act.pair[number]), world(attempt.finalDrawing, attempt.final, "", "little"),
+          el("p", {}, "It played ", attempt.turns.map((turn, at) => [at ? ", " : "", el("code", {}, turn.action || "(nothing)")]), `: ${attempt.won ? "won" : "not won"}, reward ${attempt.reward}.`));
+      };
+      return [el("h3", {}, "Two first attempts at one task"), el("p", { class: "soft" }, "As they ended. ", el("a", { href: bothAt(watched) }, "Go on turn by turn")),
+        el("div", { class: "beside" }, trials.map(side))];
+    } catch { return null; }
+  }
+
   /** What an act has beside its figures: its tasks at a glance, tasks to watch, and its agents over training. */
   async function scenes(act) {
     const agents = await agentsOf(act);
@@ -32,6 +48,7 @@
     const grids = first && meta ? [first, meta].map((agent) => glance(agent.name, agent.evaluation, agent.glance, both, "h4")) : [];
     const way = followedBy(agents);
     return [
+      await firstAttempts(act),
       grids.length ? [el("h3", {}, "Every task at a glance"), el("p", { class: "soft" }, "The same tasks in the same order; a click on one shows both agents at it."), el("div", { class: "beside" }, grids)] : null,
       (act.watch || []).length ? [el("h3", {}, "Watch both, turn by turn"), el("ul", { class: "watch" }, act.watch.map((each) => el("li", {}, el("a", { href: bothAt(each) }, each.text))))] : null,
       (act.charts || []).length ? [el("h3", {}, "Over training"), way ? el("p", {}, el("a", { class: "button go", href: way }, "Follow one task from the warm start to the last update")) : null,
