@@ -279,6 +279,27 @@ def test_settings_that_differ_and_curves_are_told(sweep):
     assert grids(data)[-1].rows[1] == ["meta-RL", "10.0", "25.0"]
 
 
+def test_curves_are_of_as_many_attempts_as_all_arms_were_validated_with(tmp_path):
+    """RL is validated with two attempts, meta-RL with three."""
+    write_arm(tmp_path / "sweep", "RL", 0, RL, changes=ONE)
+    folder = write_arm(tmp_path / "sweep", "meta-RL", 0, META)
+    arm = json.loads((folder / "arm.json").read_text())
+    arm["curve"] = [{"update": 0, "p": [0.0, 0.1, 0.5]}, {"update": 5, "p": [0.1, 0.3, 0.9]}]
+    (folder / "arm.json").write_text(json.dumps(arm))
+    data = compare(read_rows([tmp_path / "sweep"]))
+    assert [curve["seeds"]["0"] for curve in data["curves"]] == [[[0, 0.1], [5, 0.2]], [[0, 0.1], [5, 0.3]]]
+    assert "success on validation tasks within 2 attempts" in markdown(data)
+
+
+def test_the_share_of_the_optimum_has_a_column_where_it_is_known(sweep):
+    assert "share of the optimum" not in markdown(compare(read_rows([sweep])))
+    shares = {("meta-RL", 0): 1.01, ("meta-RL", 1): 0.97, ("RL, PPO", 0): 0.5, ("RL, PPO", 1): 0.4}
+    rows = [{**row, "share_of_optimum": shares[row["name"], row["seed"]]} for row in read_rows([sweep])]
+    text = markdown(compare(rows))
+    assert "| 99.0 (101 / 97) |" in text
+    assert "| 45.0 (50 / 40) |" in text
+
+
 def test_every_form_has_the_same_figures(sweep):
     data = compare(read_rows([sweep]))
     first = next(csv.DictReader(io.StringIO(as_csv(data))))

@@ -48,6 +48,8 @@ def notes(data: Data) -> list[str]:
         lines.append("retries: the last p@k of the same agent without memory.")
     if any(row.get("share") is not None for row in rows):
         lines.append("share of the room: in the last episode, % of what memory can add (mulligan.eval.ceilings).")
+    if any(row.get("of_optimum") for row in rows):
+        lines.append("share of the optimum: % of the Bayes-optimal return (mulligan.eval.optimum), mean and by seed.")
     if any(not row["has_outcomes"] for row in rows):
         lines.append("*: without outcomes; the interval is that of one seed's tasks, and differences have none.")
     if any(not gap["same_seeds"] for gap in gaps):
@@ -73,6 +75,8 @@ def _figures(section: Data) -> Grid:
     columns += ["retries"] if has_retries else []
     has_shares = any(row.get("share") is not None for row in rows)
     columns += ["share of the room"] if has_shares else []
+    has_optimum = any(row.get("of_optimum") for row in rows)
+    columns += ["share of the optimum"] if has_optimum else []
     columns += [f"{named}{count} − {section['against']}"] if section["against"] else []
     cells = []
     for row in rows:
@@ -82,6 +86,7 @@ def _figures(section: Data) -> Grid:
         line += [str(len(row["seeds"])), " / ".join(_number(p, versus) for p in row["by_seed"])] if has_seeds else []
         line += ["" if row["retry"] is None else _number(row["retry"], versus)] if has_retries else []
         line += [_share(row)] if has_shares else []
+        line += [_of_optimum(row.get("of_optimum"))] if has_optimum else []
         line += [_gap(row["difference"], versus)] if section["against"] else []
         cells.append(line)
     worlds = f" in {section['worlds']} worlds" if section["worlds"] < section["tasks"] else ""
@@ -111,7 +116,11 @@ def _curves(env: str, curves: Sequence[Data]) -> Grid:
         [name, *(_number(curve[update], False) if update in curve else "" for update in chosen)]
         for name, curve in points.items()
     ]
-    return Grid(f"{env}: success on validation tasks after so many updates", ["", *map(str, chosen)], rows)
+    within = curves[0]["attempts"]
+    title = (
+        f"{env}: success on validation tasks within {within} attempt{'s' if within > 1 else ''}, after so many updates"
+    )
+    return Grid(title, ["", *map(str, chosen)], rows)
 
 
 def _mean_curve(curve: Data) -> dict[int, float]:
@@ -132,6 +141,14 @@ def _share(row: Data) -> str:
         return ""
     low, high = row["share_ci"]
     return f"{100 * row['share']:.0f} ± {50 * (high - low):.0f}"
+
+
+def _of_optimum(shares: Sequence[float] | None) -> str:
+    """The mean over seeds, and each of them."""
+    if not shares:
+        return ""
+    by_seed = f" ({' / '.join(f'{100 * share:.0f}' for share in shares)})" if len(shares) > 1 else ""
+    return f"{100 * sum(shares) / len(shares):.1f}{by_seed}"
 
 
 def _gap(gap: Data | None, versus: bool) -> str:
@@ -224,7 +241,8 @@ def draw(data: Data, path: Path) -> None:
                 updates, shares = np.array(points).T
                 below.plot(updates, 100 * shares, color=colours[curve["name"]], alpha=0.8)
         top.set(title=section["title"], xlabel="attempt k", ylabel="p@k (%)", xticks=list(attempts), ylim=(0, 102))
-        below.set(xlabel="update", ylabel=f"p@{section['episodes']} (%) on validation tasks", ylim=(0, 102))
+        attempts_of = [curve["attempts"] for curve in data["curves"] if curve["env"] == env] or [section["episodes"]]
+        below.set(xlabel="update", ylabel=f"p@{attempts_of[0]} (%) on validation tasks", ylim=(0, 102))
         below.legend(*top.get_legend_handles_labels(), fontsize=8, loc="upper left", bbox_to_anchor=(0, -0.15))
         for axis in (top, below):
             axis.grid(alpha=0.25)

@@ -125,7 +125,7 @@ def compare(rows: Sequence[Row], against: str | None = None, *, show_all: bool =
     return {
         "sections": [_section(each, against) for each in sections.values() if show_all or not _is_lonely_further(each)],
         "settings": differing_settings(mains),
-        "curves": [curve for entry in mains if (curve := _curve(entry))],
+        "curves": _curves(mains),
     }
 
 
@@ -237,6 +237,7 @@ def _row(entry: Entry, retry: Entry | None, reference: Entry | None) -> dict[str
         "has_outcomes": entry.has_outcomes,
         "share": share,
         "share_ci": share_interval,
+        "of_optimum": _shares_of_optimum(entry),
         "retry": retry.figures()[-1] if retry else None,
         "difference": _difference(entry, reference) if reference and reference is not entry else None,
         **({} if entry.further or entry.control else {name: _mean(entry, name) for name in _COST}),
@@ -251,6 +252,13 @@ def _room_share(entry: Entry) -> tuple[float | None, list[float] | None]:
         return None, None
     shares = room_shares(ceilings[0], [part["outcomes"] for part in parts], parts[0]["worlds"])
     return shares["share"][-1], shares["share_ci"][-1]
+
+
+def _shares_of_optimum(entry: Entry) -> list[float] | None:
+    """The share of the Bayes-optimal return that each seed reached; None where it is not known."""
+    parts = [part for _, part in sorted(entry.parts.items())]
+    known = not entry.control and all(part.get("share_of_optimum") is not None for part in parts)
+    return [float(part["share_of_optimum"]) for part in parts] if known else None
 
 
 def _difference(entry: Entry, reference: Entry) -> dict[str, Any]:
@@ -296,11 +304,23 @@ def differing_settings(mains: Sequence[Entry]) -> dict[str, dict[str, list[str]]
     return {name: values for name, values in table.items() if len(values) > 1}
 
 
-def _curve(entry: Entry) -> dict[str, Any] | None:
-    seeds = {
-        str(seed): [[point["update"], point["p"][-1]] for point in row["curve"]]
-        for seed, row in entry.parts.items()
-        if row.get("curve")
-    }
-    is_main = bool(entry.row.get("main", True))
-    return {"env": entry.row["env"], "name": entry.label, "main": is_main, "seeds": seeds} if seeds else None
+def _curves(mains: Sequence[Entry]) -> list[dict[str, Any]]:
+    """Success on validation tasks within as many attempts as all arms of an environment were validated with."""
+    curves = []
+    for env in dict.fromkeys(entry.row["env"] for entry in mains):
+        arms = [(entry, seeds) for entry in mains if entry.row["env"] == env and (seeds := _validations(entry))]
+        attempts = min(
+            (len(point["p"]) for _, seeds in arms for points in seeds.values() for point in points), default=0
+        )
+        for entry, seeds in arms:
+            lines = {
+                seed: [[point["update"], point["p"][attempts - 1]] for point in points]
+                for seed, points in seeds.items()
+            }
+            named = {"env": env, "name": entry.label, "main": bool(entry.row.get("main", True))}
+            curves.append({**named, "attempts": attempts, "seeds": lines})
+    return curves
+
+
+def _validations(entry: Entry) -> dict[str, list[dict[str, Any]]]:
+    return {str(seed): row["curve"] for seed, row in entry.parts.items() if row.get("curve")}

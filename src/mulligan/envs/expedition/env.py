@@ -238,7 +238,9 @@ def _check_numbers(world: str, params: Mapping[str, ParamValue]) -> None:
     check_range("expedition", params, "sites", 1, views.MOST_SITES)
     model, prize = model_of(params), float(params["prize"])
     if not 1.0 - model.error > model.error / (model.places - 1):
-        raise ParameterError(f"expedition: a tower that errs with {model.error:g} tells nothing of {model.places} sites")
+        raise ParameterError(
+            f"expedition: a tower that errs with {model.error:g} tells nothing of {model.places} sites"
+        )
     times = model.hours // model.take if model.take else 1
     sure = {"signpost": "consolation", "toolbox": "sure", "camp": "berries"}.get(world)
     if sure and not 0 <= float(params[sure]) * times < prize:
