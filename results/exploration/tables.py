@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import mulligan
-from mulligan.eval.intervals import difference, interval_of_mean, share_interval, solved_within
+from mulligan.eval.intervals import difference, interval_of_mean, share_interval, solved_within, student
 from mulligan.eval.optimum import Optimum
 from mulligan.text import markdown_row
 
@@ -128,6 +128,15 @@ def mean(rows: Sequence[Row], name: str) -> str:
     return percent(float(np.mean(values))) if values and None not in values else ""
 
 
+def over_seeds(rows: Sequence[Row], name: str) -> str:
+    """The mean over seeds in percent, ± half of its 95 % interval over seeds; empty where there is none."""
+    values = [row[name] for row in rows]
+    if len(values) < 2:
+        return mean(rows, name)
+    half = student(len(values) - 1) * float(np.std(values, ddof=1)) / math.sqrt(len(values))
+    return f"{mean(rows, name)} ± {percent(half)}"
+
+
 def share(rows: Sequence[Row]) -> str:
     """The share of the optimum over the seeds of an arm, ± half of its 95 % interval over seeds and worlds."""
     if any(row["optimum"] is None for row in rows):
@@ -165,10 +174,10 @@ def law_table(rows: Sequence[Row]) -> str:
     chosen = law_rows(rows)
     without = groups([row for row in of_study(rows, "law") if row["gamma_traj"] is None], "world")
     lines = {
-        world: [f"`{world}`", f"{border(world):.3f}", mean(without.get((world,), []), "informative")]
+        world: [f"`{world}`", f"{border(world):.3f}", over_seeds(without.get((world,), []), "informative")]
         for (world,) in groups(chosen, "world")
     }
-    title = "The law: first attempts that find out (%), by γ_traj"
+    title = "The law: first attempts that find out (%), by γ_traj; ±: over seeds alone"
     return by_gamma_traj(title, ["world", "γ*", "RL"], chosen, "world", lines) if chosen else ""
 
 
@@ -178,19 +187,19 @@ def phase_table(rows: Sequence[Row]) -> str:
     for (sure,) in groups(chosen, "sure"):
         edge = border("toolbox", sure)
         lines[sure] = [f"{sure:g}", f"{edge:.3f}" if math.isfinite(edge) else "always" if edge < 0 else "never"]
-    title = "The phase diagram: first attempts in `toolbox` that try an unknown tool (%), by sure reward and γ_traj"
+    title = "The phase diagram: first attempts in `toolbox` that try an unknown tool (%), by sure reward and γ_traj; ±: over seeds alone"
     return by_gamma_traj(title, ["sure", "γ*"], chosen, "sure", lines) if chosen else ""
 
 
 def by_gamma_traj(
     title: str, columns: Sequence[str], rows: Sequence[Row], name: str, lines: dict[Any, list[str]]
 ) -> str:
-    """First attempts that find out, means over seeds: a line for each value of column `name`, a column for each γ_traj.
+    """First attempts that find out, over seeds: a line for each value of column `name`, a column for each γ_traj.
 
     `lines` are the lines' beginnings.
     """
     gammas, cells = sorted({row["gamma_traj"] for row in rows}), groups(rows, name, "gamma_traj")
-    shares = {key: [mean(cells.get((key, gamma), []), "informative") for gamma in gammas] for key in lines}
+    shares = {key: [over_seeds(cells.get((key, gamma), []), "informative") for gamma in gammas] for key in lines}
     grid = markdown(title, [*columns, *(f"{gamma:g}" for gamma in gammas)], [lines[key] + shares[key] for key in lines])
     return "\n".join([grid, *counts(rows)])
 
