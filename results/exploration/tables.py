@@ -187,7 +187,7 @@ def phase_table(rows: Sequence[Row]) -> str:
     for (sure,) in groups(chosen, "sure"):
         edge = border("toolbox", sure)
         lines[sure] = [f"{sure:g}", f"{edge:.3f}" if math.isfinite(edge) else "always" if edge < 0 else "never"]
-    title = "The phase diagram: first attempts in `toolbox` that try an unknown tool (%), by sure reward and γ_traj; ±: over seeds alone"
+    title = "The phase diagram: first attempts in `toolbox` that try an unknown tool (%); ±: over seeds alone"
     return by_gamma_traj(title, ["sure", "γ*"], chosen, "sure", lines) if chosen else ""
 
 
