@@ -47,14 +47,17 @@ def run(parser: Parser, words: list[str]) -> int:
     work = plan_work(sweep, folder.absolute(), warm_threads=2)  # whatever the machine: threads change the last bits
     signpost_work = plan_work(signpost, folder.absolute() / "signpost")
     refuse_edits([*work, *signpost_work])
+    cores = available_cores(options.cores)
     data = gather(sweep, work, run_arms(work, folder, ["demo", *words], options))
     if not options.json:
         _print(data, "boards", _about_boards(data))
+    if options.cores is None:  # its arms are short: three on two cores end sooner than one after the two others
+        options.cores = max(cores, len(signpost.arms))
     results = run_arms(signpost_work, folder, ["demo", *words], options)
     data["signpost"] = gather_signpost(signpost, signpost_work, results)
     minutes = round((time.perf_counter() - began) / 60, 2)
     command = shlex.join(["mulligan", "demo", *words])
-    data |= {"minutes": minutes, "cores": available_cores(options.cores), "run": str(folder), "command": command}
+    data |= {"minutes": minutes, "cores": cores, "run": str(folder), "command": command}
     RunFolder(folder).write_text("demo.json", to_json(data))
     write_report([folder], folder / "report.html", READABLE)
     if options.json:
