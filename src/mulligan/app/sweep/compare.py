@@ -257,8 +257,8 @@ def _room_share(entry: Entry) -> tuple[float | None, list[float] | None]:
 def _shares_of_optimum(entry: Entry) -> list[float] | None:
     """The share of the Bayes-optimal return that each seed reached; None where it is not known."""
     parts = [part for _, part in sorted(entry.parts.items())]
-    known = not entry.control and all(part.get("share_of_optimum") is not None for part in parts)
-    return [float(part["share_of_optimum"]) for part in parts] if known else None
+    is_known = not entry.control and all(part.get("share_of_optimum") is not None for part in parts)
+    return [float(part["share_of_optimum"]) for part in parts] if is_known else None
 
 
 def _difference(entry: Entry, reference: Entry) -> dict[str, Any]:
